@@ -1,0 +1,167 @@
+//! Sizes and percentages as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes, written `8GiB`, `512 MiB`, `16GB` or `4096`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct ByteSize(pub u64);
+
+/// A share of something, written `10%`, `7.5 %` or `0.1`. Kept in millionths, so that it is exact and has one value on
+/// every machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Share {
+    /// Millionths of the whole.
+    pub millionths: u32,
+}
+
+/// A size or share that cannot be understood.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` is no {what}; write it like {example}")]
+pub struct UnitError {
+    text: String,
+    what: &'static str,
+    example: &'static str,
+}
+
+const SUFFIXES: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+impl FromStr for ByteSize {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<ByteSize, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "size", example: "8GiB, 512MiB, 16GB or 4096" };
+        let trimmed = text.trim();
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let (number, suffix) = trimmed.split_at(digits);
+        let suffix = suffix.trim();
+        let factor = if suffix.is_empty() {
+            1
+        } else {
+            SUFFIXES.iter().find(|(name, _)| name.eq_ignore_ascii_case(suffix)).ok_or_else(error)?.1
+        };
+        // Whole numbers stay exact; a fraction ("1.5GiB") is rounded down to a byte.
+        if let Ok(number) = number.parse::<u64>() {
+            return number.checked_mul(factor).map(ByteSize).ok_or_else(error);
+        }
+        let number = number.parse::<f64>().map_err(|_| error())? * factor as f64;
+        if number.is_finite() && (0.0..u64::MAX as f64).contains(&number) { Ok(ByteSize(number as u64)) } else { Err(error()) }
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((name, factor)) = SUFFIXES[..4].iter().rev().find(|(_, factor)| self.0 >= *factor) else {
+            return write!(f, "{} B", self.0);
+        };
+        if self.0.is_multiple_of(*factor) {
+            write!(f, "{} {name}", self.0 / factor)
+        } else {
+            write!(f, "{:.2} {name}", self.0 as f64 / *factor as f64)
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Share, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "share", example: "10%, 7.5% or 0.1" };
+        let trimmed = text.trim();
+        let (number, scale) = match trimmed.strip_suffix('%') {
+            Some(number) => (number.trim(), 1e4),
+            None => (trimmed, 1e6),
+        };
+        let millionths = (number.parse::<f64>().map_err(|_| error())? * scale).round();
+        if (0.0..=1e9).contains(&millionths) { Ok(Share { millionths: millionths as u32 }) } else { Err(error()) }
+    }
+}
+
+impl Share {
+    /// A whole number of percent.
+    #[must_use]
+    pub const fn percent(percent: u32) -> Share {
+        Share { millionths: percent * 10_000 }
+    }
+
+    /// This share of `whole`, rounded up.
+    #[must_use]
+    pub fn of(self, whole: u64) -> u64 {
+        (u128::from(whole) * u128::from(self.millionths)).div_ceil(1_000_000) as u64
+    }
+
+    /// The share as a fraction of one.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.millionths) / 1e6
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.millionths) / 1e4)
+    }
+}
+
+macro_rules! serde_as_text {
+    ($($type:ty),*) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+serde_as_text!(ByteSize, Share);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_understood_as_people_write_them() {
+        let check = |text: &str, bytes| assert_eq!(text.parse::<ByteSize>().unwrap(), ByteSize(bytes), "{text}");
+        check("8GiB", 8 << 30);
+        check("512 mib", 512 << 20);
+        check("1.5KiB", 1536);
+        check("16GB", 16_000_000_000);
+        check("4096", 4096);
+        for text in ["", "GiB", "8 Gibi", "-1", "1..2", "99999999999TiB"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_exact() {
+        assert_eq!("10%".parse(), Ok(Share::percent(10)));
+        assert_eq!("0.07".parse(), Ok(Share::percent(7)));
+        assert_eq!(Share::percent(7).of(100), 7);
+        assert_eq!(Share::percent(7).of(101), 8);
+        assert!("ten".parse::<Share>().is_err());
+        assert!("-1%".parse::<Share>().is_err());
+    }
+
+    #[test]
+    fn sizes_print_in_the_largest_unit_that_fits() {
+        assert_eq!(ByteSize(8 << 30).to_string(), "8 GiB");
+        assert_eq!(ByteSize(1536).to_string(), "1.50 KiB");
+        assert_eq!(ByteSize(100).to_string(), "100 B");
+    }
+}
