@@ -1,0 +1,49 @@
+//! What a drive's owner chooses about the block FTL.
+
+use crate::victim::VictimPolicy;
+use openftl_core::FrameForm;
+use openftl_core::units::Share;
+
+/// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from
+/// its superblock afterwards; the rest may differ each time the drive is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Logical blocks of 4 KiB that the host sees.
+    pub capacity_blocks: u64,
+    /// Flash for data beyond the capacity.
+    pub over_provisioning: Share,
+    /// Tells this drive from others, so that a chunk of another life of the flash is recognised. Chosen by the caller.
+    pub drive_id: u64,
+    /// What payload the host brings: bytes for a real drive, stamps for a simulated one.
+    pub payload: FrameForm,
+    /// Frames for host requests under way and for the write buffer, beyond those that the device's geometry asks for.
+    pub host_frames: u32,
+    /// Acknowledge every write only when it is durable.
+    pub write_through: bool,
+    /// Log blocks after which a checkpoint is taken. `None`: as many as the map has blocks, so that log and checkpoint
+    /// cost about the same and a restart reads at most twice the map.
+    pub checkpoint_log_blocks: Option<u64>,
+    /// How garbage collection chooses its victims.
+    pub victim: VictimPolicy,
+    /// Groups that may be marked for collection at a time; `None`: a quarter of them, at least one.
+    pub marked_groups_max: Option<u32>,
+    /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
+    pub verify_reads: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            capacity_blocks: 0,
+            over_provisioning: Share::percent(10),
+            drive_id: 0,
+            payload: FrameForm::Bytes,
+            host_frames: 4096,
+            write_through: false,
+            checkpoint_log_blocks: None,
+            victim: VictimPolicy::Greedy,
+            marked_groups_max: None,
+            verify_reads: true,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! How much flash a drive needs, and what each chunk of it is for.
+//!
+//! A user asks for a capacity and an over-provisioning. The chunks that data live in are exactly that:
+//! `capacity × (1 + over-provisioning)`. What the FTL needs to work comes on top, so that the over-provisioning asked
+//! for is the one that the theory of garbage collection speaks of:
+//!
+//! ```text
+//!   data            capacity × (1 + OP)
+//!   frontiers       one open chunk per host frontier, one per group for relocation
+//!   collection      per group: the reserve that lets relocation finish, and chunks on their way from victim to free
+//!   log             what is written between two checkpoints, twice (the old one, the new one)
+//!   checkpoints     two complete ones, and an open chunk per lane
+//!   superblocks     two pairs
+//! ```
+//!
+//! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
+
+use crate::config::Config;
+use openftl_core::units::Share;
+use openftl_core::{BLOCK_BYTES, Geometry};
+
+/// Free chunks that each group keeps for relocation alone: with its open relocation chunk, enough to move any victim.
+pub const RELOCATION_RESERVE_CHUNKS: u32 = 1;
+
+/// Chunks of each group that may be on their way: being relocated, waiting for the log before their reset, being reset.
+pub const COLLECTION_HEADROOM_CHUNKS: u32 = 3;
+
+/// Chunks of each superblock parallel unit: written in turns.
+pub const SUPERBLOCK_CHUNKS: u32 = 2;
+
+/// Places that a superblock is written to, in different groups where there is more than one.
+pub const SUPERBLOCK_COPIES: u32 = 2;
+
+/// Parallel units that a checkpoint is spread over, at most.
+pub const CHECKPOINT_LANES_MAX: u32 = 4;
+
+/// Bytes of a map entry.
+pub const MAP_ENTRY_BYTES: u64 = 4;
+
+/// Bytes of a chunk table entry in a checkpoint.
+pub const CHUNK_ENTRY_BYTES: u64 = 8;
+
+/// Chunks of a drive by use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Plan {
+    /// What the host sees, in logical blocks.
+    pub capacity_blocks: u64,
+    /// Chunks for data: capacity and over-provisioning.
+    pub data_chunks: u64,
+    /// Host frontiers: chunks that host writes are spread over at a time.
+    pub host_frontiers: u32,
+    /// Lanes of a checkpoint.
+    pub checkpoint_lanes: u32,
+    /// Blocks of one checkpoint.
+    pub checkpoint_blocks: u64,
+    /// Chunks of two checkpoints and their open lanes.
+    pub checkpoint_chunks: u64,
+    /// Log blocks after which a checkpoint is due.
+    pub log_blocks_max: u64,
+    /// Chunks of the log.
+    pub log_chunks: u64,
+    /// Chunks of the superblocks.
+    pub superblock_chunks: u64,
+    /// Chunks of frontiers and of garbage collection.
+    pub working_chunks: u64,
+}
+
+/// A capacity that a device cannot give.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The capacity is no whole number of blocks, or zero.
+    #[error("capacity = {bytes} bytes: must be a multiple of {BLOCK_BYTES} bytes and at least {BLOCK_BYTES}")]
+    Capacity {
+        /// As asked for.
+        bytes: u64,
+    },
+    /// More than a 32-bit map entry can name.
+    #[error(
+        "capacity = {capacity_blocks} blocks: device addresses would need {bits} bits, and a map entry has room for 31; \
+         use a smaller capacity or a profile with larger chunks"
+    )]
+    TooLarge {
+        /// As asked for.
+        capacity_blocks: u64,
+        /// Bits of an address on that device.
+        bits: u32,
+    },
+    /// The device has fewer chunks than the plan needs.
+    #[error(
+        "capacity = {capacity_blocks} blocks with {over_provisioning} over-provisioning needs {needed} good chunks, and the \
+         device has {available}; use a smaller capacity, less over-provisioning or a larger device"
+    )]
+    TooFewChunks {
+        /// As asked for.
+        capacity_blocks: u64,
+        /// As asked for.
+        over_provisioning: Share,
+        /// Chunks of the plan.
+        needed: u64,
+        /// Chunks of the device that are not offline.
+        available: u64,
+    },
+    /// The device allows fewer open chunks than the FTL writes at a time.
+    #[error("open_chunks_max = {open_chunks_max}: this FTL keeps at least {needed} chunks open at a time")]
+    TooFewOpenChunks {
+        /// Of the geometry.
+        open_chunks_max: u32,
+        /// Of the FTL.
+        needed: u32,
+    },
+}
+
+impl Plan {
+    /// The plan for `config` on a device of this shape.
+    ///
+    /// # Errors
+    /// If the capacity is impossible, or the device allows too few open chunks.
+    pub fn new(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
+        let capacity_blocks = config.capacity_blocks;
+        if capacity_blocks == 0 || capacity_blocks >= 1 << 31 {
+            return Err(PlanError::Capacity { bytes: capacity_blocks.saturating_mul(BLOCK_BYTES as u64) });
+        }
+        let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);
+        let groups = geometry.groups;
+        let data_chunks = (capacity_blocks + config.over_provisioning.of(capacity_blocks)).div_ceil(blocks_per_chunk);
+
+        let checkpoint_lanes = groups.min(CHECKPOINT_LANES_MAX);
+        // Besides the host frontiers: one relocation chunk a group, the log and its successor, checkpoint lanes, superblocks.
+        let others = groups + 2 + checkpoint_lanes + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
+        let host_frontiers = match geometry.open_chunks_max {
+            0 => geometry.pus(),
+            max if max > others => geometry.pus().min(max - others),
+            max => return Err(PlanError::TooFewOpenChunks { open_chunks_max: max, needed: others + 1 }),
+        };
+
+        let unit = u64::from(geometry.ws_min);
+        // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.
+        let chunks = geometry.chunks().max(data_chunks + data_chunks / 4 + 16 * u64::from(geometry.pus()) + 256);
+        let map_blocks = capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES);
+        let table_blocks = chunks.div_ceil(BLOCK_BYTES as u64 / CHUNK_ENTRY_BYTES);
+        let checkpoint_blocks = (map_blocks + table_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
+        let lane_chunks = checkpoint_blocks.div_ceil(u64::from(checkpoint_lanes)).div_ceil(blocks_per_chunk) + 1;
+        let checkpoint_chunks = 2 * lane_chunks * u64::from(checkpoint_lanes);
+
+        let log_blocks_max = config.checkpoint_log_blocks.unwrap_or(map_blocks.max(LOG_BLOCKS_MIN)).max(2 * unit);
+        let log_chunks = 2 * log_blocks_max.div_ceil(blocks_per_chunk) + 3;
+        let working_chunks = u64::from(host_frontiers)
+            + u64::from(groups) * u64::from(1 + RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS);
+        Ok(Plan {
+            capacity_blocks,
+            data_chunks,
+            host_frontiers,
+            checkpoint_lanes,
+            checkpoint_blocks,
+            checkpoint_chunks,
+            log_blocks_max,
+            log_chunks,
+            superblock_chunks: u64::from(SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS),
+            working_chunks,
+        })
+    }
+
+    /// Chunks of the whole drive.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        self.data_chunks + self.working_chunks + self.metadata_chunks() + self.superblock_chunks
+    }
+
+    /// Chunks that log and checkpoints may take.
+    #[must_use]
+    pub fn metadata_chunks(&self) -> u64 {
+        self.log_chunks + self.checkpoint_chunks
+    }
+}
+
+/// A log shorter than this is not worth a checkpoint.
+const LOG_BLOCKS_MIN: u64 = 1024;
+
+/// Chunks per parallel unit that a device of this shape needs for `config`, with `spare` of the whole added for chunks
+/// that are bad or go bad.
+///
+/// # Errors
+/// If no number of chunks would do.
+pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Result<u32, PlanError> {
+    let plan = Plan::new(geometry, config)?;
+    let chunks = plan.chunks() + spare.of(plan.chunks());
+    let needed = chunks.div_ceil(u64::from(geometry.pus())).max(u64::from(SUPERBLOCK_CHUNKS) * 2);
+    let scaled = Geometry { chunks_per_pu: u32::try_from(needed).unwrap_or(u32::MAX), ..*geometry };
+    match scaled.format().bits() {
+        0..=31 => Ok(scaled.chunks_per_pu),
+        bits => Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits }),
+    }
+}

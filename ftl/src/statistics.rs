@@ -1,0 +1,148 @@
+//! One accounting for every FTL: what the host asked for, what the FTL made of it, what the NAND had to program.
+//!
+//! ```text
+//!   host writes ──▶ data ─┐
+//!                         ├──▶ NAND writes          WAF = NAND writes / host writes
+//!   relocation ───────────┤
+//!   log, checkpoint, superblock, padding ─┘
+//! ```
+//!
+//! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
+
+use openftl_core::{Nanos, Time};
+
+/// Why a block was programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Purpose {
+    /// A block that the host wrote.
+    Data = 0,
+    /// A block that garbage collection moved.
+    Relocation = 1,
+    /// The write-ahead log.
+    Log = 2,
+    /// A checkpoint.
+    Checkpoint = 3,
+    /// A superblock.
+    Superblock = 4,
+    /// Nothing: fills a write unit that could not wait, or a chunk that had to be closed.
+    Padding = 5,
+}
+
+impl Purpose {
+    /// Every purpose, in the order of [`Statistics::programmed`].
+    pub const ALL: [Purpose; 6] =
+        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
+
+    /// The word that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Data => "data",
+            Purpose::Relocation => "relocation",
+            Purpose::Log => "log",
+            Purpose::Checkpoint => "checkpoint",
+            Purpose::Superblock => "superblock",
+            Purpose::Padding => "padding",
+        }
+    }
+}
+
+/// What garbage collection did in one group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct GroupStatistics {
+    /// Times the group was marked for collection.
+    pub marked: u64,
+    /// Chunks collected.
+    pub victims: u64,
+    /// Blocks that were still valid in them, and moved.
+    pub relocated: u64,
+    /// Time that the group was marked.
+    #[serde(rename = "marked_ns")]
+    pub marked_time: Nanos,
+}
+
+/// What happened since the drive was opened, or since the last reset of the statistics.
+#[derive(Clone, PartialEq, Default, Debug, serde::Serialize)]
+pub struct Statistics {
+    /// Blocks that the host wrote.
+    pub host_blocks_written: u64,
+    /// Blocks that the host read.
+    pub host_blocks_read: u64,
+    /// Blocks that the host trimmed or had zeroed.
+    pub host_blocks_trimmed: u64,
+    /// Write, read, trim and flush requests.
+    pub host_requests: u64,
+    /// Flushes, durable writes included.
+    pub host_flushes: u64,
+    /// Requests that ended in an error.
+    pub host_errors: u64,
+    /// Blocks that were found in the write buffer when read.
+    pub buffer_hits: u64,
+    /// Blocks programmed, by [`Purpose`].
+    pub programmed: [u64; 6],
+    /// Blocks that garbage collection read.
+    pub relocation_reads: u64,
+    /// Programs that failed and were repeated elsewhere.
+    pub program_failures: u64,
+    /// Resets that failed; each retired a chunk.
+    pub reset_failures: u64,
+    /// Reads that failed or did not verify, after a retry.
+    pub read_failures: u64,
+    /// Chunks reset.
+    pub resets: u64,
+    /// Chunks taken out of use.
+    pub retired_chunks: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Times that a host write had to wait because of the throttle.
+    pub throttled: u64,
+    /// Time that the oldest throttled write of each wait spent waiting, in sum.
+    pub throttled_time: Nanos,
+    /// Garbage collection by group.
+    pub groups: Vec<GroupStatistics>,
+    /// Sum over time of the blocks that could hold no data (free, being erased, or not yet written in open chunks); with
+    /// [`Statistics::spare_samples`] the mean, which is taken out of the physical size for the effective
+    /// over-provisioning.
+    pub spare_block_samples: u64,
+    /// Samples in the sum: one whenever a chunk is opened.
+    pub spare_samples: u64,
+    /// When these statistics began.
+    #[serde(skip)]
+    pub since: Time,
+}
+
+impl Statistics {
+    /// Blocks programmed, for whatever purpose.
+    #[must_use]
+    pub fn nand_blocks_written(&self) -> u64 {
+        self.programmed.iter().sum()
+    }
+
+    /// Write amplification factor: NAND writes over host writes. 0 if the host wrote nothing.
+    #[must_use]
+    pub fn waf(&self) -> f64 {
+        if self.host_blocks_written == 0 {
+            return 0.0;
+        }
+        self.nand_blocks_written() as f64 / self.host_blocks_written as f64
+    }
+
+    /// Data and relocations over host writes: what the theory of garbage collection speaks of, without log, checkpoint
+    /// and padding.
+    #[must_use]
+    pub fn relocation_waf(&self) -> f64 {
+        if self.host_blocks_written == 0 {
+            return 0.0;
+        }
+        (self.programmed[Purpose::Data as usize] + self.programmed[Purpose::Relocation as usize]) as f64
+            / self.host_blocks_written as f64
+    }
+
+    /// Blocks programmed for `purpose`.
+    #[must_use]
+    pub fn programmed_for(&self, purpose: Purpose) -> u64 {
+        self.programmed[purpose as usize]
+    }
+}
