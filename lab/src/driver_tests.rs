@@ -1,0 +1,197 @@
+//! The driver against a drive in memory that can be told to lie.
+
+use super::*;
+use crate::workload::{Pattern, WorkloadConfig};
+use openftl_core::units::Share;
+use openftl_core::{Frames, Nanos, VirtualClock};
+
+/// How the drive in memory misbehaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lie {
+    None,
+    /// A read returns the block next to the one asked for.
+    Neighbour,
+    /// Every 1000th write is acknowledged and forgotten.
+    LostWrite,
+    /// A request is never completed.
+    Hang,
+    /// After 500 writes the drive takes no more.
+    WornOut,
+}
+
+struct Memory {
+    stored: Vec<Stamp>,
+    frames: Frames,
+    form: FrameForm,
+    under_way: Vec<Done>,
+    latency: Nanos,
+    requests_max: usize,
+    writes: u64,
+    lie: Lie,
+}
+
+impl Memory {
+    fn new(form: FrameForm, lie: Lie) -> Memory {
+        let pages = if form == FrameForm::Bytes { 64 } else { 0 };
+        Memory {
+            stored: vec![Stamp::ZERO; 100],
+            frames: Frames::new(pages, 64 - pages, 16),
+            form,
+            under_way: Vec::new(),
+            latency: Nanos::from_micros(50),
+            requests_max: 6,
+            writes: 0,
+            lie,
+        }
+    }
+}
+
+impl BlockTarget for Memory {
+    fn blocks(&self) -> u64 {
+        self.stored.len() as u64
+    }
+
+    fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        self.form
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        if self.under_way.len() == self.requests_max {
+            return Err(IoError::QueueFull);
+        }
+        let mut at = now + self.latency;
+        match request {
+            Request::Read { first, frames } => {
+                at += self.latency;
+                for (index, &frame) in frames.iter().enumerate() {
+                    let lie = usize::from(self.lie == Lie::Neighbour);
+                    let stamp = self.stored[(first as usize + index + lie) % self.stored.len()];
+                    match self.frames.payload_mut(frame) {
+                        PayloadMut::Stamp(payload) => *payload = stamp,
+                        PayloadMut::Bytes(payload) => stamp.expand(payload),
+                    }
+                }
+            }
+            Request::Write { first, frames, .. } => {
+                self.writes += 1;
+                if self.lie == Lie::WornOut && self.writes > 500 {
+                    return Err(IoError::ReadOnly);
+                }
+                for (index, &frame) in frames.iter().enumerate() {
+                    let stamp = match self.frames.payload(frame) {
+                        Payload::Stamp(stamp) => stamp,
+                        Payload::Bytes(bytes) => Stamp::recognise(bytes).unwrap(),
+                    };
+                    if self.lie != Lie::LostWrite || !self.writes.is_multiple_of(1000) {
+                        self.stored[first as usize + index] = stamp;
+                    }
+                    self.frames.release(frame);
+                }
+            }
+            Request::Trim { .. } | Request::Flush => {}
+        }
+        self.under_way.push(Done { tag, result: Ok(()), at });
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+        if self.lie != Lie::Hang {
+            done.extend(self.under_way.extract_if(.., |request| request.at <= now));
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        match self.lie {
+            Lie::Hang => None,
+            _ => self.under_way.iter().map(|request| request.at).min(),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+fn run(form: FrameForm, lie: Lie, limit: Limit) -> Result<Outcome, RunError> {
+    let mut memory = Memory::new(form, lie);
+    let mut driver = Driver::new(memory.blocks(), 8, 3);
+    let mut workload = Workload::new(&WorkloadConfig {
+        pattern: Pattern::Uniform,
+        read_share: Share::percent(50),
+        access_blocks: 3,
+        drive_blocks: memory.blocks(),
+        seed: 3,
+    });
+    let mut clock = VirtualClock::default();
+    let outcome = driver.run(&mut memory, &mut clock, &mut workload, limit, |_| ControlFlow::Continue(()));
+    if outcome.is_ok() {
+        assert_eq!(memory.frames.available(form), memory.frames.len(), "the driver gives back every frame");
+    }
+    outcome
+}
+
+#[test]
+fn an_honest_drive_passes_in_both_forms_with_the_same_trace() {
+    let bytes = run(FrameForm::Bytes, Lie::None, Limit::Requests(10_000)).unwrap();
+    let stamps = run(FrameForm::Stamp, Lie::None, Limit::Requests(10_000)).unwrap();
+    assert_eq!(bytes.trace_hash, stamps.trace_hash);
+    assert_eq!(bytes.requests(), 10_000);
+    assert!(bytes.reads.requests > 4_000 && bytes.writes.requests > 4_000);
+    assert_eq!((bytes.writes.slowest, bytes.reads.slowest), (Nanos::from_micros(50), Nanos::from_micros(100)));
+    assert!(bytes.writes.latency.min().abs_diff(50_000) < 50, "within the histogram's three digits");
+}
+
+#[test]
+fn the_block_next_door_is_found_out() {
+    let error = run(FrameForm::Bytes, Lie::Neighbour, Limit::Requests(10_000)).unwrap_err();
+    assert!(matches!(error, RunError::WrongData { .. }), "{error}");
+}
+
+#[test]
+fn a_lost_write_is_found_out() {
+    let error = run(FrameForm::Stamp, Lie::LostWrite, Limit::Requests(100_000)).unwrap_err();
+    let RunError::WrongData { expected, found, .. } = &error else { panic!("{error}") };
+    assert!(expected.contains("version") && found.contains("version"), "{error}");
+}
+
+#[test]
+fn a_drive_that_never_answers_is_found_out() {
+    let error = run(FrameForm::Stamp, Lie::Hang, Limit::Requests(10)).unwrap_err();
+    assert_eq!(error, RunError::Stalled { in_flight: 6, at: Time::ZERO });
+}
+
+#[test]
+fn a_worn_out_drive_ends_the_run_without_an_error() {
+    let outcome = run(FrameForm::Stamp, Lie::WornOut, Limit::Requests(10_000)).unwrap();
+    assert!(outcome.turned_read_only);
+    assert_eq!(outcome.writes.requests, 500);
+}
+
+#[test]
+fn a_phase_ends_at_its_limit() {
+    let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksWritten(999)).unwrap();
+    assert!((999..1002).contains(&outcome.writes.blocks), "{}", outcome.writes.blocks);
+    let outcome = run(FrameForm::Stamp, Lie::None, Limit::Until(Time(1_000_000))).unwrap();
+    assert!((Time(1_000_000)..Time(1_200_000)).contains(&outcome.ended), "{:?}", outcome.ended);
+}
+
+#[test]
+fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
+    let mut driver = Driver::new(10, 4, 1);
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    driver.versions[5] = 7;
+    let write = Access { operation: Operation::Write, first: 5, blocks: 1 };
+    let read = Access { operation: Operation::Read, first: 5, blocks: 1 };
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, write), Ok(Admission::Accepted)));
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, read), Ok(Admission::Accepted)));
+    let versions = driver.oldest[1]..=driver.versions[5];
+    assert_eq!(versions, 7..=8);
+    assert!(check(Payload::Stamp(stamp(5, 6)), 5, versions.clone()).is_err());
+    assert!(check(Payload::Stamp(stamp(5, 7)), 5, versions.clone()).is_ok());
+    assert!(check(Payload::Stamp(stamp(5, 8)), 5, versions.clone()).is_ok());
+    assert!(check(Payload::Stamp(stamp(6, 7)), 5, versions).is_err());
+}

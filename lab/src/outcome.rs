@@ -1,0 +1,118 @@
+//! What one phase of a run measured.
+
+use hdrhistogram::Histogram;
+use openftl_core::{Nanos, Time};
+
+/// The longest latency that is told apart from longer ones: 1000 seconds.
+const LATENCY_NANOS_MAX: u64 = 1_000_000_000_000;
+
+/// A running hash over all that happened, in order: equal hashes mean equal runs. Not cryptographic.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TraceHash(pub u64);
+
+impl TraceHash {
+    /// Of a run in which nothing has happened.
+    pub const START: TraceHash = TraceHash(0x6F70_656E_6674_6C00);
+
+    /// Adds a word.
+    #[inline]
+    pub fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+impl std::fmt::Display for TraceHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0 ^ (self.0 >> 32))
+    }
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// How many were completed.
+    pub requests: u64,
+    /// How many blocks they moved.
+    pub blocks: u64,
+    /// From submission to completion, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// The longest of them, exactly.
+    pub slowest: Nanos,
+}
+
+impl Default for Requests {
+    fn default() -> Requests {
+        let latency = Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3).expect("constant bounds are in order");
+        Requests { requests: 0, blocks: 0, latency, slowest: Nanos::ZERO }
+    }
+}
+
+impl Requests {
+    /// Counts one request.
+    #[inline]
+    pub(crate) fn count(&mut self, blocks: u32, latency: Nanos) {
+        self.requests += 1;
+        self.blocks += u64::from(blocks);
+        self.latency.saturating_record(latency.0);
+        self.slowest = self.slowest.max(latency);
+    }
+}
+
+/// What one phase of a run measured.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// When its first request was submitted.
+    pub started: Time,
+    /// When its last request ended.
+    pub ended: Time,
+    /// Reads; every block was checked.
+    pub reads: Requests,
+    /// Writes.
+    pub writes: Requests,
+    /// Over operation, address, completion time and result of every request, in order of completion.
+    pub trace_hash: TraceHash,
+    /// The drive turned read-only, so the phase ended early.
+    pub turned_read_only: bool,
+    /// Whoever watches the progress ended the phase early.
+    pub stopped: bool,
+}
+
+impl Outcome {
+    pub(crate) fn new(started: Time) -> Outcome {
+        Outcome {
+            started,
+            ended: started,
+            reads: Requests::default(),
+            writes: Requests::default(),
+            trace_hash: TraceHash::START,
+            turned_read_only: false,
+            stopped: false,
+        }
+    }
+
+    /// Seconds on the drive's clock.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.ended.since(self.started).as_secs_f64()
+    }
+
+    /// Requests, reads and writes.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.reads.requests + self.writes.requests
+    }
+
+    /// Requests a second on the drive's clock; `None` if no time passed (instant media).
+    #[must_use]
+    pub fn iops(&self) -> Option<f64> {
+        (self.seconds() > 0.0).then(|| self.requests() as f64 / self.seconds())
+    }
+
+    /// Latency of reads and writes together.
+    #[must_use]
+    pub fn latency(&self) -> Histogram<u64> {
+        let mut both = self.reads.latency.clone();
+        both.add(&self.writes.latency).expect("histograms with the same bounds can be added");
+        both
+    }
+}
