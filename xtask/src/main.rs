@@ -1,2 +1,72 @@
-//! What a contributor does.
-fn main() {}
+//! `cargo xtask`: everything a contributor does, by one name each.
+//!
+//! | command | does | file |
+//! |---|---|---|
+//! | `check` | formatting, lints, licences | [`check`] |
+//! | `test` | set-up, unit tests, system tests | [`test`] |
+//! | `bench` | measures the figures the project promises | [`bench`] |
+//! | `setup` | installs what the system tests need | [`setup`] |
+//! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
+//!
+//! Each is a list of named [`steps`], and ends with what happened to each of them.
+
+mod bench;
+mod check;
+mod fuzz;
+mod setup;
+mod shell;
+mod steps;
+mod table;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask: what a contributor does
+
+  cargo xtask check                    formatting, clippy without warnings, licences (where cargo-deny is installed)
+  cargo xtask test [--require-all]     everything: sets up where it may, then unit tests and system tests.
+                                       Tests that cannot run here are listed with the reason;
+                                       with --require-all that is a failure
+  cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
+                                       software-cost, simulation, waf, open-time, nbd; all of them if none is named)
+  cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
+                                       or prints what to install
+  cargo xtask fuzz [TARGET] [--seconds N]
+                                       libFuzzer on TARGET, or on each target in turn, N seconds each (60)
+
+Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words.iter().any(|word| matches!(*word, "-h" | "--help")) {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let result = match words.split_first() {
+        None | Some((&"help", _)) => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
+        Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
+        Some((&"test", rest)) => test::Options::parse(rest).map(test::run),
+        Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
+        Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
+        Some((command, _)) => {
+            Err(format!("there is no command `{command}`; there are check, test, bench, setup and fuzz"))
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("cargo xtask: {error}\n`cargo xtask help` shows how to use it.");
+        ExitCode::from(2)
+    })
+}
+
+fn no_arguments(command: &str, rest: &[&str]) -> Result<(), String> {
+    match rest.first() {
+        None => Ok(()),
+        Some(word) => Err(format!("`{command}` takes no argument, but got `{word}`")),
+    }
+}

@@ -1,0 +1,29 @@
+//! What the FTL adds to a 4 KiB read and write: instant media in RAM, one thread, through the FTL's own interface,
+//! against the same copies to and from the device alone. LightNVM added 0.16 µs and 0.23 µs.
+
+use super::Tool;
+use super::figure::{Figure, Goal, Unmeasured, number, object};
+use crate::shell;
+
+/// Runs the FTL's own example and takes the differences.
+pub fn measure(_openftl: &Tool) -> Result<Figure, Unmeasured> {
+    let arguments =
+        ["run", "--release", "--quiet", "--package", "openftl-ftl", "--example", "software_cost", "--", "--json"];
+    let mut command = shell::cargo(arguments);
+    let line = shell::line(&command);
+    let costs = object(&shell::output(&mut command)?, &line)?;
+    let mut figure = Figure { commands: vec![line.clone()], ..Figure::default() };
+    for (what, bound_us) in [("read", 0.16), ("write", 0.23)] {
+        let device = number(&costs, &format!("{what}.device_ns"), &line)? / 1000.0;
+        let ftl = number(&costs, &format!("{what}.ftl_ns"), &line)? / 1000.0;
+        figure.value(format!("4 KiB random {what}, device alone"), device, "µs", None);
+        figure.value(format!("4 KiB random {what}, through the FTL"), ftl, "µs", None);
+        figure.value(
+            format!("4 KiB random {what}, added by the FTL"),
+            ftl - device,
+            "µs",
+            Some(Goal::AtMost(bound_us)),
+        );
+    }
+    Ok(figure)
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask check`: what a reviewer should never have to say.
+
+use crate::shell;
+use crate::steps::{Outcome, Steps};
+use std::process::ExitCode;
+
+/// Formatting, lints, licences.
+pub fn run() -> ExitCode {
+    let mut steps = Steps::new("check");
+    steps.run("formatting", || {
+        component("fmt", "rustfmt")
+            .unwrap_or_else(|| Outcome::of(shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))))
+    });
+    steps.run("lints", || {
+        component("clippy", "clippy").unwrap_or_else(|| {
+            let arguments = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+            Outcome::of(shell::run(&mut shell::cargo(arguments)))
+        })
+    });
+    steps.run("documentation links", || {
+        let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+        let flags = "--deny warnings";
+        Outcome::of(shell::run(shell::cargo(arguments).env("RUSTDOCFLAGS", flags)))
+    });
+    steps.run("licences and sources", || {
+        if !shell::succeeds(&mut shell::cargo(["deny", "--version"])) {
+            return Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
+        }
+        Outcome::of(shell::run(&mut shell::cargo(["deny", "check", "licenses", "bans", "sources"])))
+    });
+    steps.finish()
+}
+
+/// `LeftOut` where the toolchain lacks a component.
+fn component(subcommand: &str, name: &str) -> Option<Outcome> {
+    if shell::succeeds(&mut shell::cargo([subcommand, "--version"])) {
+        return None;
+    }
+    Some(Outcome::LeftOut(format!("the toolchain has no {name} (`rustup component add {name}`)")))
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask setup`: the programs that system tests and benches use, by Debian package.
+
+use crate::shell;
+use crate::steps::{Outcome, Steps};
+use std::process::{Command, ExitCode};
+
+/// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
+/// of them is in this list.
+const PROGRAMS: [(&str, &str); 18] = [
+    ("fio", "fio"),
+    ("qemu-io", "qemu-utils"),
+    ("qemu-img", "qemu-utils"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdcopy", "libnbd-bin"),
+    ("nbdfuse", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
+    ("fusermount3", "fuse3"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("mount", "mount"),
+    ("umount", "mount"),
+    ("losetup", "mount"),
+    ("blkid", "util-linux"),
+    ("mountpoint", "util-linux"),
+    ("cp", "coreutils"),
+    ("cmp", "diffutils"),
+    ("diff", "diffutils"),
+];
+
+/// Installs what is missing, as the only step of the command.
+pub fn run() -> ExitCode {
+    let mut steps = Steps::new("setup");
+    steps.run("programs of the system tests", install);
+    steps.finish()
+}
+
+/// Installs the packages of missing programs where we are root, and says which ones are missing where we are not.
+pub fn install() -> Outcome {
+    let packages = missing();
+    if packages.is_empty() {
+        println!("All programs are there.");
+        return Outcome::Done;
+    }
+    let names = packages.join(" ");
+    if !shell::is_root() {
+        return Outcome::LeftOut(format!("not root; please run: sudo apt-get install {names}"));
+    }
+    if shell::find("apt-get").is_none() {
+        return Outcome::LeftOut(format!("no apt-get here; please install what Debian calls {names}"));
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(std::process::Stdio::null());
+        shell::run(&mut command)
+    };
+    // A fresh machine has no package lists, an older one has lists of packages that are gone.
+    let updated = apt(&["update", "-q"]);
+    let mut install = vec!["install", "-q", "--yes", "--no-install-recommends"];
+    install.extend(packages.iter().copied());
+    match (apt(&install), updated) {
+        (Ok(()), _) if missing().is_empty() => Outcome::Done,
+        (Ok(()), _) => Outcome::Failed(format!("installed {names}, but still without {}", missing().join(" "))),
+        (Err(error), Ok(())) => Outcome::Failed(error),
+        (Err(error), Err(update)) => Outcome::Failed(format!("{error}, after {update}")),
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    let absent = PROGRAMS.iter().filter(|(program, _)| shell::find(program).is_none());
+    let mut packages: Vec<&str> = absent.map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
+}

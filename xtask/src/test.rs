@@ -1,0 +1,132 @@
+//! `cargo xtask test`: everything that can be tested here, and a list of what could not.
+//!
+//! Unit tests are built with debug assertions, the `openftl` that system tests start is built for release. A system
+//! test that lacks a program, a device or root's rights returns at once and leaves a line in the file that
+//! `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
+
+use crate::steps::{Outcome, Steps};
+use crate::{setup, shell};
+use std::io::{BufRead, BufReader};
+use std::process::{ExitCode, Stdio};
+
+/// The arguments of `test`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whether a test that cannot run here is a failure.
+    require_all: bool,
+}
+
+impl Options {
+    /// Understands the command line.
+    pub fn parse(words: &[&str]) -> Result<Options, String> {
+        let mut options = Options { require_all: false };
+        for word in words {
+            match *word {
+                "--require-all" => options.require_all = true,
+                _ => return Err(format!("`test` does not know `{word}`; it takes --require-all")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Sets up, builds, tests, and lists what was left out.
+pub fn run(options: Options) -> ExitCode {
+    let mut steps = Steps::new("test");
+    let mut left_out = Vec::new();
+    steps.run("set-up", setup::install);
+    let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(RELEASE))));
+    steps.run("tests", || {
+        if !built {
+            return Outcome::Failed("system tests need the release build".to_owned());
+        }
+        match tests() {
+            Ok(result) => {
+                left_out = result.left_out;
+                Outcome::of(result.passed)
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    });
+    steps.run("nothing left out", || judge(&left_out, options));
+    steps.finish()
+}
+
+/// How the command line tool is built for system tests and benches.
+pub const RELEASE: [&str; 4] = ["build", "--release", "--package", "openftl"];
+
+struct Tested {
+    passed: Result<(), String>,
+    left_out: Vec<String>,
+}
+
+fn tests() -> Result<Tested, String> {
+    let target = shell::target_directory()?;
+    let notes = target.join("left-out");
+    match std::fs::remove_file(&notes) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("cannot remove {}: {error}", notes.display()));
+        }
+        _ => {}
+    }
+    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+    command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
+    println!("$ {}", shell::line(&command));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;
+    let mut left_out = Vec::new();
+    for line in BufReader::new(child.stdout.take().expect("stdout was asked for")).lines() {
+        let line = line.map_err(|error| format!("cannot read what cargo prints: {error}"))?;
+        println!("{line}");
+        left_out.extend(ignored(&line));
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for cargo: {error}"))?;
+    match std::fs::read_to_string(&notes) {
+        Ok(text) => left_out.extend(text.lines().map(str::to_owned)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(format!("cannot read {}: {error}", notes.display())),
+    }
+    left_out.sort();
+    let passed = if status.success() { Ok(()) } else { Err(format!("cargo test ended with {status}")) };
+    Ok(Tested { passed, left_out })
+}
+
+/// The name of a test that libtest reports as ignored, with its reason if it has one.
+fn ignored(line: &str) -> Option<String> {
+    let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let reason = verdict.strip_prefix("ignored")?.trim_start_matches(',').trim();
+    Some(format!("{name}: {}", if reason.is_empty() { "marked #[ignore]" } else { reason }))
+}
+
+fn judge(left_out: &[String], options: Options) -> Outcome {
+    for line in left_out {
+        println!("  left out: {line}");
+    }
+    match left_out.len() {
+        0 => Outcome::Done,
+        count if options.require_all => Outcome::Failed(format!("{count} tests could not run here, see above")),
+        count => Outcome::LeftOut(format!("{count} tests could not run here, see above")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_test_counts_as_left_out() {
+        let check = |line: &str, found: Option<&str>| assert_eq!(ignored(line).as_deref(), found, "{line}");
+        check("test a::b ... ignored, takes an hour", Some("a::b: takes an hour"));
+        check("test a::b ... ignored", Some("a::b: marked #[ignore]"));
+        check("test src/lib.rs - f (line 3) ... ignored", Some("src/lib.rs - f (line 3): marked #[ignore]"));
+        check("test a::ignored ... ok", None);
+        check("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured", None);
+    }
+
+    #[test]
+    fn a_test_left_out_fails_the_run_only_where_all_are_required() {
+        let one = ["x: fio is not installed".to_owned()];
+        assert!(matches!(judge(&one, Options { require_all: true }), Outcome::Failed(_)));
+        assert!(matches!(judge(&one, Options { require_all: false }), Outcome::LeftOut(_)));
+        assert_eq!(judge(&[], Options { require_all: true }), Outcome::Done);
+    }
+}
