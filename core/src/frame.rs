@@ -184,6 +184,17 @@ impl Frames {
         &mut self.pages[frame.0 as usize].0
     }
 
+    /// The bytes of several byte frames at once, to be filled: for one vectored read from a socket or file.
+    ///
+    /// # Panics
+    /// If a frame is named twice, or is a stamp frame.
+    #[inline]
+    #[must_use]
+    pub fn bytes_disjoint_mut<const N: usize>(&mut self, frames: [Frame; N]) -> [&mut [u8; BLOCK_BYTES]; N] {
+        let pages = self.pages.get_disjoint_mut(frames.map(|frame| frame.0 as usize));
+        pages.expect("byte frames, each named once").map(|page| &mut page.0)
+    }
+
     /// The out-of-band bytes of `frame`.
     #[inline]
     #[must_use]
