@@ -276,13 +276,19 @@ pub trait Media {
     ///
     /// # Errors
     /// If `first` does not exist, or the device does not answer.
-    fn chunk_report(&mut self, now: Time, first: ChunkId, descriptors: &mut [ChunkDescriptor]) -> Result<(), MediaError>;
+    fn chunk_report(
+        &mut self,
+        now: Time,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError>;
 
     /// Appends the notifications counted above `after`, oldest first (log page D0h).
     ///
     /// # Errors
     /// If the device does not answer.
-    fn notifications(&mut self, now: Time, after: u64, notifications: &mut Vec<Notification>) -> Result<(), MediaError>;
+    fn notifications(&mut self, now: Time, after: u64, notifications: &mut Vec<Notification>)
+    -> Result<(), MediaError>;
 
     /// Deallocated or unwritten logical block error: whether a read of nothing fails (Set Features 05h, bit 16).
     fn set_dulbe(&mut self, dulbe: bool);

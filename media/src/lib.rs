@@ -6,10 +6,19 @@
 //! | module | noun |
 //! |---|---|
 //! | [`contract`] | the trait, its commands, completions, descriptors and statuses |
+//! | [`profile`] | one NAND device, from TOML |
+//! | [`device`] | the emulated device |
+//! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
 pub mod contract;
+pub mod device;
+pub mod profile;
+pub mod store;
 
 pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
-    NotifiedState, QueueFull, Status, Tag,
+    NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
+pub use device::{DeviceError, EmulatedDevice, NandStatistics, Timing};
+pub use profile::{Profile, ProfileError};
+pub use store::{Store, StoreError};

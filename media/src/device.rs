@@ -1,0 +1,282 @@
+//! The emulated device: an Open-Channel SSD made of arithmetic.
+//!
+//! ```text
+//!   submit ─▶ commands ─▶ chunks    may this be written, read, reset?
+//!                     ├─▶ chance    does it fail?
+//!                     ├─▶ store     the bits move now, whatever the time it takes
+//!                     ├─▶ schedule  when dies, channels and cache are free: when is it done?
+//!                     └─▶ queue     the completion waits for its time
+//!   poll ◀───────────────┘
+//! ```
+//!
+//! The same code serves virtual time, wall-clock time and instant media: time comes in with each call, and
+//! [`Timing::Instant`] makes every duration zero.
+
+mod chance;
+mod chunks;
+mod commands;
+mod log;
+mod queue;
+mod schedule;
+
+pub use queue::COMMANDS_MAX;
+
+use crate::contract::{
+    ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Tag,
+};
+use crate::profile::{Profile, ProfileError};
+use crate::store::ram::RamStore;
+use crate::store::stamps::StampStore;
+use crate::store::{Backing, Store, StoreError};
+use chance::Chance;
+use chunks::Chunks;
+use log::NotificationLog;
+use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
+use queue::CompletionQueue;
+use schedule::Schedule;
+use std::collections::BTreeMap;
+
+/// How long the media takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Timing {
+    /// As long as the profile says: for virtual time and for wall-clock time.
+    Modelled,
+    /// No time at all: what is left is the cost of software.
+    Instant,
+}
+
+/// A device that cannot be built or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the NAND has done since the device was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NandStatistics {
+    /// Commands submitted.
+    pub commands: u64,
+    /// Blocks read, by the host or for a copy.
+    pub blocks_read: u64,
+    /// Blocks programmed, by the host or by a copy; those of failed program operations count too.
+    pub blocks_programmed: u64,
+    /// Of those, blocks programmed by a copy.
+    pub blocks_copied: u64,
+    /// Pages sensed.
+    pub senses: u64,
+    /// Program operations.
+    pub programs: u64,
+    /// Chunks erased.
+    pub chunk_resets: u64,
+    /// Program operations that failed.
+    pub program_failures: u64,
+    /// Erases that failed, and took their chunk offline.
+    pub erase_failures: u64,
+    /// Blocks that could not be read.
+    pub read_failures: u64,
+    /// Blocks that were read with much correction.
+    pub high_ecc: u64,
+}
+
+/// What is the matter with one block below the write pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mark {
+    /// It cannot be read.
+    Lost,
+    /// It can, and should be refreshed.
+    Weak,
+}
+
+/// A chunk that was reset, and that its die may still be erasing.
+struct Erase {
+    chunk: ChunkId,
+    begins: Time,
+    done: Time,
+    /// What it was before.
+    before: chunks::Chunk,
+    /// Written again before the erase was done: what it held is gone in any case.
+    overwritten: bool,
+}
+
+/// An Open-Channel SSD, emulated.
+pub struct EmulatedDevice {
+    profile: Profile,
+    geometry: Geometry,
+    format: openftl_core::AddressFormat,
+    chunks: Chunks,
+    marks: BTreeMap<Ppa, Mark>,
+    erases: Vec<Erase>,
+    chance: Chance,
+    schedule: Schedule,
+    backing: Backing,
+    queue: CompletionQueue,
+    log: NotificationLog,
+    statistics: NandStatistics,
+    store_error: Option<StoreError>,
+    /// What an injected program failure does to its chunk.
+    close_on_injected_failure: bool,
+    dulbe: bool,
+    now: Time,
+}
+
+impl EmulatedDevice {
+    /// A new device of `chunks_per_pu` chunks on each parallel unit. All that is left to chance follows from `seed`.
+    ///
+    /// # Errors
+    /// If no such device is possible, or its store cannot be made.
+    pub fn new(
+        profile: Profile,
+        chunks_per_pu: u32,
+        store: Store,
+        timing: Timing,
+        seed: u64,
+    ) -> Result<EmulatedDevice, DeviceError> {
+        profile.validate()?;
+        let geometry = profile.geometry(chunks_per_pu)?;
+        let backing = match store {
+            Store::Ram => Backing::Ram(RamStore::new(&geometry)),
+            Store::Stamps => Backing::Stamps(StampStore::new(&geometry)),
+        };
+        let mut device = EmulatedDevice {
+            format: geometry.format(),
+            chunks: Chunks::new(&geometry),
+            marks: BTreeMap::new(),
+            erases: Vec::new(),
+            chance: Chance::new(&profile, &geometry, seed),
+            schedule: Schedule::new(&profile, &geometry, timing == Timing::Instant),
+            backing,
+            queue: CompletionQueue::default(),
+            log: NotificationLog::default(),
+            statistics: NandStatistics::default(),
+            store_error: None,
+            close_on_injected_failure: false,
+            dulbe: false,
+            now: Time::ZERO,
+            profile,
+            geometry,
+        };
+        let chunks = u64::from(geometry.groups) * u64::from(geometry.pus_per_group) * u64::from(chunks_per_pu);
+        let mut is_bad = chance::factory_bad(&device.profile, chunks, seed);
+        for chunk in geometry.chunk_ids() {
+            if is_bad() {
+                device.chunks.set(chunk, ChunkState::Offline, 0);
+            }
+        }
+        Ok(device)
+    }
+
+    /// The profile of the device.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// What the NAND has done since the device was opened.
+    #[must_use]
+    pub fn statistics(&self) -> &NandStatistics {
+        &self.statistics
+    }
+
+    /// Erases that a chunk stands.
+    #[must_use]
+    pub fn endurance(&self) -> u32 {
+        self.profile.chip.endurance
+    }
+
+    /// Erases of each chunk so far, in the order of [`Geometry::chunk_ids`].
+    pub fn wear(&self) -> impl Iterator<Item = (ChunkId, u32)> + '_ {
+        self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.get(chunk).resets))
+    }
+
+    /// Why a command last ended with [`crate::Status::WriteFault`], if one did: what the store said.
+    #[must_use]
+    pub fn store_error(&self) -> Option<&StoreError> {
+        self.store_error.as_ref()
+    }
+
+    fn descriptor(&self, chunk: ChunkId) -> ChunkDescriptor {
+        let entry = self.chunks.get(chunk);
+        ChunkDescriptor {
+            chunk,
+            state: entry.state,
+            wear_index: self.wear_index(entry.resets),
+            blocks: self.geometry.blocks_per_chunk,
+            write_pointer: entry.write_pointer,
+        }
+    }
+
+    fn wear_index(&self, resets: u32) -> u8 {
+        (u64::from(resets) * 255 / u64::from(self.profile.chip.endurance)).min(255) as u8
+    }
+}
+
+impl Media for EmulatedDevice {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
+        if self.queue.len() >= COMMANDS_MAX {
+            return Err(QueueFull);
+        }
+        self.now = self.now.max(now);
+        self.statistics.commands += 1;
+        let outcome = self.carry_out(frames, command);
+        self.queue.push(Completion { tag, status: outcome.status, failed: outcome.failed, at: outcome.at });
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time, _frames: &mut Frames, completions: &mut Vec<Completion>) {
+        self.now = self.now.max(now);
+        self.queue.drain(now, completions);
+    }
+
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        self.queue.next_due()
+    }
+
+    fn chunk_report(
+        &mut self,
+        now: Time,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError> {
+        self.now = self.now.max(now);
+        if !self.chunks.exists(first) {
+            return Err(MediaError::NoSuchChunk(first));
+        }
+        let mut chunks = self.geometry.chunk_ids().skip_while(|chunk| *chunk < first);
+        let mut last = first;
+        for descriptor in descriptors {
+            last = chunks.next().ok_or(MediaError::NoSuchChunk(ChunkId(last.0 + 1)))?;
+            *descriptor = self.descriptor(last);
+        }
+        Ok(())
+    }
+
+    fn notifications(
+        &mut self,
+        _now: Time,
+        after: u64,
+        notifications: &mut Vec<Notification>,
+    ) -> Result<(), MediaError> {
+        self.log.read(after, notifications);
+        Ok(())
+    }
+
+    fn set_dulbe(&mut self, dulbe: bool) {
+        self.dulbe = dulbe;
+    }
+
+    fn pu_busy(&self) -> Vec<Nanos> {
+        self.geometry.pu_ids().map(|pu| self.schedule.busy(pu)).collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! An arena: memory for the chunks that hold something.
+//!
+//! A chunk gets a slot when it is first written and gives it back when it is reset. Slots are cut from large anonymous
+//! mappings and handed on, never returned to the system: after a drive has been filled once, writing it again causes no
+//! page fault.
+//!
+//! ```text
+//! slot   [item 0][item 1] … [item n−1] [oob 0][oob 1] … [oob n−1] [one bit a block] [to a full page]
+//! ```
+
+use openftl_core::{ChunkId, Geometry};
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use std::ptr::NonNull;
+
+/// Slots are cut from mappings of at least this many bytes.
+const MAPPING_BYTES_MIN: usize = 64 << 20;
+const PAGE_BYTES: usize = 4096;
+const NO_SLOT: u32 = u32::MAX;
+
+/// Memory for chunks, `item_bytes` and the out-of-band bytes for each block.
+pub struct Arena {
+    mappings: Vec<Mapping>,
+    slot_of: Vec<u32>,
+    free: Vec<u32>,
+    item_bytes: usize,
+    oob_bytes: usize,
+    oob_start: usize,
+    flags_start: usize,
+    slot_bytes: usize,
+    slots_per_mapping: u32,
+}
+
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is memory that nobody else knows of, owned like a Vec.
+unsafe impl Send for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `bytes` are what mmap returned and was asked for, and no slice into it outlives the arena.
+        let result = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(result.is_ok(), "unmapping our own memory: {result:?}");
+    }
+}
+
+/// Where the memory of one chunk begins.
+#[derive(Clone, Copy)]
+pub struct Slot(NonNull<u8>);
+
+impl Arena {
+    /// An arena without memory so far.
+    #[must_use]
+    pub fn new(geometry: &Geometry, item_bytes: usize) -> Arena {
+        let blocks = geometry.blocks_per_chunk as usize;
+        let oob_bytes = geometry.oob_bytes as usize;
+        let oob_start = blocks * item_bytes;
+        let flags_start = (oob_start + blocks * oob_bytes).next_multiple_of(8);
+        let slot_bytes = (flags_start + blocks.div_ceil(64) * 8).next_multiple_of(PAGE_BYTES);
+        Arena {
+            mappings: Vec::new(),
+            slot_of: vec![NO_SLOT; geometry.format().chunk_ids()],
+            free: Vec::new(),
+            item_bytes,
+            oob_bytes,
+            oob_start,
+            flags_start,
+            slot_bytes,
+            slots_per_mapping: (MAPPING_BYTES_MIN / slot_bytes).max(1) as u32,
+        }
+    }
+
+    /// The slot of `chunk`, which has one because something was written to it.
+    #[inline]
+    pub fn slot(&self, chunk: ChunkId) -> Slot {
+        self.base(self.slot_of[chunk.0 as usize])
+    }
+
+    /// The slot of `chunk`, taken now if it has none.
+    #[inline]
+    pub fn slot_or_take(&mut self, chunk: ChunkId) -> Result<Slot, Errno> {
+        let slot = self.slot_of[chunk.0 as usize];
+        if slot == NO_SLOT { self.take(chunk) } else { Ok(self.base(slot)) }
+    }
+
+    #[inline]
+    fn base(&self, slot: u32) -> Slot {
+        let mapping = &self.mappings[(slot / self.slots_per_mapping) as usize];
+        let offset = (slot % self.slots_per_mapping) as usize * self.slot_bytes;
+        debug_assert!(offset + self.slot_bytes <= mapping.bytes, "a slot lies inside its mapping");
+        // SAFETY: slot numbers are only made by `take`, inside a mapping of slots_per_mapping × slot_bytes.
+        Slot(unsafe { mapping.base.add(offset) })
+    }
+
+    #[cold]
+    fn take(&mut self, chunk: ChunkId) -> Result<Slot, Errno> {
+        if self.free.is_empty() {
+            let bytes = self.slots_per_mapping as usize * self.slot_bytes;
+            // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+            let base = unsafe {
+                mm::mmap_anonymous(
+                    std::ptr::null_mut(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )?
+            };
+            // SAFETY: the mapping made above. Huge pages are a wish: without them all works, a little slower.
+            let _ = unsafe { mm::madvise(base, bytes, Advice::LinuxHugepage) };
+            let first = self.mappings.len() as u32 * self.slots_per_mapping;
+            self.mappings.push(Mapping { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, bytes });
+            self.free.extend((first..first + self.slots_per_mapping).rev());
+        }
+        let slot = self.free.pop().ok_or(Errno::NOMEM)?;
+        self.slot_of[chunk.0 as usize] = slot;
+        Ok(self.base(slot))
+    }
+
+    /// Gives the slot of `chunk` back, if it has one.
+    pub fn release(&mut self, chunk: ChunkId) {
+        let slot = std::mem::replace(&mut self.slot_of[chunk.0 as usize], NO_SLOT);
+        if slot != NO_SLOT {
+            self.free.push(slot);
+        }
+    }
+
+    /// Whether `chunk` has a slot.
+    #[must_use]
+    pub fn holds(&self, chunk: ChunkId) -> bool {
+        self.slot_of[chunk.0 as usize] != NO_SLOT
+    }
+
+    /// The item of `block`.
+    #[inline]
+    pub fn item(&self, slot: Slot, block: u32) -> &[u8] {
+        self.bytes(slot, block as usize * self.item_bytes, self.item_bytes)
+    }
+
+    /// The item of `block`, to be filled.
+    #[inline]
+    pub fn item_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
+        self.bytes_mut(slot, block as usize * self.item_bytes, self.item_bytes)
+    }
+
+    /// The out-of-band bytes of `block`.
+    #[inline]
+    pub fn oob(&self, slot: Slot, block: u32) -> &[u8] {
+        self.bytes(slot, self.oob_start + block as usize * self.oob_bytes, self.oob_bytes)
+    }
+
+    /// The out-of-band bytes of `block`, to be filled.
+    #[inline]
+    pub fn oob_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
+        self.bytes_mut(slot, self.oob_start + block as usize * self.oob_bytes, self.oob_bytes)
+    }
+
+    /// The flag of `block`: the byte that holds it, and its bit in there.
+    #[inline]
+    pub fn flag_mut(&mut self, slot: Slot, block: u32) -> (&mut u8, u8) {
+        (&mut self.bytes_mut(slot, self.flags_start + block as usize / 8, 1)[0], 1 << (block % 8))
+    }
+
+    #[inline]
+    fn bytes(&self, slot: Slot, start: usize, bytes: usize) -> &[u8] {
+        assert!(start + bytes <= self.slot_bytes, "a block lies inside its chunk");
+        // SAFETY: inside the slot (asserted), which lies inside a live mapping that is readable and zeroed at birth; the
+        // borrow of the arena keeps it from being written or unmapped.
+        unsafe { std::slice::from_raw_parts(slot.0.as_ptr().add(start), bytes) }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, slot: Slot, start: usize, bytes: usize) -> &mut [u8] {
+        assert!(start + bytes <= self.slot_bytes, "a block lies inside its chunk");
+        // SAFETY: as in `bytes`; the borrow is unique because the arena's is.
+        unsafe { std::slice::from_raw_parts_mut(slot.0.as_ptr().add(start), bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_slot_is_handed_on_and_no_new_memory_is_mapped() {
+        let geometry = Geometry::tiny();
+        let mut arena = Arena::new(&geometry, 4096);
+        let first = arena.slot_or_take(ChunkId(3)).unwrap();
+        arena.item_mut(first, 15).fill(7);
+        arena.release(ChunkId(3));
+        assert!(!arena.holds(ChunkId(3)));
+        let second = arena.slot_or_take(ChunkId(9)).unwrap();
+        assert_eq!(arena.item(second, 15)[0], 7, "the same memory");
+        assert_eq!(arena.mappings.len(), 1);
+    }
+
+    #[test]
+    fn items_and_out_of_band_bytes_do_not_overlap() {
+        let geometry = Geometry { oob_bytes: 20, ..Geometry::tiny() };
+        let mut arena = Arena::new(&geometry, 8);
+        let slots: Vec<Slot> = geometry.chunk_ids().map(|chunk| arena.slot_or_take(chunk).unwrap()).collect();
+        for (number, slot) in slots.iter().enumerate() {
+            for block in 0..16 {
+                arena.item_mut(*slot, block).fill(number as u8 ^ block as u8);
+                arena.oob_mut(*slot, block).fill(!(number as u8 ^ block as u8));
+                let (byte, bit) = arena.flag_mut(*slot, block);
+                *byte |= bit;
+            }
+        }
+        for (number, slot) in slots.iter().enumerate() {
+            for block in 0..16 {
+                assert_eq!(arena.item(*slot, block), [number as u8 ^ block as u8; 8]);
+                assert_eq!(arena.oob(*slot, block), [!(number as u8 ^ block as u8); 20]);
+            }
+        }
+    }
+}
