@@ -52,7 +52,7 @@ impl Bench {
         Bench { device, geometry, frames, list, now: Time::ZERO, completions: Vec::new() }
     }
 
-    fn run(&mut self, command: impl FnOnce(&[Frame]) -> Command<'_>) {
+    fn run<'a>(&'a mut self, command: impl FnOnce(&'a [Frame]) -> Command<'a>) {
         self.device.submit(self.now, &mut self.frames, 0, command(&self.list)).expect("the queue is empty");
         self.now = self.now.max(self.device.next_due().expect("one command is under way"));
         self.completions.clear();
@@ -83,7 +83,8 @@ impl Bench {
         let chunks: Vec<ChunkId> = self.geometry.chunk_ids().collect();
         timed(chunks.len(), || {
             for chunk in chunks {
-                self.run(|_| Command::Reset { blocks: Blocks::Vector(&[format.ppa(chunk, 0)]) });
+                let first = [format.ppa(chunk, 0)];
+                self.run(|_| Command::Reset { blocks: Blocks::Vector(&first) });
             }
         })
     }
@@ -95,8 +96,8 @@ impl Bench {
         timed(READS, || {
             for _ in 0..READS {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let ppa = Ppa((state >> 33) % if random { blocks } else { 4 });
-                self.run(|frames| Command::Read { blocks: Blocks::Vector(&[ppa]), frames: &frames[..1] });
+                let ppa = [Ppa((state >> 33) % if random { blocks } else { 4 })];
+                self.run(|frames| Command::Read { blocks: Blocks::Vector(&ppa), frames: &frames[..1] });
             }
         })
     }
