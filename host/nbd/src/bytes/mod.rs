@@ -1,0 +1,572 @@
+//! Requests in bytes on a drive of 4 KiB blocks.
+//!
+//! ```text
+//!            offset                                            offset + length
+//!              ▼                                                     ▼
+//!   ┌──────────┬──┬──────────────┬──────────────┬──────────────┬─────┬───────┐
+//!   │   head   │▒▒│    whole     │    whole     │    whole     │▒▒▒▒▒│ tail  │   ▒ asked for   │ block boundary
+//!   └──────────┴──┴──────────────┴──────────────┴──────────────┴─────┴───────┘
+//! ```
+//!
+//! - **Read**: all blocks are read into frames; the host sends the bytes it wants out of them.
+//! - **Write**: the host fills frames in place; the missing bytes of head and tail are read from the drive first.
+//! - **Zero**: whole blocks are trimmed; head and tail are read, zeroed in part and written.
+//! - **Trim**: whole blocks are trimmed; head and tail are left alone.
+//!
+//! Requests longer than a transaction go to the drive as several.
+//!
+//! # Order
+//! Two writes in flight to the same bytes may end either way, as on any drive; but two writes to *different* bytes of
+//! one block must both be there. So a write that reads first (it has an *edge*) and any other change of blocks it covers
+//! take turns, in order of arrival. Aligned writes, the common case, never wait and never look for others.
+//!
+//! # Frames
+//! A request takes every frame it will need when it is admitted, or it is not admitted. So a request that has begun can
+//! always end, and a dry pool cannot deadlock.
+
+mod span;
+
+use std::collections::VecDeque;
+
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
+use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, Request, TRANSACTION_BLOCKS_MAX};
+
+use span::{EDGES_MAX, Span};
+
+/// What to do; offsets and lengths in bytes, inside the drive, lengths at least 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByteRequest {
+    /// Reads. After it has finished, [`ByteRequests::slice`] shows the bytes until the release.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Writes. Between admission and start the host fills [`ByteRequests::slice_mut`].
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Makes bytes read as zeroes.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Says that bytes are needed no more. Whole blocks read as zeroes afterwards, others are left alone.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Makes everything that has finished durable.
+    Flush,
+}
+
+/// Names an admitted request until its release.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId(u32);
+
+/// A request has ended; the host releases it when it has looked at its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Finished<K> {
+    /// The request.
+    pub id: RequestId,
+    /// The host's ticket.
+    pub ticket: K,
+    /// How.
+    pub result: Result<(), IoError>,
+}
+
+/// What a request is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The place is free.
+    Free,
+    /// Admitted; a write is being filled.
+    Admitted,
+    /// Started, but other requests have their turn first.
+    Waiting,
+    /// Reading head and tail.
+    Edges,
+    /// Doing what was asked.
+    Body,
+    /// Ended; the host has not released it.
+    Finished,
+}
+
+/// One command to the drive on behalf of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// Transaction number so-and-so of a read or write; the trim of a zero or trim; the flush.
+    Body(u32),
+    /// Reads an edge block.
+    EdgeRead(u8),
+    /// Writes an edge block (of a zero; those of a write are in its body).
+    EdgeWrite(u8),
+}
+
+struct Op<K> {
+    request: ByteRequest,
+    ticket: K,
+    span: Span,
+    stage: Stage,
+    /// Order of arrival among started requests.
+    arrival: u64,
+    /// Earlier requests that have their turn first.
+    turns_before: u32,
+    parts_left: u32,
+    /// Whether the frames of a write's body are the drive's.
+    handed_over: bool,
+    result: Result<(), IoError>,
+    /// One a block, of reads and writes.
+    frames: Vec<Frame>,
+    /// What edge blocks are read into.
+    edge_frames: [Option<Frame>; EDGES_MAX],
+}
+
+/// The byte requests under way on one drive. Each carries a ticket of the host's, which comes back when it has finished.
+pub struct ByteRequests<K> {
+    ops: Vec<Op<K>>,
+    free: Vec<u32>,
+    requests_max: usize,
+    arrivals: u64,
+    /// Started and unfinished requests with an edge.
+    edged: usize,
+    /// What the drive had no room for.
+    backlog: VecDeque<(u32, Part)>,
+    /// Requests whose turn has come.
+    runnable: Vec<u32>,
+    finished: Vec<Finished<K>>,
+    done: Vec<Done>,
+}
+
+impl ByteRequest {
+    fn span(self) -> Span {
+        match self {
+            ByteRequest::Read { offset, length }
+            | ByteRequest::Write { offset, length, .. }
+            | ByteRequest::Zero { offset, length, .. }
+            | ByteRequest::Trim { offset, length, .. } => Span { offset, length },
+            ByteRequest::Flush => Span { offset: 0, length: 0 },
+        }
+    }
+
+    /// How many frames the request holds from admission on.
+    #[must_use]
+    pub fn frames_needed(self) -> usize {
+        let span = self.span();
+        match self {
+            ByteRequest::Read { .. } => span.blocks() as usize,
+            ByteRequest::Write { .. } => span.blocks() as usize + span.edges().count(),
+            ByteRequest::Zero { .. } => span.edges().count(),
+            ByteRequest::Trim { .. } | ByteRequest::Flush => 0,
+        }
+    }
+}
+
+impl<K> Op<K> {
+    fn has_edges(&self) -> bool {
+        matches!(self.request, ByteRequest::Write { .. } | ByteRequest::Zero { .. })
+            && self.span.edges().next().is_some()
+    }
+
+    /// Whether the request is started, unfinished and changes blocks.
+    fn is_changing(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Body)
+            && !matches!(self.request, ByteRequest::Read { .. } | ByteRequest::Flush)
+    }
+
+    /// Whether the two take turns.
+    fn takes_turns_with(&self, other: &Op<K>) -> bool {
+        (self.has_edges() || other.has_edges()) && self.span.shares_a_block_with(&other.span)
+    }
+
+    /// Commands of the body.
+    fn body_parts(&self) -> u32 {
+        match self.request {
+            ByteRequest::Read { .. } | ByteRequest::Write { .. } => {
+                self.span.blocks().div_ceil(TRANSACTION_BLOCKS_MAX as u64) as u32
+            }
+            ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => u32::from(!self.span.whole_blocks().is_empty()),
+            ByteRequest::Flush => 1,
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        match self.request {
+            ByteRequest::Write { durability, .. }
+            | ByteRequest::Zero { durability, .. }
+            | ByteRequest::Trim { durability, .. } => durability,
+            ByteRequest::Read { .. } | ByteRequest::Flush => Durability::Volatile,
+        }
+    }
+
+    /// Indices into `frames` of transaction `number`.
+    fn transaction(&self, number: u32) -> std::ops::Range<usize> {
+        let start = number as usize * TRANSACTION_BLOCKS_MAX;
+        start..self.frames.len().min(start + TRANSACTION_BLOCKS_MAX)
+    }
+}
+
+impl Part {
+    /// The drive's tag: the place of the request below, and above, for those who debug, which part it is.
+    fn tag(self, op: u32) -> u64 {
+        let part = match self {
+            Part::Body(number) => number,
+            Part::EdgeRead(edge) => 1 << 31 | u32::from(edge),
+            Part::EdgeWrite(edge) => 1 << 30 | u32::from(edge),
+        };
+        u64::from(part) << 32 | u64::from(op)
+    }
+}
+
+impl<K: Copy> ByteRequests<K> {
+    /// Room for `requests_max` requests.
+    #[must_use]
+    pub fn new(requests_max: usize) -> ByteRequests<K> {
+        ByteRequests {
+            ops: Vec::new(),
+            free: Vec::new(),
+            requests_max,
+            arrivals: 0,
+            edged: 0,
+            backlog: VecDeque::new(),
+            runnable: Vec::new(),
+            finished: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Requests admitted and not released.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ops.len() - self.free.len()
+    }
+
+    /// Whether no request is admitted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives `request` a place and its frames, or `None` while there are not enough of either.
+    pub fn admit(&mut self, frames: &mut Frames, ticket: K, request: ByteRequest) -> Option<RequestId> {
+        if self.len() == self.requests_max || frames.available(FrameForm::Bytes) < request.frames_needed() {
+            return None;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.ops.push(Op {
+                request,
+                ticket,
+                span: request.span(),
+                stage: Stage::Free,
+                arrival: 0,
+                turns_before: 0,
+                parts_left: 0,
+                handed_over: false,
+                result: Ok(()),
+                frames: Vec::new(),
+                edge_frames: [None; EDGES_MAX],
+            });
+            self.ops.len() as u32 - 1
+        });
+        let op = &mut self.ops[index as usize];
+        assert_eq!(op.stage, Stage::Free, "a free place holds no request");
+        op.request = request;
+        op.ticket = ticket;
+        op.span = request.span();
+        op.stage = Stage::Admitted;
+        op.turns_before = 0;
+        op.handed_over = false;
+        op.result = Ok(());
+        if matches!(request, ByteRequest::Read { .. } | ByteRequest::Write { .. }) {
+            let taken = frames.acquire_many(FrameForm::Bytes, op.span.blocks() as usize, &mut op.frames);
+            assert!(taken, "the frames were counted before");
+        }
+        if op.has_edges() {
+            for slot in op.edge_frames.iter_mut().take(op.span.edges().count()) {
+                *slot = frames.acquire(FrameForm::Bytes);
+                assert!(slot.is_some(), "the frames were counted before");
+            }
+        }
+        Some(RequestId(index))
+    }
+
+    /// The frame that byte `from` of the request's bytes lies in, and the request's bytes within that frame from there
+    /// on.
+    #[must_use]
+    pub fn place(&self, id: RequestId, from: u64) -> (Frame, std::ops::Range<usize>) {
+        let op = &self.ops[id.0 as usize];
+        let (block, range) = op.span.place(from);
+        (op.frames[block], range)
+    }
+
+    /// The bytes of a finished read from byte `from` on, up to the end of a frame.
+    #[must_use]
+    pub fn slice<'a>(&self, frames: &'a Frames, id: RequestId, from: u64) -> &'a [u8] {
+        let (frame, range) = self.place(id, from);
+        &frames.bytes(frame)[range]
+    }
+
+    /// Where the bytes of an admitted write go from byte `from` on, up to the end of a frame.
+    #[must_use]
+    pub fn slice_mut<'a>(&self, frames: &'a mut Frames, id: RequestId, from: u64) -> &'a mut [u8] {
+        let (frame, range) = self.place(id, from);
+        &mut frames.bytes_mut(frame)[range]
+    }
+
+    /// Starts an admitted request, a write with all its bytes filled.
+    pub fn start<T: BlockTarget>(&mut self, now: Time, target: &mut T, id: RequestId) {
+        let index = id.0 as usize;
+        assert_eq!(self.ops[index].stage, Stage::Admitted, "a request starts once");
+        self.arrivals += 1;
+        let op = &self.ops[index];
+        let changes = !matches!(op.request, ByteRequest::Read { .. } | ByteRequest::Flush);
+        let has_edges = op.has_edges();
+        let mut turns_before = 0;
+        if changes && (has_edges || self.edged > 0) {
+            turns_before = self.ops.iter().filter(|other| other.is_changing() && op.takes_turns_with(other)).count();
+        }
+        self.edged += usize::from(has_edges);
+        let op = &mut self.ops[index];
+        op.arrival = self.arrivals;
+        op.turns_before = turns_before as u32;
+        op.stage = Stage::Waiting;
+        if turns_before == 0 {
+            self.runnable.push(id.0);
+            self.run(now, target);
+        }
+    }
+
+    /// Gives up an admitted request that was not started. Nothing has happened.
+    pub fn abandon(&mut self, frames: &mut Frames, id: RequestId) {
+        assert_eq!(self.ops[id.0 as usize].stage, Stage::Admitted, "only a request that was not started is abandoned");
+        self.vacate(frames, id);
+    }
+
+    /// Gives back the place and the frames of a finished request.
+    pub fn release(&mut self, frames: &mut Frames, id: RequestId) {
+        assert_eq!(self.ops[id.0 as usize].stage, Stage::Finished, "only a finished request is released");
+        self.vacate(frames, id);
+    }
+
+    /// Lets the drive work and appends the requests that have finished.
+    pub fn poll<T: BlockTarget>(&mut self, now: Time, target: &mut T, finished: &mut Vec<Finished<K>>) {
+        let mut done = std::mem::take(&mut self.done);
+        target.poll(now, &mut done);
+        for Done { tag, result, .. } in done.drain(..) {
+            let op = tag as u32;
+            if let Err(error) = result {
+                self.fail(op, error);
+            }
+            self.part_ended(target, op);
+        }
+        self.done = done;
+        while let Some(&(op, part)) = self.backlog.front() {
+            if !self.submit(now, target, op, part) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+        self.run(now, target);
+        finished.append(&mut self.finished);
+    }
+
+    /// Whether a call of [`ByteRequests::poll`] would bring something whatever the drive does.
+    #[must_use]
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    /// Carries on with every request whose turn has come.
+    fn run<T: BlockTarget>(&mut self, now: Time, target: &mut T) {
+        while let Some(index) = self.runnable.pop() {
+            let op = &mut self.ops[index as usize];
+            let has_edges = op.has_edges();
+            match op.stage {
+                Stage::Waiting if has_edges => {
+                    let edges = op.span.edges().count() as u8;
+                    op.stage = Stage::Edges;
+                    op.parts_left = u32::from(edges);
+                    (0..edges).for_each(|edge| self.submit_or_queue(now, target, index, Part::EdgeRead(edge)));
+                }
+                Stage::Waiting | Stage::Edges => {
+                    let edge_writes = if has_edges && matches!(op.request, ByteRequest::Zero { .. }) {
+                        op.span.edges().count()
+                    } else {
+                        0
+                    };
+                    let body = op.body_parts();
+                    op.stage = Stage::Body;
+                    op.handed_over = true;
+                    op.parts_left = body + edge_writes as u32;
+                    if op.parts_left == 0 {
+                        self.finish(index);
+                        continue;
+                    }
+                    (0..edge_writes)
+                        .for_each(|edge| self.submit_or_queue(now, target, index, Part::EdgeWrite(edge as u8)));
+                    (0..body).for_each(|number| self.submit_or_queue(now, target, index, Part::Body(number)));
+                }
+                stage => unreachable!("a request in stage {stage:?} is not runnable"),
+            }
+        }
+    }
+
+    fn submit_or_queue<T: BlockTarget>(&mut self, now: Time, target: &mut T, index: u32, part: Part) {
+        // Commands that wait go first.
+        if !self.backlog.is_empty() || !self.submit(now, target, index, part) {
+            self.backlog.push_back((index, part));
+        }
+    }
+
+    /// Hands one command to the drive; false when the drive has no room.
+    fn submit<T: BlockTarget>(&mut self, now: Time, target: &mut T, index: u32, part: Part) -> bool {
+        let op = &self.ops[index as usize];
+        let durability = op.durability();
+        let edge_frame;
+        let request = match part {
+            Part::EdgeRead(edge) | Part::EdgeWrite(edge) => {
+                let block = op.span.edges().nth(edge as usize).expect("the part names an edge").block;
+                edge_frame = [op.edge_frames[edge as usize].expect("an edge has its frame until it is written")];
+                match part {
+                    Part::EdgeWrite(_) => Request::Write { first: block, frames: &edge_frame, durability },
+                    _ => Request::Read { first: block, frames: &edge_frame },
+                }
+            }
+            Part::Body(number) => {
+                let range = op.transaction(number);
+                let first = op.span.first_block() + range.start as u64;
+                match op.request {
+                    ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
+                    ByteRequest::Write { .. } => Request::Write { first, frames: &op.frames[range], durability },
+                    ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => {
+                        let whole = op.span.whole_blocks();
+                        Request::Trim { first: whole.start, blocks: whole.end - whole.start, durability }
+                    }
+                    ByteRequest::Flush => Request::Flush,
+                }
+            }
+        };
+        match target.submit(now, part.tag(index), request) {
+            Err(IoError::QueueFull) => return false,
+            Ok(()) => {
+                if let Part::EdgeWrite(edge) = part {
+                    self.ops[index as usize].edge_frames[edge as usize] = None;
+                }
+            }
+            Err(error) => {
+                // The frames of a refused write stay ours, and its op no longer knows which.
+                if let (Part::Body(number), ByteRequest::Write { .. }) = (part, op.request) {
+                    op.frames[op.transaction(number)].iter().for_each(|frame| target.frames().release(*frame));
+                }
+                self.fail(index, error);
+                self.part_ended(target, index);
+            }
+        }
+        true
+    }
+
+    fn fail(&mut self, index: u32, error: IoError) {
+        let op = &mut self.ops[index as usize];
+        op.result = op.result.and(Err(error));
+    }
+
+    fn part_ended<T: BlockTarget>(&mut self, target: &mut T, index: u32) {
+        let op = &mut self.ops[index as usize];
+        assert!(op.parts_left > 0, "the drive answers each command once");
+        op.parts_left -= 1;
+        if op.parts_left > 0 {
+            return;
+        }
+        if op.stage == Stage::Edges && op.result.is_ok() {
+            merge_edges(op, target.frames());
+            self.runnable.push(index);
+        } else {
+            self.finish(index);
+        }
+    }
+
+    fn finish(&mut self, index: u32) {
+        let op = &mut self.ops[index as usize];
+        op.stage = Stage::Finished;
+        self.finished.push(Finished { id: RequestId(index), ticket: op.ticket, result: op.result });
+        let has_edges = op.has_edges();
+        if has_edges || self.edged > 0 {
+            self.edged -= usize::from(has_edges);
+            self.let_others_have_their_turn(index as usize);
+        }
+    }
+
+    fn let_others_have_their_turn(&mut self, ended: usize) {
+        if matches!(self.ops[ended].request, ByteRequest::Read { .. } | ByteRequest::Flush) {
+            return;
+        }
+        for index in 0..self.ops.len() {
+            let (op, ended) = (&self.ops[index], &self.ops[ended]);
+            if op.stage == Stage::Waiting
+                && op.arrival > ended.arrival
+                && op.takes_turns_with(ended)
+                && op.turns_before > 0
+            {
+                self.ops[index].turns_before -= 1;
+                if self.ops[index].turns_before == 0 {
+                    self.runnable.push(index as u32);
+                }
+            }
+        }
+    }
+
+    fn vacate(&mut self, frames: &mut Frames, id: RequestId) {
+        let op = &mut self.ops[id.0 as usize];
+        let drives = op.handed_over && matches!(op.request, ByteRequest::Write { .. });
+        if !drives {
+            op.frames.iter().for_each(|frame| frames.release(*frame));
+        }
+        op.frames.clear();
+        op.edge_frames.iter_mut().filter_map(Option::take).for_each(|frame| frames.release(frame));
+        op.stage = Stage::Free;
+        self.free.push(id.0);
+    }
+}
+
+/// Joins what was on the drive with what the host wants, when all edge blocks have been read.
+fn merge_edges<K>(op: &mut Op<K>, frames: &mut Frames) {
+    for (index, edge) in op.span.edges().enumerate() {
+        let old = op.edge_frames[index].expect("an edge has its frame until it is written");
+        if let ByteRequest::Write { .. } = op.request {
+            let new = op.frames[(edge.block - op.span.first_block()) as usize];
+            // The old block gets the new bytes and takes the place of the half-filled frame, or the other way round:
+            // whichever copies less.
+            if edge.changed.len() * 2 <= BLOCK_BYTES {
+                let [from, to] = frames.bytes_disjoint_mut([new, old]);
+                to[edge.changed.clone()].copy_from_slice(&from[edge.changed]);
+                op.frames[(edge.block - op.span.first_block()) as usize] = old;
+                frames.release(new);
+            } else {
+                let [from, to] = frames.bytes_disjoint_mut([old, new]);
+                to[..edge.changed.start].copy_from_slice(&from[..edge.changed.start]);
+                to[edge.changed.end..].copy_from_slice(&from[edge.changed.end..]);
+                frames.release(old);
+            }
+            op.edge_frames[index] = None;
+        } else {
+            frames.bytes_mut(old)[edge.changed].fill(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

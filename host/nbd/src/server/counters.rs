@@ -1,0 +1,63 @@
+//! What a server has done so far, readable from any thread while it runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that one thread raises and any thread reads.
+#[derive(Default, Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The count.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    // The server's thread is the only writer, so no locked instruction is needed.
+    #[inline]
+    pub(super) fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn sub(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) - count, Ordering::Relaxed);
+    }
+}
+
+/// What a server has done since it began.
+#[derive(Default, Debug)]
+pub struct Counters {
+    /// Connections open now.
+    pub connections: Counter,
+    /// Connections accepted.
+    pub connections_accepted: Counter,
+    /// Connections turned away because there were too many.
+    pub connections_refused: Counter,
+    /// Connections ended because the peer broke a rule of the protocol or kept the server waiting.
+    pub connections_expelled: Counter,
+    /// Reads answered.
+    pub reads: Counter,
+    /// Writes answered.
+    pub writes: Counter,
+    /// Trims and write-zeroes answered.
+    pub trims: Counter,
+    /// Flushes answered.
+    pub flushes: Counter,
+    /// Requests answered with an error, refused ones included.
+    pub errors: Counter,
+    /// Bytes read by clients.
+    pub bytes_read: Counter,
+    /// Bytes written by clients.
+    pub bytes_written: Counter,
+    /// Turns of the server's loop.
+    pub turns: Counter,
+}
+
+impl Counters {
+    /// Requests answered.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.reads.get() + self.writes.get() + self.trims.get() + self.flushes.get()
+    }
+}

@@ -1,0 +1,177 @@
+//! A place where connections come in.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{SocketFlags, accept_with, sockopt};
+
+use super::endpoint::Endpoint;
+
+/// Why a server cannot listen there.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Other machines could reach it.
+    #[error(
+        "{0} can be reached from other machines, and NBD knows no passwords; listen on 127.0.0.1, or allow it explicitly"
+    )]
+    NotLocal(Endpoint),
+    /// Another server listens there.
+    #[error("{}: another server is listening there; stop it or choose another path", .0.display())]
+    InUse(PathBuf),
+    /// There is a file, and it is no socket.
+    #[error("{}: there is a file which is no socket; remove it or choose another path", .0.display())]
+    NotASocket(PathBuf),
+    /// The system says no.
+    #[error("cannot listen on {endpoint}: {error}")]
+    System {
+        /// Where.
+        endpoint: Endpoint,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+pub(super) struct Listener {
+    socket: OwnedFd,
+    endpoint: Endpoint,
+    /// Device and inode of the socket file, to remove no other server's.
+    file: Option<(u64, u64)>,
+    /// Whether connections may be waiting.
+    pub ready: bool,
+}
+
+impl Listener {
+    pub fn new(endpoint: Endpoint, allow_remote: bool) -> Result<Listener, ListenError> {
+        if !endpoint.is_local() && !allow_remote {
+            return Err(ListenError::NotLocal(endpoint));
+        }
+        match &endpoint {
+            Endpoint::Unix(path) => {
+                let system = |error| ListenError::System { endpoint: endpoint.clone(), error };
+                remove_stale(path).map_err(|error| error.unwrap_or_else(system))?;
+                let listener = UnixListener::bind(path).map_err(system)?;
+                listener.set_nonblocking(true).map_err(system)?;
+                let file = fs::symlink_metadata(path).map_err(system)?;
+                let file = Some((file.dev(), file.ino()));
+                Ok(Listener { socket: listener.into(), endpoint, file, ready: true })
+            }
+            Endpoint::Tcp(address) => {
+                let system = |error| ListenError::System { endpoint: endpoint.clone(), error };
+                let listener = TcpListener::bind(address).map_err(system)?;
+                listener.set_nonblocking(true).map_err(system)?;
+                let endpoint = Endpoint::Tcp(listener.local_addr().map_err(system)?);
+                Ok(Listener { socket: listener.into(), endpoint, file: None, ready: true })
+            }
+        }
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next connection that waits, if any.
+    pub fn accept(&self) -> rustix::io::Result<OwnedFd> {
+        let socket = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+        // Both only make things faster or tidier; a socket that refuses them serves as well.
+        if let Endpoint::Tcp(_) = self.endpoint {
+            let _ = sockopt::set_tcp_nodelay(&socket, true);
+            let _ = sockopt::set_socket_keepalive(&socket, true);
+        }
+        Ok(socket)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Endpoint::Unix(path) = &self.endpoint else { return };
+        let still_ours = fs::symlink_metadata(path).is_ok_and(|file| Some((file.dev(), file.ino())) == self.file);
+        if still_ours {
+            // If it cannot be removed, the next server takes it for stale and replaces it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a socket file that nobody listens behind. `Err(Err(…))` is the system's error.
+fn remove_stale(path: &Path) -> Result<(), Result<ListenError, io::Error>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Err(error)),
+        Ok(file) if !file.file_type().is_socket() => Err(Ok(ListenError::NotASocket(path.to_owned()))),
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(Err),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            // A full backlog and everything else means that somebody is there, or that we may not know.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Err(error)),
+            _ => Err(Ok(ListenError::InUse(path.to_owned()))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket_in(folder: &tempfile::TempDir) -> Endpoint {
+        Endpoint::Unix(folder.path().join("socket"))
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = socket_in(&folder);
+        let Endpoint::Unix(path) = &endpoint else { unreachable!("made above") };
+        drop(UnixListener::bind(path).unwrap());
+        assert!(path.exists(), "the standard library's listener leaves its file, as a killed server does");
+        let _live = Listener::new(endpoint.clone(), false).unwrap();
+        assert!(matches!(Listener::new(endpoint, false), Err(ListenError::InUse(_))));
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = socket_in(&folder);
+        let Endpoint::Unix(path) = &endpoint else { unreachable!("made above") };
+        fs::write(path, "precious").unwrap();
+        assert!(matches!(Listener::new(endpoint.clone(), false), Err(ListenError::NotASocket(_))));
+        assert_eq!(fs::read(path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn the_socket_file_goes_with_its_listener_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = socket_in(&folder);
+        let Endpoint::Unix(path) = &endpoint else { unreachable!("made above") };
+        let first = Listener::new(endpoint.clone(), false).unwrap();
+        fs::rename(path, folder.path().join("aside")).unwrap();
+        let second = Listener::new(endpoint.clone(), false).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_address_that_others_can_reach_is_refused_unless_allowed() {
+        let everywhere = Endpoint::Tcp("0.0.0.0:0".parse().unwrap());
+        assert!(matches!(Listener::new(everywhere.clone(), false), Err(ListenError::NotLocal(_))));
+        assert!(Listener::new(everywhere, true).is_ok());
+    }
+
+    #[test]
+    fn port_zero_becomes_the_port_that_was_given() {
+        let listener = Listener::new("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let Endpoint::Tcp(address) = listener.endpoint() else { unreachable!("made above") };
+        assert_ne!(address.port(), 0);
+    }
+}

@@ -1,0 +1,594 @@
+//! The server: one thread that owns the drives and all connections.
+//!
+//! ```text
+//!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ answer, send ──▶ wait …
+//!    ▲                  (who waits for frames first)                                      │
+//!    └── until a socket is ready, a drive is due, a peer is late, or the stop is pulled ──┘
+//! ```
+//!
+//! Each turn costs a connection at most one system call to receive and one to send, however many requests they hold;
+//! and nobody gets more than that in a turn, so nobody starves.
+//!
+//! # Bounds
+//! | what | bound |
+//! |---|---|
+//! | connections | [`ServerConfig::connections_max`] |
+//! | requests of a connection | [`ServerConfig::requests_max`] |
+//! | bytes of a connection's requests | [`ServerConfig::bytes_max`] |
+//! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
+//! | time of a handshake | [`ServerConfig::handshake_max`] |
+//! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
+//! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
+
+mod connection;
+mod counters;
+mod endpoint;
+mod listener;
+mod output;
+mod stop;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use openftl_core::{Clock, FrameForm, Nanos, Time};
+use openftl_ftl::target::{BlockTarget, IoError};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+use crate::bytes::{ByteRequest, ByteRequests, Finished, RequestId};
+use crate::clock::SPIN;
+use crate::protocol::{Command, ExportInfo, PAYLOAD_BYTES_MAX};
+use connection::{Connection, Over};
+use listener::Listener;
+
+pub use counters::{Counter, Counters};
+pub use endpoint::{Endpoint, EndpointError};
+pub use listener::ListenError;
+pub use stop::Stop;
+
+/// The smallest pool of frames that a drive can be served from.
+pub const POOL_FRAMES_MIN: usize = 8;
+
+/// The longest name of an export, in bytes ("Conventions" of the protocol).
+pub const EXPORT_NAME_BYTES_MAX: usize = 4096;
+
+/// Events of one wait.
+const EVENTS_MAX: usize = 128;
+
+/// Connections accepted in one turn from one listener.
+const ACCEPTS_PER_TURN_MAX: usize = 16;
+
+/// Polls of a drive in one turn while it says that it has more to do at once.
+const POLLS_PER_TURN_MAX: usize = 4;
+
+/// How often late peers are looked for while the server is busy.
+const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
+
+/// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
+const EVENT_STOP: u64 = u32::MAX as u64;
+
+/// Bounds of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerConfig {
+    /// Connections open at a time; more are closed at once.
+    pub connections_max: usize,
+    /// Requests of one connection under way at a time.
+    pub requests_max: usize,
+    /// Bytes of reads and writes of one connection under way at a time; a single request is always served.
+    pub bytes_max: u64,
+    /// How long a handshake may take.
+    pub handshake_max: Nanos,
+    /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
+    pub stall_max: Nanos,
+    /// How long requests under way may take to end when the server stops.
+    pub stop_max: Nanos,
+    /// Whether to listen on addresses that other machines reach. NBD has no passwords.
+    pub allow_remote: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            connections_max: 64,
+            requests_max: 256,
+            bytes_max: 64 << 20,
+            handshake_max: connection::HANDSHAKE_MAX,
+            stall_max: connection::STALL_MAX,
+            stop_max: Nanos::from_millis(5_000),
+            allow_remote: false,
+        }
+    }
+}
+
+/// A drive under a name.
+///
+/// Its pool needs byte frames: at least [`POOL_FRAMES_MIN`], and twice the longest request wanted (64 MiB for 32 MiB
+/// requests). The drive must not keep more than half of them for good.
+#[derive(Debug)]
+pub struct Export<T> {
+    /// What clients ask for. The first export is also the default one.
+    pub name: String,
+    /// A line for people.
+    pub description: String,
+    /// Whether to refuse writes.
+    pub read_only: bool,
+    /// The drive.
+    pub target: T,
+}
+
+/// Why a server ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The exports cannot be served.
+    #[error("export `{name}`: {why}")]
+    Export {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// The system failed the server.
+    #[error("the server cannot go on: {0}")]
+    System(#[from] io::Error),
+    /// When the server stopped, a drive could not be flushed.
+    #[error("export `{name}`: the last flush failed: {error}")]
+    Flush {
+        /// The export's name.
+        name: String,
+        /// What the drive says.
+        error: IoError,
+    },
+    /// When the server stopped, a drive had requests and nothing to do.
+    #[error("export `{name}`: the drive has {requests} requests that it never ends")]
+    Stuck {
+        /// The export's name.
+        name: String,
+        /// Requests left.
+        requests: usize,
+    },
+}
+
+/// Who asked for a request, and what for.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    slot: u32,
+    generation: u32,
+    cookie: u64,
+    command: Command,
+}
+
+/// An export while it is served.
+struct Served<'a, T> {
+    target: &'a mut T,
+    requests: ByteRequests<Ticket>,
+    /// Connections that wait for frames or a place, the longest waiting first.
+    waiters: VecDeque<u32>,
+    finished: Vec<Finished<Ticket>>,
+    released: Vec<RequestId>,
+}
+
+/// A place for a connection. The generation tells its tenants apart.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// An NBD server.
+pub struct Server {
+    config: ServerConfig,
+    epoll: std::os::fd::OwnedFd,
+    listeners: Vec<Listener>,
+    slots: Vec<Slot>,
+    counters: Arc<Counters>,
+}
+
+impl Server {
+    /// A server that listens nowhere yet.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn new(config: ServerConfig) -> io::Result<Server> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Server { config, epoll, listeners: Vec::new(), slots: Vec::new(), counters: Arc::default() })
+    }
+
+    /// Listens at `endpoint`, as many as wanted. Clients that connect now are served once the server runs. Returns where
+    /// it listens in fact: with the port that the system chose, if it was zero.
+    ///
+    /// # Errors
+    /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
+    pub fn listen(&mut self, endpoint: Endpoint) -> Result<Endpoint, ListenError> {
+        let listener = Listener::new(endpoint, self.config.allow_remote)?;
+        let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
+        epoll::add(&self.epoll, listener.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+            .map_err(|error| ListenError::System { endpoint: listener.endpoint().clone(), error: error.into() })?;
+        let endpoint = listener.endpoint().clone();
+        self.listeners.push(listener);
+        Ok(endpoint)
+    }
+
+    /// What the server has done; readable while it runs.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Serves `exports` until `stop` is requested; then finishes what is under way, flushes the drives and closes.
+    ///
+    /// # Errors
+    /// If the exports cannot be served, the system fails, or the drives cannot be flushed.
+    pub fn run<T: BlockTarget, C: Clock>(
+        &mut self,
+        exports: &mut [Export<T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<(), ServeError> {
+        let mut infos = export_infos(exports)?;
+        let requests_max = self.config.connections_max * self.config.requests_max;
+        let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
+        let mut served: Vec<Served<'_, T>> = exports
+            .iter_mut()
+            .map(|export| Served {
+                target: &mut export.target,
+                requests: ByteRequests::new(requests_max),
+                waiters: VecDeque::new(),
+                finished: Vec::new(),
+                released: Vec::new(),
+            })
+            .collect();
+        epoll::add(&self.epoll, stop.event(), epoll::EventData::new_u64(EVENT_STOP << 32), epoll::EventFlags::IN)
+            .map_err(io::Error::from)?;
+        let ended = self.turns(&mut infos, &read_only, &mut served, clock, stop);
+        // Whatever ended it, nothing of this run may reach the next.
+        for slot in 0..self.slots.len() {
+            self.close(slot, &mut served);
+        }
+        self.listeners.clear();
+        let flushed = infos.iter().zip(&mut served).map(|(info, served)| drain_and_flush(&info.name, served, clock));
+        let flushed = flushed.fold(Ok(()), Result::and);
+        epoll::delete(&self.epoll, stop.event()).map_err(io::Error::from)?;
+        ended.and(flushed)
+    }
+
+    fn turns<T: BlockTarget, C: Clock>(
+        &mut self,
+        infos: &mut [ExportInfo],
+        read_only: &[bool],
+        served: &mut [Served<'_, T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<(), ServeError> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut stopping: Option<Time> = None;
+        let mut late_peers_at = Time::ZERO;
+        let mut first = 0;
+        // The first turn must not wait: drives may have work from before.
+        let mut again = true;
+        loop {
+            self.wait(&mut events, again, served, clock, stop)?;
+            let now = clock.now();
+            self.counters.turns.add(1);
+            for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
+                info.read_only = *read_only || served.target.is_read_only();
+            }
+
+            if stop.is_requested() && stopping.is_none() {
+                stopping = Some(now + self.config.stop_max);
+                self.listeners.clear();
+                self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
+            }
+            self.accept(now);
+
+            // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
+            for export in 0..served.len() {
+                while let Some(front) = served[export].waiters.front().copied() {
+                    self.serve(now, front as usize, infos, served);
+                    if served[export].waiters.front() == Some(&front) {
+                        break;
+                    }
+                }
+            }
+            first = if first + 1 < self.slots.len() { first + 1 } else { 0 };
+            for slot in (first..self.slots.len()).chain(0..first) {
+                self.serve(now, slot, infos, served);
+            }
+
+            let mut freed = self.poll_drives(clock, served);
+            for slot in 0..self.slots.len() {
+                freed |= self.send(now, slot, served);
+            }
+            if now >= late_peers_at {
+                late_peers_at = now + LATE_PEERS_EVERY;
+                self.expel_late_peers(now, served);
+            }
+            if let Some(deadline) = stopping {
+                for slot in 0..self.slots.len() {
+                    if self.slots[slot]
+                        .connection
+                        .as_ref()
+                        .is_some_and(|connection| now >= deadline || (connection.is_idle() && !connection.readable))
+                    {
+                        self.close(slot, served);
+                    }
+                }
+                if self.slots.iter().all(|slot| slot.connection.is_none()) {
+                    return Ok(());
+                }
+            }
+            again = self.can_go_on(freed, served);
+        }
+    }
+
+    /// Waits for a socket, a drive, a late peer or the stop, and marks what is ready.
+    fn wait<T: BlockTarget, C: Clock>(
+        &mut self,
+        events: &mut Vec<epoll::Event>,
+        again: bool,
+        served: &[Served<'_, T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<(), ServeError> {
+        let due = served.iter().filter_map(|served| served.target.next_due()).min();
+        let mut precise = None;
+        let timeout = if again {
+            Some(Nanos::ZERO)
+        } else {
+            let now = clock.now();
+            let late = self.connections().filter_map(|connection| connection.deadline(&self.config)).min();
+            if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
+                // The last few microseconds are the clock's: waking up takes about as long.
+                let span = due.since(now);
+                precise = (span > Nanos::ZERO).then_some(due);
+                Some(span - SPIN)
+            } else {
+                late.map(|late| late.since(now))
+            }
+        };
+        let timeout = timeout
+            .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(ServeError::System(error.into())),
+        }
+        if events.is_empty()
+            && let Some(due) = precise
+        {
+            clock.wait_until(due);
+        }
+        for event in events.iter() {
+            let (data, flags) = (event.data.u64(), event.flags);
+            match (data >> 32, data as u32 as usize) {
+                (EVENT_STOP, _) => stop.clear(),
+                (EVENT_LISTENER, index) => {
+                    if let Some(listener) = self.listeners.get_mut(index) {
+                        listener.ready = true;
+                    }
+                }
+                (generation, slot) => {
+                    let slot = &mut self.slots[slot];
+                    if let Some(connection) =
+                        slot.connection.as_mut().filter(|_| u64::from(slot.generation) == generation)
+                    {
+                        use epoll::EventFlags as Flags;
+                        let hung_up = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
+                        connection.hung_up |= hung_up;
+                        connection.readable |= hung_up || flags.contains(Flags::IN);
+                        connection.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, now: Time) {
+        for index in 0..self.listeners.len() {
+            for _ in 0..ACCEPTS_PER_TURN_MAX {
+                if !self.listeners[index].ready {
+                    break;
+                }
+                match self.listeners[index].accept() {
+                    Ok(socket) => self.welcome(now, socket),
+                    Err(Errno::AGAIN) => self.listeners[index].ready = false,
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    // Out of descriptors or memory: try again in the next turn that something else brings.
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, now: Time, socket: std::os::fd::OwnedFd) {
+        let slot = self.slots.iter().position(|slot| slot.connection.is_none()).unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(u64::from(self.slots[slot].generation) << 32 | slot as u64);
+        let is_full = self.counters.connections.get() >= self.config.connections_max as u64;
+        if is_full || epoll::add(&self.epoll, &socket, data, flags).is_err() {
+            self.counters.connections_refused.add(1);
+            return;
+        }
+        self.counters.connections.add(1);
+        self.counters.connections_accepted.add(1);
+        self.slots[slot].connection = Some(Connection::new(now, socket));
+    }
+
+    /// Receives from one connection and takes its requests.
+    fn serve<T: BlockTarget>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[slot] else { return };
+        let ticket = Ticket { slot: slot as u32, generation: *generation, cookie: 0, command: Command::Flush };
+        let result = connection
+            .receive(now, served)
+            .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters));
+        match result {
+            Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
+            Ok(()) => {}
+            Err(over) => self.end(slot, over, served),
+        }
+    }
+
+    /// Lets the drives work and puts replies in line. Returns whether anything finished.
+    fn poll_drives<T: BlockTarget, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
+        let mut any = false;
+        for served in served {
+            for _ in 0..POLLS_PER_TURN_MAX {
+                let now = clock.now();
+                let mut finished = std::mem::take(&mut served.finished);
+                served.requests.poll(now, served.target, &mut finished);
+                any |= !finished.is_empty();
+                for finished in finished.drain(..) {
+                    let Ticket { slot, generation, .. } = finished.ticket;
+                    let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
+                    match tenant.and_then(|slot| slot.connection.as_mut()) {
+                        Some(connection) => connection.answer(now, finished, served, &self.counters),
+                        None => served.requests.release(served.target.frames(), finished.id),
+                    }
+                }
+                served.finished = finished;
+                if served.target.next_due().is_none_or(|due| due > now) && !served.requests.has_finished() {
+                    break;
+                }
+            }
+        }
+        any
+    }
+
+    /// Sends one connection's replies. Returns whether frames were given back.
+    fn send<T: BlockTarget>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
+        let Some(connection) = &mut self.slots[slot].connection else { return false };
+        match connection.send(now, served) {
+            Ok(freed) => {
+                if connection.is_over() {
+                    self.end(slot, Over::Finished, served);
+                }
+                freed
+            }
+            Err(over) => {
+                self.end(slot, over, served);
+                true
+            }
+        }
+    }
+
+    fn expel_late_peers<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        for slot in 0..self.slots.len() {
+            let deadline =
+                self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                self.end(slot, Over::Broken, served);
+            }
+        }
+    }
+
+    /// Whether the next turn has something to do without waiting.
+    fn can_go_on<T: BlockTarget>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
+        served.iter().any(|served| served.requests.has_finished())
+            || self
+                .connections()
+                .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().filter_map(|slot| slot.connection.as_ref())
+    }
+
+    fn end<T: BlockTarget>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {
+        if over == Over::Broken {
+            self.counters.connections_expelled.add(1);
+        }
+        self.close(slot, served);
+    }
+
+    /// Closes a connection. What it had started ends without it; what it had not started never happened.
+    fn close<T: BlockTarget>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
+        let Some(mut connection) = self.slots[slot].connection.take() else { return };
+        connection.abandon_all(served);
+        for served in served {
+            served.waiters.retain(|waiter| *waiter as usize != slot);
+        }
+        // Generations stay clear of the marks of listeners and stop.
+        self.slots[slot].generation = (self.slots[slot].generation + 1) % (1 << 31);
+        self.counters.connections.sub(1);
+        // Closing the socket takes it out of the epoll set.
+        let _ = epoll::delete(&self.epoll, connection.socket());
+    }
+}
+
+fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportInfo>, ServeError> {
+    let mut infos: Vec<ExportInfo> = Vec::with_capacity(exports.len());
+    for export in exports.iter_mut() {
+        let error = |why: String| ServeError::Export { name: export.name.clone(), why };
+        if export.name.len() > EXPORT_NAME_BYTES_MAX || export.name.contains('\0') {
+            return Err(error(format!("a name has at most {EXPORT_NAME_BYTES_MAX} bytes and no NUL; shorten it")));
+        }
+        if infos.iter().any(|info| info.name == export.name) {
+            return Err(error("two exports have this name; rename one".to_owned()));
+        }
+        if export.target.payload_form() != FrameForm::Bytes {
+            return Err(error("the drive keeps stamps instead of data; choose another store to serve it".to_owned()));
+        }
+        let pool = export.target.frames();
+        let frames = pool.available(FrameForm::Bytes);
+        if frames < POOL_FRAMES_MIN {
+            return Err(error(format!(
+                "{frames} free byte frames in the drive's pool; at least {POOL_FRAMES_MIN} are needed"
+            )));
+        }
+        // Half of the pool, so that one request at most waits for the drive to give frames back, in a power of two.
+        let half = (frames as u64 / 2 * openftl_core::BLOCK_BYTES as u64).min(u64::from(PAYLOAD_BYTES_MAX));
+        infos.push(ExportInfo {
+            name: export.name.clone(),
+            description: export.description.clone(),
+            size: export.target.blocks() * openftl_core::BLOCK_BYTES as u64,
+            read_only: export.read_only || export.target.is_read_only(),
+            payload_bytes_max: 1 << half.ilog2(),
+        });
+    }
+    if infos.is_empty() {
+        return Err(ServeError::Export {
+            name: String::new(),
+            why: "there is no drive to export; give one".to_owned(),
+        });
+    }
+    Ok(infos)
+}
+
+/// Ends what the connections left behind and makes the drive's contents durable.
+fn drain_and_flush<T: BlockTarget, C: Clock>(
+    name: &str,
+    served: &mut Served<'_, T>,
+    clock: &mut C,
+) -> Result<(), ServeError> {
+    let mut flush = None;
+    loop {
+        let now = clock.now();
+        let mut finished = std::mem::take(&mut served.finished);
+        served.requests.poll(now, served.target, &mut finished);
+        for ended in finished.drain(..) {
+            served.requests.release(served.target.frames(), ended.id);
+            if Some(ended.id) == flush {
+                return ended.result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
+            }
+        }
+        served.finished = finished;
+        if served.requests.is_empty() {
+            let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, cookie: 0, command: Command::Flush };
+            let id = served.requests.admit(served.target.frames(), ticket, ByteRequest::Flush);
+            let id = id.expect("an empty table has a place, and a flush needs no frames");
+            served.requests.start(now, served.target, id);
+            flush = Some(id);
+        } else if served.requests.has_finished() {
+            // Collected at once by the next poll.
+        } else if let Some(due) = served.target.next_due() {
+            clock.wait_until(due);
+        } else {
+            return Err(ServeError::Stuck { name: name.to_owned(), requests: served.requests.len() });
+        }
+    }
+}

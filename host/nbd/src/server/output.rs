@@ -1,0 +1,181 @@
+//! What is to be sent on one connection: small replies in a buffer, the bytes of reads straight from their frames, in
+//! order, gathered into one system call.
+//!
+//! ```text
+//!   segments   Small(44)   Read(#7, 4096)   Small(16+28)   Read(#9, 65536)  …
+//!                 │             │               │               │
+//!   small      [········································]       │
+//!   frames                   [4096]                      [4096][4096][4096]…
+//! ```
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use openftl_core::Frames;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use crate::bytes::{ByteRequests, RequestId};
+
+/// Pieces of memory in one system call; a quarter of what the system allows (`IOV_MAX`).
+const SLICES_MAX: usize = 256;
+
+/// Sent bytes at the buffer's front that are worth moving the rest for.
+const COMPACT_BYTES: usize = 64 << 10;
+
+/// What to send next.
+#[derive(Clone, Copy, Debug)]
+enum Segment {
+    /// This many bytes of the buffer.
+    Small(usize),
+    /// The bytes of a finished read.
+    Read { id: RequestId, length: u64 },
+}
+
+/// How sending went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sent {
+    /// Bytes that the system took.
+    pub bytes: usize,
+    /// Whether it would have taken more.
+    pub takes_more: bool,
+}
+
+/// The bytes waiting to be sent.
+#[derive(Default, Debug)]
+pub(super) struct Output {
+    /// Small replies. Whoever appends calls [`Output::seal`] afterwards.
+    pub small: Vec<u8>,
+    small_sent: usize,
+    small_sealed: usize,
+    segments: VecDeque<Segment>,
+    /// Bytes of the first segment that are sent already.
+    front_sent: u64,
+}
+
+impl Output {
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Bytes of small replies that wait.
+    pub fn small_waiting(&self) -> usize {
+        self.small.len() - self.small_sent
+    }
+
+    /// Puts what was appended to `small` in line.
+    pub fn seal(&mut self) {
+        let grown = self.small.len() - self.small_sealed;
+        if grown == 0 {
+            return;
+        }
+        // A peer that never lets the buffer run empty does not make it grow for ever.
+        if self.small_sent > COMPACT_BYTES {
+            self.small.drain(..self.small_sent);
+            self.small_sent = 0;
+        }
+        self.small_sealed = self.small.len();
+        match self.segments.back_mut() {
+            Some(Segment::Small(bytes)) => *bytes += grown,
+            _ => self.segments.push_back(Segment::Small(grown)),
+        }
+    }
+
+    /// Puts the bytes of a finished read in line.
+    pub fn push_read(&mut self, id: RequestId, length: u64) {
+        self.seal();
+        self.segments.push_back(Segment::Read { id, length });
+    }
+
+    /// Sends as much as fits in one system call. Calls `ended` for each read that is sent to its end.
+    pub fn send<K: Copy>(
+        &mut self,
+        socket: impl AsFd,
+        frames: &Frames,
+        requests: &ByteRequests<K>,
+        mut ended: impl FnMut(RequestId, u64),
+    ) -> Result<Sent, Errno> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (count, offered) = self.gather(frames, requests, &mut slices);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let bytes = match sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
+            Ok(bytes) => bytes,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(error) => return Err(error),
+        };
+        self.advance(bytes as u64, &mut ended);
+        Ok(Sent { bytes, takes_more: bytes == offered })
+    }
+
+    fn gather<'a, K: Copy>(
+        &'a self,
+        frames: &'a Frames,
+        requests: &ByteRequests<K>,
+        slices: &mut [IoSlice<'a>; SLICES_MAX],
+    ) -> (usize, usize) {
+        let (mut count, mut offered) = (0, 0);
+        let mut small = self.small_sent;
+        let mut skip = self.front_sent;
+        for segment in &self.segments {
+            match *segment {
+                Segment::Small(bytes) => {
+                    if count == SLICES_MAX {
+                        break;
+                    }
+                    // What is sent of the buffer's front is counted in `small_sent`, so `skip` is not applied twice.
+                    let left = bytes - skip as usize;
+                    slices[count] = IoSlice::new(&self.small[small..small + left]);
+                    (count, offered, small) = (count + 1, offered + left, small + left);
+                }
+                Segment::Read { id, length } => {
+                    let mut from = skip;
+                    while from < length && count < SLICES_MAX {
+                        let slice = requests.slice(frames, id, from);
+                        slices[count] = IoSlice::new(slice);
+                        (count, offered, from) = (count + 1, offered + slice.len(), from + slice.len() as u64);
+                    }
+                    if from < length {
+                        break;
+                    }
+                }
+            }
+            skip = 0;
+        }
+        (count, offered)
+    }
+
+    fn advance(&mut self, mut bytes: u64, ended: &mut impl FnMut(RequestId, u64)) {
+        while let Some(&front) = self.segments.front() {
+            let length = match front {
+                Segment::Small(length) => length as u64,
+                Segment::Read { length, .. } => length,
+            };
+            let sent = bytes.min(length - self.front_sent);
+            bytes -= sent;
+            if let Segment::Small(_) = front {
+                self.small_sent += sent as usize;
+            }
+            if self.front_sent + sent < length {
+                self.front_sent += sent;
+                return;
+            }
+            self.front_sent = 0;
+            self.segments.pop_front();
+            if let Segment::Read { id, length } = front {
+                ended(id, length);
+            }
+        }
+        self.small.clear();
+        (self.small_sent, self.small_sealed) = (0, 0);
+    }
+
+    /// Forgets everything. Calls `ended` for each read that was in line.
+    pub fn discard(&mut self, mut ended: impl FnMut(RequestId, u64)) {
+        for segment in self.segments.drain(..) {
+            if let Segment::Read { id, length } = segment {
+                ended(id, length);
+            }
+        }
+    }
+}
