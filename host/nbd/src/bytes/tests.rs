@@ -1,1 +1,286 @@
+use std::collections::HashMap;
 
+use openftl_core::Nanos;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::*;
+use memory::{Memory, Temper};
+
+#[path = "../../tests/support/memory.rs"]
+mod memory;
+
+const WITHIN: Nanos = Nanos::from_micros(100);
+
+fn shuffled(seed: u64) -> Temper {
+    Temper::Shuffled { seed, within: WITHIN }
+}
+
+/// Byte requests on a drive, in virtual time.
+struct Bench {
+    drive: Memory,
+    requests: ByteRequests<u64>,
+    now: Time,
+}
+
+impl Bench {
+    fn new(blocks: usize, frames: usize, temper: Temper) -> Bench {
+        Bench { drive: Memory::new(blocks, frames, temper), requests: ByteRequests::new(64), now: Time::ZERO }
+    }
+
+    fn try_begin(&mut self, ticket: u64, request: ByteRequest, payload: &[u8]) -> bool {
+        let Some(id) = self.requests.admit(self.drive.frames(), ticket, request) else { return false };
+        let mut from = 0;
+        while from < payload.len() {
+            let room = self.requests.slice_mut(self.drive.frames(), id, from as u64);
+            let bytes = room.len();
+            room.copy_from_slice(&payload[from..from + bytes]);
+            from += bytes;
+        }
+        self.requests.start(self.now, &mut self.drive, id);
+        true
+    }
+
+    /// One step of time; what ended, with the bytes of reads.
+    fn step(&mut self) -> Vec<(u64, Result<(), IoError>, Vec<u8>)> {
+        if let Some(due) = self.drive.next_due() {
+            self.now = self.now.max(due);
+        }
+        let mut finished = Vec::new();
+        self.requests.poll(self.now, &mut self.drive, &mut finished);
+        let ended = finished.into_iter().map(|finished| {
+            let mut bytes = Vec::new();
+            if let ByteRequest::Read { length, .. } = self.requests.ops[finished.id.0 as usize].request
+                && finished.result.is_ok()
+            {
+                while (bytes.len() as u64) < length {
+                    bytes.extend_from_slice(self.requests.slice(self.drive.frames(), finished.id, bytes.len() as u64));
+                }
+            }
+            self.requests.release(self.drive.frames(), finished.id);
+            (finished.ticket, finished.result, bytes)
+        });
+        ended.collect()
+    }
+
+    /// Runs one request alone.
+    fn run(&mut self, request: ByteRequest, payload: &[u8]) -> Result<Vec<u8>, IoError> {
+        assert!(self.try_begin(0, request, payload));
+        loop {
+            if let Some((_, result, bytes)) = self.step().pop() {
+                return result.map(|()| bytes);
+            }
+        }
+    }
+
+    fn finish_all(&mut self) {
+        while !self.requests.is_empty() {
+            self.step();
+        }
+    }
+}
+
+fn write(offset: u64, length: usize) -> ByteRequest {
+    ByteRequest::Write { offset, length: length as u64, durability: Durability::Volatile }
+}
+
+fn read(offset: u64, length: usize) -> ByteRequest {
+    ByteRequest::Read { offset, length: length as u64 }
+}
+
+#[test]
+fn writes_to_different_bytes_of_a_block_are_both_there() {
+    for seed in 0..200 {
+        let mut bench = Bench::new(4, 64, shuffled(seed));
+        let mut wanted = vec![0; 4 * BLOCK_BYTES];
+        // Sixty-four neighbours of 200 bytes, all in flight at once, two or three sharing each block boundary.
+        for index in 0..64_usize {
+            let payload = [index as u8 + 1; 200];
+            wanted[index * 200..][..200].copy_from_slice(&payload);
+            while !bench.try_begin(0, write(index as u64 * 200, 200), &payload) {
+                bench.step();
+            }
+        }
+        bench.finish_all();
+        assert!(bench.drive.data() == wanted, "seed {seed}: an update was lost");
+        assert!(bench.drive.is_at_rest());
+    }
+}
+
+#[test]
+fn a_whole_block_write_is_not_undone_by_an_earlier_or_later_neighbour_in_part() {
+    for seed in 0..200 {
+        let mut bench = Bench::new(2, 64, shuffled(seed));
+        assert!(bench.try_begin(0, write(0, BLOCK_BYTES), &[1; BLOCK_BYTES]));
+        assert!(bench.try_begin(1, write(10, 10), &[2; 10]));
+        assert!(bench.try_begin(2, write(0, 2 * BLOCK_BYTES), &[3; 2 * BLOCK_BYTES]));
+        assert!(bench.try_begin(3, write(BLOCK_BYTES as u64 - 5, 10), &[4; 10]));
+        bench.finish_all();
+        let mut wanted = [3; 2 * BLOCK_BYTES];
+        wanted[BLOCK_BYTES - 5..BLOCK_BYTES + 5].fill(4);
+        assert!(bench.drive.data() == wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn any_mix_of_byte_ranges_agrees_with_a_vector() {
+    const BLOCKS: usize = 700;
+    const BYTES: u64 = (BLOCKS * BLOCK_BYTES) as u64;
+    for seed in 0..40 {
+        let mut chance = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut bench = Bench::new(BLOCKS, 900, shuffled(seed));
+        let mut model = vec![0_u8; BYTES as usize];
+        // Requests in flight never share a byte (their order would be anybody's), but often a block.
+        let mut in_flight: HashMap<u64, (ByteRequest, Vec<u8>)> = HashMap::new();
+        let mut ticket = 0;
+        while ticket < 400 || !in_flight.is_empty() {
+            if ticket < 400 && chance.next_u64().is_multiple_of(2) {
+                ticket += 1;
+                let near = chance.next_u64() % 4 != 0;
+                let offset = if near { chance.next_u64() % (8 * 4096) } else { chance.next_u64() % BYTES };
+                let longest = if near { 9_000 } else { 600 * 4096 };
+                let length = (1 + chance.next_u64() % longest).min(BYTES - offset);
+                // Half of them on block boundaries.
+                let (offset, length) = match chance.next_u64() % 2 {
+                    0 => (offset, length),
+                    _ => (offset & !4095, length.next_multiple_of(4096).min(BYTES - (offset & !4095))),
+                };
+                let (start, end) = (offset as usize, (offset + length) as usize);
+                let taken = |request: &ByteRequest| {
+                    let other = request.span();
+                    other.offset < offset + length && offset < other.offset + other.length
+                };
+                // A trim of a block that another is changing would make its other bytes anybody's.
+                if in_flight.values().any(|(request, _)| taken(request)) {
+                    continue;
+                }
+                let payload: Vec<u8> = match chance.next_u64() % 5 {
+                    0 | 1 => (0..length).map(|_| chance.next_u32() as u8).collect(),
+                    _ => Vec::new(),
+                };
+                let request = match chance.next_u64() % 3 {
+                    _ if !payload.is_empty() => write(offset, payload.len()),
+                    0 => ByteRequest::Zero { offset, length, durability: Durability::Volatile },
+                    1 => ByteRequest::Trim { offset, length, durability: Durability::Volatile },
+                    _ => ByteRequest::Read { offset, length },
+                };
+                if !bench.try_begin(ticket, request, &payload) {
+                    continue;
+                }
+                match request {
+                    ByteRequest::Write { .. } => model[start..end].copy_from_slice(&payload),
+                    ByteRequest::Zero { .. } => model[start..end].fill(0),
+                    ByteRequest::Trim { .. } => {
+                        let whole = request.span().whole_blocks();
+                        model[whole.start as usize * 4096..whole.end as usize * 4096].fill(0);
+                    }
+                    ByteRequest::Read { .. } | ByteRequest::Flush => {}
+                }
+                in_flight.insert(ticket, (request, model[start..end].to_vec()));
+            } else {
+                for (ticket, result, bytes) in bench.step() {
+                    assert_eq!(result, Ok(()), "seed {seed}");
+                    let (request, wanted) = in_flight.remove(&ticket).expect("each request ends once");
+                    if matches!(request, ByteRequest::Read { .. }) {
+                        assert!(bytes == wanted, "seed {seed}: {request:?} brought something else");
+                    }
+                }
+            }
+        }
+        assert!(bench.drive.data() == model, "seed {seed}");
+        assert!(bench.drive.is_at_rest(), "seed {seed}: a frame was kept");
+    }
+}
+
+#[test]
+fn a_trim_leaves_its_edges_and_a_zero_does_not() {
+    let mut bench = Bench::new(3, 16, shuffled(1));
+    bench.run(write(0, 3 * 4096), &[7; 3 * 4096]).unwrap();
+    let (offset, length) = (100, 2 * 4096);
+    bench.run(ByteRequest::Trim { offset, length, durability: Durability::Volatile }, &[]).unwrap();
+    let mut wanted = vec![7; 3 * 4096];
+    wanted[4096..8192].fill(0);
+    assert!(bench.drive.data() == wanted);
+    bench.run(ByteRequest::Zero { offset, length, durability: Durability::Volatile }, &[]).unwrap();
+    wanted[100..100 + 8192].fill(0);
+    assert!(bench.drive.data() == wanted);
+}
+
+#[test]
+fn aligned_requests_go_to_the_drive_in_transactions_of_one_mebibyte() {
+    let mut bench = Bench::new(1024, 1024, Temper::Instant);
+    let before = bench.drive.switches.submitted.load(std::sync::atomic::Ordering::SeqCst);
+    bench.run(write(4096, 600 * 4096), &vec![1; 600 * 4096]).unwrap();
+    let after = bench.drive.switches.submitted.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(after - before, 3, "256 + 256 + 88 blocks, and nothing read first");
+}
+
+#[test]
+fn durability_reaches_every_part() {
+    let mut bench = Bench::new(4, 16, shuffled(3));
+    let volatile = |bench: &Bench| bench.drive.switches.volatile.load(std::sync::atomic::Ordering::SeqCst);
+    bench.run(ByteRequest::Write { offset: 10, length: 9000, durability: Durability::Durable }, &[1; 9000]).unwrap();
+    assert_eq!(volatile(&bench), 0);
+    bench.run(ByteRequest::Zero { offset: 20, length: 8000, durability: Durability::Durable }, &[]).unwrap();
+    assert_eq!(volatile(&bench), 0);
+    bench.run(write(20, 8000), &[1; 8000]).unwrap();
+    assert_eq!(volatile(&bench), 2);
+    bench.run(ByteRequest::Flush, &[]).unwrap();
+    assert_eq!(volatile(&bench), 0);
+}
+
+#[test]
+fn a_request_without_its_frames_is_not_begun_and_one_with_them_ends() {
+    let mut bench = Bench::new(16, 6, shuffled(4));
+    assert!(!bench.try_begin(0, read(0, 7 * 4096), &[]), "more blocks than frames");
+    assert!(!bench.try_begin(0, write(1, 4 * 4096), &[]), "five blocks, and two edges to read first");
+    assert!(bench.drive.is_at_rest());
+    assert!(bench.try_begin(0, write(1, 3 * 4096), &[1; 3 * 4096]), "four and two");
+    assert!(!bench.try_begin(0, read(0, 1), &[]));
+    bench.finish_all();
+    assert!(bench.drive.is_at_rest());
+}
+
+#[test]
+fn an_abandoned_write_never_happened() {
+    let mut bench = Bench::new(2, 8, Temper::Instant);
+    let id = bench.requests.admit(bench.drive.frames(), 0, write(10, 5000)).unwrap();
+    bench.requests.slice_mut(bench.drive.frames(), id, 0).fill(9);
+    bench.requests.abandon(bench.drive.frames(), id);
+    bench.run(read(0, 1), &[]).unwrap();
+    assert!(bench.drive.data().iter().all(|byte| *byte == 0));
+    assert!(bench.drive.is_at_rest());
+}
+
+#[test]
+fn a_lost_edge_block_fails_the_write_and_nothing_is_written() {
+    let mut bench = Bench::new(4, 16, shuffled(5));
+    bench.drive.lost_block = Some(2);
+    let result = bench.run(write(4096, 4096 + 10), &[1; 4106]);
+    assert_eq!(result, Err(IoError::Unrecovered { block: 2 }));
+    assert!(bench.drive.data().iter().all(|byte| *byte == 0));
+    assert!(bench.drive.is_at_rest());
+    bench.run(write(8192, 4096), &[1; 4096]).expect("a whole block is written without being read");
+}
+
+#[test]
+fn a_failed_write_lets_those_behind_it_go_on() {
+    let mut bench = Bench::new(2, 16, shuffled(6));
+    bench.drive.lost_block = Some(0);
+    assert!(bench.try_begin(0, write(0, 10), &[1; 10]));
+    assert!(bench.try_begin(1, write(0, 4096), &[2; 4096]));
+    bench.finish_all();
+    assert!(bench.drive.data()[..4096] == [2; 4096]);
+}
+
+#[test]
+fn a_read_only_drive_refuses_changes_and_keeps_no_frame() {
+    let mut bench = Bench::new(600, 700, shuffled(7));
+    bench.drive.switches.read_only.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(bench.run(write(0, 600 * 4096), &[]), Err(IoError::ReadOnly));
+    assert_eq!(bench.run(write(5, 5), &[1; 5]), Err(IoError::ReadOnly));
+    let zero = ByteRequest::Zero { offset: 5, length: 9000, durability: Durability::Volatile };
+    assert_eq!(bench.run(zero, &[]), Err(IoError::ReadOnly));
+    assert_eq!(bench.run(read(0, 3), &[]), Ok(vec![0; 3]));
+    assert!(bench.drive.is_at_rest());
+}

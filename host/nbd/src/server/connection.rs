@@ -11,13 +11,13 @@ use super::counters::Counters;
 use super::output::Output;
 use super::{Served, ServerConfig, Ticket};
 use crate::bytes::{ByteRequest, Finished, RequestId};
-use crate::protocol::{Closing, Command, Event, ExportInfo, Request, Session};
+use crate::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
 use crate::wire::ErrorCode;
 
 /// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than a handshake message.
 const INPUT_BYTES: usize = 256 << 10;
 
-const _: () = assert!(INPUT_BYTES > crate::protocol::MESSAGE_BYTES_MAX);
+const _: () = assert!(INPUT_BYTES > 2 * MESSAGE_BYTES_MAX);
 
 /// Free room at the buffer's end below which its contents are moved to the front.
 const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
@@ -33,8 +33,10 @@ const FRAMES_AT_ONCE: usize = 32;
 pub(super) enum Over {
     /// Peer and server have nothing more to say.
     Finished,
-    /// The peer broke a rule, or the connection broke.
-    Broken,
+    /// The connection broke.
+    Vanished,
+    /// The peer broke a rule, or kept the server waiting for too long.
+    Expelled,
 }
 
 /// A write whose payload is on its way.
@@ -131,18 +133,9 @@ impl Connection {
         owes.then(|| self.moved + config.stall_max)
     }
 
+    /// While whole messages wait in the buffer that cannot be served, the peer's further bytes wait in its socket.
     fn wants_input(&self) -> bool {
-        // While bytes wait in the buffer that cannot be served, the peer's further bytes wait in its socket.
-        !self.ended
-            && !self.closing
-            && self.held.is_none()
-            && (self.filling.is_some() || self.start == self.end || self.is_starved())
-    }
-
-    /// Whether the buffer holds only the beginning of a message.
-    fn is_starved(&self) -> bool {
-        self.output.small_waiting() < SMALL_WAITING_BYTES_MAX
-            && self.end - self.start < crate::protocol::MESSAGE_BYTES_MAX
+        !self.ended && !self.closing && self.held.is_none() && self.end - self.start < MESSAGE_BYTES_MAX
     }
 
     fn may_take_more(&self, config: &ServerConfig) -> bool {
@@ -167,7 +160,7 @@ impl Connection {
             }
             Err(Errno::AGAIN) => self.readable = false,
             Err(Errno::INTR) => {}
-            Err(_) => return Err(Over::Broken),
+            Err(_) => return Err(Over::Vanished),
         }
         Ok(())
     }
@@ -250,7 +243,7 @@ impl Connection {
                 Event::Request(request) => self.held = Some(request),
                 Event::Refused(_) => counters.errors.add(1),
                 Event::Closed(Closing::Goodbye) => self.closing = true,
-                Event::Closed(_) => return Err(Over::Broken),
+                Event::Closed(_) => return Err(Over::Expelled),
             }
         }
         if self.ended {
@@ -389,7 +382,7 @@ impl Connection {
                 }
                 Ok(gave_back)
             }
-            Err(_) => Err(Over::Broken),
+            Err(_) => Err(Over::Vanished),
         }
     }
 

@@ -268,7 +268,7 @@ impl Server {
         // The first turn must not wait: drives may have work from before.
         let mut again = true;
         loop {
-            self.wait(&mut events, again, served, clock, stop)?;
+            let late = self.wait(&mut events, again, stopping, served, clock, stop)?;
             let now = clock.now();
             self.counters.turns.add(1);
             for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
@@ -300,7 +300,7 @@ impl Server {
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
-            if now >= late_peers_at {
+            if now >= late_peers_at || late.is_some_and(|late| now >= late) {
                 late_peers_at = now + LATE_PEERS_EVERY;
                 self.expel_late_peers(now, served);
             }
@@ -322,22 +322,26 @@ impl Server {
         }
     }
 
-    /// Waits for a socket, a drive, a late peer or the stop, and marks what is ready.
+    /// Waits for a socket, a drive, a late peer or the stop, and marks what is ready. Returns when the first peer is late,
+    /// if that was looked up.
     fn wait<T: BlockTarget, C: Clock>(
         &mut self,
         events: &mut Vec<epoll::Event>,
         again: bool,
+        stopping: Option<Time>,
         served: &[Served<'_, T>],
         clock: &mut C,
         stop: &Stop,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Option<Time>, ServeError> {
+        let mut late = None;
         let due = served.iter().filter_map(|served| served.target.next_due()).min();
         let mut precise = None;
         let timeout = if again {
             Some(Nanos::ZERO)
         } else {
             let now = clock.now();
-            let late = self.connections().filter_map(|connection| connection.deadline(&self.config)).min();
+            let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
+            late = deadlines.chain(stopping).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // The last few microseconds are the clock's: waking up takes about as long.
                 let span = due.since(now);
@@ -382,7 +386,7 @@ impl Server {
                 }
             }
         }
-        Ok(())
+        Ok(late)
     }
 
     fn accept(&mut self, now: Time) {
@@ -433,10 +437,11 @@ impl Server {
         }
     }
 
-    /// Lets the drives work and puts replies in line. Returns whether anything finished.
+    /// Lets the drives work and puts replies in line. Returns whether anything finished or frames came back.
     fn poll_drives<T: BlockTarget, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
         let mut any = false;
         for served in served {
+            let available = served.target.frames().available(FrameForm::Bytes);
             for _ in 0..POLLS_PER_TURN_MAX {
                 let now = clock.now();
                 let mut finished = std::mem::take(&mut served.finished);
@@ -455,6 +460,8 @@ impl Server {
                     break;
                 }
             }
+            // A drive gives back the frames of writes when it pleases.
+            any |= served.target.frames().available(FrameForm::Bytes) > available;
         }
         any
     }
@@ -481,7 +488,7 @@ impl Server {
             let deadline =
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {
-                self.end(slot, Over::Broken, served);
+                self.end(slot, Over::Expelled, served);
             }
         }
     }
@@ -499,7 +506,7 @@ impl Server {
     }
 
     fn end<T: BlockTarget>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {
-        if over == Over::Broken {
+        if over == Over::Expelled {
             self.counters.connections_expelled.add(1);
         }
         self.close(slot, served);
