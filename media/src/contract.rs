@@ -93,7 +93,8 @@ pub enum Command<'a> {
         blocks: Blocks<'a>,
         /// What to write.
         frames: &'a [Frame],
-        /// Force unit access (CDW12 bit 30): complete when the blocks are programmed, not when they are cached.
+        /// Force unit access (CDW12 bit 30): complete when the blocks are safe: programmed, or in a cache that outlives
+        /// the power ([`Geometry::volatile_cache`] false).
         fua: bool,
     },
     /// Resets chunks (90h, scalar 09h). A vector names the first block of each chunk; a scalar covers whole chunks.
@@ -111,7 +112,7 @@ pub enum Command<'a> {
         /// As for a write.
         fua: bool,
     },
-    /// Completes when everything acknowledged before is programmed (NVM Flush, 00h).
+    /// Completes when everything acknowledged before is safe, as for a write with `fua` (NVM Flush, 00h).
     Flush,
 }
 

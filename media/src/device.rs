@@ -15,16 +15,20 @@
 mod chance;
 mod chunks;
 mod commands;
+mod injection;
 mod log;
+mod power;
 mod queue;
 mod schedule;
 
+pub use injection::ProgramFailure;
 pub use queue::COMMANDS_MAX;
 
 use crate::contract::{
     ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Tag,
 };
 use crate::profile::{Profile, ProfileError};
+use crate::store::file::FileStore;
 use crate::store::ram::RamStore;
 use crate::store::stamps::StampStore;
 use crate::store::{Backing, Store, StoreError};
@@ -35,6 +39,7 @@ use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use queue::CompletionQueue;
 use schedule::Schedule;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// How long the media takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -118,8 +123,6 @@ pub struct EmulatedDevice {
     log: NotificationLog,
     statistics: NandStatistics,
     store_error: Option<StoreError>,
-    /// What an injected program failure does to its chunk.
-    close_on_injected_failure: bool,
     dulbe: bool,
     now: Time,
 }
@@ -141,6 +144,10 @@ impl EmulatedDevice {
         let backing = match store {
             Store::Ram => Backing::Ram(RamStore::new(&geometry)),
             Store::Stamps => Backing::Stamps(StampStore::new(&geometry)),
+            Store::File(file) => {
+                file.expect(&profile, &geometry)?;
+                Backing::File(file)
+            }
         };
         let mut device = EmulatedDevice {
             format: geometry.format(),
@@ -154,20 +161,56 @@ impl EmulatedDevice {
             log: NotificationLog::default(),
             statistics: NandStatistics::default(),
             store_error: None,
-            close_on_injected_failure: false,
             dulbe: false,
             now: Time::ZERO,
             profile,
             geometry,
         };
-        let chunks = u64::from(geometry.groups) * u64::from(geometry.pus_per_group) * u64::from(chunks_per_pu);
+        let known = match &device.backing {
+            Backing::File(file) => file.records()?,
+            Backing::Ram(_) | Backing::Stamps(_) => Vec::new(),
+        };
+        for known in known {
+            *device.chunks.resets_mut(known.chunk) = known.resets;
+            device.chunks.set(known.chunk, known.state, known.write_pointer);
+            for block in known.lost {
+                device.mark(known.chunk, block, Mark::Lost);
+            }
+        }
+        // Offline chunks of a drive file stay so, and the seed names the same ones as when it was made.
+        let chunks = geometry.blocks() / u64::from(geometry.blocks_per_chunk);
         let mut is_bad = chance::factory_bad(&device.profile, chunks, seed);
         for chunk in geometry.chunk_ids() {
-            if is_bad() {
-                device.chunks.set(chunk, ChunkState::Offline, 0);
+            if is_bad() && device.chunks.get(chunk).state != ChunkState::Offline {
+                device.settle(chunk, ChunkState::Offline, 0)?;
             }
         }
         Ok(device)
+    }
+
+    /// A new device kept in a file.
+    ///
+    /// # Errors
+    /// If no such device is possible, or the file exists or cannot be made.
+    pub fn create(
+        path: &Path,
+        profile: &Profile,
+        chunks_per_pu: u32,
+        timing: Timing,
+        seed: u64,
+    ) -> Result<EmulatedDevice, DeviceError> {
+        let file = FileStore::create(path, profile, chunks_per_pu, seed)?;
+        EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::File(Box::new(file)), timing, seed)
+    }
+
+    /// The device kept in a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no drive file, is of a newer version, is damaged or cut off, or is in use.
+    pub fn open(path: &Path, timing: Timing) -> Result<EmulatedDevice, DeviceError> {
+        let file = FileStore::open(path)?;
+        let (profile, chunks_per_pu, seed) = (file.profile().clone(), file.geometry().chunks_per_pu, file.seed());
+        EmulatedDevice::new(profile, chunks_per_pu, Store::File(Box::new(file)), timing, seed)
     }
 
     /// The profile of the device.
@@ -193,10 +236,17 @@ impl EmulatedDevice {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.get(chunk).resets))
     }
 
-    /// Why a command last ended with [`crate::Status::WriteFault`], if one did: what the store said.
+    /// What the store last said no to, if it did: why a command ended with [`crate::Status::WriteFault`], or why blocks
+    /// of a drive file could not be read.
     #[must_use]
-    pub fn store_error(&self) -> Option<&StoreError> {
-        self.store_error.as_ref()
+    pub fn store_error(&self) -> Option<String> {
+        let read_error = || match &self.backing {
+            Backing::File(file) => {
+                file.read_error().map(|error| format!("cannot read {}: {error}", file.path().display()))
+            }
+            Backing::Ram(_) | Backing::Stamps(_) => None,
+        };
+        self.store_error.as_ref().map(StoreError::to_string).or_else(read_error)
     }
 
     fn descriptor(&self, chunk: ChunkId) -> ChunkDescriptor {

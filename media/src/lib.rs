@@ -21,4 +21,5 @@ pub use contract::{
 };
 pub use device::{DeviceError, EmulatedDevice, NandStatistics, Timing};
 pub use profile::{Profile, ProfileError};
+pub use store::file::FileStore;
 pub use store::{Store, StoreError};

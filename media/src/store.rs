@@ -9,13 +9,20 @@
 //! A store knows chunks and blocks and nothing else: what may be written or read, and when, is the device's business.
 //! It is only ever asked for blocks that were written since their chunk was last discarded.
 
-pub mod arena;
+mod arena;
+pub mod file;
+pub mod format;
 pub mod ram;
 pub mod stamps;
 
+use crate::contract::ChunkState;
+use crate::profile::ProfileError;
+use file::FileStore;
 use openftl_core::{ChunkId, Frame, Frames};
 use ram::RamStore;
 use stamps::StampStore;
+use std::io;
+use std::path::PathBuf;
 
 /// Which store a new device is to have.
 #[derive(Debug)]
@@ -24,14 +31,93 @@ pub enum Store {
     Ram,
     /// In memory, eight bytes a block.
     Stamps,
+    /// In a file, which is made or opened beforehand.
+    File(Box<FileStore>),
 }
 
-/// The store did not do what it was asked to.
+/// The store cannot be had, or did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No memory for another chunk.
-    #[error("no memory for a chunk: {0}")]
+    #[error("no memory for another chunk: {0}")]
     Memory(rustix::io::Errno),
+    /// The system says no.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Not one of our files.
+    #[error(
+        "{} is no drive file: it does not begin with OFTLNAND (its creation may have been interrupted; then delete it and create it again)",
+        path.display()
+    )]
+    NotADrive {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Made by a newer version of this program.
+    #[error("{} has format version {found}, this program knows versions up to {newest}: use a newer one", path.display())]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest one understood.
+        newest: u32,
+    },
+    /// Shorter than it has to be.
+    #[error(
+        "{} is truncated: {found} bytes of {expected} are left; restore it from a copy (one that keeps its full length)",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        found: u64,
+        /// The length it should have.
+        expected: u64,
+    },
+    /// Bytes that do not verify.
+    #[error("{} is damaged: {what}; restore it from a copy", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// In use.
+    #[error("{} is locked by another process: stop the one that serves it first", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not the drive that was asked for.
+    #[error("{} holds another profile: found {found}, asked for {asked}; open it without naming a profile", path.display())]
+    OtherProfile {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+        /// What was asked for.
+        asked: String,
+    },
+    /// The header has no room for it.
+    #[error("the profile's text is {found} bytes long; at most {max} fit into a drive file")]
+    ProfileTooLong {
+        /// Its length in bytes.
+        found: usize,
+        /// The most there may be.
+        max: usize,
+    },
+    /// The profile, asked for or found, is impossible.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 /// What a read of one block brought.
@@ -47,6 +133,7 @@ pub(crate) enum Fetched {
 pub(crate) enum Backing {
     Ram(RamStore),
     Stamps(StampStore),
+    File(Box<FileStore>),
 }
 
 impl Backing {
@@ -56,6 +143,7 @@ impl Backing {
         match self {
             Backing::Ram(store) => store.write(chunk, first, pool, frames),
             Backing::Stamps(store) => store.write(chunk, first, pool, frames),
+            Backing::File(store) => store.write(chunk, first, pool, frames),
         }
     }
 
@@ -65,6 +153,28 @@ impl Backing {
         match self {
             Backing::Ram(store) => store.read(chunk, block, pool, frame),
             Backing::Stamps(store) => store.read(chunk, block, pool, frame),
+            Backing::File(store) => store.read(chunk, block, pool, frame),
+        }
+    }
+
+    /// Whether a run of blocks is read faster when it is fetched first.
+    #[inline]
+    pub fn fetches_runs(&self) -> bool {
+        matches!(self, Backing::File(_))
+    }
+
+    /// Fetches consecutive blocks for the reads that follow.
+    pub fn fetch(&mut self, chunk: ChunkId, first: u32, blocks: u32) {
+        if let Backing::File(store) = self {
+            store.fetch(chunk, first, blocks);
+        }
+    }
+
+    /// The reads are done.
+    #[inline]
+    pub fn forget_fetched(&mut self) {
+        if let Backing::File(store) = self {
+            store.forget_fetched();
         }
     }
 
@@ -73,6 +183,7 @@ impl Backing {
         match self {
             Backing::Ram(store) => store.copy(from, to),
             Backing::Stamps(store) => store.copy(from, to),
+            Backing::File(store) => store.copy(from, to),
         }
     }
 
@@ -81,6 +192,7 @@ impl Backing {
         match self {
             Backing::Ram(store) => store.corrupt(chunk, block),
             Backing::Stamps(store) => store.corrupt(chunk, block),
+            Backing::File(store) => return store.corrupt(chunk, block),
         }
         Ok(())
     }
@@ -90,6 +202,39 @@ impl Backing {
         match self {
             Backing::Ram(store) => store.discard(chunk),
             Backing::Stamps(store) => store.discard(chunk),
+            Backing::File(store) => store.discard(chunk),
+        }
+    }
+
+    /// Keeps what is known of a chunk, after the blocks that it speaks of. Only a file has to.
+    #[inline]
+    pub fn record(
+        &mut self,
+        chunk: ChunkId,
+        state: ChunkState,
+        write_pointer: u32,
+        resets: u32,
+        lost_blocks: bool,
+    ) -> Result<(), StoreError> {
+        match self {
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
+            Backing::File(store) => store.record(chunk, state, write_pointer, resets, lost_blocks),
+        }
+    }
+
+    /// Notes that a block is lost; `is_first` if it is the first one since the chunk was discarded.
+    pub fn mark_lost(&mut self, chunk: ChunkId, block: u32, is_first: bool) -> Result<(), StoreError> {
+        match self {
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
+            Backing::File(store) => store.mark_lost(chunk, block, is_first),
+        }
+    }
+
+    /// Takes everything to where it survives the machine.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        match self {
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
+            Backing::File(store) => store.sync(),
         }
     }
 }

@@ -5,12 +5,18 @@ use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa, Time};
 
 /// This address does not exist.
 pub const ABSENT: u8 = 1 << 0;
-/// Some blocks are lost or weak: look at the marks before reading.
-pub const MARKED: u8 = 1 << 1;
+/// Some blocks are lost: look at the marks before reading.
+pub const LOST_BLOCKS: u8 = 1 << 1;
+/// Some blocks are to be read with high ECC: look at the marks before reading.
+pub const WEAK_BLOCKS: u8 = 1 << 2;
+/// Either of them.
+pub const MARKED: u8 = LOST_BLOCKS | WEAK_BLOCKS;
 /// A test wants the next program operation to fail.
-pub const PROGRAM_FAILS: u8 = 1 << 2;
+pub const PROGRAM_FAILS: u8 = 1 << 3;
+/// And to close the chunk.
+pub const FAILURE_CLOSES: u8 = 1 << 4;
 /// Reset, but the die may not have erased it yet.
-pub const ERASING: u8 = 1 << 3;
+pub const ERASING: u8 = 1 << 5;
 
 /// What the device knows of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +79,12 @@ impl Chunks {
     #[inline]
     pub fn programmed_at_mut(&mut self, chunk: ChunkId) -> &mut Time {
         &mut self.table[chunk.0 as usize].programmed_at
+    }
+
+    /// Puts a chunk back to what it was.
+    pub fn restore(&mut self, chunk: ChunkId, before: Chunk) {
+        self.set(chunk, before.state, before.write_pointer);
+        self.table[chunk.0 as usize] = before;
     }
 
     /// Erases so far, to be changed.

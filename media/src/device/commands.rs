@@ -1,7 +1,7 @@
 //! What each command does: the rules of the contract, block by block.
 
 use super::chance::Draw;
-use super::chunks::{Chunk, ERASING, MARKED, PROGRAM_FAILS};
+use super::chunks::{Chunk, ERASING, FAILURE_CLOSES, LOST_BLOCKS, MARKED, PROGRAM_FAILS, WEAK_BLOCKS};
 use super::{EmulatedDevice, Erase, Mark};
 use crate::contract::{Blocks, ChunkState, Command, NotifiedScope, NotifiedState, SCALAR_BLOCKS_MAX, Status};
 use crate::store::{Fetched, StoreError};
@@ -88,8 +88,12 @@ impl EmulatedDevice {
             return Outcome::invalid(self.now);
         }
         let mut page: Option<Page> = None;
+        let mut fetched = 0;
         for (index, frame) in list.iter().enumerate() {
             let ppa = blocks.get(index);
+            if index >= fetched && self.backing.fetches_runs() {
+                fetched = index + self.fetch_run(blocks, index);
+            }
             match self.chunks.readable(ppa) {
                 Ok((chunk, block, &entry)) => {
                     self.statistics.blocks_read += 1;
@@ -112,6 +116,7 @@ impl EmulatedDevice {
                 Err(status) => outcome.fail(index, status),
             }
         }
+        self.backing.forget_fetched();
         if let Some(page) = page {
             outcome.at = outcome.at.max(self.sense(&page));
         }
@@ -119,6 +124,19 @@ impl EmulatedDevice {
             outcome.failed = u64::from(outcome.failed != 0);
         }
         outcome
+    }
+
+    /// Has the store fetch at once what is consecutive from block `index` of the command on; how many blocks that are.
+    fn fetch_run(&mut self, blocks: Blocks<'_>, index: usize) -> usize {
+        let first = blocks.get(index);
+        let Ok((chunk, block, entry)) = self.chunks.readable(first) else { return 1 };
+        let readable = (entry.readable - block) as usize;
+        let follows = |ahead: &usize| blocks.get(index + ahead).0 == first.0 + *ahead as u64;
+        let len = 1 + (1..(blocks.len() - index).min(readable)).take_while(follows).count();
+        if len > 1 {
+            self.backing.fetch(chunk, block, len as u32);
+        }
+        len
     }
 
     /// Brings one readable block from the store.
@@ -142,7 +160,10 @@ impl EmulatedDevice {
         }
         match self.backing.read(chunk, block, frames, frame) {
             Fetched::Good => condition,
-            Fetched::Lost => Status::UnrecoveredRead,
+            Fetched::Lost => {
+                self.statistics.read_failures += 1;
+                Status::UnrecoveredRead
+            }
         }
     }
 
@@ -153,7 +174,14 @@ impl EmulatedDevice {
         let mut mark = self.marks.get(&ppa).copied();
         if mark.is_none() && self.chance.reads_fail {
             if self.chance.draw(Draw::ReadFail, pu, entry.resets) {
-                self.mark(chunk, self.format.block_of(ppa), Mark::Lost);
+                // A drive file that cannot note it finds the block readable again when it is opened: no harm done.
+                let (state, write_pointer) = (entry.state, entry.write_pointer);
+                let noted = self
+                    .mark_lost(chunk, self.format.block_of(ppa))
+                    .and_then(|()| self.settle(chunk, state, write_pointer));
+                if let Err(error) = noted {
+                    self.store_error = Some(error);
+                }
                 mark = Some(Mark::Lost);
             } else if self.chance.draw(Draw::HighEcc, pu, entry.resets) {
                 mark = Some(Mark::Weak);
@@ -178,7 +206,7 @@ impl EmulatedDevice {
     #[inline]
     fn time_of_read(&mut self, gathered: &mut Option<Page>, chunk: ChunkId, block: u32, programmed_at: Time) -> Time {
         if programmed_at > self.now && self.schedule.is_cached(self.now, self.format.pu_of(chunk), chunk, block) {
-            return self.schedule.from_cache(self.now, 1);
+            return self.schedule.cached(self.now, 1);
         }
         let page = self.schedule.page_of(block);
         match gathered {
@@ -256,11 +284,11 @@ impl EmulatedDevice {
             return self.write_units(outcome, index, chunk, first, len, source, ready, fua);
         }
         let end = first + len as u32;
-        if let Err(error) = self.keep(chunk, first, source) {
+        let kept = self.keep(chunk, first, source).and_then(|()| self.settle(chunk, self.chunks.state_at(end), end));
+        if let Err(error) = kept {
             self.store_error = Some(error);
             return outcome.fail_all(index..index + len, Status::WriteFault);
         }
-        self.chunks.set(chunk, self.chunks.state_at(end), end);
         let unit = self.geometry.ws_min;
         let mut ready = ready;
         if self.schedule.is_instant() {
@@ -293,33 +321,55 @@ impl EmulatedDevice {
             let blocks = index + start..index + start + unit;
             let entry = *self.chunks.get(chunk);
             let injected = entry.flags & PROGRAM_FAILS != 0;
-            *self.chunks.flags_mut(chunk) &= !PROGRAM_FAILS;
+            *self.chunks.flags_mut(chunk) &= !(PROGRAM_FAILS | FAILURE_CLOSES);
             let fails = injected || self.chance.draw(Draw::ProgramFail, pu, entry.resets);
+            let end = block + unit as u32;
             if !fails {
-                if let Err(error) = self.keep(chunk, block, source.part(start, unit)) {
+                let part = source.part(start, unit);
+                let kept =
+                    self.keep(chunk, block, part).and_then(|()| self.settle(chunk, self.chunks.state_at(end), end));
+                if let Err(error) = kept {
                     self.store_error = Some(error);
                     return outcome.fail_all(blocks.start..index + len, Status::WriteFault);
                 }
-                let end = block + unit as u32;
-                self.chunks.set(chunk, self.chunks.state_at(end), end);
                 ready = self.program(outcome, chunk, block, ready, fua, false);
                 continue;
             }
             self.statistics.program_failures += 1;
             self.program(outcome, chunk, block, ready, fua, true);
             // Either the word line is bad and the next one may do, or the chunk cannot be programmed any more.
-            let closes = if injected { self.close_on_injected_failure } else { self.chance.coin(pu) };
+            let closes = if injected { entry.flags & FAILURE_CLOSES != 0 } else { self.chance.coin(pu) };
+            let (settled, status) = if closes {
+                (self.settle(chunk, ChunkState::Closed, block), Status::WriteFailedChunkClosedEarly)
+            } else {
+                (self.lose_unit(chunk, block, end), Status::WriteFailedWriteNextUnit)
+            };
+            if let Err(error) = settled {
+                self.store_error = Some(error);
+                return outcome.fail_all(blocks.start..index + len, Status::WriteFault);
+            }
             if closes {
-                self.chunks.set(chunk, ChunkState::Closed, block);
-                return outcome.fail_all(blocks.start..index + len, Status::WriteFailedChunkClosedEarly);
+                return outcome.fail_all(blocks.start..index + len, status);
             }
-            for lost in block..block + unit as u32 {
-                self.mark(chunk, lost, Mark::Lost);
-            }
-            let end = block + unit as u32;
-            self.chunks.set(chunk, self.chunks.state_at(end), end);
-            outcome.fail_all(blocks, Status::WriteFailedWriteNextUnit);
+            outcome.fail_all(blocks, status);
         }
+    }
+
+    /// A unit holds nothing; the write pointer moves on behind it.
+    fn lose_unit(&mut self, chunk: ChunkId, first: u32, end: u32) -> Result<(), StoreError> {
+        for block in first..end {
+            self.mark_lost(chunk, block)?;
+        }
+        self.settle(chunk, self.chunks.state_at(end), end)
+    }
+
+    /// Moves a chunk on, in the store and then here: a store that says no leaves everything as it was.
+    #[inline]
+    pub(super) fn settle(&mut self, chunk: ChunkId, state: ChunkState, write_pointer: u32) -> Result<(), StoreError> {
+        let entry = self.chunks.get(chunk);
+        self.backing.record(chunk, state, write_pointer, entry.resets, entry.flags & LOST_BLOCKS != 0)?;
+        self.chunks.set(chunk, state, write_pointer);
+        Ok(())
     }
 
     /// Gives the bits to the store.
@@ -456,14 +506,19 @@ impl EmulatedDevice {
             ChunkState::Offline => return outcome.fail(index, Status::OfflineChunk),
         }
         let pu = self.format.pu_of(chunk);
+        let worn_out = before.resets >= self.profile.chip.endurance;
+        let fails = worn_out || self.chance.draw(Draw::EraseFail, pu, before.resets);
+        let state = if fails { ChunkState::Offline } else { ChunkState::Free };
+        let resets = before.resets + 1;
+        if let Err(error) = self.backing.record(chunk, state, 0, resets, false) {
+            self.store_error = Some(error);
+            return outcome.fail(index, Status::WriteFault);
+        }
+        self.chunks.set(chunk, state, 0);
+        *self.chunks.resets_mut(chunk) = resets;
         let (begins, done) = self.schedule.erase(self.now, pu);
         outcome.at = outcome.at.max(done);
         self.statistics.chunk_resets += 1;
-        let worn_out = before.resets >= self.profile.chip.endurance;
-        let fails = worn_out || self.chance.draw(Draw::EraseFail, pu, before.resets);
-        self.chunks.set(chunk, if fails { ChunkState::Offline } else { ChunkState::Free }, 0);
-        let resets = before.resets + 1;
-        *self.chunks.resets_mut(chunk) = resets;
         if fails {
             self.statistics.erase_failures += 1;
             self.log.push(ppa, NotifiedState::Unrecoverable, NotifiedScope::Chunk);
@@ -473,25 +528,27 @@ impl EmulatedDevice {
         if threshold > 0 && self.wear_index(resets) > threshold && self.wear_index(before.resets) <= threshold {
             self.log.push(ppa, NotifiedState::WearIndexHigh, NotifiedScope::Chunk);
         }
-        if done <= self.now {
+        if let Some(earlier) = self.erases.iter_mut().find(|erase| erase.chunk == chunk && !erase.overwritten) {
+            // A free chunk is reset once more while its first erase is under way: one longer erase.
+            earlier.done = done;
+        } else if done <= self.now {
             self.forget_contents(chunk);
         } else {
             // What it held stays until the die has begun: a power cut before that finds it as it was.
-            self.overtake_erase(chunk);
             *self.chunks.flags_mut(chunk) |= ERASING;
             self.erases.push(Erase { chunk, begins, done, before, overwritten: false });
         }
     }
 
     /// Lets go of what erased chunks held, where the die is done.
-    fn forget_finished_erases(&mut self) {
+    pub(super) fn forget_finished_erases(&mut self) {
         let mut index = 0;
         while index < self.erases.len() {
             if self.erases[index].done > self.now {
                 index += 1;
                 continue;
             }
-            let erase = self.erases.swap_remove(index);
+            let erase = self.erases.remove(index);
             if !erase.overwritten {
                 self.forget_contents(erase.chunk);
             }
@@ -509,27 +566,43 @@ impl EmulatedDevice {
     }
 
     /// Lets go of what `chunk` held.
-    fn forget_contents(&mut self, chunk: ChunkId) {
+    pub(super) fn forget_contents(&mut self, chunk: ChunkId) {
         self.backing.discard(chunk);
-        let flags = self.chunks.flags_mut(chunk);
-        if *flags & MARKED != 0 {
-            let blocks = self.format.ppa(chunk, 0)..=self.format.ppa(chunk, self.geometry.blocks_per_chunk - 1);
+        self.unmark(chunk, 0);
+        *self.chunks.flags_mut(chunk) &= !(MARKED | ERASING);
+    }
+
+    /// Forgets what was the matter with blocks of `chunk` from `first` on.
+    pub(super) fn unmark(&mut self, chunk: ChunkId, first: u32) {
+        if self.chunks.get(chunk).flags & MARKED != 0 {
+            let blocks = self.format.ppa(chunk, first)..self.format.ppa(chunk, self.geometry.blocks_per_chunk);
             let marked: Vec<Ppa> = self.marks.range(blocks).map(|(ppa, _)| *ppa).collect();
             for ppa in marked {
                 self.marks.remove(&ppa);
             }
         }
-        *self.chunks.flags_mut(chunk) &= !(MARKED | ERASING);
     }
 
     fn flush(&mut self) -> Outcome {
+        if let Err(error) = self.backing.sync() {
+            self.store_error = Some(error);
+            return Outcome { status: Status::WriteFault, failed: 0, at: self.now };
+        }
         Outcome::good(if self.schedule.is_instant() { self.now } else { self.now.max(self.schedule.settled_at()) })
+    }
+
+    /// Notes that a block is lost, in the store and then here.
+    pub(super) fn mark_lost(&mut self, chunk: ChunkId, block: u32) -> Result<(), StoreError> {
+        let is_first = self.chunks.get(chunk).flags & LOST_BLOCKS == 0;
+        self.backing.mark_lost(chunk, block, is_first)?;
+        self.mark(chunk, block, Mark::Lost);
+        Ok(())
     }
 
     /// Notes what is the matter with a block.
     pub(super) fn mark(&mut self, chunk: ChunkId, block: u32, mark: Mark) {
         self.marks.insert(self.format.ppa(chunk, block), mark);
-        *self.chunks.flags_mut(chunk) |= MARKED;
+        *self.chunks.flags_mut(chunk) |= if mark == Mark::Lost { LOST_BLOCKS } else { WEAK_BLOCKS };
     }
 }
 

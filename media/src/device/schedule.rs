@@ -52,7 +52,9 @@ struct Die {
 /// A program operation on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// When the die begins.
+    /// When the cache has taken its data.
+    pub accepted: Time,
+    /// When the die begins to program.
     pub begins: Time,
     /// When it is done.
     pub done: Time,
@@ -99,6 +101,11 @@ impl Schedule {
         }
     }
 
+    /// Whether what the cache has taken outlives the power.
+    pub fn is_protected(&self) -> bool {
+        self.protected
+    }
+
     /// Whether nothing takes any time.
     #[inline]
     pub fn is_instant(&self) -> bool {
@@ -129,7 +136,7 @@ impl Schedule {
 
     /// Takes `blocks` blocks out of the cache.
     #[inline]
-    pub fn from_cache(&self, now: Time, blocks: u32) -> Time {
+    pub fn cached(&self, now: Time, blocks: u32) -> Time {
         if self.instant { now } else { now + self.block_in_cache * u64::from(blocks) }
     }
 
@@ -175,7 +182,7 @@ impl Schedule {
         let done = begins + transfer + program;
         die.free_at = done;
         die.busy += transfer + program;
-        die.programs.push_back(Program { begins, done, chunk, first });
+        die.programs.push_back(Program { accepted, begins: begins + transfer, done, chunk, first });
         let acknowledged = if self.cache_units == 0 || (fua && !self.protected) { done } else { accepted };
         self.settled_at = self.settled_at.max(if self.protected { acknowledged } else { done });
         (acknowledged, done)

@@ -127,9 +127,8 @@ impl Arena {
         }
     }
 
-    /// Whether `chunk` has a slot.
-    #[must_use]
-    pub fn holds(&self, chunk: ChunkId) -> bool {
+    #[cfg(test)]
+    fn holds(&self, chunk: ChunkId) -> bool {
         self.slot_of[chunk.0 as usize] != NO_SLOT
     }
 

@@ -1,0 +1,271 @@
+//! How a drive file is laid out. All integers are little-endian.
+//!
+//! ```text
+//! 0                 header, profile text behind it
+//! header_bytes      one record of 16 bytes for each chunk, in address order
+//! chunks_start      the chunks, chunk_bytes apart:
+//!                     block 0 [4096 payload][oob]  block 1 [4096][oob] …  lost-block bitmap  to a multiple of 4096
+//! ```
+//!
+//! Payload and out-of-band bytes of a block lie side by side, so that one system call reads or writes a run of blocks
+//! with both. A chunk that holds nothing is a hole in the file.
+//!
+//! # Header
+//! | bytes | field | |
+//! |---|---|---|
+//! | 0-7 | magic | `OFTLNAND` |
+//! | 8-11 | version | [`VERSION`] |
+//! | 12-15 | header_bytes | where the chunk records begin |
+//! | 16-19 | groups | |
+//! | 20-23 | pus_per_group | |
+//! | 24-27 | chunks_per_pu | |
+//! | 28-31 | blocks_per_chunk | |
+//! | 32-35 | oob_bytes | |
+//! | 36-39 | block_bytes | 4096 |
+//! | 40-47 | seed | what chance follows from |
+//! | 48-55 | chunks_start | where the first chunk begins |
+//! | 56-63 | chunk_bytes | from one chunk to the next |
+//! | 64-67 | profile_bytes | length of the profile's TOML text, which begins at byte 80 |
+//! | 68-75 | reserved | zero |
+//! | 76-79 | crc | CRC32C of bytes 0 to 75 and the profile text |
+//!
+//! # Chunk record
+//! | bytes | field | |
+//! |---|---|---|
+//! | 0 | state | as in the chunk descriptor; 0 in a record that was never written: free and new |
+//! | 1 | flags | bit 0: the lost-block bitmap counts |
+//! | 2-3 | reserved | zero |
+//! | 4-7 | write_pointer | |
+//! | 8-11 | resets | |
+//! | 12-15 | crc | CRC32C of the chunk's number, as 4 bytes, and bytes 0 to 11 |
+//!
+//! A record is written after the blocks that it speaks of and is small enough never to be torn: what it says is there.
+
+use crate::contract::ChunkState;
+use openftl_core::checksum::crc32c;
+use openftl_core::{BLOCK_BYTES, Geometry};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first eight bytes of a drive file.
+pub const MAGIC: [u8; 8] = *b"OFTLNAND";
+/// The version written, and the newest one understood.
+pub const VERSION: u32 = 1;
+/// Room for the header with its profile.
+pub const HEADER_BYTES: u32 = 1 << 16;
+/// The longest profile text that the header has room for.
+pub const PROFILE_BYTES_MAX: usize = HEADER_BYTES as usize - size_of::<Header>();
+const PAGE_BYTES: u64 = 4096;
+
+/// The header of a drive file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U32,
+    /// Where the records begin.
+    pub header_bytes: U32,
+    /// As in the geometry.
+    pub groups: U32,
+    /// As in the geometry.
+    pub pus_per_group: U32,
+    /// As in the geometry.
+    pub chunks_per_pu: U32,
+    /// As in the geometry.
+    pub blocks_per_chunk: U32,
+    /// As in the geometry.
+    pub oob_bytes: U32,
+    /// Bytes of a block.
+    pub block_bytes: U32,
+    /// What chance follows from.
+    pub seed: U64,
+    /// Where the first chunk begins.
+    pub chunks_start: U64,
+    /// From one chunk to the next.
+    pub chunk_bytes: U64,
+    /// Length of the profile text.
+    pub profile_bytes: U32,
+    /// Zero.
+    pub reserved: [u8; 8],
+    /// See the table.
+    pub crc: U32,
+}
+const _: () = assert!(size_of::<Header>() == 80);
+
+/// What is kept of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Record {
+    /// Chunk state, or 0.
+    pub state: u8,
+    /// [`LOST_BLOCKS`].
+    pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
+    /// As in the chunk descriptor.
+    pub write_pointer: U32,
+    /// Erases so far.
+    pub resets: U32,
+    /// See the table.
+    pub crc: U32,
+}
+const _: () = assert!(size_of::<Record>() == 16);
+
+/// Record flag: the lost-block bitmap counts.
+pub const LOST_BLOCKS: u8 = 1 << 0;
+
+/// Where everything lies in the file of a geometry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Bytes of a block with its out-of-band bytes.
+    pub block_stride: u64,
+    /// Where the bitmap begins in a chunk.
+    pub bitmap_start: u64,
+    /// From one chunk to the next.
+    pub chunk_bytes: u64,
+    /// Where the first chunk begins.
+    pub chunks_start: u64,
+    /// Bytes of the whole file.
+    pub file_bytes: u64,
+}
+
+impl Layout {
+    /// The layout for `geometry`.
+    #[must_use]
+    pub fn of(geometry: &Geometry) -> Layout {
+        let blocks = u64::from(geometry.blocks_per_chunk);
+        let block_stride = BLOCK_BYTES as u64 + u64::from(geometry.oob_bytes);
+        let bitmap_start = blocks * block_stride;
+        let chunk_bytes = (bitmap_start + blocks.div_ceil(8)).next_multiple_of(PAGE_BYTES);
+        let chunks = geometry.blocks() / blocks;
+        let chunks_start = (u64::from(HEADER_BYTES) + chunks * size_of::<Record>() as u64).next_multiple_of(PAGE_BYTES);
+        Layout {
+            block_stride,
+            bitmap_start,
+            chunk_bytes,
+            chunks_start,
+            file_bytes: chunks_start + chunks * chunk_bytes,
+        }
+    }
+}
+
+impl Header {
+    /// The header for a device of `geometry`.
+    #[must_use]
+    pub fn new(geometry: &Geometry, seed: u64, profile: &str) -> Header {
+        let layout = Layout::of(geometry);
+        let mut header = Header {
+            magic: MAGIC,
+            version: VERSION.into(),
+            header_bytes: HEADER_BYTES.into(),
+            groups: geometry.groups.into(),
+            pus_per_group: geometry.pus_per_group.into(),
+            chunks_per_pu: geometry.chunks_per_pu.into(),
+            blocks_per_chunk: geometry.blocks_per_chunk.into(),
+            oob_bytes: geometry.oob_bytes.into(),
+            block_bytes: (BLOCK_BYTES as u32).into(),
+            seed: seed.into(),
+            chunks_start: layout.chunks_start.into(),
+            chunk_bytes: layout.chunk_bytes.into(),
+            profile_bytes: (profile.len() as u32).into(),
+            reserved: [0; 8],
+            crc: 0.into(),
+        };
+        header.crc = header.checksum(profile).into();
+        header
+    }
+
+    /// What the checksum has to be.
+    #[must_use]
+    pub fn checksum(&self, profile: &str) -> u32 {
+        let fields = &self.as_bytes()[..size_of::<Header>() - 4];
+        crc32c(&[fields, profile.as_bytes()].concat())
+    }
+}
+
+impl Record {
+    /// The record of chunk number `number`.
+    #[must_use]
+    pub fn new(number: u32, state: ChunkState, write_pointer: u32, resets: u32, lost_blocks: bool) -> Record {
+        let mut record = Record {
+            state: state as u8,
+            flags: if lost_blocks { LOST_BLOCKS } else { 0 },
+            reserved: 0.into(),
+            write_pointer: write_pointer.into(),
+            resets: resets.into(),
+            crc: 0.into(),
+        };
+        record.crc = record.checksum(number).into();
+        record
+    }
+
+    /// What the checksum has to be.
+    #[must_use]
+    pub fn checksum(&self, number: u32) -> u32 {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.as_bytes()[..12]);
+        crc32c(&bytes)
+    }
+
+    /// The state that the record speaks of, if it can be trusted.
+    #[must_use]
+    pub fn state(&self, number: u32, blocks_per_chunk: u32) -> Option<ChunkState> {
+        if self.as_bytes().iter().all(|byte| *byte == 0) {
+            return Some(ChunkState::Free);
+        }
+        let state = [ChunkState::Free, ChunkState::Closed, ChunkState::Open, ChunkState::Offline]
+            .into_iter()
+            .find(|state| *state as u8 == self.state)?;
+        (self.crc.get() == self.checksum(number) && self.write_pointer.get() <= blocks_per_chunk).then_some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use zerocopy::FromZeros;
+
+    fn check(bytes: &[u8], expected: Expect) {
+        let lines: Vec<String> = bytes
+            .chunks(16)
+            .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+            .collect();
+        expected.assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_never_change() {
+        let header = Header::new(&Geometry::tiny(), 0x0102_0304_0506_0708, "name = \"x\"\n");
+        check(
+            header.as_bytes(),
+            expect![[r#"
+            4f 46 54 4c 4e 41 4e 44 01 00 00 00 00 00 01 00
+            02 00 00 00 02 00 00 00 08 00 00 00 10 00 00 00
+            10 00 00 00 00 10 00 00 08 07 06 05 04 03 02 01
+            00 10 01 00 00 00 00 00 00 10 01 00 00 00 00 00
+            0b 00 00 00 00 00 00 00 00 00 00 00 82 7f 30 b6"#]],
+        );
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_never_change() {
+        check(
+            Record::new(7, ChunkState::Open, 12, 300, true).as_bytes(),
+            expect!["04 01 00 00 0c 00 00 00 2c 01 00 00 a4 a3 1e 59"],
+        );
+    }
+
+    #[test]
+    fn a_record_is_trusted_only_in_its_own_place_and_undamaged() {
+        let record = Record::new(7, ChunkState::Closed, 16, 3, false);
+        assert_eq!(record.state(7, 16), Some(ChunkState::Closed));
+        assert_eq!(record.state(8, 16), None, "another chunk's record");
+        assert_eq!(Record { resets: 4.into(), ..record }.state(7, 16), None, "damaged");
+        assert_eq!(Record::new_zeroed().state(7, 16), Some(ChunkState::Free), "never written");
+        assert_eq!(Record::new(7, ChunkState::Closed, 17, 3, false).state(7, 16), None, "beyond the chunk");
+    }
+}
