@@ -78,6 +78,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// A small outcome for tests of whatever shows one: a second with 10 reads and 20 writes.
+    #[must_use]
+    pub fn sample() -> Outcome {
+        let mut outcome = Outcome::new(Time::ZERO);
+        outcome.ended = Time(1_000_000_000);
+        for request in 1..=20 {
+            outcome.writes.count(1, Nanos::from_micros(10 * request));
+            if request % 2 == 0 {
+                outcome.reads.count(1, Nanos::from_micros(40 + request));
+            }
+        }
+        outcome.trace_hash.add(30);
+        outcome
+    }
+
     pub(crate) fn new(started: Time) -> Outcome {
         Outcome {
             started,

@@ -6,10 +6,10 @@ const LEFT_EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', 
 /// Eighths of a cell, filling from the bottom.
 const LOWER_EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A bar of `width` cells, `share` (0 to 1) of it full.
+/// A bar of `width` cells, `share` (0 to 1) of it full. Anything above nothing can be seen.
 #[must_use]
 pub fn bar(share: f64, width: usize) -> String {
-    let eighths = eighths(share, width);
+    let eighths = eighths(share, width).max(usize::from(share > 0.0 && width > 0));
     let mut bar: String = std::iter::repeat_n('█', eighths / 8).collect();
     if eighths / 8 < width {
         bar.push(LEFT_EIGHTHS[eighths % 8]);
@@ -18,13 +18,14 @@ pub fn bar(share: f64, width: usize) -> String {
     bar
 }
 
-/// One cell for each share (0 to 1): how high it is. Anything above nothing can be seen.
+/// One cell for each share (0 to 1): how high it is. Anything above nothing can be seen; nothing is a dot.
 #[must_use]
 pub fn strip(shares: impl IntoIterator<Item = f64>) -> String {
     shares
         .into_iter()
         .map(|share| match eighths(share, 1) {
             0 if share > 0.0 => LOWER_EIGHTHS[1],
+            0 => '·',
             eighths => LOWER_EIGHTHS[eighths],
         })
         .collect()
@@ -65,6 +66,7 @@ mod tests {
         assert_eq!(bar(0.0, 4), "    ");
         assert_eq!(bar(0.5, 4), "██  ");
         assert_eq!(bar(0.53, 4), "██▏ ");
+        assert_eq!(bar(0.001, 4), "▏   ");
         assert_eq!(bar(1.0, 4), "████");
         assert_eq!(bar(7.0, 4), "████");
         assert_eq!(bar(f64::NAN, 2), "  ");
@@ -72,13 +74,13 @@ mod tests {
 
     #[test]
     fn a_strip_shows_even_the_smallest_share() {
-        assert_eq!(strip([0.0, 0.001, 0.5, 1.0]), " ▁▄█");
+        assert_eq!(strip([0.0, 0.001, 0.5, 1.0]), "·▁▄█");
     }
 
     #[test]
     fn a_sparkline_is_scaled_to_its_greatest_value() {
         assert_eq!(sparkline(&[1.0, 2.0, 4.0]), "▂▄█");
-        assert_eq!(sparkline(&[0.0, 0.0]), "  ");
+        assert_eq!(sparkline(&[0.0, 0.0]), "··");
     }
 
     #[test]
