@@ -1,0 +1,82 @@
+//! What a system test needs of the machine.
+//!
+//! A test that cannot run returns at once, and leaves a line in the file that `OPENFTL_LEFT_OUT` names, so that
+//! `cargo xtask test` can list it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// One thing that a test needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// A program, by name.
+    Program(&'static str),
+    /// To be root, and allowed to mount.
+    Mount,
+    /// File systems in user space.
+    Fuse,
+    /// Loop devices.
+    Loop,
+}
+
+/// Whether everything that the calling test needs is there; if not, notes down that it is left out, and why.
+#[must_use]
+pub fn runs_here(needs: &[Need]) -> bool {
+    let reasons: Vec<String> = needs.iter().filter_map(|need| need.lacking()).collect();
+    if reasons.is_empty() {
+        return true;
+    }
+    let thread = std::thread::current();
+    let line = format!("{}: {}\n", thread.name().unwrap_or("a test"), reasons.join("; "));
+    eprint!("left out: {line}");
+    if let Some(file) = std::env::var_os("OPENFTL_LEFT_OUT") {
+        let opened = std::fs::File::options().append(true).create(true).open(&file);
+        opened.and_then(|mut file| file.write_all(line.as_bytes())).expect("OPENFTL_LEFT_OUT names a file to write to");
+    }
+    false
+}
+
+impl Need {
+    /// Why this need is not met, if it is not.
+    fn lacking(self) -> Option<String> {
+        match self {
+            Need::Program(name) => {
+                find(name).is_none().then(|| format!("{name} is not installed (`cargo xtask setup`)"))
+            }
+            Need::Mount => mounting_fails(),
+            Need::Fuse => cannot_open("/dev/fuse"),
+            Need::Loop => {
+                let free = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
+                let found = free.is_ok_and(|status| status.success());
+                (!found).then(|| "no free loop device (`losetup --find` fails)".to_owned())
+            }
+        }
+    }
+}
+
+/// Where the program `name` is, looking also where only root's PATH leads.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn cannot_open(device: &str) -> Option<String> {
+    let error = std::fs::File::options().read(true).write(true).open(device).err()?;
+    Some(format!("{device} cannot be opened: {error}"))
+}
+
+/// Root without the right to mount is common in containers, so it is tried.
+fn mounting_fails() -> Option<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let quiet = |command: &mut Command| {
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !quiet(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(folder.path())) {
+        return Some("not allowed to mount (root's right)".to_owned());
+    }
+    assert!(quiet(Command::new("umount").arg(folder.path())), "what was mounted for a trial is unmounted again");
+    None
+}

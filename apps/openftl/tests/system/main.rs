@@ -1,0 +1,34 @@
+//! System tests: the `openftl` program, its NBD server and real clients, on drives that are stored in files.
+//!
+//! ```text
+//!   fio  qemu-io  qemu-img  nbdinfo  nbdcopy        ext4 ─ loop device ─ nbdfuse        a client of our own
+//!      └───────────────┬──────────────────────────────────────┘                              │
+//!                      └── NBD over a Unix socket ── openftl serve ── drive file ────────────┘
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`environment`] | what a test needs of the machine, and the list of tests left out |
+//! | [`program`] | another program, run to its end within a bound |
+//! | [`drive`] | a drive in a file |
+//! | [`server`] | a served drive: started, killed, stopped |
+//! | [`client`] | an NBD client that can misbehave |
+//! | [`pattern`] | data to write |
+//! | [`mounted`] | ext4 on a served drive |
+//!
+//! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
+//! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
+
+mod bad_input;
+mod client;
+mod crash;
+mod drive;
+mod environment;
+mod filesystem;
+mod fio;
+mod libnbd;
+mod mounted;
+mod pattern;
+mod program;
+mod qemu;
+mod server;

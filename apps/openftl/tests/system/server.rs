@@ -1,0 +1,68 @@
+//! A served drive: started, killed, stopped.
+
+use crate::client::Client;
+use crate::drive::openftl;
+use crate::program::{Ended, Running, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// A running `openftl serve`. Dropped, it is killed.
+pub struct Server {
+    running: Running,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Starts `openftl` with `arguments` and an NBD server at `socket`; returns when it listens.
+    pub fn start(arguments: &[&str], socket: &Path) -> Server {
+        let endpoint = format!("unix:{}", socket.display());
+        let running = Running::start(&openftl(), [arguments, &["--nbd", &endpoint]].concat());
+        let mut server = Server { running, socket: socket.to_owned() };
+        wait_for("the server to listen", || {
+            if let Some(ended) = server.running.ended() {
+                panic!("the server ended before it listened: {ended}");
+            }
+            UnixStream::connect(&server.socket).ok()
+        });
+        server
+    }
+
+    /// Where clients find the drive.
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+
+    /// A raw connection, before any handshake.
+    pub fn connect(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).expect("the server listens")
+    }
+
+    /// A connection ready for requests.
+    pub fn client(&self) -> Client {
+        Client::new(self.connect())
+    }
+
+    /// Ends it as `kill -9` does: nothing is written any more.
+    pub fn kill(mut self) {
+        self.running.kill();
+    }
+
+    /// Ends it as Ctrl-C does, and expects that it leaves a clean drive.
+    pub fn stop(self) -> Ended {
+        self.interrupt().succeeded()
+    }
+
+    /// Ends it as Ctrl-C does, however that comes out.
+    pub fn interrupt(self) -> Ended {
+        kill_process(Pid::from_child(&self.running.child), Signal::INT).expect("our own child takes a signal");
+        self.running.wait()
+    }
+
+    /// Asserts that it has not ended.
+    pub fn stays_alive(&mut self) {
+        if let Some(ended) = self.running.ended() {
+            panic!("the server ended: {ended}");
+        }
+    }
+}
