@@ -32,7 +32,7 @@ fn a_truncated_drive_file_is_refused() {
 fn a_file_that_is_no_drive_is_refused() {
     let drive = Drive::create();
     std::fs::write(drive.file(), random_bytes(9, 1 << 20)).unwrap();
-    drive.refuses_to_serve(&[]).saying(&["disk.oftl", "magic"]);
+    drive.refuses_to_serve(&[]).saying(&["disk.oftl", "no drive file"]);
     std::fs::remove_file(drive.file()).unwrap();
     drive.refuses_to_serve(&[]).saying(&["disk.oftl", "no such file"]);
 }
@@ -112,7 +112,7 @@ fn a_live_socket_is_not_taken_over_and_a_stale_one_is() {
     let endpoint = format!("unix:{}", drive.beside("socket").display());
     run_openftl(["serve", other.file(), "--timing", "instant", "--nbd", &endpoint])
         .failed()
-        .saying(&["socket", "in use"]);
+        .saying(&["socket", "another server"]);
     server.stays_alive();
     server.kill();
     assert!(drive.beside("socket").exists(), "kill -9 leaves the socket's file");
