@@ -3,8 +3,8 @@
 //! | command | does | file |
 //! |---|---|---|
 //! | `check` | formatting, lints, licences | [`check`] |
-//! | `test` | set-up, unit tests, system tests | [`test`] |
-//! | `bench` | measures the figures the project promises | [`bench`] |
+//! | `test` | set-up, unit tests, system tests | [`mod@test`] |
+//! | `bench` | measures the figures the project promises | [`mod@bench`] |
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //!
