@@ -5,11 +5,13 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | [`conformance`] | every rule of the contract as a check for any device |
 //! | [`contract`] | the trait, its commands, completions, descriptors and statuses |
 //! | [`profile`] | one NAND device, from TOML |
 //! | [`device`] | the emulated device |
 //! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
+pub mod conformance;
 pub mod contract;
 pub mod device;
 pub mod profile;
@@ -19,7 +21,7 @@ pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
-pub use device::{DeviceError, EmulatedDevice, NandStatistics, Timing};
+pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, ProgramFailure, Timing};
 pub use profile::{Profile, ProfileError};
 pub use store::file::FileStore;
 pub use store::{Store, StoreError};
