@@ -2,15 +2,57 @@
 //!
 //! Reusable parts, one noun per file, and the FTLs assembled from them. No system call, no thread, no clock, no
 //! randomness: time and chance arrive as arguments.
+//!
+//! | part | noun |
+//! |---|---|
+//! | [`mapping`] | where each logical block is |
+//! | [`write_buffer`] | what the host wrote and the medium does not have yet |
+//! | [`transactions`] | write, trim, flush: whole, in order, durable |
+//! | [`reading`] | read |
+//! | [`provisioning`] | which chunk is opened next |
+//! | [`units`] | write units under way, and open chunks |
+//! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
+//! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
+//! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
+//! | [`oob`] | what each block says of itself |
+//! | [`recovery`], [`scan`], [`check`] | opening a drive, and verifying all of it |
+//! | [`statistics`] | one accounting |
+//!
+//! | FTL | is |
+//! |---|---|
+//! | [`block`] | OX-Block: 4 KiB blocks, transactions up to 1 MiB |
 
+pub mod bad_chunks;
+pub mod block;
+pub mod check;
+pub mod checkpoint;
+pub mod chunk_table;
 pub mod config;
+pub mod garbage_collection;
+pub mod log;
+pub mod mapping;
+pub mod oob;
 pub mod plan;
+pub mod provisioning;
+pub mod reading;
+pub mod recovery;
+pub mod scan;
 pub mod statistics;
+pub mod superblock;
+pub mod superblock_writer;
 pub mod target;
+pub mod throttle;
+pub mod transactions;
+pub mod units;
 pub mod victim;
+pub mod write_buffer;
 
+pub use block::{BlockFtl, ReadOnlyReason};
+pub use check::CheckReport;
 pub use config::Config;
 pub use plan::{Plan, PlanError, chunks_per_pu};
+pub use recovery::{Access, OpenError, RecoveryReport};
 pub use statistics::{GroupStatistics, Purpose, Statistics};
+pub use superblock::Superblock;
 pub use target::{BlockTarget, Done, Durability, IoError, Request};
 pub use victim::VictimPolicy;

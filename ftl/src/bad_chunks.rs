@@ -1,0 +1,137 @@
+//! Chunks that go bad, and the resets by which chunks become free or are found to be bad.
+//!
+//! A chunk is reset only when nothing in it can be needed any more: the log that says where its blocks went is durable,
+//! and no read of it is under way. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
+//! place. When there are no spares left the over-provisioning shrinks, and when most of it is gone the drive turns
+//! read-only, while all its data can still be read.
+
+use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::chunk_table::ChunkUse;
+use openftl_core::ChunkId;
+use openftl_media::{Media, Status};
+use std::collections::VecDeque;
+
+/// Chunks on their way to be free, and the count of those that are still good.
+pub struct BadChunks {
+    /// Chunks to be reset, each with the log position that must be durable before.
+    waiting: VecDeque<(ChunkId, u64)>,
+    under_way: u32,
+    /// Chunks on their way, by group.
+    in_group: Vec<u32>,
+    /// Chunks of the device that are not retired.
+    good: u64,
+    /// With fewer the drive turns read-only.
+    good_min: u64,
+}
+
+impl BadChunks {
+    /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
+    #[must_use]
+    pub fn new(groups: u32, good: u64, good_min: u64) -> BadChunks {
+        BadChunks { waiting: VecDeque::new(), under_way: 0, in_group: vec![0; groups as usize], good, good_min }
+    }
+
+    /// Chunks on their way to be free.
+    #[must_use]
+    pub fn resetting(&self) -> u32 {
+        self.in_group.iter().sum()
+    }
+
+    /// Chunks of `group` on their way to be free.
+    #[must_use]
+    pub fn resetting_in_group(&self, group: u32) -> u32 {
+        self.in_group[group as usize]
+    }
+
+    /// Whether a reset is under way.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// How many chunks wait for a log position that is not durable.
+    #[must_use]
+    pub fn waiting_for_log(&self, durable: u64) -> usize {
+        self.waiting.iter().filter(|(_, barrier)| *barrier > durable).count()
+    }
+
+    /// Chunks that are not retired.
+    #[must_use]
+    pub fn good(&self) -> u64 {
+        self.good
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
+    pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
+        self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
+        self.bad_chunks.waiting.push_back((chunk, barrier));
+        let group = self.group_of(chunk);
+        self.bad_chunks.in_group[group as usize] += 1;
+        self.stirred = true;
+    }
+
+    pub(crate) fn group_of(&self, chunk: ChunkId) -> u32 {
+        self.format.group_of(self.format.pu_of(chunk))
+    }
+
+    /// Resets what can be reset.
+    pub(crate) fn advance_resets(&mut self) {
+        if self.bad_chunks.waiting.is_empty() {
+            return;
+        }
+        let durable = self.log.durable();
+        for _ in 0..self.bad_chunks.waiting.len() {
+            let (chunk, barrier) = self.bad_chunks.waiting.pop_front().expect("counted");
+            if barrier > durable || self.chunks.readers(chunk) > 0 {
+                self.bad_chunks.waiting.push_back((chunk, barrier));
+                continue;
+            }
+            if self.chunks.is_suspect(chunk) {
+                self.leave_resetting(chunk);
+                self.retire(chunk);
+                continue;
+            }
+            self.bad_chunks.under_way += 1;
+            self.submit_errand(Errand::Reset(chunk));
+        }
+    }
+
+    fn leave_resetting(&mut self, chunk: ChunkId) {
+        let group = self.group_of(chunk);
+        self.bad_chunks.in_group[group as usize] -= 1;
+        self.collection.stir();
+    }
+
+    pub(crate) fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
+        if self.superblock.reset_ended(chunk, status == Status::Success) {
+            if status != Status::Success {
+                self.statistics.reset_failures += 1;
+            }
+            return;
+        }
+        self.bad_chunks.under_way -= 1;
+        self.leave_resetting(chunk);
+        if status == Status::Success {
+            self.statistics.resets += 1;
+            self.chunks.count_reset(chunk);
+            self.chunks.set_usage(chunk, ChunkUse::Free, self.buffer.head());
+            self.provisioning.give(chunk, self.chunks.resets(chunk));
+        } else {
+            self.statistics.reset_failures += 1;
+            self.retire(chunk);
+        }
+    }
+
+    /// `chunk` is used no more.
+    pub(crate) fn retire(&mut self, chunk: ChunkId) {
+        self.chunks.set_usage(chunk, ChunkUse::Retired, self.buffer.head());
+        self.statistics.retired_chunks += 1;
+        self.bad_chunks.good -= 1;
+        self.provisioning.use_spare(self.group_of(chunk));
+        if self.bad_chunks.good < self.bad_chunks.good_min {
+            self.turn_read_only(ReadOnlyReason::WornOut);
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! OX-Block: a block device of 4 KiB blocks with transactions of up to 1 MiB, assembled from the parts.
+//!
+//! ```text
+//!            write                        read
+//!              │                            │
+//!   throttle ──▼                            ▼
+//!   write buffer ◀───────────────────── mapping ◀──────────────┐
+//!              │ full write units           │                  │ commit, in order
+//!   provisioning ──▶ units ──▶ device ◀─────┘                  │
+//!                      │ programmed                            │
+//!                      └──▶ transactions ──▶ log ──▶ device    │
+//!                                   └──────────────────────────┘
+//!   garbage collection: victim ──▶ read ──▶ unit ──▶ device ──▶ mapping, log ──▶ reset
+//!   checkpoint: mapping, chunk table ──▶ device ──▶ superblock
+//! ```
+//!
+//! This file holds the drive's state and hands out what the device reports. What is done with it stands in the files of
+//! the parts: [`crate::transactions`] (write, trim, flush), [`crate::reading`], [`crate::garbage_collection`],
+//! [`crate::checkpoint`], [`crate::recovery`].
+
+use crate::bad_chunks::BadChunks;
+use crate::checkpoint::Checkpointer;
+use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::config::Config;
+use crate::garbage_collection::Collection;
+use crate::log::Log;
+use crate::mapping::Mapping;
+use crate::oob::Oob;
+use crate::plan::Plan;
+use crate::provisioning::{Claim, Provisioning};
+use crate::reading::Reads;
+use crate::recovery::RecoveryReport;
+use crate::statistics::{GroupStatistics, Purpose, Statistics};
+use crate::superblock_writer::SuperblockWriter;
+use crate::target::{BlockTarget, Done, IoError, Request};
+use crate::transactions::Transactions;
+use crate::units::{Event, OpenId, UnitId, Units};
+use crate::write_buffer::WriteBuffer;
+use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
+use std::collections::VecDeque;
+
+/// Why a drive takes no more writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadOnlyReason {
+    /// So many chunks have gone bad that the capacity is only just covered.
+    #[error("worn out: too few good chunks are left")]
+    WornOut,
+    /// The store behind the device failed a write.
+    #[error("the store behind the device failed a write (full, or an I/O error)")]
+    StoreFault,
+    /// No superblock can be written any more.
+    #[error("the chunks for superblocks have gone bad")]
+    NoSuperblock,
+    /// No room can be made.
+    #[error("no chunk can be freed")]
+    NoRoom,
+    /// Opened to be looked at.
+    #[error("opened for inspection")]
+    Inspection,
+}
+
+/// The chunks that host writes go to: at most one for each parallel unit.
+pub(crate) struct HostFrontiers {
+    /// Parallel units in the order in which writes go round them.
+    pub order: Vec<PuId>,
+    /// The open chunk of each, in that order.
+    pub open: Vec<Option<OpenId>>,
+    /// How many there are.
+    pub opened: u32,
+    /// Chunks left partly written when the drive was last open, by [`PuId`]: continued before a free one is opened.
+    pub partial: Vec<Vec<(ChunkId, u32)>>,
+    pub next: usize,
+}
+
+/// A block FTL on a device. See the module.
+pub struct BlockFtl<M> {
+    pub(crate) media: M,
+    pub(crate) geometry: Geometry,
+    pub(crate) format: AddressFormat,
+    pub(crate) config: Config,
+    pub(crate) plan: Plan,
+    pub(crate) frames: Frames,
+    pub(crate) mapping: Mapping,
+    pub(crate) chunks: ChunkTable,
+    pub(crate) provisioning: Provisioning,
+    pub(crate) buffer: WriteBuffer,
+    pub(crate) units: Units,
+    pub(crate) host: HostFrontiers,
+    /// Blocks of a write unit: WS_OPT, as far as one vector command reaches.
+    pub(crate) unit_blocks: u32,
+    pub(crate) log: Log,
+    pub(crate) superblock: SuperblockWriter,
+    pub(crate) checkpoint: Checkpointer,
+    pub(crate) collection: Collection,
+    pub(crate) bad_chunks: BadChunks,
+    pub(crate) transactions: Transactions,
+    pub(crate) reads: Reads,
+    pub(crate) statistics: Statistics,
+    pub(crate) recovery: RecoveryReport,
+    pub(crate) done: Vec<Done>,
+    pub(crate) completions: Vec<Completion>,
+    /// Commands that the device had no room for, in order.
+    pub(crate) backlog: VecDeque<Tag>,
+    /// Zeroes, sealed as padding.
+    pub(crate) padding: Frame,
+    pub(crate) now: Time,
+    pub(crate) read_only: Option<ReadOnlyReason>,
+    /// No new garbage collection or checkpoint begins: the drive is being closed.
+    pub(crate) closing: bool,
+    /// Something has happened that other parts may act on.
+    pub(crate) stirred: bool,
+}
+
+/// What a tag stands for: its kind in the top byte, an index below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Errand {
+    Unit(UnitId),
+    HostRead(u32),
+    CollectionRead(u32),
+    Reset(ChunkId),
+}
+
+impl Errand {
+    pub(crate) fn tag(self) -> Tag {
+        let (kind, index) = match self {
+            Errand::Unit(unit) => (0u64, unit.0),
+            Errand::HostRead(index) => (1, index),
+            Errand::CollectionRead(index) => (2, index),
+            Errand::Reset(chunk) => (3, chunk.0),
+        };
+        kind << 56 | u64::from(index)
+    }
+
+    fn from_tag(tag: Tag) -> Errand {
+        let index = tag as u32;
+        match tag >> 56 {
+            0 => Errand::Unit(UnitId(index)),
+            1 => Errand::HostRead(index),
+            2 => Errand::CollectionRead(index),
+            3 => Errand::Reset(ChunkId(index)),
+            kind => panic!("the device completed a command that was never submitted: kind {kind}"),
+        }
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// The device.
+    #[must_use]
+    pub fn media(&self) -> &M {
+        &self.media
+    }
+
+    /// The device, for those who test what the FTL bears.
+    pub fn media_mut(&mut self) -> &mut M {
+        &mut self.media
+    }
+
+    /// Gives the device back as it is: what a crash of the FTL leaves behind.
+    #[must_use]
+    pub fn crash(self) -> M {
+        self.media
+    }
+
+    /// What this drive was configured with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the chunks of this drive are for.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What happened since the drive was opened, or since [`BlockFtl::reset_statistics`].
+    #[must_use]
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Begins the statistics anew.
+    pub fn reset_statistics(&mut self) {
+        self.statistics = Statistics {
+            groups: vec![GroupStatistics::default(); self.geometry.groups as usize],
+            since: self.now,
+            ..Statistics::default()
+        };
+    }
+
+    /// How the drive was opened.
+    #[must_use]
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// What each chunk is used for and how many of its blocks are valid, in address order.
+    pub fn chunk_uses(&self) -> impl Iterator<Item = (ChunkId, ChunkUse, u32)> + '_ {
+        self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
+    }
+
+    /// Resets of each chunk by this FTL, in address order.
+    pub fn chunk_resets(&self) -> impl Iterator<Item = u32> + '_ {
+        self.geometry.chunk_ids().map(|chunk| self.chunks.resets(chunk))
+    }
+
+    /// Why the drive takes no writes, if it does not.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<ReadOnlyReason> {
+        self.read_only
+    }
+
+    /// The superblock last written or read.
+    #[must_use]
+    pub fn superblock(&self) -> &crate::superblock::Superblock {
+        self.superblock.current()
+    }
+
+    /// Over-provisioning that garbage collection really had since the statistics began: flash for data beyond the
+    /// capacity, without log, checkpoints and superblocks, and without the mean of what could hold no data because it was
+    /// free, on its way to be reset, or not yet written. This is the figure to compare with theory.
+    #[must_use]
+    pub fn effective_over_provisioning(&self) -> f64 {
+        let blocks_per_chunk = f64::from(self.geometry.blocks_per_chunk);
+        let data = self
+            .geometry
+            .chunk_ids()
+            .filter(|chunk| !matches!(self.chunks.usage(*chunk), ChunkUse::Retired | ChunkUse::Metadata))
+            .count() as f64
+            * blocks_per_chunk;
+        let spare = match self.statistics.spare_samples {
+            0 => self.spare_blocks() as f64,
+            samples => self.statistics.spare_block_samples as f64 / samples as f64,
+        };
+        let capacity = self.plan.capacity_blocks as f64;
+        (data - spare - capacity) / capacity
+    }
+
+    /// Blocks that can hold no data now: free, on their way to be reset, moved out of victims, or not yet written.
+    fn spare_blocks(&self) -> u64 {
+        let blocks = u64::from(self.geometry.blocks_per_chunk);
+        u64::from(self.provisioning.free_total()) * blocks
+            + u64::from(self.bad_chunks.resetting()) * blocks
+            + self.collection.emptied_blocks(&self.chunks, self.geometry.blocks_per_chunk)
+            + self.units.unwritten()
+    }
+
+    pub(crate) fn sample_spare(&mut self) {
+        self.statistics.spare_block_samples += self.spare_blocks();
+        self.statistics.spare_samples += 1;
+    }
+
+    /// From now on the drive takes no writes.
+    pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
+        self.read_only.get_or_insert(reason);
+        self.stirred = true;
+    }
+
+    /// Writes `used` blocks of `frames`, and padding up to the whole of it, to the next place of `open`.
+    pub(crate) fn write_unit(&mut self, open: OpenId, purpose: Purpose, owner: u64, frames: &[Frame], used: u32) {
+        self.statistics.programmed[purpose as usize] += u64::from(used);
+        self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
+        let unit = self.units.begin(open, purpose, owner, frames, used);
+        self.submit_errand(Errand::Unit(unit));
+    }
+
+    /// Writes padding behind what `open` holds, so that it can be read.
+    pub(crate) fn pad(&mut self, open: OpenId) {
+        let mut blocks = self.geometry.mw_cunits.max(self.geometry.ws_min).min(self.units.room(open));
+        let most = VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min;
+        while blocks > 0 {
+            let count = blocks.min(most);
+            self.write_unit(open, Purpose::Padding, 0, &[self.padding; VECTOR_BLOCKS_MAX][..count as usize], 0);
+            self.statistics.programmed[Purpose::Padding as usize] += 0;
+            blocks -= count;
+        }
+    }
+
+    /// Hands a command to the device, after those that it had no room for.
+    pub(crate) fn submit_errand(&mut self, errand: Errand) {
+        if !self.backlog.is_empty() || !self.try_submit(errand) {
+            self.backlog.push_back(errand.tag());
+        }
+    }
+
+    fn try_submit(&mut self, errand: Errand) -> bool {
+        let (now, tag) = (self.now, errand.tag());
+        match errand {
+            Errand::Unit(unit) => {
+                let unit = self.units.unit(unit);
+                let mut blocks = [Ppa(0); VECTOR_BLOCKS_MAX];
+                let first = self.format.ppa(unit.chunk, unit.first);
+                for (index, ppa) in blocks[..unit.count as usize].iter_mut().enumerate() {
+                    *ppa = Ppa(first.0 + index as u64);
+                }
+                let command = Command::Write {
+                    blocks: Blocks::Vector(&blocks[..unit.count as usize]),
+                    frames: unit.frames(),
+                    fua: self.geometry.volatile_cache,
+                };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
+            Errand::HostRead(index) => {
+                let (blocks, into) = self.reads.command(index);
+                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
+            Errand::CollectionRead(index) => {
+                let (blocks, into) = self.collection.command(index);
+                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
+            Errand::Reset(chunk) => {
+                let blocks = [self.format.ppa(chunk, 0)];
+                let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
+        }
+    }
+
+    /// Takes a free chunk and opens it.
+    pub(crate) fn open_chunk(&mut self, claim: Claim) -> Option<OpenId> {
+        let chunk = self.provisioning.take(claim)?;
+        let usage = if matches!(claim, Claim::Metadata(_)) { ChunkUse::Metadata } else { ChunkUse::Open };
+        self.chunks.set_usage(chunk, usage, self.buffer.head());
+        self.sample_spare();
+        self.collection.stir();
+        Some(self.units.open(chunk, 0))
+    }
+
+    /// The open chunk that the next host unit goes to.
+    pub(crate) fn host_frontier(&mut self) -> Option<OpenId> {
+        for _ in 0..self.host.order.len() {
+            let index = self.host.next;
+            self.host.next = if index + 1 == self.host.order.len() { 0 } else { index + 1 };
+            if let Some(open) = self.host.open[index] {
+                if self.units.room(open) > 0 {
+                    return Some(open);
+                }
+                self.host.open[index] = None;
+                self.host.opened -= 1;
+            }
+            if self.host.opened == self.plan.host_frontiers {
+                continue;
+            }
+            let pu = self.host.order[index];
+            let open = match self.host.partial[pu.0 as usize].pop() {
+                Some((chunk, next)) => Some(self.units.open(chunk, next)),
+                None => self.open_chunk(Claim::Host(pu)),
+            };
+            if let Some(open) = open {
+                self.host.open[index] = Some(open);
+                self.host.opened += 1;
+                return Some(open);
+            }
+        }
+        None
+    }
+
+    /// Takes what the device has completed, and lets every part act on it.
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(tag) = self.backlog.front().copied() {
+            if !self.try_submit(Errand::from_tag(tag)) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        self.media.poll(self.now, &mut self.frames, &mut completions);
+        self.stirred |= !completions.is_empty();
+        for completion in completions.drain(..) {
+            match Errand::from_tag(completion.tag) {
+                Errand::Unit(unit) => self.unit_ended(unit, completion.status),
+                Errand::HostRead(index) => self.host_read_ended(index, completion),
+                Errand::CollectionRead(index) => self.collection_read_ended(index, completion),
+                Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
+            }
+        }
+        self.completions = completions;
+        while std::mem::take(&mut self.stirred) {
+            self.settle_events();
+            self.advance_transactions();
+            self.advance_collection();
+            self.advance_resets();
+            self.advance_checkpoint();
+            self.advance_log();
+            self.advance_superblock();
+            self.relieve();
+        }
+    }
+
+    fn unit_ended(&mut self, unit: UnitId, status: Status) {
+        match status {
+            Status::Success | Status::HighEcc => self.units.completed(unit),
+            Status::WriteFailedWriteNextUnit => self.units.failed(unit, false),
+            Status::WriteFault => {
+                self.units.failed(unit, true);
+                self.turn_read_only(ReadOnlyReason::StoreFault);
+            }
+            // Closed early, or behind one that was.
+            _ => self.units.failed(unit, true),
+        }
+    }
+
+    fn settle_events(&mut self) {
+        while let Some(event) = self.units.events.pop_front() {
+            self.stirred = true;
+            match event {
+                Event::Programmed(id) => {
+                    let unit = self.units.unit(id);
+                    match unit.purpose {
+                        Purpose::Data => {
+                            for frame in &unit.frames()[..unit.used as usize] {
+                                self.buffer.programmed(*frame);
+                            }
+                            self.buffer.advance();
+                        }
+                        Purpose::Log => self.log.unit_durable(unit.owner),
+                        _ => {}
+                    }
+                }
+                Event::Readable(id) => {
+                    let unit = self.units.unit(id);
+                    match unit.purpose {
+                        Purpose::Data => {
+                            for frame in &unit.frames()[..unit.used as usize] {
+                                self.buffer.readable(*frame);
+                            }
+                        }
+                        // The unit ends when its blocks are in the map.
+                        Purpose::Relocation => {
+                            self.collection.written(id);
+                            continue;
+                        }
+                        Purpose::Checkpoint => self.checkpoint.written(unit.frames()),
+                        Purpose::Superblock => self.superblock.copy_written(unit.owner),
+                        Purpose::Log | Purpose::Padding => {}
+                    }
+                    self.units.finish(id);
+                }
+                Event::Failed(id) => self.unit_failed(id),
+                Event::Closed(chunk) => {
+                    if self.chunks.usage(chunk) == ChunkUse::Open {
+                        self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
+                        self.collection.stir();
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was in the unit goes elsewhere. The chunk is retired once its other data has moved.
+    fn unit_failed(&mut self, id: UnitId) {
+        self.statistics.program_failures += 1;
+        let unit = self.units.unit(id);
+        self.chunks.suspect(unit.chunk);
+        let used = &unit.frames()[..unit.used as usize];
+        match unit.purpose {
+            Purpose::Data => {
+                for frame in used.iter().rev() {
+                    self.chunks.abandon(self.buffer.slot(*frame).ppa);
+                    let sequence = Oob::peek(&self.frames, *frame).map_or(0, |oob| oob.sequence);
+                    self.buffer.place_again(*frame, sequence);
+                }
+            }
+            Purpose::Relocation => {
+                for frame in used.iter().rev() {
+                    self.chunks.abandon(self.buffer.slot(*frame).ppa);
+                    self.collection.move_again(unit.owner as u32, *frame);
+                }
+            }
+            Purpose::Log => self.log.unit_failed(unit.owner),
+            Purpose::Checkpoint => self.checkpoint.write_again(unit.frames()),
+            Purpose::Superblock => self.superblock.copy_failed(unit.owner),
+            Purpose::Padding => {}
+        }
+        self.units.finish(id);
+    }
+}
+
+impl<M: Media> BlockTarget for BlockFtl<M> {
+    fn blocks(&self) -> u64 {
+        self.plan.capacity_blocks
+    }
+
+    fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        self.config.payload
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        self.now = self.now.max(now);
+        self.statistics.host_requests += 1;
+        let result = match request {
+            Request::Read { first, frames } => self.read(tag, first, frames),
+            Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
+            Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush => self.flush(tag),
+        };
+        if result.is_err() {
+            self.statistics.host_errors += 1;
+        }
+        result
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+        self.advance(now);
+        done.append(&mut self.done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only.is_some()
+    }
+}

@@ -1,0 +1,147 @@
+//! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared.
+
+use crate::block::BlockFtl;
+use crate::chunk_table::ChunkUse;
+use crate::mapping::Place;
+use crate::recovery::OpenError;
+use crate::target::{BlockTarget, Done, IoError, Request, TRANSACTION_BLOCKS_MAX};
+use openftl_core::{ChunkId, Clock, Frame};
+use openftl_media::{ChunkDescriptor, ChunkState, Media};
+
+/// Findings that are kept in full; beyond that they are only counted.
+pub const FINDINGS_MAX: usize = 100;
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct CheckReport {
+    /// Logical blocks that were read and verified.
+    pub blocks_verified: u64,
+    /// Logical blocks that are not mapped.
+    pub blocks_unmapped: u64,
+    /// Chunks that were compared with the device.
+    pub chunks_compared: u64,
+    /// Everything that is not as it should be.
+    pub findings_total: u64,
+    /// The first of them, in words.
+    pub findings: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether the drive is sound.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings_total == 0
+    }
+
+    fn add(&mut self, finding: String) {
+        self.findings_total += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Verifies the drive. `progress` is told the blocks done and in all. Nothing is written.
+    ///
+    /// # Errors
+    /// If the device stops answering.
+    pub fn check(
+        &mut self,
+        clock: &mut impl Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        let mut report = CheckReport::default();
+        self.compare_chunks(clock, &mut report)?;
+        let mut frames = Vec::new();
+        let form = self.payload_form();
+        let taken = self.frames.acquire_many(form, TRANSACTION_BLOCKS_MAX, &mut frames);
+        assert!(taken, "a drive that was just opened has frames to spare");
+        let capacity = self.blocks();
+        let mut first = 0;
+        while first < capacity {
+            let blocks = (capacity - first).min(frames.len() as u64) as usize;
+            if self.read_and_wait(clock, first, &frames[..blocks])?.is_err() {
+                // One by one, to say which.
+                for block in first..first + blocks as u64 {
+                    if let Err(error) = self.read_and_wait(clock, block, &frames[..1])? {
+                        report.add(error.to_string());
+                    }
+                }
+            }
+            for block in first..first + blocks as u64 {
+                if self.mapping.get(block as u32).place() == Place::Unmapped {
+                    report.blocks_unmapped += 1;
+                } else {
+                    report.blocks_verified += 1;
+                }
+            }
+            first += blocks as u64;
+            progress(first, capacity);
+        }
+        for frame in frames {
+            self.frames.release(frame);
+        }
+        Ok(report)
+    }
+
+    fn read_and_wait(
+        &mut self,
+        clock: &mut impl Clock,
+        first: u64,
+        frames: &[Frame],
+    ) -> Result<Result<(), IoError>, OpenError> {
+        // Tags of the host may be under way too; this one is out of their way.
+        let tag = u64::MAX - 1;
+        let ended = |done: &Done| done.tag == tag;
+        if let Err(error) = self.submit(clock.now(), tag, Request::Read { first, frames }) {
+            return Ok(Err(error));
+        }
+        self.run(clock, |ftl| ftl.done.iter().any(ended))?;
+        let index = self.done.iter().position(ended).expect("it has ended");
+        Ok(self.done.swap_remove(index).result)
+    }
+
+    fn compare_chunks(&mut self, clock: &mut impl Clock, report: &mut CheckReport) -> Result<(), OpenError> {
+        let geometry = self.geometry;
+        let empty =
+            ChunkDescriptor { chunk: ChunkId(0), state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let mut descriptors = vec![empty; geometry.chunks() as usize];
+        let first = geometry.chunk_ids().next().expect("a device has chunks");
+        self.media.chunk_report(clock.now(), first, &mut descriptors)?;
+        let mut mapped = vec![0u32; self.format.chunk_ids()];
+        for (block, entry) in self.mapping.entries().iter().enumerate() {
+            let Place::Media(ppa) = entry.place() else { continue };
+            mapped[self.format.chunk_of(ppa).0 as usize] += 1;
+            if !self.chunks.is_valid(ppa) {
+                let address = self.format.unpack(ppa);
+                report.add(format!("logical block {block} is mapped to {address}, which the chunk table calls invalid"));
+            }
+        }
+        for descriptor in &descriptors {
+            let chunk = descriptor.chunk;
+            let address = self.format.unpack_chunk(chunk);
+            let (usage, valid) = (self.chunks.usage(chunk), self.chunks.valid(chunk));
+            report.chunks_compared += 1;
+            if valid != mapped[chunk.0 as usize] {
+                let mapped = mapped[chunk.0 as usize];
+                report.add(format!("chunk {address}: the chunk table counts {valid} valid blocks, the map {mapped}"));
+            }
+            let agree = match usage {
+                ChunkUse::Free => descriptor.state == ChunkState::Free,
+                ChunkUse::Closed | ChunkUse::Victim => descriptor.state == ChunkState::Closed,
+                ChunkUse::Open => matches!(descriptor.state, ChunkState::Open | ChunkState::Free | ChunkState::Closed),
+                ChunkUse::Retired | ChunkUse::Resetting | ChunkUse::Metadata | ChunkUse::Stuck => true,
+            };
+            if !agree {
+                report.add(format!("chunk {address}: {usage:?} for the FTL, {:?} for the device", descriptor.state));
+            }
+            let last = (0..geometry.blocks_per_chunk).rev().find(|block| self.chunks.is_valid(self.format.ppa(chunk, *block)));
+            if let Some(last) = last.filter(|last| *last >= descriptor.write_pointer) {
+                let pointer = descriptor.write_pointer;
+                report.add(format!("chunk {address}: block {last} is valid, and the write pointer is at {pointer}"));
+            }
+        }
+        Ok(())
+    }
+}

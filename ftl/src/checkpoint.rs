@@ -1,0 +1,334 @@
+//! Checkpoints: the map and the chunk table on media, so that the log need not be kept and a restart need not replay it.
+//!
+//! A checkpoint is written while the drive works. It is taken block by block, each as the log says at that moment, so
+//! different blocks are of different ages; replaying the log from where the checkpoint *began* brings them all to the
+//! same one. The steps, and what a crash after each leaves:
+//!
+//! 1. **Begin**: note the log's next LSN. *Crash: the older checkpoint and the log since.*
+//! 2. **Write** the body, spread over lanes of open chunks in different groups. *Crash: the same.*
+//! 3. **Log**: wait until the log is durable as far as the body may have seen it. *Crash: the same. Without this step the
+//!    body could know of half a transaction whose other half is lost.*
+//! 4. **Publish**: write a superblock that names the new body and the log from the noted LSN on. *Crash: the new one.*
+//! 5. **Free** the chunks that only the older checkpoint and log needed.
+//!
+//! Nothing is overwritten: a body is appended to the lanes' open chunks, and a chunk is reset when nothing names it.
+//!
+//! # The body
+//! | blocks | contents |
+//! |---|---|
+//! | ⌈capacity / 1024⌉ | map entries, 4 bytes each, in the order of logical blocks: address, or FFFF_FFFFh |
+//! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets, flags (bit 0: retired, bit 1: stuck) |
+//!
+//! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence.
+
+use crate::block::BlockFtl;
+use crate::chunk_table::ChunkUse;
+use crate::oob::{BlockKind, Oob};
+use crate::provisioning::Claim;
+use crate::statistics::Purpose;
+use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
+use crate::units::OpenId;
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, VECTOR_BLOCKS_MAX};
+use openftl_media::Media;
+
+/// Chunk table entries in one block.
+pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
+
+/// Flag of a chunk table entry: retired.
+pub const CHUNK_RETIRED: u32 = 1;
+/// Flag of a chunk table entry: holds valid data that cannot be read.
+pub const CHUNK_STUCK: u32 = 2;
+
+/// Units of a lane under way at a time.
+const UNITS_PER_LANE: usize = 2;
+
+/// How a body is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BodyLayout {
+    /// Blocks of map entries.
+    pub map_blocks: u32,
+    /// Blocks of the chunk table, behind them.
+    pub table_blocks: u32,
+}
+
+impl BodyLayout {
+    /// For a drive of `capacity_blocks` on a device of this shape.
+    #[must_use]
+    pub fn new(capacity_blocks: u64, geometry: &Geometry) -> BodyLayout {
+        BodyLayout {
+            map_blocks: capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32,
+            table_blocks: geometry.chunks().div_ceil(CHUNKS_PER_BLOCK as u64) as u32,
+        }
+    }
+
+    /// All blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.map_blocks + self.table_blocks
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Idle,
+    Writing,
+    Logging { position: u64 },
+    Publishing { superblock: u64 },
+}
+
+struct Lane {
+    open: Option<OpenId>,
+    /// Left partly written when the drive was last open.
+    partial: Option<(ChunkId, u32)>,
+    extents: Vec<Extent>,
+}
+
+/// The checkpoint being written, if any.
+pub struct Checkpointer {
+    layout: BodyLayout,
+    phase: Phase,
+    lanes: Vec<Lane>,
+    next_lane: usize,
+    frames: Vec<Frame>,
+    frames_total: usize,
+    /// Units whose program failed.
+    again: Vec<Vec<Frame>>,
+    next: u32,
+    first_lsn: u64,
+    position: u64,
+    /// Chunks that are no longer needed once the superblock is durable.
+    ended: Vec<ChunkId>,
+}
+
+impl Checkpointer {
+    /// Frames that a checkpoint needs.
+    #[must_use]
+    pub fn frames_needed(lanes: u32, ws_min: u32) -> usize {
+        lanes as usize * UNITS_PER_LANE * ws_min as usize
+    }
+
+    /// No checkpoint is being written.
+    ///
+    /// # Panics
+    /// If the pool is too small.
+    #[must_use]
+    pub fn new(layout: BodyLayout, lanes: u32, ws_min: u32, frames: &mut Frames) -> Checkpointer {
+        let total = Checkpointer::frames_needed(lanes, ws_min);
+        let mut own = Vec::new();
+        assert!(frames.acquire_many(FrameForm::Bytes, total, &mut own), "the pool was sized for a checkpoint");
+        Checkpointer {
+            layout,
+            phase: Phase::Idle,
+            lanes: (0..lanes).map(|_| Lane { open: None, partial: None, extents: Vec::new() }).collect(),
+            next_lane: 0,
+            frames: own,
+            frames_total: total,
+            again: Vec::new(),
+            next: 0,
+            first_lsn: 0,
+            position: 0,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Whether one is being written.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+
+    /// A lane goes on in a chunk that an earlier checkpoint left partly written. Returns whether a lane wanted it.
+    pub(crate) fn adopt(&mut self, chunk: ChunkId, next: u32) -> bool {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partial.is_none()) else { return false };
+        lane.partial = Some((chunk, next));
+        true
+    }
+
+    pub(crate) fn written(&mut self, frames: &[Frame]) {
+        self.frames.extend(frames);
+    }
+
+    pub(crate) fn write_again(&mut self, frames: &[Frame]) {
+        self.again.push(frames.to_vec());
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Begins a checkpoint, unless one is being written.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        if self.checkpoint.is_working() || self.read_only.is_some() {
+            return;
+        }
+        let checkpoint = &mut self.checkpoint;
+        checkpoint.phase = Phase::Writing;
+        checkpoint.next = 0;
+        checkpoint.first_lsn = self.log.next_lsn();
+        checkpoint.position = self.buffer.committed();
+        for lane in &mut checkpoint.lanes {
+            lane.extents.clear();
+        }
+        self.stirred = true;
+    }
+
+    pub(crate) fn advance_checkpoint(&mut self) {
+        match self.checkpoint.phase {
+            Phase::Idle => {
+                let since = self.log.next_lsn() - self.superblock.current().first_lsn;
+                if since >= self.plan.log_blocks_max && !self.closing && self.read_only.is_none() {
+                    self.begin_checkpoint();
+                }
+            }
+            Phase::Writing => self.write_body(),
+            Phase::Logging { position } => {
+                if self.log.durable() >= position {
+                    self.publish_checkpoint();
+                } else if !self.log.is_submitted(position) && self.log.is_idle() {
+                    self.force_log();
+                }
+            }
+            Phase::Publishing { superblock } => {
+                if self.superblock.durable() >= superblock {
+                    for chunk in std::mem::take(&mut self.checkpoint.ended) {
+                        self.provisioning.end_metadata();
+                        self.reset_when_durable(chunk, 0);
+                    }
+                    self.statistics.checkpoints += 1;
+                    self.checkpoint.phase = Phase::Idle;
+                    self.stirred = true;
+                }
+            }
+        }
+    }
+
+    fn write_body(&mut self) {
+        let ws_min = self.geometry.ws_min as usize;
+        let blocks = self.checkpoint.layout.blocks();
+        while let Some(frames) = self.checkpoint.again.pop() {
+            if !self.write_body_unit(&frames) {
+                self.checkpoint.again.push(frames);
+                return;
+            }
+        }
+        while self.checkpoint.next < blocks && self.checkpoint.frames.len() >= ws_min {
+            let from = self.checkpoint.frames.len() - ws_min;
+            let frames = self.checkpoint.frames.split_off(from);
+            let sequence = self.superblock.current().checkpoint.sequence as u32 + 1;
+            for frame in &frames {
+                let index = self.checkpoint.next;
+                self.checkpoint.next += 1;
+                if index < blocks {
+                    self.fill_body_block(*frame, index);
+                    let oob = Oob { kind: BlockKind::Checkpoint, address: u64::from(index), sequence };
+                    oob.seal(&mut self.frames, *frame);
+                } else {
+                    self.frames.zero(*frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut self.frames, *frame);
+                }
+            }
+            if !self.write_body_unit(&frames) {
+                self.checkpoint.again.push(frames);
+                return;
+            }
+        }
+        if self.checkpoint.next < blocks {
+            return;
+        }
+        if self.checkpoint.frames.len() == self.checkpoint.frames_total {
+            self.checkpoint.phase = Phase::Logging { position: self.log.position() };
+            self.stirred = true;
+            return;
+        }
+        for lane in 0..self.checkpoint.lanes.len() {
+            if let Some(open) = self.checkpoint.lanes[lane].open
+                && self.geometry.mw_cunits > 0
+                && self.units.wants_padding(open)
+            {
+                self.pad(open);
+            }
+        }
+    }
+
+    /// Appends a unit to the next lane. Returns false if no chunk is to be had now.
+    fn write_body_unit(&mut self, frames: &[Frame]) -> bool {
+        let index = self.checkpoint.next_lane;
+        let open = match self.checkpoint.lanes[index].open.filter(|open| self.units.room(*open) > 0) {
+            Some(open) => open,
+            None => {
+                let opened = match self.checkpoint.lanes[index].partial.take() {
+                    Some((chunk, next)) => Some(self.units.open(chunk, next)),
+                    None => self.open_chunk(Claim::Metadata(index as u32)),
+                };
+                self.checkpoint.lanes[index].open = opened;
+                let Some(open) = opened else { return false };
+                open
+            }
+        };
+        let (chunk, first) = (self.units.chunk(open).chunk.0, self.units.chunk(open).next);
+        let blocks = frames.len() as u32;
+        let lane = &mut self.checkpoint.lanes[index];
+        match lane.extents.last_mut() {
+            Some(last) if last.chunk == chunk && last.first + last.blocks == first => last.blocks += blocks,
+            _ => lane.extents.push(Extent { chunk, first, blocks }),
+        }
+        self.checkpoint.next_lane = (index + 1) % self.checkpoint.lanes.len();
+        self.write_unit(open, Purpose::Checkpoint, index as u64, &frames[..frames.len().min(VECTOR_BLOCKS_MAX)], blocks);
+        self.stirred = true;
+        true
+    }
+
+    fn fill_body_block(&mut self, frame: Frame, index: u32) {
+        let layout = self.checkpoint.layout;
+        let bytes = self.frames.bytes_mut(frame);
+        if index < layout.map_blocks {
+            let first = index as usize * ENTRIES_PER_BLOCK;
+            let last = (first + ENTRIES_PER_BLOCK).min(self.mapping.len() as usize);
+            bytes[(last - first) * 4..].fill(0xFF);
+            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
+                *word = self.buffer.base(&self.mapping, block as u32).0.to_le_bytes();
+            }
+        } else {
+            let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
+            bytes.fill(0);
+            for (chunk, entry) in self.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
+                let flags = match self.chunks.usage(chunk) {
+                    ChunkUse::Retired => CHUNK_RETIRED,
+                    ChunkUse::Stuck => CHUNK_STUCK,
+                    _ => 0,
+                };
+                entry[..4].copy_from_slice(&self.chunks.resets(chunk).to_le_bytes());
+                entry[4..].copy_from_slice(&flags.to_le_bytes());
+            }
+        }
+    }
+
+    fn publish_checkpoint(&mut self) {
+        let checkpoint = &mut self.checkpoint;
+        let extents: Vec<Extent> = checkpoint.lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect();
+        let current = self.superblock.current_mut();
+        let sequence = current.checkpoint.sequence + 1;
+        let newer = CheckpointPlace { sequence, blocks: checkpoint.layout.blocks(), extents };
+        let older = std::mem::replace(&mut current.checkpoint, newer);
+        current.first_lsn = checkpoint.first_lsn;
+        current.position = checkpoint.position;
+        let (units, lanes) = (&self.units, &checkpoint.lanes);
+        let in_lane = |chunk: u32| lanes.iter().any(|lane| lane.open.and_then(|open| units.chunk_if_open(open)) == Some(ChunkId(chunk)));
+        let named = |chunk: u32| current.checkpoint.extents.iter().any(|extent| extent.chunk == chunk);
+        let mut ended: Vec<ChunkId> = older.extents.iter().map(|extent| extent.chunk).filter(|chunk| !named(*chunk) && !in_lane(*chunk)).map(ChunkId).collect();
+        ended.sort_unstable();
+        ended.dedup();
+        let writing: Vec<ChunkId> = self
+            .log
+            .open
+            .and_then(|open| self.units.chunk_if_open(open))
+            .into_iter()
+            .chain(self.log.successor.map(|successor| successor.chunk))
+            .collect();
+        ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
+        self.checkpoint.ended = ended;
+        // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
+        let clean = self.closing && self.log.next_lsn() == self.checkpoint.first_lsn;
+        self.superblock.current_mut().clean = clean;
+        let superblock = self.request_superblock();
+        self.checkpoint.phase = Phase::Publishing { superblock };
+    }
+}

@@ -1,0 +1,510 @@
+//! The write-ahead log: every change of the map, in order, on media.
+//!
+//! Because it only redoes ("block is at address"), replaying a record twice, or on a map that is already newer, does no
+//! harm as long as everything after it is replayed too. That is what lets checkpoints be written while the drive works.
+//!
+//! # On media
+//! A log unit is WS_MIN blocks. Each block has a header and up to [`WORDS_PER_BLOCK`] words of eight bytes:
+//!
+//! | bytes of the block | field |
+//! |---|---|
+//! | 0-3 | magic `OFLG` |
+//! | 4-5 | version |
+//! | 6-7 | words in use |
+//! | 8-15 | drive |
+//! | 16-23 | log sequence number (LSN) of this block, counting from 1 since the drive was formatted |
+//! | 24-31 | 0 |
+//! | 32-4095 | words |
+//!
+//! | word, bits 63-32 | bits 31-0 | meaning |
+//! |---|---|---|
+//! | 1 in bit 63: last of its transaction; address in bits 62-32 | logical block | the block is at that address |
+//! | 0 | FFFF_FFFFh | nothing: fills a block |
+//! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
+//!
+//! The out-of-band bytes (kind log, address = LSN) carry the CRC32C.
+
+use crate::oob::{BlockKind, Oob};
+use crate::units::OpenId;
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Ppa};
+use std::collections::VecDeque;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// `OFLG`, little-endian.
+pub const LOG_MAGIC: u32 = u32::from_le_bytes(*b"OFLG");
+/// The version of this layout.
+pub const LOG_VERSION: u16 = 1;
+/// Words of a block.
+pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
+/// Log units that may be under way at a time; commits wait beyond that.
+pub const LOG_UNITS_MAX: usize = 8;
+/// The most words that one transaction or one relocated unit appends.
+pub const APPEND_WORDS_MAX: usize = crate::target::TRANSACTION_BLOCKS_MAX + 2;
+
+const MARKER: u32 = u32::MAX;
+const MARK_NOTHING: u32 = 0;
+const MARK_TRIM: u32 = 1;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Header {
+    magic: U32,
+    version: U16,
+    words: U16,
+    drive: U64,
+    lsn: U64,
+    reserved: U64,
+}
+
+const _: () = assert!(size_of::<Header>() == 32);
+
+/// One change of the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// `block` is at `ppa`. `last` ends a transaction; a relocated block is a transaction of its own.
+    Mapped {
+        /// The logical block.
+        block: u32,
+        /// Where it is.
+        ppa: Ppa,
+        /// Whether a transaction ends here.
+        last: bool,
+    },
+    /// Blocks are nowhere any more. A transaction of its own.
+    Trimmed {
+        /// The first.
+        first: u32,
+        /// How many.
+        blocks: u32,
+    },
+}
+
+/// A block of the log that cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogBlockError {
+    /// No log block at all.
+    #[error("log block with magic {0:#010x}")]
+    Magic(u32),
+    /// Written by a newer version.
+    #[error("log block of version {0}; this program knows {LOG_VERSION}")]
+    Version(u16),
+    /// Of another drive, or an earlier life of this flash.
+    #[error("log block of drive {0:#018x}")]
+    Drive(u64),
+    /// Impossible contents.
+    #[error("log block with {0} words")]
+    Words(u16),
+}
+
+/// Reads one block of the log whose CRC has been verified: its LSN and its words.
+///
+/// # Errors
+/// If it is no log block of this drive.
+pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<(u64, &[[u8; 8]]), LogBlockError> {
+    let (header, words) = Header::ref_from_prefix(bytes).expect("a block is longer than its header");
+    if header.magic.get() != LOG_MAGIC {
+        return Err(LogBlockError::Magic(header.magic.get()));
+    }
+    if header.version.get() != LOG_VERSION {
+        return Err(LogBlockError::Version(header.version.get()));
+    }
+    if header.drive.get() != drive {
+        return Err(LogBlockError::Drive(header.drive.get()));
+    }
+    let count = header.words.get();
+    words.as_chunks().0.get(..usize::from(count)).map(|words| (header.lsn.get(), words)).ok_or(LogBlockError::Words(count))
+}
+
+/// The records in the words of one block. A trim never spans two blocks. `None` marks a word that means nothing.
+pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
+    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+    std::iter::from_fn(move || {
+        loop {
+            let word = words.next()?;
+            let (low, high) = (word as u32, (word >> 32) as u32);
+            if low != MARKER {
+                let ppa = Ppa(u64::from(high & 0x7FFF_FFFF));
+                return Some(Some(Record::Mapped { block: low, ppa, last: high >> 31 != 0 }));
+            }
+            match high {
+                MARK_NOTHING => {}
+                MARK_TRIM => {
+                    return Some(
+                        words.next().map(|range| Record::Trimmed { first: range as u32, blocks: (range >> 32) as u32 }),
+                    );
+                }
+                _ => return Some(None),
+            }
+        }
+    })
+}
+
+/// A chunk of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogChunk {
+    /// Which.
+    pub chunk: ChunkId,
+    /// The highest LSN written to it; 0 if none yet.
+    pub last_lsn: u64,
+}
+
+/// A full unit, waiting to be written or under way.
+struct Full {
+    number: u64,
+    frames: Vec<Frame>,
+    first_lsn: u64,
+    /// Position after its last word.
+    end: u64,
+    submitted: bool,
+    durable: bool,
+}
+
+/// The log of a drive.
+pub struct Log {
+    drive: u64,
+    unit_blocks: usize,
+    /// Frames of the unit being filled.
+    filling: Vec<Frame>,
+    /// Words in the block being filled.
+    words: usize,
+    /// Full blocks of the unit being filled.
+    blocks: usize,
+    /// LSN of the first block of the unit being filled.
+    unit_lsn: u64,
+    /// Words appended since the drive was opened.
+    position: u64,
+    durable: u64,
+    full: VecDeque<Full>,
+    next_number: u64,
+    spare_frames: Vec<Vec<Frame>>,
+    /// The chunks that hold the log since the last checkpoint, oldest first; the last one or two are for what comes.
+    pub chunks: VecDeque<LogChunk>,
+    /// The chunk being written.
+    pub open: Option<OpenId>,
+    /// The superblock that names the chunk after the open one.
+    pub successor: Option<Successor>,
+    /// Blocks left empty in units that are not written yet: they count as padding.
+    pub padding_owed: u32,
+}
+
+/// The chunk that follows the open one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Successor {
+    /// Which.
+    pub chunk: ChunkId,
+    /// The superblock that must be durable before the chunk is written.
+    pub superblock: u64,
+}
+
+impl Log {
+    /// Frames that a log needs.
+    #[must_use]
+    pub fn frames_needed(unit_blocks: u32) -> usize {
+        unit_blocks as usize * LOG_UNITS_MAX
+    }
+
+    /// An empty log whose next block is `lsn`.
+    ///
+    /// # Panics
+    /// If the pool is too small.
+    #[must_use]
+    pub fn new(drive: u64, unit_blocks: u32, lsn: u64, frames: &mut Frames) -> Log {
+        let mut units: Vec<Vec<Frame>> = (0..LOG_UNITS_MAX)
+            .map(|_| {
+                let mut unit = Vec::new();
+                assert!(frames.acquire_many(FrameForm::Bytes, unit_blocks as usize, &mut unit), "the pool was sized for the log");
+                unit
+            })
+            .collect();
+        Log {
+            drive,
+            unit_blocks: unit_blocks as usize,
+            filling: units.pop().expect("several units"),
+            words: 0,
+            blocks: 0,
+            unit_lsn: lsn,
+            position: 0,
+            durable: 0,
+            full: VecDeque::new(),
+            next_number: 0,
+            spare_frames: units,
+            chunks: VecDeque::new(),
+            open: None,
+            successor: None,
+            padding_owed: 0,
+        }
+    }
+
+    /// Words appended so far; what is appended now will be durable when [`Log::durable`] reaches the position after it.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Words that survive a power cut.
+    #[inline]
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// The LSN of the block that the next record goes to.
+    #[must_use]
+    pub fn next_lsn(&self) -> u64 {
+        self.unit_lsn + self.blocks as u64
+    }
+
+    /// Whether a whole transaction can be appended now.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let left = (self.unit_blocks - self.blocks - 1) * WORDS_PER_BLOCK + (WORDS_PER_BLOCK - self.words);
+        left > APPEND_WORDS_MAX || !self.spare_frames.is_empty()
+    }
+
+    /// Appends a record. There must be room.
+    #[inline]
+    pub fn append(&mut self, frames: &mut Frames, record: Record) {
+        match record {
+            Record::Mapped { block, ppa, last } => {
+                self.word(frames, u64::from(block) | ppa.0 << 32 | u64::from(last) << 63);
+            }
+            Record::Trimmed { first, blocks } => {
+                if self.words + 2 > WORDS_PER_BLOCK {
+                    self.word(frames, u64::from(MARKER) | u64::from(MARK_NOTHING) << 32);
+                }
+                self.word(frames, u64::from(MARKER) | u64::from(MARK_TRIM) << 32);
+                self.word(frames, u64::from(first) | u64::from(blocks) << 32);
+            }
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, frames: &mut Frames, word: u64) {
+        let at = size_of::<Header>() + self.words * 8;
+        frames.bytes_mut(self.filling[self.blocks])[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.words += 1;
+        self.position += 1;
+        if self.words == WORDS_PER_BLOCK {
+            self.end_block(frames);
+        }
+    }
+
+    fn end_block(&mut self, frames: &mut Frames) {
+        let lsn = self.next_lsn();
+        let header = Header {
+            magic: U32::new(LOG_MAGIC),
+            version: U16::new(LOG_VERSION),
+            words: U16::new(self.words as u16),
+            drive: U64::new(self.drive),
+            lsn: U64::new(lsn),
+            reserved: U64::ZERO,
+        };
+        let frame = self.filling[self.blocks];
+        let bytes = frames.bytes_mut(frame);
+        bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
+        bytes[size_of::<Header>() + self.words * 8..].fill(0);
+        Oob { kind: BlockKind::Log, address: lsn, sequence: lsn as u32 }.seal(frames, frame);
+        self.words = 0;
+        self.blocks += 1;
+        if self.blocks == self.unit_blocks {
+            self.end_unit();
+        }
+    }
+
+    fn end_unit(&mut self) {
+        let next = self.spare_frames.pop().expect("there was room");
+        let frames = std::mem::replace(&mut self.filling, next);
+        self.full.push_back(Full {
+            number: self.next_number,
+            frames,
+            first_lsn: self.unit_lsn,
+            end: self.position,
+            submitted: false,
+            durable: false,
+        });
+        self.next_number += 1;
+        self.unit_lsn += self.unit_blocks as u64;
+        self.blocks = 0;
+    }
+
+    /// Ends the unit being filled, so that what is in it can be written. Returns the blocks that were left empty, or
+    /// `None` if there is nothing to write or no room to go on.
+    pub fn force(&mut self, frames: &mut Frames) -> Option<u32> {
+        if (self.words == 0 && self.blocks == 0) || self.spare_frames.is_empty() {
+            return None;
+        }
+        let number = self.next_number;
+        if self.words > 0 {
+            self.end_block(frames);
+        }
+        let mut empty = 0;
+        while self.next_number == number {
+            self.end_block(frames);
+            empty += 1;
+        }
+        Some(empty)
+    }
+
+    /// Whether everything up to `position` has been handed to the device.
+    #[must_use]
+    pub fn is_submitted(&self, position: u64) -> bool {
+        self.position - self.in_filling() >= position
+    }
+
+    fn in_filling(&self) -> u64 {
+        self.position - self.full.back().map_or(self.durable, |full| full.end)
+    }
+
+    /// Whether a unit waits to be written.
+    #[must_use]
+    pub fn has_unwritten(&self) -> bool {
+        self.full.iter().any(|full| !full.submitted)
+    }
+
+    /// The next unit to write: its number, frames and highest LSN.
+    pub fn next_unit(&mut self) -> Option<(u64, &[Frame], u64)> {
+        let blocks = self.unit_blocks as u64;
+        let full = self.full.iter_mut().find(|full| !full.submitted)?;
+        full.submitted = true;
+        Some((full.number, &full.frames, full.first_lsn + blocks - 1))
+    }
+
+    /// Unit `number` survives a power cut.
+    pub fn unit_durable(&mut self, number: u64) {
+        let unit = self.full.iter_mut().find(|full| full.number == number).expect("a unit under way");
+        unit.durable = true;
+        while self.full.front().is_some_and(|full| full.durable) {
+            let full = self.full.pop_front().expect("there is a first");
+            self.durable = full.end;
+            self.spare_frames.push(full.frames);
+        }
+    }
+
+    /// Unit `number` could not be written: it is written again.
+    pub fn unit_failed(&mut self, number: u64) {
+        self.full.iter_mut().find(|full| full.number == number).expect("a unit under way").submitted = false;
+    }
+
+    /// Whether nothing is under way or waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.full.is_empty()
+    }
+
+    /// Forgets the chunks in which nothing at or above `lsn` is written, and returns them.
+    pub fn truncate(&mut self, lsn: u64, in_use: &[ChunkId]) -> Vec<ChunkId> {
+        let mut ended = Vec::new();
+        self.chunks.retain(|chunk| {
+            let keep = chunk.last_lsn >= lsn || chunk.last_lsn == 0 || in_use.contains(&chunk.chunk);
+            if !keep {
+                ended.push(chunk.chunk);
+            }
+            keep
+        });
+        ended
+    }
+}
+
+/// The rows of the table in `docs/FORMAT.md`.
+#[must_use]
+pub fn format_table() -> &'static [(usize, usize, &'static str)] {
+    &[
+        (std::mem::offset_of!(Header, magic), 4, "magic, `OFLG`"),
+        (std::mem::offset_of!(Header, version), 2, "version, 1"),
+        (std::mem::offset_of!(Header, words), 2, "words in use"),
+        (std::mem::offset_of!(Header, drive), 8, "drive"),
+        (std::mem::offset_of!(Header, lsn), 8, "log sequence number (LSN)"),
+        (std::mem::offset_of!(Header, reserved), 8, "0"),
+        (size_of::<Header>(), BLOCK_BYTES - size_of::<Header>(), "words of 8 bytes"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> (Frames, Log) {
+        let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
+        let log = Log::new(0xD21E, 2, 10, &mut frames);
+        (frames, log)
+    }
+
+    fn read_back(frames: &Frames, unit: &[Frame]) -> Vec<Record> {
+        unit.iter()
+            .flat_map(|frame| {
+                Oob::verify(frames, *frame).unwrap();
+                let (_, words) = parse_block(frames.bytes(*frame), 0xD21E).unwrap();
+                records(words).map(Option::unwrap).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_appended_is_read_back_in_order() {
+        let (mut frames, mut log) = log();
+        let records: Vec<Record> = (0..WORDS_PER_BLOCK as u32 + 20)
+            .map(|number| match number % 7 {
+                3 => Record::Trimmed { first: number, blocks: 1 + number },
+                _ => Record::Mapped { block: number, ppa: Ppa(u64::from(number) + (1 << 30)), last: number % 2 == 0 },
+            })
+            .collect();
+        for record in &records {
+            log.append(&mut frames, *record);
+        }
+        assert_eq!(log.force(&mut frames), Some(0));
+        let (number, unit, last_lsn) = log.next_unit().unwrap();
+        assert_eq!((number, last_lsn), (0, 11));
+        assert_eq!(read_back(&frames, unit), records);
+    }
+
+    #[test]
+    fn durability_goes_in_order_and_frees_the_frames() {
+        let (mut frames, mut log) = log();
+        let record = Record::Mapped { block: 1, ppa: Ppa(2), last: true };
+        log.append(&mut frames, record);
+        assert_eq!(log.force(&mut frames), Some(1));
+        log.append(&mut frames, record);
+        log.append(&mut frames, record);
+        log.force(&mut frames);
+        let (first, second) = (log.next_unit().unwrap().0, log.next_unit().unwrap().0);
+        log.unit_durable(second);
+        assert_eq!(log.durable(), 0);
+        log.unit_failed(first);
+        assert_eq!(log.next_unit().unwrap().0, first);
+        log.unit_durable(first);
+        assert_eq!((log.durable(), log.position()), (3, 3));
+        assert!(log.is_idle());
+    }
+
+    #[test]
+    fn a_log_whose_units_are_all_under_way_has_no_room() {
+        let (mut frames, mut log) = log();
+        let mut appended = 0;
+        while log.has_room() {
+            log.append(&mut frames, Record::Mapped { block: 1, ppa: Ppa(2), last: true });
+            appended += 1;
+        }
+        assert!(appended >= (LOG_UNITS_MAX - 1) * 2 * WORDS_PER_BLOCK);
+        for _ in 0..APPEND_WORDS_MAX {
+            log.append(&mut frames, Record::Mapped { block: 1, ppa: Ppa(2), last: true });
+        }
+        assert_eq!(log.force(&mut frames), None, "and cannot be forced until one is durable");
+    }
+
+    #[test]
+    fn a_block_of_another_drive_or_version_is_refused() {
+        let (mut frames, mut log) = log();
+        log.append(&mut frames, Record::Trimmed { first: 0, blocks: 1 });
+        log.force(&mut frames);
+        let mut bytes = *frames.bytes(log.next_unit().unwrap().1[0]);
+        assert!(parse_block(&bytes, 0xD21E).is_ok());
+        assert_eq!(parse_block(&bytes, 1), Err(LogBlockError::Drive(0xD21E)));
+        bytes[4] = 9;
+        assert_eq!(parse_block(&bytes, 0xD21E), Err(LogBlockError::Version(9)));
+        bytes[0] = 0;
+        assert!(matches!(parse_block(&bytes, 0xD21E), Err(LogBlockError::Magic(_))));
+    }
+}

@@ -1,0 +1,214 @@
+//! The sixteen out-of-band bytes of every block that the FTL programs.
+//!
+//! They say what the block is, so that a wrong or damaged block is found out when it is read:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | kind ([`BlockKind`]) |
+//! | 1 | format version ([`OOB_VERSION`]) |
+//! | 2-7 | address: logical block, log sequence number, index in the checkpoint or the superblock |
+//! | 8-11 | sequence: low half of the write's, the checkpoint's or the superblock's number |
+//! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp) |
+
+use openftl_core::checksum::crc32c;
+use openftl_core::{Frame, Frames, Payload};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The version of this layout.
+pub const OOB_VERSION: u8 = 1;
+
+/// What a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// A logical block of the host.
+    Data = 1,
+    /// Fills a write unit.
+    Padding = 2,
+    /// A block of the write-ahead log.
+    Log = 3,
+    /// A block of a checkpoint.
+    Checkpoint = 4,
+    /// A block of a superblock.
+    Superblock = 5,
+}
+
+impl BlockKind {
+    fn from_byte(byte: u8) -> Option<BlockKind> {
+        [BlockKind::Data, BlockKind::Padding, BlockKind::Log, BlockKind::Checkpoint, BlockKind::Superblock]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct OobBytes {
+    kind: u8,
+    version: u8,
+    address_high: U16,
+    address_low: U32,
+    sequence: U32,
+    crc: U32,
+}
+
+const _: () = assert!(size_of::<OobBytes>() == openftl_core::OOB_BYTES_MIN);
+
+/// What the out-of-band bytes of a block say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Oob {
+    /// What the block is.
+    pub kind: BlockKind,
+    /// Which of its kind, below 2⁴⁸.
+    pub address: u64,
+    /// When it was written.
+    pub sequence: u32,
+}
+
+/// Why a block cannot be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OobError {
+    /// Nothing that this FTL wrote.
+    #[error("unknown block kind {0:#04x}")]
+    Kind(u8),
+    /// Written by a newer version.
+    #[error("block format version {found}; this program knows {OOB_VERSION}")]
+    Version {
+        /// In the block.
+        found: u8,
+    },
+    /// Damaged.
+    #[error("CRC32C {found:#010x} where {expected:#010x} was expected")]
+    Crc {
+        /// In the block.
+        found: u32,
+        /// Of its contents.
+        expected: u32,
+    },
+}
+
+#[inline]
+fn checksum(header: &[u8; 12], payload: Payload<'_>) -> u32 {
+    let mut bytes = [0; 20];
+    bytes[..12].copy_from_slice(header);
+    match payload {
+        Payload::Bytes(payload) => {
+            bytes[12..16].copy_from_slice(&crc32c(payload).to_le_bytes());
+            crc32c(&bytes[..16])
+        }
+        Payload::Stamp(stamp) => {
+            bytes[12..].copy_from_slice(&stamp.0.to_le_bytes());
+            crc32c(&bytes)
+        }
+    }
+}
+
+impl Oob {
+    /// Writes the out-of-band bytes of `frame` for the payload that it holds.
+    #[inline]
+    pub fn seal(self, frames: &mut Frames, frame: Frame) {
+        let mut bytes = OobBytes {
+            kind: self.kind as u8,
+            version: OOB_VERSION,
+            address_high: U16::new((self.address >> 32) as u16),
+            address_low: U32::new(self.address as u32),
+            sequence: U32::new(self.sequence),
+            crc: U32::ZERO,
+        };
+        let header = bytes.as_bytes().first_chunk().expect("twelve of sixteen bytes");
+        bytes.crc = U32::new(checksum(header, frames.payload(frame)));
+        frames.oob_mut(frame)[..size_of::<OobBytes>()].copy_from_slice(bytes.as_bytes());
+    }
+
+    /// Reads the out-of-band bytes of `frame` without looking at the payload.
+    ///
+    /// # Errors
+    /// If the kind or the version is unknown.
+    #[inline]
+    pub fn peek(frames: &Frames, frame: Frame) -> Result<Oob, OobError> {
+        let bytes = OobBytes::read_from_prefix(frames.oob(frame)).expect("at least sixteen bytes").0;
+        let kind = BlockKind::from_byte(bytes.kind).ok_or(OobError::Kind(bytes.kind))?;
+        if bytes.version != OOB_VERSION {
+            return Err(OobError::Version { found: bytes.version });
+        }
+        let address = u64::from(bytes.address_high.get()) << 32 | u64::from(bytes.address_low.get());
+        Ok(Oob { kind, address, sequence: bytes.sequence.get() })
+    }
+
+    /// Reads the out-of-band bytes of `frame` and verifies that the payload belongs to them.
+    ///
+    /// # Errors
+    /// If the kind or version is unknown, or the CRC32C does not agree.
+    #[inline]
+    pub fn verify(frames: &Frames, frame: Frame) -> Result<Oob, OobError> {
+        let oob = Oob::peek(frames, frame)?;
+        let bytes = frames.oob(frame);
+        let expected = checksum(bytes.first_chunk().expect("twelve of sixteen bytes"), frames.payload(frame));
+        let found = u32::from_le_bytes(*bytes[12..].first_chunk().expect("the last four of sixteen"));
+        if expected != found {
+            return Err(OobError::Crc { found, expected });
+        }
+        Ok(oob)
+    }
+}
+
+/// The rows of the table in `docs/FORMAT.md`.
+#[must_use]
+pub fn format_table() -> &'static [(usize, usize, &'static str)] {
+    &[
+        (std::mem::offset_of!(OobBytes, kind), 1, "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock"),
+        (std::mem::offset_of!(OobBytes, version), 1, "format version, 1"),
+        (std::mem::offset_of!(OobBytes, address_high), 2, "address, bits 47-32"),
+        (std::mem::offset_of!(OobBytes, address_low), 4, "address, bits 31-0"),
+        (std::mem::offset_of!(OobBytes, sequence), 4, "sequence"),
+        (std::mem::offset_of!(OobBytes, crc), 4, "CRC32C of bytes 0-11 and of the payload's CRC32C"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_core::FrameForm;
+
+    fn sealed() -> (Frames, Frame) {
+        let mut frames = Frames::new(1, 1, 16);
+        let frame = frames.acquire(FrameForm::Bytes).unwrap();
+        frames.bytes_mut(frame).fill(0x5A);
+        Oob { kind: BlockKind::Data, address: 0x1234_5678_9ABC, sequence: 7 }.seal(&mut frames, frame);
+        (frames, frame)
+    }
+
+    #[test]
+    fn the_bytes_on_media_are_these() {
+        let (frames, frame) = sealed();
+        let text = frames.oob(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        expect_test::expect!["01013412bc9a785607000000d30d0a7d"].assert_eq(&text);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found_out() {
+        let (mut frames, frame) = sealed();
+        let oob = Oob::verify(&frames, frame).unwrap();
+        assert_eq!((oob.kind, oob.address, oob.sequence), (BlockKind::Data, 0x1234_5678_9ABC, 7));
+        for bit in 0..16 * 8 {
+            frames.oob_mut(frame)[bit / 8] ^= 1 << (bit % 8);
+            assert!(Oob::verify(&frames, frame).is_err(), "bit {bit}");
+            frames.oob_mut(frame)[bit / 8] ^= 1 << (bit % 8);
+        }
+        frames.bytes_mut(frame)[4095] ^= 0x80;
+        assert!(matches!(Oob::verify(&frames, frame), Err(OobError::Crc { .. })));
+    }
+
+    #[test]
+    fn a_stamp_is_sealed_too() {
+        let mut frames = Frames::new(0, 1, 16);
+        let frame = frames.acquire(FrameForm::Stamp).unwrap();
+        Oob { kind: BlockKind::Data, address: 1, sequence: 1 }.seal(&mut frames, frame);
+        assert!(Oob::verify(&frames, frame).is_ok());
+        if let openftl_core::PayloadMut::Stamp(stamp) = frames.payload_mut(frame) {
+            stamp.0 ^= 1;
+        }
+        assert!(Oob::verify(&frames, frame).is_err());
+    }
+}

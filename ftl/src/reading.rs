@@ -1,0 +1,161 @@
+//! Reading: a lookup in the map, and nothing else.
+//!
+//! A block is read from its frame if it is still buffered, from media if it is mapped, and as zeroes if it is not. What
+//! the medium returns is trusted only if it says that it is that logical block and its CRC32C agrees; if not, it is read
+//! once more before the host gets an error.
+
+use crate::block::{BlockFtl, Errand};
+use crate::mapping::Place;
+use crate::oob::{BlockKind, Oob};
+use crate::target::{Done, IoError};
+use openftl_core::{Frame, Ppa, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Media};
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Request {
+    tag: u64,
+    /// Commands under way for it.
+    commands: u32,
+    error: Option<IoError>,
+}
+
+struct ReadCommand {
+    request: u32,
+    blocks: u32,
+    retried: bool,
+    places: [Ppa; VECTOR_BLOCKS_MAX],
+    logical: [u32; VECTOR_BLOCKS_MAX],
+    frames: [Frame; VECTOR_BLOCKS_MAX],
+}
+
+/// Host reads under way.
+#[derive(Default)]
+pub struct Reads {
+    requests: Vec<Request>,
+    free_requests: Vec<u32>,
+    commands: Vec<ReadCommand>,
+    free_commands: Vec<u32>,
+}
+
+impl Reads {
+    pub(crate) fn command(&self, index: u32) -> (&[Ppa], &[Frame]) {
+        let command = &self.commands[index as usize];
+        let blocks = command.blocks as usize;
+        (&command.places[..blocks], &command.frames[..blocks])
+    }
+
+    fn begin_request(&mut self, tag: u64) -> u32 {
+        let request = Request { tag, commands: 0, error: None };
+        if let Some(index) = self.free_requests.pop() {
+            self.requests[index as usize] = request;
+            return index;
+        }
+        self.requests.push(request);
+        self.requests.len() as u32 - 1
+    }
+
+    fn begin_command(&mut self, request: u32) -> u32 {
+        self.requests[request as usize].commands += 1;
+        if let Some(index) = self.free_commands.pop() {
+            let command = &mut self.commands[index as usize];
+            (command.request, command.blocks, command.retried) = (request, 0, false);
+            return index;
+        }
+        self.commands.push(ReadCommand {
+            request,
+            blocks: 0,
+            retried: false,
+            places: [Ppa(0); VECTOR_BLOCKS_MAX],
+            logical: [0; VECTOR_BLOCKS_MAX],
+            frames: [Frame(0); VECTOR_BLOCKS_MAX],
+        });
+        self.commands.len() as u32 - 1
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
+        self.check_read_range(first, frames.len())?;
+        self.statistics.host_blocks_read += frames.len() as u64;
+        let (mut request, mut command) = (NONE, NONE);
+        for (index, frame) in frames.iter().enumerate() {
+            let block = first as u32 + index as u32;
+            match self.mapping.get(block).place() {
+                Place::Unmapped => self.frames.zero(*frame),
+                Place::Buffer(buffered) => {
+                    self.statistics.buffer_hits += 1;
+                    self.frames.copy(buffered, *frame);
+                }
+                Place::Media(ppa) => {
+                    if request == NONE {
+                        request = self.reads.begin_request(tag);
+                    }
+                    if command == NONE {
+                        command = self.reads.begin_command(request);
+                    }
+                    self.chunks.begin_read(self.format.chunk_of(ppa));
+                    let reading = &mut self.reads.commands[command as usize];
+                    let at = reading.blocks as usize;
+                    (reading.places[at], reading.logical[at], reading.frames[at]) = (ppa, block, *frame);
+                    reading.blocks += 1;
+                    if reading.blocks as usize == VECTOR_BLOCKS_MAX {
+                        self.submit_errand(Errand::HostRead(command));
+                        command = NONE;
+                    }
+                }
+            }
+        }
+        if command != NONE {
+            self.submit_errand(Errand::HostRead(command));
+        }
+        if request == NONE {
+            self.done.push(Done { tag, result: Ok(()), at: self.now });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn host_read_ended(&mut self, index: u32, completion: Completion) {
+        let command = &self.reads.commands[index as usize];
+        let mut error = None;
+        for at in 0..command.blocks as usize {
+            let block = u64::from(command.logical[at]);
+            let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            if lost {
+                error.get_or_insert(IoError::Unrecovered { block });
+                continue;
+            }
+            let verified = if self.config.verify_reads {
+                Oob::verify(&self.frames, command.frames[at])
+            } else {
+                Oob::peek(&self.frames, command.frames[at])
+            };
+            if !verified.is_ok_and(|oob| oob.kind == BlockKind::Data && oob.address == block) {
+                error.get_or_insert(IoError::WrongBlock { block });
+            }
+        }
+        if error.is_some() && !command.retried {
+            self.reads.commands[index as usize].retried = true;
+            self.submit_errand(Errand::HostRead(index));
+            return;
+        }
+        for at in 0..command.blocks as usize {
+            self.chunks.end_read(self.format.chunk_of(command.places[at]));
+        }
+        let request = command.request;
+        self.reads.free_commands.push(index);
+        let reading = &mut self.reads.requests[request as usize];
+        reading.commands -= 1;
+        if let Some(error) = error {
+            self.statistics.read_failures += 1;
+            reading.error.get_or_insert(error);
+        }
+        if reading.commands == 0 {
+            let Request { tag, error, .. } = *reading;
+            self.reads.free_requests.push(request);
+            self.statistics.host_errors += u64::from(error.is_some());
+            self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Reading many blocks of a device that nobody else uses yet: what recovery and the checks do.
+
+use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{Blocks, Command, Completion, Media, Status};
+
+/// Commands under way at a time.
+const COMMANDS_MAX: usize = 16;
+
+/// Frames and tables for reading many blocks. Counts what it reads.
+pub struct Scan {
+    frames: Frames,
+    scratch: Vec<Frame>,
+    completions: Vec<Completion>,
+    /// Blocks read so far.
+    pub blocks_read: u64,
+    /// Blocks written so far.
+    pub blocks_written: u64,
+}
+
+impl Scan {
+    /// For a device of this shape.
+    #[must_use]
+    pub fn new(geometry: &Geometry) -> Scan {
+        let mut frames = Frames::new(COMMANDS_MAX * VECTOR_BLOCKS_MAX, 0, geometry.oob_bytes as usize);
+        let mut scratch = Vec::new();
+        let taken = frames.acquire_many(FrameForm::Bytes, COMMANDS_MAX * VECTOR_BLOCKS_MAX, &mut scratch);
+        assert!(taken, "a new pool is full");
+        Scan { frames, scratch, completions: Vec::new(), blocks_read: 0, blocks_written: 0 }
+    }
+
+    /// Reads `places` and hands each block to `each`, in no particular order: its address, the pool, its frame, and
+    /// whether the device could read it.
+    pub fn read(
+        &mut self,
+        media: &mut impl Media,
+        clock: &mut impl Clock,
+        places: &[Ppa],
+        mut each: impl FnMut(Ppa, &mut Frames, Frame, bool),
+    ) {
+        self.blocks_read += places.len() as u64;
+        let mut commands = places.chunks(VECTOR_BLOCKS_MAX);
+        let mut free: Vec<usize> = (0..COMMANDS_MAX).collect();
+        let mut under_way: [&[Ppa]; COMMANDS_MAX] = [&[]; COMMANDS_MAX];
+        let mut next = commands.next();
+        while next.is_some() || free.len() < COMMANDS_MAX {
+            while let (Some(blocks), Some(slot)) = (next, free.last().copied()) {
+                let frames = &self.scratch[slot * VECTOR_BLOCKS_MAX..][..blocks.len()];
+                let command = Command::Read { blocks: Blocks::Vector(blocks), frames };
+                if media.submit(clock.now(), &mut self.frames, slot as u64, command).is_err() {
+                    break;
+                }
+                free.pop();
+                under_way[slot] = blocks;
+                next = commands.next();
+            }
+            self.wait(media, clock);
+            for completion in self.completions.drain(..) {
+                let slot = completion.tag as usize;
+                for (index, ppa) in std::mem::take(&mut under_way[slot]).iter().enumerate() {
+                    let good = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
+                    each(*ppa, &mut self.frames, self.scratch[slot * VECTOR_BLOCKS_MAX + index], good);
+                }
+                free.push(slot);
+            }
+        }
+    }
+
+    /// Runs one write or reset to its end. `fill` prepares the frames of a write.
+    pub fn run(
+        &mut self,
+        media: &mut impl Media,
+        clock: &mut impl Clock,
+        blocks: &[Ppa],
+        fill: Option<impl FnMut(&mut Frames, Frame)>,
+    ) -> Status {
+        let scratch = std::mem::take(&mut self.scratch);
+        let frames = &scratch[..blocks.len()];
+        let command = match fill {
+            Some(mut fill) => {
+                for frame in frames {
+                    fill(&mut self.frames, *frame);
+                }
+                self.blocks_written += blocks.len() as u64;
+                Command::Write { blocks: Blocks::Vector(blocks), frames, fua: true }
+            }
+            None => Command::Reset { blocks: Blocks::Vector(blocks) },
+        };
+        while media.submit(clock.now(), &mut self.frames, 0, command).is_err() {
+            self.wait(media, clock);
+        }
+        loop {
+            self.wait(media, clock);
+            if let Some(completion) = self.completions.pop() {
+                self.scratch = scratch;
+                return completion.status;
+            }
+        }
+    }
+
+    fn wait(&mut self, media: &mut impl Media, clock: &mut impl Clock) {
+        let now = clock.now();
+        media.poll(now, &mut self.frames, &mut self.completions);
+        if self.completions.is_empty() {
+            let due = media.next_due().unwrap_or(Time(now.0 + 1_000));
+            let now = clock.wait_until(due);
+            media.poll(now, &mut self.frames, &mut self.completions);
+        }
+    }
+}

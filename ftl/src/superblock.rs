@@ -1,0 +1,384 @@
+//! The superblock: the one thing that recovery has to find by itself.
+//!
+//! It says whose flash this is, where the newest complete checkpoint is and which chunks hold the log since. It is never
+//! overwritten: each new one is appended to two pairs of chunks in fixed places, each pair written in turns, in two
+//! groups where the device has them. The valid one with the highest sequence counts.
+//!
+//! Places: the first chunks (of [`SEARCH_CHUNKS`]) that are not offline on the first parallel unit of group 0 and of
+//! group 1; on a device with one group, on its first parallel unit alone.
+//!
+//! # On media
+//! A record is a whole number of WS_MIN units, kind superblock, address = index of the block in the record:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0-7 | magic `OFTLSUPR` |
+//! | 8-11 | version |
+//! | 12-15 | length in bytes |
+//! | 16-19 | CRC32C of the whole length with this field 0 |
+//! | 20-23 | flags: bit 0, the drive was closed cleanly |
+//! | 24-31 | drive |
+//! | 32-39 | sequence of the superblock |
+//! | 40-47 | capacity in logical blocks |
+//! | 48-51 | over-provisioning in millionths |
+//! | 52-67 | geometry: groups, PUs per group, chunks per PU, blocks per chunk |
+//! | 68-71 | blocks of the checkpoint; 0 = nothing was ever written |
+//! | 72-79 | sequence of the checkpoint |
+//! | 80-87 | first LSN of the log after the checkpoint |
+//! | 88-95 | host blocks written since the drive was formatted, at the checkpoint |
+//! | 96-99 | number of checkpoint extents |
+//! | 100-103 | number of log chunks |
+//! | 104-119 | the chunks for superblocks: two of place 0, two of place 1; FFFF_FFFFh = none |
+//! | 120- | extents: chunk, first block, blocks (4 bytes each); then log chunks (4 bytes each) |
+
+use crate::mapping::Entry;
+use openftl_core::checksum::crc32c;
+use openftl_core::units::Share;
+use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// `OFTLSUPR`, little-endian.
+pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
+/// The version of the drive's format.
+pub const SUPERBLOCK_VERSION: u32 = 1;
+/// Chunks at the beginning of a parallel unit in which superblocks are looked for.
+pub const SEARCH_CHUNKS: u32 = 8;
+/// The longest record.
+pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
+
+const CLEAN: u32 = 1;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Header {
+    magic: U64,
+    version: U32,
+    bytes: U32,
+    crc: U32,
+    flags: U32,
+    drive: U64,
+    sequence: U64,
+    capacity_blocks: U64,
+    over_provisioning: U32,
+    groups: U32,
+    pus_per_group: U32,
+    chunks_per_pu: U32,
+    blocks_per_chunk: U32,
+    checkpoint_blocks: U32,
+    checkpoint_sequence: U64,
+    first_lsn: U64,
+    position: U64,
+    extents: U32,
+    log_chunks: U32,
+    places: [U32; 4],
+}
+
+const _: () = assert!(size_of::<Header>() == 120);
+
+/// Consecutive blocks of one chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ExtentBytes {
+    chunk: U32,
+    first: U32,
+    blocks: U32,
+}
+
+/// Consecutive blocks of one chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Extent {
+    /// Packed chunk address.
+    pub chunk: u32,
+    /// First block in it.
+    pub first: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// Where a checkpoint is.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct CheckpointPlace {
+    /// Counts checkpoints since the drive was formatted; 0 = none yet.
+    pub sequence: u64,
+    /// Blocks of its body; each says its own index, so failed writes between them do no harm.
+    pub blocks: u32,
+    /// Where to look for them.
+    pub extents: Vec<Extent>,
+}
+
+/// What a superblock says.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Superblock {
+    /// Which drive.
+    pub drive: u64,
+    /// Counts superblocks since the drive was formatted.
+    pub sequence: u64,
+    /// Logical blocks.
+    pub capacity_blocks: u64,
+    /// As formatted.
+    pub over_provisioning: Share,
+    /// Groups, PUs per group, chunks per PU, blocks per chunk.
+    pub geometry: [u32; 4],
+    /// Whether the drive was closed cleanly, with nothing in its log.
+    pub clean: bool,
+    /// The newest complete checkpoint.
+    pub checkpoint: CheckpointPlace,
+    /// The first LSN to replay on it.
+    pub first_lsn: u64,
+    /// Host blocks written, at the checkpoint.
+    pub position: u64,
+    /// Chunks of the log, oldest first.
+    pub log_chunks: Vec<u32>,
+    /// Chunks for superblocks: two of place 0, two of place 1; `u32::MAX` = none.
+    pub places: [u32; 4],
+}
+
+/// A superblock that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SuperblockError {
+    /// No superblock at all.
+    #[error("no superblock here")]
+    Magic,
+    /// Written by a newer version.
+    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: use a newer OpenFTL")]
+    Version(u32),
+    /// Shorter than it says, or too long.
+    #[error("a superblock of {0} bytes")]
+    Length(u32),
+    /// Damaged.
+    #[error("superblock with CRC32C {found:#010x} where {expected:#010x} was expected")]
+    Crc {
+        /// In the superblock.
+        found: u32,
+        /// Of its contents.
+        expected: u32,
+    },
+}
+
+impl Superblock {
+    /// The four counts of `geometry` that a superblock remembers.
+    #[must_use]
+    pub fn geometry_of(geometry: &Geometry) -> [u32; 4] {
+        [geometry.groups, geometry.pus_per_group, geometry.chunks_per_pu, geometry.blocks_per_chunk]
+    }
+
+    /// The record, padded with zeroes to whole blocks.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let extents: Vec<ExtentBytes> = self
+            .checkpoint
+            .extents
+            .iter()
+            .map(|extent| ExtentBytes {
+                chunk: U32::new(extent.chunk),
+                first: U32::new(extent.first),
+                blocks: U32::new(extent.blocks),
+            })
+            .collect();
+        let log_chunks: Vec<U32> = self.log_chunks.iter().map(|chunk| U32::new(*chunk)).collect();
+        let length = size_of::<Header>() + extents.as_bytes().len() + log_chunks.as_bytes().len();
+        let header = Header {
+            magic: U64::new(SUPERBLOCK_MAGIC),
+            version: U32::new(SUPERBLOCK_VERSION),
+            bytes: U32::new(length as u32),
+            crc: U32::ZERO,
+            flags: U32::new(if self.clean { CLEAN } else { 0 }),
+            drive: U64::new(self.drive),
+            sequence: U64::new(self.sequence),
+            capacity_blocks: U64::new(self.capacity_blocks),
+            over_provisioning: U32::new(self.over_provisioning.millionths),
+            groups: U32::new(self.geometry[0]),
+            pus_per_group: U32::new(self.geometry[1]),
+            chunks_per_pu: U32::new(self.geometry[2]),
+            blocks_per_chunk: U32::new(self.geometry[3]),
+            checkpoint_blocks: U32::new(self.checkpoint.blocks),
+            checkpoint_sequence: U64::new(self.checkpoint.sequence),
+            first_lsn: U64::new(self.first_lsn),
+            position: U64::new(self.position),
+            extents: U32::new(extents.len() as u32),
+            log_chunks: U32::new(log_chunks.len() as u32),
+            places: self.places.map(U32::new),
+        };
+        let mut bytes = Vec::with_capacity(length.next_multiple_of(BLOCK_BYTES));
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(extents.as_bytes());
+        bytes.extend_from_slice(log_chunks.as_bytes());
+        let crc = crc32c(&bytes);
+        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
+        bytes
+    }
+
+    /// The length that the first block of a record announces.
+    ///
+    /// # Errors
+    /// If it is no superblock, or one of a newer version, or of an impossible length.
+    pub fn length(first: &[u8]) -> Result<usize, SuperblockError> {
+        let (header, _) = Header::ref_from_prefix(first).map_err(|_| SuperblockError::Length(first.len() as u32))?;
+        if header.magic.get() != SUPERBLOCK_MAGIC {
+            return Err(SuperblockError::Magic);
+        }
+        if header.version.get() != SUPERBLOCK_VERSION {
+            return Err(SuperblockError::Version(header.version.get()));
+        }
+        let bytes = header.bytes.get() as usize;
+        if !(size_of::<Header>()..=SUPERBLOCK_BYTES_MAX).contains(&bytes) {
+            return Err(SuperblockError::Length(header.bytes.get()));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// If it is none, of a newer version, cut short or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let length = Superblock::length(bytes)?;
+        let record = bytes.get(..length).ok_or(SuperblockError::Length(length as u32))?;
+        let (header, rest) = Header::read_from_prefix(record).expect("the length was checked");
+        let mut unsigned = record.to_vec();
+        unsigned[16..20].fill(0);
+        let (found, expected) = (header.crc.get(), crc32c(&unsigned));
+        if found != expected {
+            return Err(SuperblockError::Crc { found, expected });
+        }
+        let bad = || SuperblockError::Length(length as u32);
+        let (extents, rest) =
+            <[ExtentBytes]>::ref_from_prefix_with_elems(rest, header.extents.get() as usize).map_err(|_| bad())?;
+        let log_chunks = <[U32]>::ref_from_bytes_with_elems(rest, header.log_chunks.get() as usize).map_err(|_| bad())?;
+        Ok(Superblock {
+            drive: header.drive.get(),
+            sequence: header.sequence.get(),
+            capacity_blocks: header.capacity_blocks.get(),
+            over_provisioning: Share { millionths: header.over_provisioning.get() },
+            geometry: [
+                header.groups.get(),
+                header.pus_per_group.get(),
+                header.chunks_per_pu.get(),
+                header.blocks_per_chunk.get(),
+            ],
+            clean: header.flags.get() & CLEAN != 0,
+            checkpoint: CheckpointPlace {
+                sequence: header.checkpoint_sequence.get(),
+                blocks: header.checkpoint_blocks.get(),
+                extents: extents
+                    .iter()
+                    .map(|extent| Extent {
+                        chunk: extent.chunk.get(),
+                        first: extent.first.get(),
+                        blocks: extent.blocks.get(),
+                    })
+                    .collect(),
+            },
+            first_lsn: header.first_lsn.get(),
+            position: header.position.get(),
+            log_chunks: log_chunks.iter().map(|chunk| chunk.get()).collect(),
+            places: header.places.map(U32::get),
+        })
+    }
+
+    /// The chunks that the superblock names: of the checkpoint and of the log.
+    pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        let extents = self.checkpoint.extents.iter().map(|extent| extent.chunk);
+        extents.chain(self.log_chunks.iter().copied()).map(ChunkId)
+    }
+}
+
+/// The rows of the table in `docs/FORMAT.md`.
+#[must_use]
+pub fn format_table() -> Vec<(usize, usize, &'static str)> {
+    use std::mem::offset_of;
+    vec![
+        (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
+        (offset_of!(Header, version), 4, "format version, 1"),
+        (offset_of!(Header, bytes), 4, "length of the record in bytes"),
+        (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
+        (offset_of!(Header, flags), 4, "flags: bit 0, closed cleanly"),
+        (offset_of!(Header, drive), 8, "drive"),
+        (offset_of!(Header, sequence), 8, "sequence of the superblock"),
+        (offset_of!(Header, capacity_blocks), 8, "capacity in logical blocks"),
+        (offset_of!(Header, over_provisioning), 4, "over-provisioning in millionths"),
+        (offset_of!(Header, groups), 4, "groups"),
+        (offset_of!(Header, pus_per_group), 4, "parallel units per group"),
+        (offset_of!(Header, chunks_per_pu), 4, "chunks per parallel unit"),
+        (offset_of!(Header, blocks_per_chunk), 4, "logical blocks per chunk"),
+        (offset_of!(Header, checkpoint_blocks), 4, "blocks of the checkpoint; 0 = none yet"),
+        (offset_of!(Header, checkpoint_sequence), 8, "sequence of the checkpoint"),
+        (offset_of!(Header, first_lsn), 8, "first LSN to replay"),
+        (offset_of!(Header, position), 8, "host blocks written since formatting, at the checkpoint"),
+        (offset_of!(Header, extents), 4, "checkpoint extents, n"),
+        (offset_of!(Header, log_chunks), 4, "log chunks, m"),
+        (offset_of!(Header, places), 16, "chunks for superblocks, two of each place; FFFF_FFFFh = none"),
+        (size_of::<Header>(), 12, "n extents: chunk, first block, blocks (4 bytes each)"),
+        (size_of::<Header>() + 12, 4, "m log chunks (after the extents)"),
+    ]
+}
+
+/// Map entries in one block of a checkpoint.
+pub const ENTRIES_PER_BLOCK: usize = BLOCK_BYTES / size_of::<Entry>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            drive: 0xD21E,
+            sequence: 17,
+            capacity_blocks: 1 << 20,
+            over_provisioning: Share::percent(7),
+            geometry: [8, 4, 1474, 6144],
+            clean: true,
+            checkpoint: CheckpointPlace {
+                sequence: 3,
+                blocks: 100,
+                extents: vec![Extent { chunk: 5, first: 24, blocks: 48 }, Extent { chunk: 9, first: 0, blocks: 52 }],
+            },
+            first_lsn: 99,
+            position: 12345,
+            log_chunks: vec![7, 8],
+            places: [0, 1, 64, u32::MAX],
+        }
+    }
+
+    #[test]
+    fn a_superblock_survives_its_bytes() {
+        let bytes = superblock().encode();
+        assert_eq!(bytes.len(), BLOCK_BYTES);
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+    }
+
+    #[test]
+    fn the_bytes_on_media_are_these() {
+        let text = superblock().encode()[..120 + 32].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        expect_test::expect![[r#""#]].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_long_superblock_takes_several_blocks() {
+        let long = Superblock { log_chunks: (0..3000).collect(), ..superblock() };
+        let bytes = long.encode();
+        assert_eq!(bytes.len(), 3 * BLOCK_BYTES);
+        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(120 + 24 + 12_000));
+        assert_eq!(Superblock::decode(&bytes), Ok(long));
+        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_144)));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found_out() {
+        let mut bytes = superblock().encode();
+        for bit in 0..152 * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut bytes = superblock().encode();
+        bytes[8] = 2;
+        assert_eq!(Superblock::decode(&bytes), Err(SuperblockError::Version(2)));
+    }
+}

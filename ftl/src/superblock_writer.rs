@@ -1,0 +1,267 @@
+//! Writing superblocks: to two places, each a pair of chunks written in turns.
+//!
+//! ```text
+//!   place 0 (group 0)   [ s1 s3 s5 s7 … ]  [ free, then the next ones ]
+//!   place 1 (group 1)   [ s1 s3 s5 s7 … ]  [ free, then the next ones ]
+//! ```
+//!
+//! A superblock counts as durable when one place has it and the other has it or has failed. When a chunk is full, the
+//! other of its pair takes over, and the full one is reset only after the first record in the other is on media.
+
+use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::chunk_table::ChunkUse;
+use crate::log::{LogChunk, Successor};
+use crate::oob::{BlockKind, Oob};
+use crate::provisioning::Claim;
+use crate::statistics::Purpose;
+use crate::superblock::Superblock;
+use crate::units::OpenId;
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, VECTOR_BLOCKS_MAX};
+use openftl_media::Media;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CopyState {
+    Idle,
+    /// Wants to write, and waits for its other chunk to be reset.
+    Waiting,
+    Writing,
+    Written,
+    /// Its chunks have gone bad.
+    Lost,
+}
+
+struct Place {
+    open: Option<OpenId>,
+    /// The chunk of `open`, or the last one.
+    active: Option<ChunkId>,
+    /// The other one, ready to be written.
+    spare: Option<ChunkId>,
+    /// The other one, to be reset once a record is in the active one.
+    full: Option<ChunkId>,
+    resetting: Option<ChunkId>,
+    state: CopyState,
+}
+
+/// The superblock and its places.
+pub struct SuperblockWriter {
+    current: Superblock,
+    wanted: bool,
+    writing: Option<u64>,
+    durable: u64,
+    places: Vec<Place>,
+    frames: Vec<Frame>,
+    record_blocks: usize,
+}
+
+/// What is known of one place when a drive is opened.
+pub struct PlaceState {
+    /// The chunk to go on writing, and where; `None` if there is none.
+    pub active: Option<(ChunkId, u32)>,
+    /// The chunk to be written after it.
+    pub spare: Option<ChunkId>,
+    /// A chunk that is full of older records.
+    pub full: Option<ChunkId>,
+}
+
+impl SuperblockWriter {
+    /// A writer that goes on after `current`. `frames` are for one record.
+    #[must_use]
+    pub fn new(current: Superblock, frames: Vec<Frame>) -> SuperblockWriter {
+        let durable = current.sequence;
+        SuperblockWriter { current, wanted: false, writing: None, durable, places: Vec::new(), frames, record_blocks: 0 }
+    }
+
+    /// What the next superblock says.
+    #[must_use]
+    pub fn current(&self) -> &Superblock {
+        &self.current
+    }
+
+    /// What the next superblock is to say.
+    pub(crate) fn current_mut(&mut self) -> &mut Superblock {
+        &mut self.current
+    }
+
+    /// The newest superblock on media.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Whether one is being written or wanted.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some() || self.wanted
+    }
+
+    /// Asks for a superblock that says what is known now, and returns its sequence.
+    pub(crate) fn request(&mut self) -> u64 {
+        if !self.wanted {
+            self.wanted = true;
+            self.current.sequence += 1;
+        }
+        self.current.sequence
+    }
+
+    pub(crate) fn copy_written(&mut self, place: u64) {
+        self.places[place as usize].state = CopyState::Written;
+    }
+
+    pub(crate) fn copy_failed(&mut self, place: u64) {
+        self.places[place as usize].state = CopyState::Waiting;
+    }
+
+    /// A reset of one of its chunks has ended. Returns whether it was one of its chunks.
+    pub(crate) fn reset_ended(&mut self, chunk: ChunkId, success: bool) -> bool {
+        let Some(place) = self.places.iter_mut().find(|place| place.resetting == Some(chunk)) else { return false };
+        place.resetting = None;
+        place.spare = success.then_some(chunk);
+        true
+    }
+
+    /// The chunks of both places.
+    pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        self.places
+            .iter()
+            .flat_map(|place| [place.active, place.spare, place.full, place.resetting])
+            .flatten()
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Gives the writer its places.
+    pub(crate) fn place_superblocks(&mut self, states: Vec<PlaceState>) {
+        for state in states {
+            let open = state.active.map(|(chunk, next)| self.units.open(chunk, next));
+            for chunk in [state.active.map(|(chunk, _)| chunk), state.spare, state.full].into_iter().flatten() {
+                self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+            }
+            self.superblock.places.push(Place {
+                open,
+                active: state.active.map(|(chunk, _)| chunk),
+                spare: state.spare,
+                full: state.full,
+                resetting: None,
+                state: CopyState::Idle,
+            });
+        }
+    }
+
+    /// Takes a chunk to follow the log's open one, and has a superblock name it.
+    pub(crate) fn name_log_successor(&mut self) {
+        let preferred = self.log.chunks.len() as u32;
+        let Some(chunk) = self.provisioning.take(Claim::Metadata(preferred)) else { return };
+        self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());
+        self.sample_spare();
+        self.collection.stir();
+        self.log.chunks.push_back(LogChunk { chunk, last_lsn: 0 });
+        let superblock = self.request_superblock();
+        self.log.successor = Some(Successor { chunk, superblock });
+    }
+
+    /// Asks for a superblock with the log's present chunks.
+    pub(crate) fn request_superblock(&mut self) -> u64 {
+        let chunks = self.log.chunks.iter().map(|chunk| chunk.chunk.0).collect();
+        self.superblock.current_mut().log_chunks = chunks;
+        self.stirred = true;
+        self.superblock.request()
+    }
+
+    /// Writes the superblock that is wanted, and says when it is durable.
+    pub(crate) fn advance_superblock(&mut self) {
+        if self.superblock.writing.is_none() && self.superblock.wanted && self.read_only.is_none() {
+            self.begin_superblock();
+        }
+        let Some(sequence) = self.superblock.writing else { return };
+        for index in 0..self.superblock.places.len() {
+            if self.superblock.places[index].state == CopyState::Waiting {
+                self.write_copy(index);
+            }
+            if self.superblock.places[index].state == CopyState::Writing
+                && self.geometry.mw_cunits > 0
+                && let Some(open) = self.superblock.places[index].open
+                && self.units.wants_padding(open)
+            {
+                self.pad(open);
+            }
+        }
+        let is = |state: CopyState| self.superblock.places.iter().any(|place| place.state == state);
+        if is(CopyState::Waiting) || is(CopyState::Writing) {
+            return;
+        }
+        self.superblock.writing = None;
+        if !is(CopyState::Written) {
+            self.turn_read_only(ReadOnlyReason::NoSuperblock);
+            return;
+        }
+        self.superblock.durable = sequence;
+        self.stirred = true;
+        for index in 0..self.superblock.places.len() {
+            let place = &mut self.superblock.places[index];
+            if place.state == CopyState::Written {
+                place.state = CopyState::Idle;
+                if let Some(full) = place.full.take() {
+                    place.resetting = Some(full);
+                    self.submit_errand(Errand::Reset(full));
+                }
+            }
+        }
+    }
+
+    fn begin_superblock(&mut self) {
+        let bytes = self.superblock.current.encode();
+        let sequence = self.superblock.current.sequence;
+        let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.geometry.ws_min as usize);
+        assert!(blocks <= self.superblock.frames.len(), "the plan admits only drives whose superblock fits a record");
+        for (index, frame) in self.superblock.frames[..blocks].iter().enumerate() {
+            let block = self.frames.bytes_mut(*frame);
+            match bytes.get(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES) {
+                Some(bytes) => block.copy_from_slice(bytes),
+                None => block.fill(0),
+            }
+            let oob = Oob { kind: BlockKind::Superblock, address: index as u64, sequence: sequence as u32 };
+            oob.seal(&mut self.frames, *frame);
+        }
+        self.superblock.record_blocks = blocks;
+        self.superblock.wanted = false;
+        self.superblock.writing = Some(sequence);
+        for place in &mut self.superblock.places {
+            if place.state != CopyState::Lost {
+                place.state = CopyState::Waiting;
+            }
+        }
+    }
+
+    fn write_copy(&mut self, index: usize) {
+        let blocks = self.superblock.record_blocks;
+        let place = &mut self.superblock.places[index];
+        if let Some(open) = place.open {
+            let room = self.units.room(open);
+            if room as usize >= blocks {
+                place.state = CopyState::Writing;
+                let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+                unit[..blocks].copy_from_slice(&self.superblock.frames[..blocks]);
+                self.write_unit(open, Purpose::Superblock, index as u64, &unit[..blocks], blocks as u32);
+                return;
+            }
+            // Only a closed chunk can be reset: fill what is too short for a record.
+            place.open = None;
+            place.full = place.active.take();
+            let mut left = room;
+            while left > 0 {
+                let count = left.min(VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min);
+                let unit = [self.padding; VECTOR_BLOCKS_MAX];
+                self.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
+                left -= count;
+            }
+        }
+        let place = &mut self.superblock.places[index];
+        if let Some(chunk) = place.spare.take() {
+            place.active = Some(chunk);
+            place.open = Some(self.units.open(chunk, 0));
+            self.write_copy(index);
+        } else if place.resetting.is_none() {
+            place.state = CopyState::Lost;
+        }
+    }
+}

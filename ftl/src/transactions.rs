@@ -1,0 +1,475 @@
+//! Transactions: how writes and trims become part of the map, in order, whole, and durably.
+//!
+//! A write of up to 1 MiB is one transaction. Its life, and what a crash after each step leaves:
+//!
+//! 1. **Buffered.** The map points at its frames; it is acknowledged unless it has to be durable. *Crash: none of it.*
+//! 2. **Programmed.** Its blocks are on media, in any order, in several chunks. *Crash: none of it; nothing points at the
+//!    blocks and garbage collection reclaims them.*
+//! 3. **Committed.** Once all its blocks and those of every earlier transaction are programmed, its records are appended
+//!    to the log, the last one marked. *Crash: none of it.*
+//! 4. **Durable.** The log block with the last record is programmed. *Crash: all of it.*
+//!
+//! The data go before the records: the other order would leave a map that points at blocks which were never programmed.
+//! What a transaction makes invalid becomes so at step 3, and its chunk is not reset before step 4: until then a crash
+//! brings the older version back.
+//!
+//! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
+
+use crate::block::BlockFtl;
+use crate::log::Record;
+use crate::mapping::{Entry, Place};
+use crate::oob::{BlockKind, Oob};
+use crate::statistics::Purpose;
+use crate::target::{Done, Durability, IoError, TRANSACTION_BLOCKS_MAX};
+use crate::throttle::{Room, Throttle};
+use openftl_core::{Frame, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::Media;
+use std::collections::VecDeque;
+
+/// Requests that wait for something, at most.
+pub const REQUESTS_MAX: usize = 16_384;
+
+struct WaitingWrite {
+    tag: u64,
+    first: u32,
+    blocks: u32,
+    durability: Durability,
+}
+
+/// Waits for everything below a position to be durable.
+struct Waiter {
+    tag: u64,
+    position: u64,
+    /// The log position behind its last record, once that is appended.
+    log_position: Option<u64>,
+}
+
+struct WaitingTrim {
+    tag: u64,
+    first: u32,
+    blocks: u32,
+    durability: Durability,
+    /// Older writes of the same blocks must have left the buffer: those below this position.
+    position: u64,
+}
+
+/// Requests that have not ended.
+#[derive(Default)]
+pub struct Transactions {
+    writes: VecDeque<WaitingWrite>,
+    /// Frames of the waiting writes, in order.
+    write_frames: VecDeque<Frame>,
+    throttled_since: Option<Time>,
+    waiters: VecDeque<Waiter>,
+    trims: VecDeque<WaitingTrim>,
+    throttle: Throttle,
+    /// Everything below this position is to be placed without waiting for full units.
+    push: u64,
+    /// The last time that a unit was wanted there was no open chunk to be had.
+    pub(crate) stalled: bool,
+}
+
+impl Transactions {
+    /// Whether no request waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.writes.is_empty() && self.waiters.is_empty() && self.trims.is_empty()
+    }
+
+    /// What is relocated earns the host its share.
+    pub(crate) fn earn(&mut self, earned: i64) {
+        self.throttle.earn(earned);
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    fn check_range(&self, first: u64, blocks: u64, most: u64) -> Result<(), IoError> {
+        let capacity = self.plan.capacity_blocks;
+        if blocks == 0 || blocks > most || first.checked_add(blocks).is_none_or(|end| end > capacity) {
+            return Err(IoError::OutOfRange { first, blocks, capacity });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_read_range(&self, first: u64, blocks: usize) -> Result<(), IoError> {
+        self.check_range(first, blocks as u64, TRANSACTION_BLOCKS_MAX as u64)
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        tag: u64,
+        first: u64,
+        frames: &[Frame],
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        self.check_range(first, frames.len() as u64, TRANSACTION_BLOCKS_MAX as u64)?;
+        if self.read_only.is_some() {
+            return Err(IoError::ReadOnly);
+        }
+        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let first = first as u32;
+        if self.transactions.writes.is_empty() && self.may_admit() {
+            self.admit(tag, first, frames.iter().copied(), frames.len(), durability);
+            return Ok(());
+        }
+        if self.transactions.writes.len() >= REQUESTS_MAX {
+            return Err(IoError::QueueFull);
+        }
+        self.statistics.throttled += 1;
+        self.transactions.throttled_since.get_or_insert(self.now);
+        self.transactions.write_frames.extend(frames);
+        self.transactions.writes.push_back(WaitingWrite { tag, first, blocks: frames.len() as u32, durability });
+        self.stirred = true;
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self, tag: u64) -> Result<(), IoError> {
+        if self.transactions.waiters.len() >= REQUESTS_MAX {
+            return Err(IoError::QueueFull);
+        }
+        self.statistics.host_flushes += 1;
+        self.wait_durable(tag, self.buffer.head(), None);
+        Ok(())
+    }
+
+    pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
+        self.check_range(first, blocks, u64::MAX)?;
+        if self.read_only.is_some() {
+            return Err(IoError::ReadOnly);
+        }
+        if self.transactions.trims.len() >= REQUESTS_MAX {
+            return Err(IoError::QueueFull);
+        }
+        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let (first, blocks) = (first as u32, blocks as u32);
+        let buffered = (first..first + blocks).any(|block| matches!(self.mapping.get(block).place(), Place::Buffer(_)));
+        let position = if buffered { self.buffer.head() } else { self.buffer.released() };
+        self.transactions.trims.push_back(WaitingTrim { tag, first, blocks, durability, position });
+        if buffered {
+            self.transactions.push = self.buffer.head();
+        }
+        self.advance_trims();
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// Chunks that the host may open now, and could when nothing waits to be collected.
+    fn room(&self) -> Room {
+        let plenty = self.geometry.groups * crate::plan::COLLECTION_HEADROOM_CHUNKS;
+        Room { free: self.provisioning.host_chunks(), plenty }
+    }
+
+    pub(crate) fn earned_by(&self, freed: u32, relocations: u32) -> i64 {
+        self.room().earned(freed, relocations)
+    }
+
+    #[inline]
+    fn may_admit(&self) -> bool {
+        !self.collection.is_working() || self.transactions.throttle.may_write() || self.room().is_ample()
+    }
+
+    fn admit(
+        &mut self,
+        tag: u64,
+        first: u32,
+        frames: impl Iterator<Item = Frame>,
+        blocks: usize,
+        durability: Durability,
+    ) {
+        if self.collection.is_working() {
+            self.transactions.throttle.spend(blocks);
+        }
+        for (index, frame) in frames.enumerate() {
+            self.buffer.push(&mut self.mapping, frame, first + index as u32, index + 1 == blocks);
+        }
+        self.statistics.host_blocks_written += blocks as u64;
+        match durability {
+            Durability::Volatile => self.done.push(Done { tag, result: Ok(()), at: self.now }),
+            Durability::Durable => {
+                self.statistics.host_flushes += 1;
+                self.wait_durable(tag, self.buffer.head(), None);
+            }
+        }
+        if self.buffer.unplaced() >= self.unit_blocks as usize {
+            self.place_host();
+        }
+    }
+
+    fn wait_durable(&mut self, tag: u64, position: u64, log_position: Option<u64>) {
+        self.transactions.push = self.transactions.push.max(position);
+        self.transactions.waiters.push_back(Waiter { tag, position, log_position });
+        self.stirred = true;
+    }
+
+    /// Gives what is buffered to the device: full units, and partly filled ones if somebody waits for them.
+    pub(crate) fn place_host(&mut self) {
+        let unit_blocks = self.unit_blocks as usize;
+        while self.read_only.is_none() {
+            let waiting = self.buffer.unplaced();
+            if waiting == 0 || (waiting < unit_blocks && self.transactions.push <= self.buffer.placed()) {
+                break;
+            }
+            let Some(open) = self.host_frontier() else {
+                self.transactions.stalled = true;
+                self.stirred = true;
+                return;
+            };
+            let room = self.units.room(open);
+            let used = waiting.min(unit_blocks).min(room as usize);
+            let count = used.next_multiple_of(self.geometry.ws_min as usize);
+            let (chunk, first) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
+            let first = self.format.ppa(chunk, first);
+            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+            for (index, place) in unit[..used].iter_mut().enumerate() {
+                let (frame, sequence) = self.buffer.next_to_place().expect("counted");
+                let slot = self.buffer.slot_mut(frame);
+                slot.ppa = openftl_core::Ppa(first.0 + index as u64);
+                let oob = Oob { kind: BlockKind::Data, address: u64::from(slot.block), sequence };
+                oob.seal(&mut self.frames, frame);
+                *place = frame;
+            }
+            self.chunks.place(chunk, used as u32);
+            self.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
+        }
+        self.transactions.stalled = false;
+    }
+
+    pub(crate) fn advance_transactions(&mut self) {
+        self.commit();
+        self.advance_trims();
+        while let Some(write) = self.transactions.writes.front() {
+            if self.read_only.is_some() {
+                self.refuse_write();
+                continue;
+            }
+            if !self.may_admit() {
+                break;
+            }
+            let WaitingWrite { tag, first, blocks, durability } = *write;
+            self.transactions.writes.pop_front();
+            let mut frames = std::mem::take(&mut self.transactions.write_frames);
+            self.admit(tag, first, frames.drain(..blocks as usize), blocks as usize, durability);
+            self.transactions.write_frames = frames;
+            if self.transactions.writes.is_empty() {
+                let since = self.transactions.throttled_since.take().unwrap_or(self.now);
+                self.statistics.throttled_time += self.now.since(since);
+            }
+        }
+        self.place_host();
+        self.push_out();
+        self.advance_waiters();
+    }
+
+    fn refuse_write(&mut self) {
+        let write = self.transactions.writes.pop_front().expect("there is a first");
+        for frame in self.transactions.write_frames.drain(..write.blocks as usize) {
+            self.frames.release(frame);
+        }
+        self.end_with(write.tag, Err(IoError::ReadOnly));
+    }
+
+    fn end_with(&mut self, tag: u64, result: Result<(), IoError>) {
+        self.statistics.host_errors += u64::from(result.is_err());
+        self.done.push(Done { tag, result, at: self.now });
+    }
+
+    /// Commits whole transactions and lets go of what can be read from media.
+    fn commit(&mut self) {
+        // A trim waits for what is older, and what is newer waits for the trim.
+        let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
+        let mut within = false;
+        while within || (self.buffer.committed() < limit && self.log.has_room()) {
+            let Some(committed) = self.buffer.commit() else { break };
+            if let Some(old) = committed.old {
+                self.chunks.invalidate(old);
+            }
+            self.chunks.commit(committed.ppa);
+            let record = Record::Mapped { block: committed.block, ppa: committed.ppa, last: committed.last };
+            self.log.append(&mut self.frames, record);
+            within = !committed.last;
+            self.stirred = true;
+        }
+        while let Some(frame) = self.buffer.release(&mut self.mapping) {
+            self.frames.release(frame);
+            self.stirred = true;
+        }
+    }
+
+    fn advance_trims(&mut self) {
+        while let Some(trim) = self.transactions.trims.front() {
+            if self.read_only.is_none() && (self.buffer.released() < trim.position || !self.log.has_room()) {
+                break;
+            }
+            let WaitingTrim { tag, first, blocks, durability, .. } =
+                self.transactions.trims.pop_front().expect("there is a first");
+            self.stirred = true;
+            if self.read_only.is_some() {
+                self.end_with(tag, Err(IoError::ReadOnly));
+                continue;
+            }
+            for block in first..first + blocks {
+                let base = self.buffer.base(&self.mapping, block);
+                if let Place::Media(ppa) = base.place() {
+                    let there = self.buffer.rebase(&mut self.mapping, block, base, Entry::UNMAPPED);
+                    assert!(there, "block {block} is where the map says");
+                    self.chunks.invalidate(ppa);
+                }
+            }
+            self.log.append(&mut self.frames, Record::Trimmed { first, blocks });
+            self.statistics.host_blocks_trimmed += u64::from(blocks);
+            match durability {
+                Durability::Volatile => self.end_with(tag, Ok(())),
+                Durability::Durable => {
+                    self.statistics.host_flushes += 1;
+                    self.wait_durable(tag, self.buffer.committed(), Some(self.log.position()));
+                }
+            }
+        }
+    }
+
+    /// Writes padding behind units that somebody waits for and that count only when more is written behind them.
+    fn push_out(&mut self) {
+        if self.geometry.mw_cunits == 0 || self.read_only.is_some() {
+            return;
+        }
+        let push = self.transactions.push;
+        let released_for = self.transactions.trims.front().map_or(0, |trim| trim.position);
+        let short = self.buffer.released() < released_for
+            || (self.geometry.volatile_cache && self.buffer.committed() < push);
+        if !short || self.buffer.placed() < push {
+            return;
+        }
+        for index in 0..self.host.open.len() {
+            if let Some(open) = self.host.open[index]
+                && self.units.wants_padding(open)
+            {
+                self.pad(open);
+            }
+        }
+    }
+
+    fn advance_waiters(&mut self) {
+        let (committed, appended) = (self.buffer.committed(), self.log.position());
+        for waiter in &mut self.transactions.waiters {
+            if waiter.position > committed {
+                break;
+            }
+            waiter.log_position.get_or_insert(appended);
+        }
+        while let Some(waiter) = self.transactions.waiters.front() {
+            let result = match waiter.log_position {
+                Some(position) if position <= self.log.durable() => Ok(()),
+                _ if self.read_only.is_some() => Err(IoError::ReadOnly),
+                _ => break,
+            };
+            let tag = waiter.tag;
+            self.transactions.waiters.pop_front();
+            self.end_with(tag, result);
+        }
+        if let Some(Waiter { log_position: Some(position), .. }) = self.transactions.waiters.front()
+            && !self.log.is_submitted(*position)
+            && self.log.is_idle()
+        {
+            self.force_log();
+        }
+    }
+
+    /// Lets the log's last words be written though their unit is not full.
+    pub(crate) fn force_log(&mut self) {
+        if let Some(empty) = self.log.force(&mut self.frames) {
+            self.log.padding_owed += empty;
+            self.stirred = true;
+        }
+    }
+
+    /// Writes what the log has ready.
+    pub(crate) fn advance_log(&mut self) {
+        loop {
+            let room = self.log.open.map_or(0, |open| self.units.room(open));
+            // The successor is named in a superblock before it is needed.
+            if room <= self.geometry.blocks_per_chunk / 2 && self.log.successor.is_none() && self.read_only.is_none() {
+                self.name_log_successor();
+            }
+            if !self.log.has_unwritten() {
+                break;
+            }
+            if room == 0 {
+                let Some(successor) = self.log.successor else { break };
+                if self.superblock.durable() < successor.superblock {
+                    break;
+                }
+                self.log.successor = None;
+                self.log.open = Some(self.units.open(successor.chunk, 0));
+                continue;
+            }
+            let open = self.log.open.expect("it has room");
+            let chunk = self.units.chunk(open).chunk;
+            let (number, frames, last_lsn) = self.log.next_unit().expect("a unit waits");
+            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+            unit[..frames.len()].copy_from_slice(frames);
+            let count = frames.len();
+            let entry = self.log.chunks.iter_mut().find(|entry| entry.chunk == chunk);
+            let entry = entry.expect("the open chunk belongs to the log");
+            entry.last_lsn = entry.last_lsn.max(last_lsn);
+            // What was left empty in it counts as padding.
+            let empty = self.log.padding_owed.min(count as u32);
+            self.log.padding_owed -= empty;
+            self.write_unit(open, Purpose::Log, number, &unit[..count], count as u32);
+            self.statistics.programmed[Purpose::Log as usize] -= u64::from(empty);
+            self.statistics.programmed[Purpose::Padding as usize] += u64::from(empty);
+            self.stirred = true;
+        }
+        if self.geometry.mw_cunits > 0
+            && self.geometry.volatile_cache
+            && let Some(open) = self.log.open
+            && !self.log.is_idle()
+            && self.units.wants_padding(open)
+        {
+            self.pad(open);
+        }
+    }
+
+    /// Whether the host or relocation wants a chunk and gets none, and nothing under way will change that.
+    fn is_stuck(&self) -> bool {
+        (self.transactions.stalled || self.collection.is_stalled() || !self.transactions.writes.is_empty())
+            && !self.stirred
+            && self.units.under_way() == 0
+            && !self.collection.is_reading()
+            && !self.bad_chunks.is_under_way()
+    }
+
+    /// Takes the measures that make room, cheapest first, when nothing else will.
+    pub(crate) fn relieve(&mut self) {
+        // Not yet stuck, but chunks wait for the log: do not let them pile up.
+        let waiting = self.bad_chunks.waiting_for_log(self.log.durable());
+        if waiting > 0
+            && self.log.is_idle()
+            && (self.transactions.stalled
+                || self.collection.is_stalled()
+                || waiting >= self.geometry.groups.max(4) as usize)
+        {
+            self.force_log();
+        }
+        if self.read_only.is_some() || self.closing || !self.is_stuck() {
+            return;
+        }
+        if self.push_relocations() {
+            return;
+        }
+        if self.transactions.push < self.buffer.head() {
+            self.transactions.push = self.buffer.head();
+            self.stirred = true;
+            return;
+        }
+        if self.log.position() > self.log.durable() && self.log.is_idle() {
+            self.force_log();
+            return;
+        }
+        if self.mark_all() {
+            return;
+        }
+        if !self.superblock.is_writing() && !self.checkpoint.is_working() && self.log.is_idle() {
+            self.turn_read_only(crate::block::ReadOnlyReason::NoRoom);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Write units on their way to the medium, and the open chunks that they go to.
+//!
+//! A unit is programmed as a whole at the write pointer of an open chunk. Two things happen to it later, and others wait
+//! for them:
+//!
+//! - **programmed**: it survives a power cut. On a device with a protected cache that is its completion; on one without,
+//!   its FUA completion and MW_CUNITS blocks written behind it, because the program of a paired page may still damage it.
+//! - **readable**: the device lets it be read: MW_CUNITS blocks are written behind it, or its chunk is closed.
+//!
+//! ```text
+//!   open chunk   [ readable ……… | completed, not readable: MW_CUNITS | under way | not written yet ]
+//!                               ▲                                    ▲           ▲
+//!                     completed − MW_CUNITS                      completed      next
+//! ```
+
+use crate::statistics::Purpose;
+use openftl_core::{ChunkId, Frame, Geometry, VECTOR_BLOCKS_MAX};
+use std::collections::VecDeque;
+
+/// Names an open chunk, also after it was closed and its place in the table was given to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct OpenId {
+    index: u32,
+    generation: u32,
+}
+
+/// Names a unit under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UnitId(pub u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    UnderWay,
+    Completed,
+    Failed,
+}
+
+/// A write unit.
+pub struct Unit {
+    /// Why it is written; padding within a unit counts with the unit.
+    pub purpose: Purpose,
+    /// The group, lane, copy or log unit that it belongs to.
+    pub owner: u64,
+    /// Where it goes.
+    pub open: OpenId,
+    /// The chunk of `open`.
+    pub chunk: ChunkId,
+    /// Its first block in the chunk.
+    pub first: u32,
+    /// Its blocks; those beyond `used` are padding.
+    pub count: u32,
+    /// Its blocks that are no padding.
+    pub used: u32,
+    state: State,
+    frames: [Frame; VECTOR_BLOCKS_MAX],
+}
+
+impl Unit {
+    /// What is written, padding included.
+    #[must_use]
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames[..self.count as usize]
+    }
+}
+
+/// A chunk that is being written.
+pub struct OpenChunk {
+    /// Which.
+    pub chunk: ChunkId,
+    /// The next block to submit.
+    pub next: u32,
+    /// Blocks that have completed, in order.
+    completed: u32,
+    /// No more can be written, though it may not be full: a program failed.
+    closed: bool,
+    /// Units that cannot be read yet, in order.
+    waiting: VecDeque<UnitId>,
+    /// How many of them have completed.
+    waiting_completed: usize,
+    live: bool,
+    generation: u32,
+}
+
+/// What has happened to a unit or a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// It survives a power cut.
+    Programmed(UnitId),
+    /// It can be read. The unit ends with this event.
+    Readable(UnitId),
+    /// Nothing was written. The unit ends with this event.
+    Failed(UnitId),
+    /// All units of the chunk have ended and nothing more can be written to it.
+    Closed(ChunkId),
+}
+
+/// All units under way and all open chunks of one drive.
+pub struct Units {
+    units: Vec<Unit>,
+    free_units: Vec<UnitId>,
+    open: Vec<OpenChunk>,
+    free_open: Vec<u32>,
+    blocks_per_chunk: u32,
+    mw_cunits: u32,
+    volatile_cache: bool,
+    /// What happened and has not been dealt with.
+    pub events: VecDeque<Event>,
+    under_way: u32,
+}
+
+impl Units {
+    /// None yet.
+    #[must_use]
+    pub fn new(geometry: &Geometry) -> Units {
+        Units {
+            units: Vec::new(),
+            free_units: Vec::new(),
+            open: Vec::new(),
+            free_open: Vec::new(),
+            blocks_per_chunk: geometry.blocks_per_chunk,
+            mw_cunits: geometry.mw_cunits,
+            volatile_cache: geometry.volatile_cache,
+            events: VecDeque::new(),
+            under_way: 0,
+        }
+    }
+
+    /// Begins to write `chunk` at block `next`: 0, or where it was left when the drive was last open.
+    pub fn open(&mut self, chunk: ChunkId, next: u32) -> OpenId {
+        let fresh = OpenChunk {
+            chunk,
+            next,
+            completed: next,
+            closed: false,
+            waiting: VecDeque::new(),
+            waiting_completed: 0,
+            live: true,
+            generation: 0,
+        };
+        let Some(index) = self.free_open.pop() else {
+            self.open.push(fresh);
+            return OpenId { index: self.open.len() as u32 - 1, generation: 0 };
+        };
+        let old = &mut self.open[index as usize];
+        let (waiting, generation) = (std::mem::take(&mut old.waiting), old.generation + 1);
+        *old = OpenChunk { waiting, generation, ..fresh };
+        OpenId { index, generation }
+    }
+
+    fn get(&self, open: OpenId) -> Option<&OpenChunk> {
+        self.open.get(open.index as usize).filter(|chunk| chunk.live && chunk.generation == open.generation)
+    }
+
+    /// Blocks that can still be written to `open`; 0 if it is full or closed.
+    #[inline]
+    #[must_use]
+    pub fn room(&self, open: OpenId) -> u32 {
+        match self.get(open) {
+            Some(open) if !open.closed => self.blocks_per_chunk - open.next,
+            _ => 0,
+        }
+    }
+
+    /// The open chunk.
+    ///
+    /// # Panics
+    /// If it is closed and all its units have ended.
+    #[must_use]
+    pub fn chunk(&self, open: OpenId) -> &OpenChunk {
+        self.get(open).expect("an open chunk")
+    }
+
+    /// The chunk that `open` names, while it is open or units of it are under way.
+    #[must_use]
+    pub fn chunk_if_open(&self, open: OpenId) -> Option<ChunkId> {
+        self.get(open).map(|open| open.chunk)
+    }
+
+    /// Blocks in open chunks that nothing has been written to yet.
+    #[must_use]
+    pub fn unwritten(&self) -> u64 {
+        self.open.iter().filter(|open| open.live && !open.closed).map(|open| u64::from(self.blocks_per_chunk - open.next)).sum()
+    }
+
+    /// Units submitted and not completed.
+    #[must_use]
+    pub fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// Whether `open` has completed units that cannot be read, or are not programmed, until more is written behind them.
+    #[must_use]
+    pub fn wants_padding(&self, open: OpenId) -> bool {
+        let Some(open) = self.get(open) else { return false };
+        !open.closed
+            && open.next < self.blocks_per_chunk
+            && open.waiting_completed == open.waiting.len()
+            && open.waiting.iter().any(|unit| self.units[unit.0 as usize].purpose != Purpose::Padding)
+    }
+
+    /// Takes the next `frames.len()` blocks of `open`, of which `used` are no padding.
+    pub fn begin(&mut self, open: OpenId, purpose: Purpose, owner: u64, frames: &[Frame], used: u32) -> UnitId {
+        let chunk = &mut self.open[open.index as usize];
+        let count = frames.len() as u32;
+        assert!(chunk.live && chunk.generation == open.generation, "an open chunk");
+        assert!(!chunk.closed && chunk.next + count <= self.blocks_per_chunk, "a unit lies inside one chunk");
+        let first = chunk.next;
+        chunk.next += count;
+        let id = match self.free_units.pop() {
+            Some(id) => id,
+            None => {
+                self.units.push(Unit {
+                    purpose,
+                    owner,
+                    open,
+                    chunk: chunk.chunk,
+                    first,
+                    count,
+                    used,
+                    state: State::UnderWay,
+                    frames: [Frame(0); VECTOR_BLOCKS_MAX],
+                });
+                UnitId(self.units.len() as u32 - 1)
+            }
+        };
+        let unit = &mut self.units[id.0 as usize];
+        (unit.purpose, unit.owner, unit.open, unit.chunk) = (purpose, owner, open, chunk.chunk);
+        (unit.first, unit.count, unit.used, unit.state) = (first, count, used, State::UnderWay);
+        unit.frames[..frames.len()].copy_from_slice(frames);
+        chunk.waiting.push_back(id);
+        self.under_way += 1;
+        id
+    }
+
+    /// The unit.
+    #[inline]
+    #[must_use]
+    pub fn unit(&self, unit: UnitId) -> &Unit {
+        &self.units[unit.0 as usize]
+    }
+
+    /// The device has written the unit.
+    pub fn completed(&mut self, unit: UnitId) {
+        self.end(unit, State::Completed);
+    }
+
+    /// The device could not write the unit. `closed` if it closed the chunk.
+    pub fn failed(&mut self, unit: UnitId, closed: bool) {
+        let open = self.units[unit.0 as usize].open;
+        self.open[open.index as usize].closed |= closed;
+        self.end(unit, State::Failed);
+    }
+
+    fn end(&mut self, unit: UnitId, state: State) {
+        self.under_way -= 1;
+        self.units[unit.0 as usize].state = state;
+        let open = self.units[unit.0 as usize].open;
+        self.settle(open);
+    }
+
+    /// A unit's frames are no longer needed, nor is its name.
+    pub fn finish(&mut self, unit: UnitId) {
+        self.free_units.push(unit);
+    }
+
+    fn settle(&mut self, id: OpenId) {
+        let open = &mut self.open[id.index as usize];
+        while let Some(unit) = open.waiting.get(open.waiting_completed) {
+            let Unit { state, first, count, .. } = self.units[unit.0 as usize];
+            match state {
+                State::UnderWay => break,
+                State::Completed => {
+                    if !self.volatile_cache {
+                        self.events.push_back(Event::Programmed(*unit));
+                    }
+                    open.waiting_completed += 1;
+                    open.completed = first + count;
+                }
+                State::Failed => {
+                    self.events.push_back(Event::Failed(*unit));
+                    open.waiting.remove(open.waiting_completed);
+                    if !open.closed {
+                        open.completed = first + count;
+                    }
+                }
+            }
+        }
+        let ended = open.waiting_completed == open.waiting.len() && (open.closed || open.next == self.blocks_per_chunk);
+        let readable = if ended { u32::MAX } else { open.completed.saturating_sub(self.mw_cunits) };
+        while open.waiting_completed > 0 {
+            let unit = open.waiting[0];
+            let Unit { first, count, .. } = self.units[unit.0 as usize];
+            if first + count > readable {
+                break;
+            }
+            if self.volatile_cache {
+                self.events.push_back(Event::Programmed(unit));
+            }
+            self.events.push_back(Event::Readable(unit));
+            open.waiting.pop_front();
+            open.waiting_completed -= 1;
+        }
+        if ended && open.live {
+            open.live = false;
+            self.events.push_back(Event::Closed(open.chunk));
+            self.free_open.push(id.index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn units(mw_cunits: u32, volatile_cache: bool) -> (Units, OpenId) {
+        let mut units = Units::new(&Geometry { mw_cunits, volatile_cache, ..Geometry::tiny() });
+        let open = units.open(ChunkId(3), 0);
+        (units, open)
+    }
+
+    fn begin(units: &mut Units, open: OpenId) -> UnitId {
+        units.begin(open, Purpose::Data, 0, &[Frame(0); 4], 4)
+    }
+
+    fn events(units: &mut Units) -> Vec<Event> {
+        units.events.drain(..).collect()
+    }
+
+    #[test]
+    fn a_unit_is_readable_only_when_enough_is_written_behind_it() {
+        let (mut units, open) = units(4, false);
+        let (a, b) = (begin(&mut units, open), begin(&mut units, open));
+        units.completed(a);
+        assert_eq!(events(&mut units), [Event::Programmed(a)]);
+        units.completed(b);
+        assert_eq!(events(&mut units), [Event::Programmed(b), Event::Readable(a)]);
+        assert!(units.wants_padding(open));
+    }
+
+    #[test]
+    fn without_power_loss_protection_it_is_programmed_only_then_too() {
+        let (mut units, open) = units(4, true);
+        let (a, b) = (begin(&mut units, open), begin(&mut units, open));
+        units.completed(a);
+        assert_eq!(events(&mut units), []);
+        units.completed(b);
+        assert_eq!(events(&mut units), [Event::Programmed(a), Event::Readable(a)]);
+    }
+
+    #[test]
+    fn completions_out_of_order_wait_for_the_units_before_them() {
+        let (mut units, open) = units(0, false);
+        let (a, b) = (begin(&mut units, open), begin(&mut units, open));
+        units.completed(b);
+        assert_eq!(events(&mut units), []);
+        units.completed(a);
+        assert_eq!(events(&mut units).len(), 4);
+    }
+
+    #[test]
+    fn a_full_chunk_is_readable_to_its_end_and_closes() {
+        let (mut units, open) = units(4, false);
+        let all: Vec<_> = (0..4).map(|_| begin(&mut units, open)).collect();
+        assert_eq!(units.room(open), 0);
+        for unit in &all {
+            units.completed(*unit);
+        }
+        let events = events(&mut units);
+        assert!(all.iter().all(|unit| events.contains(&Event::Readable(*unit))));
+        assert_eq!(events.last(), Some(&Event::Closed(ChunkId(3))));
+    }
+
+    #[test]
+    fn a_chunk_closed_early_keeps_what_was_written_and_fails_the_rest() {
+        let (mut units, open) = units(4, false);
+        let (a, b, c) = (begin(&mut units, open), begin(&mut units, open), begin(&mut units, open));
+        units.completed(a);
+        units.failed(b, true);
+        assert_eq!(units.room(open), 0);
+        units.failed(c, true);
+        let events = events(&mut units);
+        assert_eq!(events, [
+            Event::Programmed(a),
+            Event::Failed(b),
+            Event::Failed(c),
+            Event::Readable(a),
+            Event::Closed(ChunkId(3))
+        ]);
+    }
+}

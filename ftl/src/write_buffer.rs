@@ -1,0 +1,370 @@
+//! The write buffer: a ring of frames in the order in which the host wrote them.
+//!
+//! ```text
+//!    released ──▶ committed ──▶ complete ──▶ done ──▶ placed ──▶ head
+//!    │  may still   │ whole       │ programmed │ being    │ waits for │ next
+//!    │  not be read │ transactions│ up to here │ programmed│ a full   │ write
+//!    │  from media  │ programmed  │            │          │ write unit│ goes here
+//! ```
+//!
+//! Transactions are committed in this order, so what survives a power cut is a prefix of what the host wrote.
+//!
+//! Each frame has a [`Slot`]. The slots of one logical block form a chain from the newest, which the map points at, down
+//! to what is on media:
+//!
+//! ```text
+//!    map[block] ──▶ slot (newest) ── older ──▶ slot ── older ──▶ media address, or nothing
+//!                        ◀── newer ──               
+//! ```
+//!
+//! Reads take the newest; checkpoints and garbage collection take the newest that is committed ([`WriteBuffer::base`]).
+
+use crate::mapping::{Entry, Mapping, Place};
+use openftl_core::{Frame, Ppa};
+
+const NONE: u32 = u32::MAX;
+
+/// What the FTL knows of the frame with the same index.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    /// The logical block.
+    pub block: u32,
+    /// What the map said before this write. For a block on its way in garbage collection: where it comes from.
+    pub older: Entry,
+    /// The frame of the next newer write of the same block.
+    newer: u32,
+    /// Where it is being programmed.
+    pub ppa: Ppa,
+    flags: u8,
+}
+
+const LAST: u8 = 1;
+const PROGRAMMED: u8 = 2;
+const COMMITTED: u8 = 4;
+const READABLE: u8 = 8;
+
+/// A slot that has become part of the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// The logical block.
+    pub block: u32,
+    /// Where it is now.
+    pub ppa: Ppa,
+    /// Where it was before, which is invalid now.
+    pub old: Option<Ppa>,
+    /// Whether its transaction ends with it.
+    pub last: bool,
+}
+
+/// The ring and the slots.
+pub struct WriteBuffer {
+    slots: Vec<Slot>,
+    ring: Vec<Frame>,
+    mask: u64,
+    /// Positions count host blocks since the drive was formatted; the next write gets this one.
+    head: u64,
+    placed: u64,
+    done: u64,
+    complete: u64,
+    committed: u64,
+    released: u64,
+    /// Frames whose program failed; they are placed again before anything newer.
+    again: Vec<(Frame, u32)>,
+}
+
+impl WriteBuffer {
+    /// An empty buffer over a pool of `frames`. Positions go on from `position`.
+    #[must_use]
+    pub fn new(frames: usize, position: u64) -> WriteBuffer {
+        let empty = Slot { block: 0, older: Entry::UNMAPPED, newer: NONE, ppa: Ppa(0), flags: 0 };
+        let ring = frames.next_power_of_two();
+        WriteBuffer {
+            slots: vec![empty; frames],
+            ring: vec![Frame(NONE); ring],
+            mask: ring as u64 - 1,
+            head: position,
+            placed: position,
+            done: position,
+            complete: position,
+            committed: position,
+            released: position,
+            again: Vec::new(),
+        }
+    }
+
+    /// The position that the next write gets.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Everything below this position is committed.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Everything below this position is committed and can be read from media.
+    #[must_use]
+    pub fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Everything below this position has been given to the device, but for [`WriteBuffer::unplaced`] failures.
+    #[must_use]
+    pub fn placed(&self) -> u64 {
+        self.placed - self.again.len() as u64
+    }
+
+    /// Blocks that wait for a write unit.
+    #[inline]
+    #[must_use]
+    pub fn unplaced(&self) -> usize {
+        (self.head - self.placed) as usize + self.again.len()
+    }
+
+    /// The slot of `frame`.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, frame: Frame) -> &Slot {
+        &self.slots[frame.0 as usize]
+    }
+
+    /// The slot of `frame`, for the part that holds it.
+    #[inline]
+    #[must_use]
+    pub fn slot_mut(&mut self, frame: Frame) -> &mut Slot {
+        &mut self.slots[frame.0 as usize]
+    }
+
+    /// Takes a written block: reads see it from now on. `last` ends the transaction.
+    #[inline]
+    pub fn push(&mut self, mapping: &mut Mapping, frame: Frame, block: u32, last: bool) {
+        let older = mapping.get(block);
+        if let Place::Buffer(older) = older.place() {
+            self.slots[older.0 as usize].newer = frame.0;
+        }
+        let flags = if last { LAST } else { 0 };
+        self.slots[frame.0 as usize] = Slot { block, older, newer: NONE, ppa: Ppa(0), flags };
+        mapping.set(block, Entry::buffer(frame));
+        self.ring[(self.head & self.mask) as usize] = frame;
+        self.head += 1;
+        debug_assert!(self.head - self.released <= self.ring.len() as u64, "the frame pool bounds the ring");
+    }
+
+    /// The next block to place, with its position's low half.
+    #[inline]
+    #[must_use]
+    pub fn next_to_place(&mut self) -> Option<(Frame, u32)> {
+        if let Some(again) = self.again.pop() {
+            return Some(again);
+        }
+        if self.placed == self.head {
+            return None;
+        }
+        let position = self.placed;
+        self.placed += 1;
+        Some((self.ring[(position & self.mask) as usize], position as u32))
+    }
+
+    /// The program of `frame` failed: place it again, under the sequence that it had.
+    pub fn place_again(&mut self, frame: Frame, sequence: u32) {
+        self.again.push((frame, sequence));
+    }
+
+    /// `frame` is programmed (so that it survives whatever the commit record will survive).
+    #[inline]
+    pub fn programmed(&mut self, frame: Frame) {
+        self.slots[frame.0 as usize].flags |= PROGRAMMED;
+    }
+
+    /// `frame` can be read from media.
+    #[inline]
+    pub fn readable(&mut self, frame: Frame) {
+        self.slots[frame.0 as usize].flags |= READABLE;
+    }
+
+    /// Moves `done` and `complete` as far as programs have ended.
+    #[inline]
+    pub fn advance(&mut self) {
+        while self.done < self.placed {
+            let flags = self.slots[self.ring[(self.done & self.mask) as usize].0 as usize].flags;
+            if flags & PROGRAMMED == 0 {
+                break;
+            }
+            self.done += 1;
+            if flags & LAST != 0 {
+                self.complete = self.done;
+            }
+        }
+    }
+
+    /// Commits the next block if its whole transaction is programmed.
+    #[inline]
+    pub fn commit(&mut self) -> Option<Committed> {
+        if self.committed == self.complete {
+            return None;
+        }
+        let frame = self.ring[(self.committed & self.mask) as usize];
+        self.committed += 1;
+        let slot = self.slots[frame.0 as usize];
+        // Commits are in order, so whatever is older is committed already.
+        let old = match slot.older.place() {
+            Place::Unmapped => None,
+            Place::Media(ppa) => Some(ppa),
+            Place::Buffer(older) => Some(self.slots[older.0 as usize].ppa),
+        };
+        self.slots[frame.0 as usize].flags |= COMMITTED;
+        Some(Committed { block: slot.block, ppa: slot.ppa, old, last: slot.flags & LAST != 0 })
+    }
+
+    /// Lets go of the oldest block if it is committed and can be read from media: the map points there from now on.
+    #[inline]
+    pub fn release(&mut self, mapping: &mut Mapping) -> Option<Frame> {
+        if self.released == self.committed {
+            return None;
+        }
+        let frame = self.ring[(self.released & self.mask) as usize];
+        let slot = self.slots[frame.0 as usize];
+        if slot.flags & READABLE == 0 {
+            return None;
+        }
+        self.released += 1;
+        if slot.newer == NONE {
+            mapping.set(slot.block, Entry::media(slot.ppa));
+        } else {
+            self.slots[slot.newer as usize].older = Entry::media(slot.ppa);
+        }
+        Some(frame)
+    }
+
+    /// What the log says of `block`: where its newest committed version is on media.
+    #[inline]
+    #[must_use]
+    pub fn base(&self, mapping: &Mapping, block: u32) -> Entry {
+        let mut entry = mapping.get(block);
+        while let Place::Buffer(frame) = entry.place() {
+            let slot = &self.slots[frame.0 as usize];
+            if slot.flags & COMMITTED != 0 {
+                return Entry::media(slot.ppa);
+            }
+            entry = slot.older;
+        }
+        entry
+    }
+
+    /// Changes what the log says of `block` from `from` to `to`: garbage collection has moved it, or it is trimmed.
+    /// Returns whether it was still there.
+    pub fn rebase(&mut self, mapping: &mut Mapping, block: u32, from: Entry, to: Entry) -> bool {
+        let mut entry = mapping.get(block);
+        if entry == from {
+            mapping.set(block, to);
+            return true;
+        }
+        while let Place::Buffer(frame) = entry.place() {
+            let slot = &mut self.slots[frame.0 as usize];
+            if slot.flags & COMMITTED != 0 {
+                // Committed, and readable like all of a chunk under collection, but still behind another in the ring.
+                let there = Entry::media(slot.ppa) == from;
+                if let (true, Place::Media(to)) = (there, to.place()) {
+                    slot.ppa = to;
+                }
+                return there;
+            }
+            if slot.older == from {
+                slot.older = to;
+                return true;
+            }
+            entry = slot.older;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(buffer: &mut WriteBuffer, mapping: &mut Mapping, frame: u32, block: u32, last: bool) -> Frame {
+        buffer.push(mapping, Frame(frame), block, last);
+        Frame(frame)
+    }
+
+    fn program(buffer: &mut WriteBuffer, ppa: u64) {
+        let (frame, _) = buffer.next_to_place().unwrap();
+        buffer.slot_mut(frame).ppa = Ppa(ppa);
+        buffer.programmed(frame);
+        buffer.advance();
+    }
+
+    #[test]
+    fn a_transaction_commits_only_when_all_of_it_is_programmed() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 0), Mapping::new(8));
+        written(&mut buffer, &mut mapping, 0, 5, false);
+        written(&mut buffer, &mut mapping, 1, 6, true);
+        program(&mut buffer, 100);
+        assert_eq!(buffer.commit(), None);
+        program(&mut buffer, 101);
+        assert_eq!(buffer.commit(), Some(Committed { block: 5, ppa: Ppa(100), old: None, last: false }));
+        assert_eq!(buffer.commit(), Some(Committed { block: 6, ppa: Ppa(101), old: None, last: true }));
+        assert_eq!(buffer.commit(), None);
+    }
+
+    #[test]
+    fn the_base_is_the_newest_committed_version() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 0), Mapping::new(8));
+        mapping.set(3, Entry::media(Ppa(7)));
+        written(&mut buffer, &mut mapping, 0, 3, true);
+        written(&mut buffer, &mut mapping, 1, 3, true);
+        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(7)));
+        program(&mut buffer, 100);
+        assert_eq!(buffer.commit().unwrap().old, Some(Ppa(7)));
+        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(100)));
+        program(&mut buffer, 101);
+        assert_eq!(buffer.commit().unwrap().old, Some(Ppa(100)), "the older version is invalid though still buffered");
+    }
+
+    #[test]
+    fn a_released_block_leaves_the_newer_one_in_place() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 0), Mapping::new(8));
+        let first = written(&mut buffer, &mut mapping, 0, 3, true);
+        let second = written(&mut buffer, &mut mapping, 1, 3, true);
+        program(&mut buffer, 100);
+        buffer.commit();
+        assert_eq!(buffer.release(&mut mapping), None, "committed, but not yet readable from media");
+        buffer.readable(first);
+        assert_eq!(buffer.release(&mut mapping), Some(first));
+        assert_eq!(mapping.get(3), Entry::buffer(second));
+        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(100)));
+        program(&mut buffer, 101);
+        buffer.commit();
+        buffer.readable(second);
+        buffer.release(&mut mapping);
+        assert_eq!(mapping.get(3), Entry::media(Ppa(101)));
+    }
+
+    #[test]
+    fn a_moved_block_is_rebased_under_what_the_host_wrote_meanwhile() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 0), Mapping::new(8));
+        mapping.set(3, Entry::media(Ppa(7)));
+        written(&mut buffer, &mut mapping, 0, 3, true);
+        assert!(buffer.rebase(&mut mapping, 3, Entry::media(Ppa(7)), Entry::media(Ppa(50))));
+        assert!(!buffer.rebase(&mut mapping, 3, Entry::media(Ppa(7)), Entry::media(Ppa(51))), "it is no longer there");
+        program(&mut buffer, 100);
+        assert_eq!(buffer.commit().unwrap().old, Some(Ppa(50)));
+    }
+
+    #[test]
+    fn a_failed_program_holds_the_commit_until_it_is_repeated() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 0), Mapping::new(8));
+        written(&mut buffer, &mut mapping, 0, 1, true);
+        written(&mut buffer, &mut mapping, 1, 2, true);
+        let (failed, _) = buffer.next_to_place().unwrap();
+        program(&mut buffer, 101);
+        buffer.place_again(failed, 0);
+        assert_eq!(buffer.commit(), None);
+        program(&mut buffer, 102);
+        assert_eq!(buffer.commit().unwrap().block, 1);
+        assert_eq!(buffer.commit().unwrap().block, 2);
+    }
+}
