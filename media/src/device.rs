@@ -128,7 +128,8 @@ pub struct EmulatedDevice {
 }
 
 impl EmulatedDevice {
-    /// A new device of `chunks_per_pu` chunks on each parallel unit. All that is left to chance follows from `seed`.
+    /// A new device of `chunks_per_pu` chunks on each parallel unit. All that is left to chance follows from `seed`; a
+    /// drive file keeps the seed that it was made with.
     ///
     /// # Errors
     /// If no such device is possible, or its store cannot be made.
@@ -137,7 +138,7 @@ impl EmulatedDevice {
         chunks_per_pu: u32,
         store: Store,
         timing: Timing,
-        seed: u64,
+        mut seed: u64,
     ) -> Result<EmulatedDevice, DeviceError> {
         profile.validate()?;
         let geometry = profile.geometry(chunks_per_pu)?;
@@ -146,6 +147,8 @@ impl EmulatedDevice {
             Store::Stamps => Backing::Stamps(StampStore::new(&geometry)),
             Store::File(file) => {
                 file.expect(&profile, &geometry)?;
+                // Chance goes on as the drive was made: another seed would find other chunks bad.
+                seed = file.seed();
                 Backing::File(file)
             }
         };
