@@ -27,7 +27,7 @@ const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
 const WATCH_REQUESTS: u64 = 1024;
 
 /// Polls at one moment in which nothing ends, after which the drive is said to hang.
-const FRUITLESS_POLLS_MAX: u32 = 10_000_000;
+const FRUITLESS_POLLS_MAX: u32 = 100_000;
 
 /// When a phase ends. Requests under way are waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

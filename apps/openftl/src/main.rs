@@ -1,2 +1,52 @@
-//! The command line.
-fn main() {}
+//! The command line: `openftl demo`, `create`, `serve`, `bench`, `inspect`, `check`, `profiles`.
+//!
+//! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
+
+mod assembly;
+mod bench;
+mod check;
+mod chunk_map;
+mod cli;
+mod clock;
+mod create;
+mod demo;
+mod drive_file;
+mod failure;
+mod figures;
+mod inspect;
+mod measure;
+mod profiles;
+mod report;
+mod serve;
+mod settings;
+mod terminal;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Create(arguments) => create::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Profiles(arguments) => profiles::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            _ = writeln!(std::io::stderr(), "{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// `value` as one JSON object on several lines.
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(Failure::failed)
+}

@@ -1,0 +1,172 @@
+//! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
+
+use crate::cli::{DriveFlags, Store};
+use crate::failure::Failure;
+use crate::settings::{Settings, check_memory};
+use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
+use openftl_ftl::{Access, BlockFtl, Config, OpenError, RecoveryReport};
+use openftl_media::{DeviceError, EmulatedDevice, Media, Store as MediaStore, StoreError, Timing};
+use std::path::Path;
+
+/// The drive that every command deals with.
+pub type Drive = BlockFtl<EmulatedDevice>;
+
+/// Makes a new drive in memory.
+pub fn new_in_memory(
+    settings: &Settings,
+    config: Config,
+    store: Store,
+    timing: Timing,
+    seed: u64,
+    clock: &mut impl Clock,
+) -> Result<Drive, Failure> {
+    let chunks_per_pu = settings.chunks_per_pu(&config)?;
+    let flash_blocks = config.capacity_blocks + config.over_provisioning.of(config.capacity_blocks);
+    let (store, block_bytes, advice) = match store {
+        Store::Ram => {
+            (MediaStore::Ram, BLOCK_BYTES as u64 + 32, "choose a smaller --capacity, or (for bench) --store stamps")
+        }
+        Store::Stamps => (MediaStore::Stamps, 8 + 32, "choose a smaller --capacity"),
+    };
+    check_memory(flash_blocks * block_bytes, advice)?;
+    let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
+        .map_err(|error| device_failure(&error))?;
+    BlockFtl::format(device, config, clock)
+        .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
+}
+
+/// Makes a new drive in a file, which may not exist yet.
+pub fn create_file(
+    settings: &Settings,
+    config: Config,
+    path: &Path,
+    seed: u64,
+    clock: &mut impl Clock,
+) -> Result<Drive, Failure> {
+    let chunks_per_pu = settings.chunks_per_pu(&config)?;
+    let device = EmulatedDevice::create(path, &settings.profile, chunks_per_pu, Timing::Instant, seed)
+        .map_err(|error| device_failure(&error))?;
+    BlockFtl::format(device, config, clock)
+        .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
+}
+
+/// What may differ each time a drive is opened, and what is expected of it.
+#[derive(Clone, Debug)]
+pub struct Reopen {
+    config: Config,
+    profile: Option<String>,
+    capacity: Option<ByteSize>,
+}
+
+impl Reopen {
+    /// As the settings say. What flags name must be what the drive has.
+    pub fn of(settings: &Settings, flags: &DriveFlags, host_frames: u32) -> Reopen {
+        let config = Config { host_frames, ..settings.config(FrameForm::Bytes, 0) };
+        Reopen {
+            config,
+            profile: flags.profile.as_ref().map(|_| settings.profile.name.clone()),
+            capacity: flags.capacity,
+        }
+    }
+}
+
+/// Opens the device in a file.
+pub fn open_device(path: &Path, timing: Timing) -> Result<EmulatedDevice, Failure> {
+    if !path.exists() {
+        return Err(Failure::bad_input(format_args!("{}: no such file", path.display()))
+            .fix(format_args!("make it first: openftl create {} --capacity 8GiB", path.display())));
+    }
+    EmulatedDevice::open(path, timing).map_err(|error| device_failure(&error))
+}
+
+/// Opens a drive that is kept in a file.
+pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let device = open_device(path, timing)?;
+    if let Some(asked) = &reopen.profile
+        && *asked != device.profile().name
+    {
+        return Err(Failure::bad_input(format_args!(
+            "{} holds another profile: found {}, asked for {asked}",
+            path.display(),
+            device.profile().name
+        ))
+        .fix("leave --profile away, or create another drive"));
+    }
+    let drive = BlockFtl::open(device, reopen.config.clone(), clock).map_err(|error| open_failure(path, &error))?;
+    let capacity = ByteSize(drive.plan().capacity_blocks * BLOCK_BYTES as u64);
+    match reopen.capacity {
+        Some(asked) if asked != capacity => {
+            Err(Failure::bad_input(format_args!("{} has a capacity of {capacity}, asked for {asked}", path.display()))
+                .fix("leave --capacity away, or create another drive"))
+        }
+        _ => Ok(drive),
+    }
+}
+
+/// Opens a drive that is kept in a file without writing anything to it: if it was not closed cleanly, it is recovered in
+/// memory alone.
+pub fn open_to_look_at(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let device = open_device(path, Timing::Instant)?;
+    BlockFtl::open_with(device, Config::default(), Access::Inspect, clock).map_err(|error| open_failure(path, &error))
+}
+
+/// Switches a drive off, cleanly, and on again.
+pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let config = drive.config().clone();
+    let device = close(drive, clock)?;
+    BlockFtl::open(device, config, clock).map_err(|error| open_failure(Path::new("the drive"), &error))
+}
+
+/// How a drive was opened, for a title.
+pub fn opened_how(report: &RecoveryReport) -> &'static str {
+    if report.clean { "opened after a clean stop" } else { "recovered after a crash" }
+}
+
+/// How long it took to open a drive, on its own clock.
+pub fn opened_in(report: &RecoveryReport) -> Nanos {
+    Nanos(report.steps.iter().map(|step| step.time.0).sum())
+}
+
+/// A clean stop: everything on media, and a checkpoint.
+pub fn close(drive: Drive, clock: &mut impl Clock) -> Result<EmulatedDevice, Failure> {
+    drive.close(clock).map_err(|error| {
+        Failure::failed(error).fix("whatever was flushed before is on the drive; `openftl check` verifies it")
+    })
+}
+
+pub fn geometry(drive: &Drive) -> &Geometry {
+    drive.media().geometry()
+}
+
+/// How long each die was busy so far.
+pub fn pu_busy(drive: &Drive) -> Vec<Nanos> {
+    drive.media().pu_busy()
+}
+
+fn open_failure(path: &Path, error: &OpenError) -> Failure {
+    let failure = format_args!("{}: {error}", path.display()).to_string();
+    match error {
+        OpenError::NotFormatted => {
+            Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
+        }
+        OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
+        _ => Failure::failed(failure).fix("restore it from a copy: what is left cannot be trusted"),
+    }
+}
+
+fn device_failure(error: &DeviceError) -> Failure {
+    match error {
+        DeviceError::Profile(error) | DeviceError::Store(StoreError::Profile(error)) => {
+            Failure::bad_input(error).fix("correct the profile, or choose one that `openftl profiles` lists")
+        }
+        DeviceError::Store(error) => match error {
+            StoreError::NotADrive { .. } => Failure::bad_input(error).fix("name a file made by `openftl create`"),
+            StoreError::NewerVersion { .. } => {
+                Failure::bad_input(error).fix("use the version of openftl that made it, or a later one")
+            }
+            StoreError::OtherProfile { .. } | StoreError::ProfileTooLong { .. } => Failure::bad_input(error),
+            _ => Failure::failed(error),
+        },
+    }
+}

@@ -1,0 +1,151 @@
+//! A picture of a drive's flash: a row for each parallel unit, a character for each chunk or for a few of them.
+//!
+//! ```text
+//!   g0 p0  SS▒▒▓█▓▒░L▒··············
+//!   g1 p0  SSC▓▓▒▒▒▒▓▓··············
+//! ```
+
+use crate::terminal::{Ink, Palette};
+use openftl_core::{ChunkId, Geometry};
+use std::fmt::Write;
+
+/// What a chunk is used for, as the picture tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// Nothing in it.
+    Free,
+    /// Being written with data.
+    Open,
+    /// Data.
+    Data,
+    /// Being collected or reset.
+    Collected,
+    Log,
+    Checkpoint,
+    Superblock,
+    /// Holds data that cannot be read.
+    Stuck,
+    /// Offline, or retired by the FTL.
+    Bad,
+}
+
+/// One chunk of the picture.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cell {
+    pub chunk: ChunkId,
+    pub mark: Mark,
+    /// Valid blocks, as a share of the chunk.
+    pub valid: f64,
+}
+
+/// Characters of a row.
+const CELLS_MAX: usize = 64;
+
+/// Rows of the picture; a drive with more parallel units shows the first ones.
+const ROWS_MAX: usize = 32;
+
+const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  ! unreadable data  x bad";
+
+/// The picture. `cells` are in the order of [`Geometry::chunk_ids`].
+pub fn draw(cells: &[Cell], geometry: &Geometry, palette: Palette) -> String {
+    let mut text = String::new();
+    let per_pu = geometry.chunks_per_pu as usize;
+    let bucket = per_pu.div_ceil(CELLS_MAX).max(1);
+    let format = geometry.format();
+    for row in cells.chunks(per_pu).take(ROWS_MAX) {
+        let address = format.unpack_chunk(row[0].chunk);
+        let picture: String = row.chunks(bucket).map(character).collect();
+        _ = writeln!(text, "  g{:<2} p{:<2} {}", address.group, address.pu, palette.paint(Ink::Picture, &picture));
+    }
+    let left = (geometry.pus() as usize).saturating_sub(ROWS_MAX);
+    if left > 0 {
+        _ = writeln!(text, "  … and {left} more parallel units; --json has them all");
+    }
+    let scale = if bucket > 1 {
+        format!("a character stands for {bucket} chunks; what most of them are is shown\n")
+    } else {
+        String::new()
+    };
+    for line in format!("{scale}{LEGEND}").lines() {
+        _ = writeln!(text, "  {}", palette.paint(Ink::Dim, line));
+    }
+    text
+}
+
+/// What is shown for a few neighbouring chunks: what most of them are, the rarer if there is a tie; data as full as their mean.
+fn character(cells: &[Cell]) -> char {
+    let count = |mark| cells.iter().filter(|cell| cell.mark == mark).count();
+    // A bad or unreadable chunk is worth seeing even among many good ones.
+    let notable = [Mark::Stuck, Mark::Bad].into_iter().find(|&mark| count(mark) > 0);
+    let order = [Mark::Superblock, Mark::Checkpoint, Mark::Log, Mark::Collected, Mark::Open, Mark::Data, Mark::Free];
+    let most =
+        notable.unwrap_or_else(|| order.into_iter().rev().max_by_key(|&mark| count(mark)).expect("there are marks"));
+    match most {
+        Mark::Free => '·',
+        Mark::Open => 'o',
+        Mark::Collected => 'v',
+        Mark::Log => 'L',
+        Mark::Checkpoint => 'C',
+        Mark::Superblock => 'S',
+        Mark::Stuck => '!',
+        Mark::Bad => 'x',
+        Mark::Data => {
+            let data = cells.iter().filter(|cell| cell.mark == Mark::Data);
+            let mean = data.map(|cell| cell.valid).sum::<f64>() / count(Mark::Data) as f64;
+            ['░', '▒', '▓', '█'][((mean * 4.0) as usize).min(3)]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn cells(geometry: &Geometry, of: impl Fn(usize) -> (Mark, f64)) -> Vec<Cell> {
+        let chunks = geometry.chunk_ids().enumerate();
+        chunks
+            .map(|(index, chunk)| {
+                let (mark, valid) = of(index);
+                Cell { chunk, mark, valid }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_small_drive_has_a_character_for_each_chunk() {
+        let geometry = Geometry::tiny();
+        let cells = cells(&geometry, |index| match index {
+            0 | 1 => (Mark::Superblock, 0.0),
+            9 => (Mark::Log, 0.0),
+            10 => (Mark::Bad, 0.0),
+            12..=20 => (Mark::Data, (index - 12) as f64 / 8.0),
+            25 => (Mark::Open, 0.5),
+            _ => (Mark::Free, 0.0),
+        });
+        expect![[r#"
+              g0  p0  SS······
+              g0  p1  ·Lx·░░▒▒
+              g1  p0  ▓▓███···
+              g1  p1  ·o······
+              · free  o open  ░▒▓█ data, by how much of it is valid  v being collected
+              L log  C checkpoint  S superblock  ! unreadable data  x bad
+        "#]]
+        .assert_eq(&draw(&cells, &geometry, Palette::PLAIN));
+    }
+
+    #[test]
+    fn a_large_drive_shows_what_most_chunks_are_and_every_bad_one() {
+        let geometry = Geometry { groups: 1, pus_per_group: 1, chunks_per_pu: 256, ..Geometry::tiny() };
+        let cells = cells(&geometry, |index| match index {
+            7 => (Mark::Bad, 0.0),
+            8..=127 => (Mark::Data, 0.8),
+            _ => (Mark::Free, 0.0),
+        });
+        let picture = draw(&cells, &geometry, Palette::PLAIN);
+        let row = picture.lines().next().unwrap();
+        assert_eq!(row, format!("  g0  p0  ·x{}{}", "█".repeat(30), "·".repeat(32)));
+        assert!(picture.contains("a character stands for 4 chunks"), "{picture}");
+    }
+}

@@ -1,0 +1,397 @@
+//! The words of the command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use openftl_core::units::{ByteSize, Share};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Start here:
+  openftl demo                                            a drive at work, in eight seconds
+  openftl create disk.oftl --profile cosmos --capacity 8GiB
+  openftl serve disk.oftl --nbd 127.0.0.1:10809           any NBD client can use it
+  openftl bench --workload uniform --drive-writes 4       write amplification, latency, wear
+
+Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.";
+
+/// A whole SSD in user space: Open-Channel flash, a flash translation layer, and host interfaces.
+#[derive(Parser, Debug)]
+#[command(name = "openftl", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Brings a drive up in RAM, fills it, overwrites it under a hot-and-cold mix, and reports.
+    Demo(Demo),
+    /// Makes a drive that lives in a file.
+    Create(Create),
+    /// Serves a drive to NBD clients until it is told to stop.
+    Serve(Serve),
+    /// Runs a workload on a new drive in memory and measures.
+    Bench(Bench),
+    /// Shows what a stored drive holds: geometry, chunk states, superblocks, log, checkpoint, wear.
+    Inspect(Inspect),
+    /// Verifies every block of a stored drive, and that map, chunk table and media agree.
+    Check(Check),
+    /// Lists the NAND devices that drives can be made of.
+    Profiles(Profiles),
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  openftl demo
+  openftl demo --seconds 30
+  openftl demo --json > report.json";
+
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub struct Demo {
+    /// How long it takes, in seconds of your time.
+    #[arg(long, value_name = "N", default_value_t = 8.0, value_parser = positive)]
+    pub seconds: f64,
+    /// Print the report as one JSON object, without progress.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a new drive is made of; flags override the drive file.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DriveFlags {
+    /// A drive file: media, FTL and host interface in one TOML (see the `drives` folder).
+    #[arg(long, value_name = "FILE", help_heading = "Drive")]
+    pub drive: Option<PathBuf>,
+    /// The NAND device: a name from `openftl profiles`, or a TOML file [default: cosmos].
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Drive")]
+    pub profile: Option<String>,
+    /// What the host sees, like 8GiB; the flash behind it follows from this and the over-provisioning.
+    #[arg(long, value_name = "SIZE", help_heading = "Drive")]
+    pub capacity: Option<ByteSize>,
+    /// Flash for data beyond the capacity, as a share of it [default: 10%].
+    #[arg(long, value_name = "SHARE", help_heading = "Drive")]
+    pub over_provisioning: Option<Share>,
+    /// How garbage collection chooses its victims [default: greedy].
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Drive")]
+    pub victim: Option<Victim>,
+    /// Acknowledge every write only when it is durable.
+    #[arg(long, help_heading = "Drive")]
+    pub write_through: bool,
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  openftl create disk.oftl --profile cosmos --capacity 8GiB
+  openftl create disk.oftl --profile qlc --capacity 64GiB --over-provisioning 7%
+  openftl create disk.oftl --drive drives/cosmos-block.toml --force";
+
+#[derive(Args, Debug)]
+#[command(after_help = CREATE_EXAMPLES)]
+pub struct Create {
+    /// The file to make.
+    #[arg(value_name = "DISK")]
+    pub disk: PathBuf,
+    #[command(flatten)]
+    pub flags: DriveFlags,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub force: bool,
+    /// Where bad chunks lie and when programs fail follows from this [default: another each time].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Print what was made as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  openftl serve disk.oftl --nbd unix:/tmp/openftl.sock
+  openftl serve disk.oftl --nbd 127.0.0.1:10809 --timing instant
+  openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
+  openftl serve --drive drives/cosmos-block.toml
+
+Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
+
+#[derive(Args, Debug)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub struct Serve {
+    /// A drive made by `openftl create`.
+    #[arg(value_name = "DISK", conflicts_with = "memory")]
+    pub disk: Option<PathBuf>,
+    /// Serve a new drive in RAM; it is gone afterwards.
+    #[arg(long)]
+    pub memory: bool,
+    #[command(flatten)]
+    pub flags: DriveFlags,
+    /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809].
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<String>,
+    /// Whether clients feel the latencies of the NAND [default: wall-clock].
+    #[arg(long, value_enum, value_name = "TIMING")]
+    pub timing: Option<Timing>,
+    /// Listen on addresses that other machines can reach. NBD has no passwords here.
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// Print the report after stopping as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json
+  openftl bench --workload zipf --theta 0.99 --victim cost-benefit
+  openftl bench --workload mixed --read-share 70% --queue-depth 128 --block-size 16KiB
+  openftl bench --profile znand --timing instant --store ram --capacity 1GiB --seconds 5
+
+In virtual time the same seed gives the same figures to the last digit, and the same trace hash.";
+
+#[derive(Args, Debug)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub struct Bench {
+    #[command(flatten)]
+    pub flags: DriveFlags,
+    /// Virtual time runs as fast as the CPU goes and is repeatable; the wall clock waits as the NAND would; instant
+    /// media cost nothing, so that the software shows [default: virtual].
+    #[arg(long, value_enum, value_name = "TIMING")]
+    pub timing: Option<Timing>,
+    /// What keeps the payload: all of it, or eight bytes a block [default: stamps].
+    #[arg(long, value_enum, value_name = "STORE")]
+    pub store: Option<Store>,
+    /// Which blocks are asked for.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "uniform", help_heading = "Workload")]
+    pub workload: WorkloadName,
+    /// Share of the requests that read [default: 50% for mixed, else 0%].
+    #[arg(long, value_name = "SHARE", help_heading = "Workload")]
+    pub read_share: Option<Share>,
+    /// Exponent of the zipf workload.
+    #[arg(long, value_name = "X", default_value_t = 0.99, value_parser = not_negative, help_heading = "Workload")]
+    pub theta: f64,
+    /// Share of the requests that go to the hot part of the drive, of the hot-cold workload.
+    #[arg(long, value_name = "SHARE", default_value = "90%", help_heading = "Workload")]
+    pub hot_accesses: Share,
+    /// Share of the drive that is hot, of the hot-cold workload.
+    #[arg(long, value_name = "SHARE", default_value = "10%", help_heading = "Workload")]
+    pub hot_space: Share,
+    /// Size of a request, a multiple of 4 KiB up to 1 MiB.
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", help_heading = "Workload")]
+    pub block_size: ByteSize,
+    /// Requests under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Workload")]
+    pub queue_depth: u32,
+    /// Decides everything that is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
+    pub seed: u64,
+    /// How much to measure, in capacities written (moved, if the workload only reads) [default: 4].
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "seconds", help_heading = "Workload")]
+    pub drive_writes: Option<f64>,
+    /// How much to measure, in seconds on the drive's clock.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Workload")]
+    pub seconds: Option<f64>,
+    /// Capacities written with the workload before measuring, after the drive was filled once; `auto` goes on until the
+    /// write amplification is steady.
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = WarmUp::parse, help_heading = "Workload")]
+    pub warm_up: WarmUp,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  openftl inspect disk.oftl
+  openftl inspect disk.oftl --json | less";
+
+#[derive(Args, Debug)]
+#[command(after_help = INSPECT_EXAMPLES)]
+pub struct Inspect {
+    /// A drive made by `openftl create`.
+    #[arg(value_name = "DISK")]
+    pub disk: PathBuf,
+    /// Print it as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  openftl check disk.oftl && echo sound
+
+Exit codes: 0 the drive is sound; 1 it is not, or cannot be opened; 2 the file is no drive.";
+
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct Check {
+    /// A drive made by `openftl create`.
+    #[arg(value_name = "DISK")]
+    pub disk: PathBuf,
+    /// Print the findings as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const PROFILES_EXAMPLES: &str = "\
+Examples:
+  openftl profiles
+  openftl profiles cosmos
+  openftl profiles cosmos --toml > mine.toml     change it, then: openftl bench --profile ./mine.toml";
+
+#[derive(Args, Debug)]
+#[command(after_help = PROFILES_EXAMPLES)]
+pub struct Profiles {
+    /// Show this one: a name, or a TOML file.
+    #[arg(value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+    /// Print its TOML.
+    #[arg(long, requires = "profile", conflicts_with = "json")]
+    pub toml: bool,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which clock, and whether the media take their time.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// Simulated time: as fast as the CPU goes, and repeatable.
+    Virtual,
+    /// Your time: requests end when those of the NAND would.
+    WallClock,
+    /// The NAND takes no time at all.
+    Instant,
+}
+
+/// What keeps the payload of a drive in memory.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    /// All of it, in RAM.
+    Ram,
+    /// Eight bytes that stand for each block.
+    Stamps,
+}
+
+/// How garbage collection chooses its victims.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victim {
+    /// The chunk with the fewest valid blocks.
+    Greedy,
+    /// The chunk with the best ratio of space gained to blocks moved, weighed by its age.
+    CostBenefit,
+}
+
+impl From<Victim> for openftl_ftl::VictimPolicy {
+    fn from(victim: Victim) -> Self {
+        match victim {
+            Victim::Greedy => Self::Greedy,
+            Victim::CostBenefit => Self::CostBenefit,
+        }
+    }
+}
+
+/// Which blocks are asked for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadName {
+    /// Any block, each as likely as any other.
+    #[value(alias = "random")]
+    Uniform,
+    /// One after the other.
+    Sequential,
+    /// Any block; half of the requests read.
+    Mixed,
+    /// A few blocks are popular, most are not.
+    Zipf,
+    /// Most requests go to a small part of the drive.
+    HotCold,
+}
+
+/// What is written before measuring.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum WarmUp {
+    /// Until the write amplification is steady.
+    Auto,
+    /// This many capacities.
+    DriveWrites(f64),
+}
+
+impl WarmUp {
+    fn parse(text: &str) -> Result<WarmUp, String> {
+        match text {
+            "auto" => Ok(WarmUp::Auto),
+            number => not_negative(number).map(WarmUp::DriveWrites).map_err(|error| format!("{error}, or `auto`")),
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("write a number above zero".to_owned()),
+    }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        _ => Err("write a number, zero or above".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_fixed_forms_are_understood() {
+        for line in [
+            "openftl demo",
+            "openftl demo --seconds 3 --json",
+            "openftl create disk.oftl --profile cosmos --capacity 8GiB",
+            "openftl create disk.oftl --profile cosmos --capacity 8GiB --over-provisioning 10%",
+            "openftl serve disk.oftl --nbd unix:/path/socket",
+            "openftl serve disk.oftl --nbd 127.0.0.1:10809",
+            "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
+            "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
+            "openftl bench --workload random",
+            "openftl inspect disk.oftl",
+            "openftl inspect disk.oftl --json",
+            "openftl check disk.oftl",
+            "openftl profiles",
+            "openftl profiles cosmos --toml",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_flag_and_value() {
+        for (line, flag, value) in [
+            ("openftl demo --seconds 0", "--seconds", "0"),
+            ("openftl create disk.oftl --capacity 8Gibi", "--capacity", "8Gibi"),
+            ("openftl bench --queue-depth 0", "--queue-depth", "0"),
+            ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
+            ("openftl bench --warm-up some", "--warm-up", "some"),
+            ("openftl bench --workload zipfian", "--workload", "zipfian"),
+            ("openftl serve disk.oftl --memory", "--memory", "DISK"),
+            ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
+        ] {
+            let error = parse(line).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(flag) && text.contains(value), "{line}: {text}");
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,232 @@
+//! `openftl demo`: a whole drive at work in a few seconds.
+//!
+//! Time is simulated and data are real: every block goes through buffer, flash and garbage collection and is compared
+//! when it is read. Simulated time shows the latencies of NAND, however fast or slow this machine is.
+
+use crate::assembly;
+use crate::cli::{self, Store};
+use crate::clock::BenchClock;
+use crate::failure::Failure;
+use crate::figures::Figures;
+use crate::measure::Bench;
+use crate::report::{self, Seconds};
+use crate::settings::Settings;
+use crate::terminal::{Ink, Live, Palette, say};
+use openftl_core::units::{ByteSize, Share};
+use openftl_core::{BLOCK_BYTES, FrameForm, Time};
+use openftl_ftl::{BlockTarget, RecoveryReport};
+use openftl_lab::driver::Progress;
+use openftl_lab::picture::{bar, sparkline, strip, thousands};
+use openftl_lab::{Driver, Limit, Outcome, Pattern, Workload, WorkloadConfig};
+use openftl_media::Timing as MediaTiming;
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+const CAPACITY: ByteSize = ByteSize(512 << 20);
+const QUEUE_DEPTH: usize = 32;
+const READ_SHARE: Share = Share::percent(30);
+const HOT_ACCESSES: Share = Share::percent(90);
+const HOT_SPACE: Share = Share::percent(10);
+const SEED: u64 = 1;
+
+/// Part of the time that is left for reading everything back.
+const READ_BACK_SHARE: f64 = 0.12;
+
+#[derive(Serialize)]
+struct Findings {
+    #[serde(flatten)]
+    figures: Figures,
+    profile: String,
+    capacity_bytes: u64,
+    fill_virtual_seconds: f64,
+    restart: RecoveryReport,
+    blocks_verified: u64,
+    seed: u64,
+}
+
+pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
+    let started = Instant::now();
+    let palette = Palette::of_stdout();
+    let settings = Settings::gather(&cli::DriveFlags::default(), CAPACITY)?;
+    let mut clock = BenchClock::simulated();
+    let config = settings.config(FrameForm::Bytes, SEED);
+    let drive = assembly::new_in_memory(&settings, config, Store::Ram, MediaTiming::Modelled, SEED, &mut clock)?;
+    let tell = |text: &str| if arguments.json { Ok(()) } else { say(text) };
+    tell(&introduction(&settings, assembly::geometry(&drive), palette))?;
+    let driver = Driver::new(drive.blocks(), QUEUE_DEPTH, crate::measure::SWEEP_BLOCKS as usize);
+    let live = if arguments.json { Live::silent() } else { Live::new(true) };
+    let mut bench = Bench { drive, clock, driver, live };
+
+    let filling = Instant::now();
+    let filled = bench.fill()?;
+    tell(&step(
+        "filled",
+        palette,
+        &format!("{} written in order, {}", settings.capacity, speeds(&filled, filling.elapsed())),
+    ))?;
+
+    let mut workload = Workload::new(&WorkloadConfig {
+        pattern: Pattern::HotCold { accesses: HOT_ACCESSES, space: HOT_SPACE },
+        read_share: READ_SHARE,
+        access_blocks: 1,
+        drive_blocks: bench.drive.blocks(),
+        seed: SEED,
+    });
+    let end = Duration::from_secs_f64(arguments.seconds * (1.0 - READ_BACK_SHARE));
+    let mut scene = Scene::new(end.saturating_sub(started.elapsed()));
+    let measured = bench.measure(&mut workload, Limit::Until(Time::NEVER), |live, progress, _| {
+        if live.is_due() {
+            let lines = scene.draw(&progress, live.palette());
+            live.show(&lines);
+        }
+        if started.elapsed() >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let drive_writes = measured.outcome.writes.blocks as f64 / bench.drive.blocks() as f64;
+    let mix = format!(
+        "{drive_writes:.1} times its capacity, {HOT_ACCESSES} of it on {HOT_SPACE} of the blocks; {READ_SHARE} reads"
+    );
+    tell(&step("overwritten", palette, &mix))?;
+
+    bench.drive = assembly::restart(bench.drive, &mut bench.clock)?;
+    let restart = bench.drive.recovery_report().clone();
+    let opened =
+        format!("stopped with a checkpoint, {} in {}", assembly::opened_how(&restart), assembly::opened_in(&restart));
+    tell(&step("restarted", palette, &opened))?;
+
+    let reading = Instant::now();
+    let read_back = bench.read_back()?;
+    let verified = measured.outcome.reads.blocks + read_back.reads.blocks;
+    tell(&step(
+        "read back",
+        palette,
+        &format!("every block is what was last written, {}", speeds(&read_back, reading.elapsed())),
+    ))?;
+
+    if arguments.json {
+        return say(&crate::json(&Findings {
+            figures: measured.figures(),
+            profile: settings.profile.name.clone(),
+            capacity_bytes: settings.capacity.0,
+            fill_virtual_seconds: filled.seconds(),
+            restart,
+            blocks_verified: verified,
+            seed: SEED,
+        })?);
+    }
+    let mut page = report::page(&measured, Seconds::Simulated, palette);
+    page.push_str(&format!(
+        "\n{} {} blocks were read and compared, none was wrong.\n",
+        palette.paint(Ink::Good, "✓"),
+        thousands(verified)
+    ));
+    page.push_str(&next(palette));
+    say(&page)
+}
+
+fn introduction(settings: &Settings, geometry: &openftl_core::Geometry, palette: Palette) -> String {
+    let title = palette.paint(Ink::Bold, "OpenFTL: a whole SSD in this process");
+    format!(
+        "{title}\n  {} for the host on {}: {} dies in {} groups, {} over-provisioning\n  {}\n\n",
+        settings.capacity,
+        settings.profile.name,
+        geometry.pus(),
+        geometry.groups,
+        settings.over_provisioning,
+        palette.paint(
+            Ink::Dim,
+            "Time is simulated, so latencies are those of NAND. Data are real and compared when read."
+        ),
+    )
+}
+
+fn step(name: &str, palette: Palette, text: &str) -> String {
+    format!("{} {}  {text}\n", palette.paint(Ink::Good, "✓"), palette.paint(Ink::Bold, &format!("{name:<11}")))
+}
+
+fn speeds(outcome: &Outcome, wall: Duration) -> String {
+    let megabytes = (outcome.reads.blocks + outcome.writes.blocks) as f64 * BLOCK_BYTES as f64 / 1e6;
+    format!(
+        "{:.0} MB/s (simulated at {:.0} MB/s)",
+        megabytes / outcome.seconds().max(1e-9),
+        megabytes / wall.as_secs_f64().max(1e-9)
+    )
+}
+
+fn next(palette: Palette) -> String {
+    format!(
+        "\n{}\n  openftl create disk.oftl --capacity 2GiB && openftl serve disk.oftl\n                                     {}\n  openftl bench --workload uniform   {}\n",
+        palette.paint(Ink::Bold, "Next"),
+        palette.paint(Ink::Dim, "a drive that lasts; fio, qemu and any file system can use it"),
+        palette.paint(Ink::Dim, "write amplification beside what theory says"),
+    )
+}
+
+/// What is seen while the mix runs.
+struct Scene {
+    began: Instant,
+    lasts: Duration,
+    last_host: u64,
+    last_nand: u64,
+    last_busy: Vec<openftl_core::Nanos>,
+    last_now: Time,
+    waf: Vec<f64>,
+}
+
+/// Values of the sparkline.
+const HISTORY: usize = 32;
+
+impl Scene {
+    fn new(lasts: Duration) -> Scene {
+        Scene {
+            began: Instant::now(),
+            lasts,
+            last_host: 0,
+            last_nand: 0,
+            last_busy: Vec::new(),
+            last_now: Time::ZERO,
+            waf: Vec::new(),
+        }
+    }
+
+    fn draw(&mut self, progress: &Progress<'_, assembly::Drive>, palette: Palette) -> Vec<String> {
+        let statistics = progress.target.statistics();
+        let (host, nand) = (statistics.host_blocks_written, statistics.nand_blocks_written());
+        if host > self.last_host {
+            self.waf.push((nand - self.last_nand) as f64 / (host - self.last_host) as f64);
+            let excess = self.waf.len().saturating_sub(HISTORY);
+            self.waf.drain(..excess);
+        }
+        let busy = assembly::pu_busy(progress.target);
+        let span = progress.now.since(self.last_now).as_secs_f64();
+        let dies = strip(busy.iter().enumerate().map(|(index, &busy)| {
+            let before = self.last_busy.get(index).copied().unwrap_or(busy);
+            if span > 0.0 { (busy - before).as_secs_f64() / span } else { 0.0 }
+        }));
+        (self.last_host, self.last_nand, self.last_now, self.last_busy) = (host, nand, progress.now, busy);
+        let share = self.began.elapsed().as_secs_f64() / self.lasts.as_secs_f64().max(1e-9);
+        let outcome = progress.outcome;
+        let simulated = progress.now.since(outcome.started).as_secs_f64();
+        let rate = |seconds: f64| thousands((outcome.requests() as f64 / seconds.max(1e-9)) as u64);
+        let waf = self.waf.last().copied().unwrap_or(0.0);
+        let picture = |text: &str| palette.paint(Ink::Picture, text);
+        vec![
+            format!(
+                "  overwriting  {} {simulated:>7.2} s simulated, write amplification {waf:.2}",
+                picture(&bar(share, 24))
+            ),
+            format!(
+                "    speed      {} requests/s of the drive, {} of the simulation",
+                rate(simulated),
+                rate(self.began.elapsed().as_secs_f64())
+            ),
+            format!("    flash      {} written for {} by the host", bytes(nand), bytes(host)),
+            format!("    write amp. {}", picture(&sparkline(&self.waf))),
+            format!("    dies busy  {}", picture(&dies)),
+        ]
+    }
+}
+
+fn bytes(blocks: u64) -> ByteSize {
+    ByteSize(blocks * BLOCK_BYTES as u64)
+}

@@ -1,0 +1,225 @@
+//! A drive in a file: one TOML = media + FTL + host interface = one SSD.
+//!
+//! ```toml
+//! description = "…"
+//!
+//! [media]
+//! profile = "cosmos"              # a builtin profile, or a TOML file beside this one
+//! capacity = "8GiB"
+//! over_provisioning = "10%"
+//! store = "file"                  # "ram", "stamps" or "file"
+//! path = "disk.oftl"              # with store = "file"
+//! timing = "wall-clock"           # "virtual", "wall-clock" or "instant"
+//!
+//! [ftl]
+//! kind = "block"
+//! victim = "greedy"               # "greedy" or "cost-benefit"
+//! write_through = false
+//!
+//! [host]
+//! nbd = ["127.0.0.1:10809"]
+//! ```
+//!
+//! Every field may be left out, and flags override them. An unknown field is an error.
+
+use crate::cli::Timing;
+use crate::failure::Failure;
+use openftl_core::units::{ByteSize, Share};
+use openftl_ftl::VictimPolicy;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A drive file, as it is written.
+#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct DriveFile {
+    /// One sentence for people; shown as a title.
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub media: MediaSection,
+    #[serde(default)]
+    pub ftl: FtlSection,
+    #[serde(default)]
+    pub host: HostSection,
+}
+
+#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct MediaSection {
+    pub profile: Option<String>,
+    pub capacity: Option<ByteSize>,
+    pub over_provisioning: Option<Share>,
+    pub store: Option<StoreName>,
+    pub path: Option<PathBuf>,
+    pub timing: Option<Timing>,
+}
+
+#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct FtlSection {
+    pub kind: Option<FtlKind>,
+    pub victim: Option<VictimPolicy>,
+    pub write_through: Option<bool>,
+    pub checkpoint_log_blocks: Option<u64>,
+    pub marked_groups_max: Option<u32>,
+}
+
+#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct HostSection {
+    #[serde(default)]
+    pub nbd: Vec<String>,
+}
+
+/// Where the payload is kept.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreName {
+    Ram,
+    Stamps,
+    File,
+}
+
+/// Which FTL.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum FtlKind {
+    Block,
+}
+
+impl DriveFile {
+    /// Reads `path`. Files that it names are looked for beside it.
+    pub fn read(path: &Path) -> Result<DriveFile, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::bad_input(format_args!("--drive {}: {error}", path.display()))
+                .fix("name a drive file, such as those in the `drives` folder")
+        })?;
+        let mut file = DriveFile::parse(&text).map_err(|reason| {
+            Failure::bad_input(format_args!("{}: {reason}", path.display()))
+                .fix("correct the line; the `drives` folder has files that work")
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        if let Some(disk) = &mut file.media.path {
+            *disk = folder.join(&*disk);
+        }
+        if let Some(profile) = &mut file.media.profile
+            && is_file_name(profile)
+        {
+            *profile = folder.join(&*profile).to_string_lossy().into_owned();
+        }
+        Ok(file)
+    }
+
+    /// Understands the text of a drive file; the reason names line and field.
+    pub fn parse(text: &str) -> Result<DriveFile, String> {
+        let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        match (file.media.store, &file.media.path) {
+            (Some(StoreName::File), None) => Err("media.path is missing: media.store = \"file\" needs it".to_owned()),
+            (store, Some(path)) if store != Some(StoreName::File) => {
+                Err(format!("media.path = {path:?} is of no use without media.store = \"file\""))
+            }
+            _ => Ok(file),
+        }
+    }
+}
+
+/// Whether a profile is named by its file and not by its name.
+pub fn is_file_name(profile: &str) -> bool {
+    profile.contains('/') || profile.ends_with(".toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(text: &str, expected: Expect) {
+        expected.assert_eq(&DriveFile::parse(text).unwrap_err());
+    }
+
+    #[test]
+    fn the_drives_that_come_along_are_understood() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+        let mut drives = 0;
+        for entry in folder.read_dir().unwrap() {
+            DriveFile::read(&entry.unwrap().path()).unwrap_or_else(|error| panic!("{error}"));
+            drives += 1;
+        }
+        assert!(drives >= 3, "{drives} drives");
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_its_line() {
+        check(
+            "[media]\nprofil = \"cosmos\"\n",
+            expect![[r#"
+                TOML parse error at line 2, column 1
+                  |
+                2 | profil = "cosmos"
+                  | ^^^^^^
+                unknown field `profil`, expected one of `profile`, `capacity`, `over_provisioning`, `store`, `path`, `timing`"#]],
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_shown_with_what_would_do() {
+        check(
+            "[media]\ncapacity = \"8Gibi\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 12
+              |
+            2 | capacity = "8Gibi"
+              |            ^^^^^^^
+            `8Gibi` is no size; write it like 8GiB, 512MiB, 16GB or 4096"#]],
+        );
+        check(
+            "[media]\ntiming = \"soon\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 10
+              |
+            2 | timing = "soon"
+              |          ^^^^^^
+            unknown variant `soon`, expected one of `virtual`, `wall-clock`, `instant`"#]],
+        );
+        check(
+            "[ftl]\nkind = \"zns\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 8
+              |
+            2 | kind = "zns"
+              |        ^^^^^
+            unknown variant `zns`, expected `block`"#]],
+        );
+        check(
+            "[media\n",
+            expect![[r#"
+            TOML parse error at line 1, column 7
+              |
+            1 | [media
+              |       ^
+            unclosed table, expected `]`"#]],
+        );
+    }
+
+    #[test]
+    fn store_and_path_belong_together() {
+        check("[media]\nstore = \"file\"\n", expect![[r#"media.path is missing: media.store = "file" needs it"#]]);
+        check(
+            "[media]\nstore = \"ram\"\npath = \"disk.oftl\"\n",
+            expect![[r#"media.path = "disk.oftl" is of no use without media.store = "file""#]],
+        );
+    }
+
+    #[test]
+    fn files_are_looked_for_beside_the_drive_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "[media]\nprofile = \"chips/mine.toml\"\nstore = \"file\"\npath = \"disk.oftl\"\n")
+            .unwrap();
+        let file = DriveFile::read(&path).unwrap();
+        assert_eq!(file.media.path.unwrap(), folder.path().join("disk.oftl"));
+        assert_eq!(file.media.profile.unwrap(), folder.path().join("chips/mine.toml").to_str().unwrap());
+    }
+}

@@ -1,0 +1,56 @@
+//! How a command fails: one readable report that names what was found and what to do, and an exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What a command ends with if it does not end well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    kind: Kind,
+    what: String,
+    fix: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// The thing itself failed: exit code 1.
+    Failed,
+    /// What was asked for cannot be: exit code 2.
+    BadInput,
+}
+
+impl Failure {
+    /// The thing itself failed, or the drive is unsound.
+    pub fn failed(what: impl fmt::Display) -> Failure {
+        Failure { kind: Kind::Failed, what: what.to_string(), fix: None }
+    }
+
+    /// A flag, a file or a name that cannot be used.
+    pub fn bad_input(what: impl fmt::Display) -> Failure {
+        Failure { kind: Kind::BadInput, what: what.to_string(), fix: None }
+    }
+
+    /// Adds what to do about it.
+    pub fn fix(mut self, fix: impl fmt::Display) -> Failure {
+        self.fix = Some(fix.to_string());
+        self
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> ExitCode {
+        match self.kind {
+            Kind::Failed => ExitCode::from(1),
+            Kind::BadInput => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        match &self.fix {
+            Some(fix) => write!(f, "\n  fix: {fix}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What was measured, as figures for scripts.
+
+use hdrhistogram::Histogram;
+use openftl_core::{Geometry, Nanos};
+use openftl_ftl::{Purpose, Statistics};
+use openftl_lab::Outcome;
+use openftl_lab::outcome::Requests;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One measured phase on one drive.
+pub struct Measured {
+    /// The host's view.
+    pub outcome: Outcome,
+    /// The FTL's view, of the same phase.
+    pub statistics: Statistics,
+    /// How long the die of each parallel unit was busy in it.
+    pub pu_busy: Vec<Nanos>,
+    pub geometry: Geometry,
+    pub effective_over_provisioning: f64,
+    /// How long it took.
+    pub wall_seconds: f64,
+}
+
+/// Latency percentiles in nanoseconds.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latency {
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub p999: u64,
+    pub max: u64,
+}
+
+impl Latency {
+    /// Of `histogram`, whose greatest value is exactly `slowest`.
+    fn of(histogram: &Histogram<u64>, slowest: Nanos) -> Latency {
+        let at = |quantile| histogram.value_at_quantile(quantile).min(slowest.0);
+        Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: slowest.0 }
+    }
+
+    /// Of `requests`, if there were any.
+    pub fn of_some(requests: &Requests) -> Option<Latency> {
+        (requests.requests > 0).then(|| Latency::of(&requests.latency, requests.slowest))
+    }
+}
+
+/// The figures. Everything but `wall_seconds` follows from the seed in virtual time.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct Figures {
+    pub host_blocks_written: u64,
+    pub host_blocks_read: u64,
+    pub nand_blocks_written: u64,
+    /// NAND writes over host writes; null if the host wrote nothing.
+    pub waf: Option<f64>,
+    /// Data and relocations only, without log, checkpoint and padding.
+    pub relocation_waf: Option<f64>,
+    /// Requests a second on the drive's clock; null if no time passed.
+    pub iops: Option<f64>,
+    pub virtual_seconds: f64,
+    pub wall_seconds: f64,
+    pub latency_ns: Latency,
+    pub read_latency_ns: Option<Latency>,
+    pub write_latency_ns: Option<Latency>,
+    pub pages_per_block: u32,
+    pub effective_over_provisioning: f64,
+    /// NAND writes by purpose.
+    pub programmed: BTreeMap<&'static str, u64>,
+    pub resets: u64,
+    pub checkpoints: u64,
+    pub throttled: u64,
+    pub throttled_ns: u64,
+    pub program_failures: u64,
+    pub reset_failures: u64,
+    pub read_failures: u64,
+    pub retired_chunks: u64,
+    pub groups: Vec<openftl_ftl::GroupStatistics>,
+    /// Share of the time that each die was busy, in the order of the parallel units.
+    pub pu_utilisation: Vec<f64>,
+    pub turned_read_only: bool,
+    pub trace_hash: String,
+}
+
+impl Measured {
+    /// Share of the phase that each die was busy.
+    pub fn utilisation(&self) -> Vec<f64> {
+        let seconds = self.outcome.seconds();
+        self.pu_busy
+            .iter()
+            .map(|busy| if seconds > 0.0 { (busy.as_secs_f64() / seconds).min(1.0) } else { 0.0 })
+            .collect()
+    }
+
+    pub fn figures(&self) -> Figures {
+        let (outcome, statistics) = (&self.outcome, &self.statistics);
+        let wrote = statistics.host_blocks_written > 0;
+        Figures {
+            host_blocks_written: statistics.host_blocks_written,
+            host_blocks_read: statistics.host_blocks_read,
+            nand_blocks_written: statistics.nand_blocks_written(),
+            waf: wrote.then(|| statistics.waf()),
+            relocation_waf: wrote.then(|| statistics.relocation_waf()),
+            iops: outcome.iops(),
+            virtual_seconds: outcome.seconds(),
+            wall_seconds: self.wall_seconds,
+            latency_ns: Latency::of(&outcome.latency(), outcome.reads.slowest.max(outcome.writes.slowest)),
+            read_latency_ns: Latency::of_some(&outcome.reads),
+            write_latency_ns: Latency::of_some(&outcome.writes),
+            pages_per_block: self.geometry.blocks_per_chunk,
+            effective_over_provisioning: self.effective_over_provisioning,
+            programmed: Purpose::ALL
+                .iter()
+                .map(|&purpose| (purpose.name(), statistics.programmed_for(purpose)))
+                .collect(),
+            resets: statistics.resets,
+            checkpoints: statistics.checkpoints,
+            throttled: statistics.throttled,
+            throttled_ns: statistics.throttled_time.0,
+            program_failures: statistics.program_failures,
+            reset_failures: statistics.reset_failures,
+            read_failures: statistics.read_failures,
+            retired_chunks: statistics.retired_chunks,
+            groups: statistics.groups.clone(),
+            pu_utilisation: self.utilisation(),
+            turned_read_only: outcome.turned_read_only,
+            trace_hash: outcome.trace_hash.to_string(),
+        }
+    }
+}

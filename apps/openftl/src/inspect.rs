@@ -1,0 +1,278 @@
+//! `openftl inspect`: what a stored drive holds, without changing it.
+
+use crate::assembly::{self, Drive};
+use crate::chunk_map::{self, Cell, Mark};
+use crate::cli;
+use crate::failure::Failure;
+use crate::serve::write_recovery;
+use crate::terminal::{Ink, Palette, say};
+use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, ChunkId, VirtualClock};
+use openftl_ftl::chunk_table::ChunkUse;
+use openftl_ftl::{Plan, RecoveryReport};
+use openftl_lab::picture::{bar, thousands};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+
+#[derive(Serialize)]
+struct Facts {
+    profile: String,
+    geometry: GeometryFacts,
+    capacity_bytes: u64,
+    over_provisioning: f64,
+    mapped_blocks: u64,
+    plan: Plan,
+    superblock: SuperblockFacts,
+    checkpoint: CheckpointFacts,
+    log: LogFacts,
+    wear: Wear,
+    /// How it was opened to be looked at; if it was not closed cleanly, it was recovered in memory alone.
+    recovery: RecoveryReport,
+    chunks_by_use: BTreeMap<String, u64>,
+    chunks: Vec<ChunkFacts>,
+}
+
+#[derive(Serialize)]
+struct GeometryFacts {
+    groups: u32,
+    pus_per_group: u32,
+    chunks_per_pu: u32,
+    blocks_per_chunk: u32,
+    ws_min: u32,
+    ws_opt: u32,
+    mw_cunits: u32,
+    oob_bytes: u32,
+}
+
+#[derive(Serialize)]
+struct SuperblockFacts {
+    sequence: u64,
+    drive: String,
+    clean: bool,
+}
+
+#[derive(Serialize)]
+struct CheckpointFacts {
+    sequence: u64,
+    blocks: u32,
+    extents: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LogFacts {
+    first_lsn: u64,
+    chunks: Vec<String>,
+}
+
+/// How often chunks were reset.
+#[derive(Serialize, Clone, Copy, PartialEq, Debug)]
+struct Wear {
+    min: u32,
+    mean: f64,
+    max: u32,
+    endurance: u32,
+}
+
+#[derive(Serialize)]
+struct ChunkFacts {
+    chunk: String,
+    #[serde(rename = "use")]
+    mark: Mark,
+    valid_blocks: u32,
+    resets: u32,
+}
+
+pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
+    let mut clock = VirtualClock::default();
+    let drive = assembly::open_to_look_at(&arguments.disk, &mut clock)?;
+    let cells = cells(&drive);
+    let facts = facts(&drive, &cells);
+    if arguments.json {
+        return say(&crate::json(&facts)?);
+    }
+    say(&page(&arguments.disk.display().to_string(), &facts, &cells, &drive, Palette::of_stdout()))
+}
+
+/// What each chunk is used for, metadata told apart by what the superblock names.
+fn cells(drive: &Drive) -> Vec<Cell> {
+    let superblock = drive.superblock();
+    let log: HashSet<u32> = superblock.log_chunks.iter().copied().collect();
+    let checkpoint: HashSet<u32> = superblock.checkpoint.extents.iter().map(|extent| extent.chunk).collect();
+    let blocks = f64::from(assembly::geometry(drive).blocks_per_chunk);
+    let mark = |chunk: ChunkId, usage| match usage {
+        ChunkUse::Retired => Mark::Bad,
+        ChunkUse::Free => Mark::Free,
+        ChunkUse::Open => Mark::Open,
+        ChunkUse::Closed => Mark::Data,
+        ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
+        ChunkUse::Stuck => Mark::Stuck,
+        ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
+        ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
+        ChunkUse::Metadata => Mark::Superblock,
+    };
+    drive
+        .chunk_uses()
+        .map(|(chunk, usage, valid)| Cell { chunk, mark: mark(chunk, usage), valid: f64::from(valid) / blocks })
+        .collect()
+}
+
+fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
+    let geometry = assembly::geometry(drive);
+    let format = geometry.format();
+    let name = |chunk: ChunkId| {
+        let address = format.unpack_chunk(chunk);
+        format!("g{}p{}c{}", address.group, address.pu, address.chunk)
+    };
+    let superblock = drive.superblock();
+    let wear: Vec<u32> = drive.media().wear().map(|(_, resets)| resets).collect();
+    let mut chunks_by_use = BTreeMap::new();
+    for cell in cells {
+        *chunks_by_use.entry(mark_name(cell.mark)).or_default() += 1;
+    }
+    let uses: Vec<_> = drive.chunk_uses().collect();
+    Facts {
+        profile: drive.media().profile().name.clone(),
+        geometry: GeometryFacts {
+            groups: geometry.groups,
+            pus_per_group: geometry.pus_per_group,
+            chunks_per_pu: geometry.chunks_per_pu,
+            blocks_per_chunk: geometry.blocks_per_chunk,
+            ws_min: geometry.ws_min,
+            ws_opt: geometry.ws_opt,
+            mw_cunits: geometry.mw_cunits,
+            oob_bytes: geometry.oob_bytes,
+        },
+        capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
+        over_provisioning: superblock.over_provisioning.as_f64(),
+        mapped_blocks: uses.iter().map(|(_, _, valid)| u64::from(*valid)).sum(),
+        plan: *drive.plan(),
+        superblock: SuperblockFacts {
+            sequence: superblock.sequence,
+            drive: format!("{:016x}", superblock.drive),
+            clean: superblock.clean,
+        },
+        checkpoint: CheckpointFacts {
+            sequence: superblock.checkpoint.sequence,
+            blocks: superblock.checkpoint.blocks,
+            extents: superblock
+                .checkpoint
+                .extents
+                .iter()
+                .map(|extent| format!("{}b{}+{}", name(ChunkId(extent.chunk)), extent.first, extent.blocks))
+                .collect(),
+        },
+        log: LogFacts {
+            first_lsn: superblock.first_lsn,
+            chunks: superblock.log_chunks.iter().map(|&chunk| name(ChunkId(chunk))).collect(),
+        },
+        wear: Wear {
+            min: wear.iter().copied().min().unwrap_or(0),
+            mean: wear.iter().map(|&resets| f64::from(resets)).sum::<f64>() / wear.len().max(1) as f64,
+            max: wear.iter().copied().max().unwrap_or(0),
+            endurance: drive.media().endurance(),
+        },
+        recovery: drive.recovery_report().clone(),
+        chunks: cells
+            .iter()
+            .zip(&uses)
+            .zip(&wear)
+            .map(|((cell, (_, _, valid)), &resets)| ChunkFacts {
+                chunk: name(cell.chunk),
+                mark: cell.mark,
+                valid_blocks: *valid,
+                resets,
+            })
+            .collect(),
+        chunks_by_use,
+    }
+}
+
+fn mark_name(mark: Mark) -> String {
+    format!("{mark:?}").to_lowercase()
+}
+
+fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palette) -> String {
+    let mut text = String::new();
+    let geometry = &facts.geometry;
+    let title = |text: &mut String, title: &str| _ = writeln!(text, "\n{}", palette.paint(Ink::Bold, title));
+    _ = writeln!(
+        text,
+        "{}  {} on {}, {:.1}% over-provisioning, drive {}",
+        palette.paint(Ink::Bold, name),
+        ByteSize(facts.capacity_bytes),
+        facts.profile,
+        facts.over_provisioning * 100.0,
+        facts.superblock.drive
+    );
+    write_recovery(&mut text, &facts.recovery, palette);
+    if !facts.recovery.clean {
+        _ = writeln!(text, "  What follows is the recovered state; the file itself is as it was.");
+    }
+
+    title(&mut text, "Geometry");
+    _ = writeln!(
+        text,
+        "  {} groups × {} dies × {} chunks × {} blocks of 4 KiB + {} B\n  WS_MIN {}, WS_OPT {}, MW_CUNITS {} blocks",
+        geometry.groups,
+        geometry.pus_per_group,
+        geometry.chunks_per_pu,
+        geometry.blocks_per_chunk,
+        geometry.oob_bytes,
+        geometry.ws_min,
+        geometry.ws_opt,
+        geometry.mw_cunits
+    );
+
+    title(&mut text, "Chunks");
+    text.push_str(&chunk_map::draw(cells, assembly::geometry(drive), palette));
+    let uses: Vec<String> =
+        facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
+    _ = writeln!(text, "  {}", uses.join(", "));
+
+    title(&mut text, "Data");
+    let share = facts.mapped_blocks as f64 * BLOCK_BYTES as f64 / facts.capacity_bytes.max(1) as f64;
+    _ = writeln!(
+        text,
+        "  {} {:.1}% of the capacity is written: {} blocks",
+        palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24))),
+        share * 100.0,
+        thousands(facts.mapped_blocks)
+    );
+
+    title(&mut text, "Metadata");
+    let row = |text: &mut String, name: &str, value: String| _ = writeln!(text, "  {name:<12} {value}");
+    let state = if facts.superblock.clean { "closed cleanly" } else { "in use when last written" };
+    row(&mut text, "superblock", format!("number {}, {state}", facts.superblock.sequence));
+    let checkpoint = &facts.checkpoint;
+    let place = match checkpoint.blocks {
+        0 => "none yet".to_owned(),
+        blocks => format!(
+            "number {}, {} blocks in {}",
+            checkpoint.sequence,
+            thousands(u64::from(blocks)),
+            shortened(&checkpoint.extents)
+        ),
+    };
+    row(&mut text, "checkpoint", place);
+    row(&mut text, "log", format!("from LSN {} on, in {}", facts.log.first_lsn, shortened(&facts.log.chunks)));
+
+    title(&mut text, "Wear");
+    let Wear { min, mean, max, endurance } = facts.wear;
+    let share = mean / f64::from(endurance.max(1));
+    _ = writeln!(
+        text,
+        "  {} chunks were reset {mean:.1} times on average ({min} to {max}); they stand {endurance}",
+        palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24))),
+    );
+    text
+}
+
+/// The first few of a long list.
+fn shortened(list: &[String]) -> String {
+    match list {
+        [] => "no chunk".to_owned(),
+        [few @ ..] if few.len() <= 6 => few.join(" "),
+        [first @ .., _] => format!("{} … ({} in all)", first[..5].join(" "), list.len()),
+    }
+}

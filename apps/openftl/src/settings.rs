@@ -1,0 +1,211 @@
+//! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
+
+use crate::cli::{DriveFlags, Timing};
+use crate::drive_file::{DriveFile, StoreName, is_file_name};
+use crate::failure::Failure;
+use openftl_core::units::{ByteSize, Share};
+use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_ftl::{Config, VictimPolicy};
+use openftl_media::{Profile, ProfileError};
+use std::path::{Path, PathBuf};
+
+/// What a drive is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    pub profile: Profile,
+    pub capacity: ByteSize,
+    pub over_provisioning: Share,
+    pub victim: VictimPolicy,
+    pub write_through: bool,
+    pub checkpoint_log_blocks: Option<u64>,
+    pub marked_groups_max: Option<u32>,
+    pub store: Option<StoreName>,
+    pub path: Option<PathBuf>,
+    pub timing: Option<Timing>,
+    pub nbd: Vec<String>,
+}
+
+/// What holds where neither flags nor drive file say anything.
+pub const PROFILE_DEFAULT: &str = "cosmos";
+pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
+
+impl Settings {
+    /// Flags over drive file over defaults.
+    pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
+        let file = flags.drive.as_deref().map(DriveFile::read).transpose()?.unwrap_or_default();
+        let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
+        let settings = Settings {
+            profile: find_profile(profile)?,
+            capacity: flags.capacity.or(file.media.capacity).unwrap_or(capacity_default),
+            over_provisioning: flags
+                .over_provisioning
+                .or(file.media.over_provisioning)
+                .unwrap_or(OVER_PROVISIONING_DEFAULT),
+            victim: flags.victim.map(VictimPolicy::from).or(file.ftl.victim).unwrap_or_default(),
+            write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
+            checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
+            marked_groups_max: file.ftl.marked_groups_max,
+            store: file.media.store,
+            path: file.media.path,
+            timing: file.media.timing,
+            nbd: file.host.nbd,
+        };
+        settings.validate()?;
+        Ok(settings)
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        if self.capacity.0 == 0 || !self.capacity.0.is_multiple_of(BLOCK_BYTES as u64) {
+            return Err(Failure::bad_input(format_args!(
+                "capacity = {} is no whole number of {BLOCK_BYTES}-byte blocks",
+                self.capacity
+            ))
+            .fix("choose a multiple of 4KiB, like 512MiB or 8GiB"));
+        }
+        // Below this the reserve of garbage collection leaves nothing to choose from.
+        if self.over_provisioning < Share::percent(1) || self.over_provisioning > Share::percent(1000) {
+            return Err(Failure::bad_input(format_args!(
+                "over_provisioning = {} is not between 1% and 1000%",
+                self.over_provisioning
+            ))
+            .fix("drives have 7% to 28%"));
+        }
+        Ok(())
+    }
+
+    /// The FTL's part of it, for a new drive.
+    pub fn config(&self, payload: FrameForm, drive_id: u64) -> Config {
+        Config {
+            capacity_blocks: self.capacity.0 / BLOCK_BYTES as u64,
+            over_provisioning: self.over_provisioning,
+            drive_id,
+            payload,
+            write_through: self.write_through,
+            checkpoint_log_blocks: self.checkpoint_log_blocks,
+            victim: self.victim,
+            marked_groups_max: self.marked_groups_max,
+            ..Config::default()
+        }
+    }
+
+    /// Chunks per parallel unit that the device needs for `config`.
+    pub fn chunks_per_pu(&self, config: &Config) -> Result<u32, Failure> {
+        let geometry = self
+            .profile
+            .geometry(self.profile.chunks_per_pu)
+            .map_err(|error| profile_failure(&self.profile.name, &error))?;
+        // Chunks that are bad from the start are added to what the plan asks for, and half as many for those that go bad.
+        let bad = self.profile.faults.factory_bad.millionths;
+        let spare = Share { millionths: bad + bad / 2 };
+        openftl_ftl::chunks_per_pu(&geometry, config, spare).map_err(Failure::bad_input)
+    }
+}
+
+/// The profile with this name, or in this file.
+pub fn find_profile(profile: &str) -> Result<Profile, Failure> {
+    if !is_file_name(profile) {
+        return Profile::builtin(profile).map_err(|error| profile_failure(profile, &error));
+    }
+    let path = Path::new(profile);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::bad_input(format_args!("profile {profile}: {error}"))
+            .fix("name a TOML file, or one of those that `openftl profiles` lists")
+    })?;
+    Profile::parse(&text).map_err(|error| profile_failure(profile, &error))
+}
+
+fn profile_failure(profile: &str, error: &ProfileError) -> Failure {
+    let failure = Failure::bad_input(format_args!("profile {profile}: {error}"));
+    match error {
+        ProfileError::Unknown { .. } => failure.fix("choose one of them, or name a TOML file like ./mine.toml"),
+        _ => failure.fix("correct the profile; `openftl profiles cosmos --toml` prints one that works"),
+    }
+}
+
+/// Refuses what would not fit in this machine's memory, before it is filled.
+pub fn check_memory(bytes: u64, advice: &str) -> Result<(), Failure> {
+    match memory_available() {
+        Some(available) if bytes > available => Err(Failure::bad_input(format_args!(
+            "this drive would take about {} of memory, and {} are available",
+            ByteSize(bytes),
+            ByteSize(available)
+        ))
+        .fix(advice)),
+        _ => Ok(()),
+    }
+}
+
+fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    const CAPACITY: ByteSize = ByteSize(1 << 30);
+
+    #[track_caller]
+    fn check(flags: DriveFlags, expected: Expect) {
+        expected.assert_eq(&Settings::gather(&flags, CAPACITY).unwrap_err().to_string());
+    }
+
+    #[test]
+    fn flags_win_over_the_drive_file_and_that_over_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.toml");
+        std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\n")
+            .unwrap();
+        let flags = DriveFlags { drive: Some(path), capacity: Some(ByteSize(3 << 30)), ..DriveFlags::default() };
+        let settings = Settings::gather(&flags, CAPACITY).unwrap();
+        assert_eq!(settings.profile.name, "znand");
+        assert_eq!(settings.capacity, ByteSize(3 << 30));
+        assert_eq!(settings.victim, VictimPolicy::CostBenefit);
+        assert_eq!(settings.over_provisioning, Share::percent(10));
+        assert_eq!(Settings::gather(&DriveFlags::default(), CAPACITY).unwrap().capacity, CAPACITY);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_field_value_and_fix() {
+        check(
+            DriveFlags { profile: Some("cosmo".into()), ..DriveFlags::default() },
+            expect![[r#"
+            error: profile cosmo: there is no profile `cosmo`; the builtin ones are cosmos, granby, qlc, tiny, westlake, znand
+              fix: choose one of them, or name a TOML file like ./mine.toml"#]],
+        );
+        check(
+            DriveFlags { profile: Some("./none.toml".into()), ..DriveFlags::default() },
+            expect![[r#"
+            error: profile ./none.toml: No such file or directory (os error 2)
+              fix: name a TOML file, or one of those that `openftl profiles` lists"#]],
+        );
+        check(
+            DriveFlags { capacity: Some(ByteSize(1000)), ..DriveFlags::default() },
+            expect![[r#"
+            error: capacity = 1000 B is no whole number of 4096-byte blocks
+              fix: choose a multiple of 4KiB, like 512MiB or 8GiB"#]],
+        );
+        check(
+            DriveFlags { over_provisioning: Some(Share::percent(0)), ..DriveFlags::default() },
+            expect![[r#"
+            error: over_provisioning = 0% is not between 1% and 1000%
+              fix: drives have 7% to 28%"#]],
+        );
+        check(
+            DriveFlags { drive: Some("none.toml".into()), ..DriveFlags::default() },
+            expect![[r#"
+            error: --drive none.toml: No such file or directory (os error 2)
+              fix: name a drive file, such as those in the `drives` folder"#]],
+        );
+    }
+
+    #[test]
+    fn a_drive_larger_than_the_memory_is_refused() {
+        let error = check_memory(u64::MAX, "use less").unwrap_err().to_string();
+        assert!(error.contains("16777216.00 TiB") && error.contains("fix: use less"), "{error}");
+        check_memory(1, "").unwrap();
+    }
+}
