@@ -572,11 +572,22 @@ impl EmulatedDevice {
         *self.chunks.flags_mut(chunk) &= !(MARKED | ERASING);
     }
 
+    /// What is the matter with blocks of `chunk`.
+    pub(super) fn marks_in(
+        &self,
+        chunk: ChunkId,
+        blocks: std::ops::Range<u32>,
+    ) -> impl Iterator<Item = (Ppa, Mark)> + '_ {
+        let start = self.format.ppa(chunk, 0).0;
+        let ppas = Ppa(start + u64::from(blocks.start))..Ppa(start + u64::from(blocks.end));
+        self.marks.range(ppas).map(|(ppa, mark)| (*ppa, *mark))
+    }
+
     /// Forgets what was the matter with blocks of `chunk` from `first` on.
     pub(super) fn unmark(&mut self, chunk: ChunkId, first: u32) {
         if self.chunks.get(chunk).flags & MARKED != 0 {
-            let blocks = self.format.ppa(chunk, first)..self.format.ppa(chunk, self.geometry.blocks_per_chunk);
-            let marked: Vec<Ppa> = self.marks.range(blocks).map(|(ppa, _)| *ppa).collect();
+            let marked: Vec<Ppa> =
+                self.marks_in(chunk, first..self.geometry.blocks_per_chunk).map(|(ppa, _)| ppa).collect();
             for ppa in marked {
                 self.marks.remove(&ppa);
             }

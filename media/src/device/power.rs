@@ -63,9 +63,8 @@ impl EmulatedDevice {
         let unit = self.geometry.ws_min;
         let is_torn = torn && program.begins <= self.now;
         let end = if is_torn { first + unit } else { first };
-        let below = self.marks.range(self.format.ppa(chunk, 0)..self.format.ppa(chunk, end));
-        let lost_below = below.filter(|(_, mark)| **mark == Mark::Lost).map(|(ppa, _)| self.format.block_of(*ppa));
-        let mut lost: Vec<u32> = lost_below.collect();
+        let lost_below = self.marks_in(chunk, 0..end).filter(|(_, mark)| *mark == Mark::Lost);
+        let mut lost: Vec<u32> = lost_below.map(|(ppa, _)| self.format.block_of(ppa)).collect();
         if is_torn {
             lost.extend(self.shared_word_lines(first).flat_map(|first| first..first + unit));
         }
