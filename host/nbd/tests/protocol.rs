@@ -286,7 +286,7 @@ fn half_a_message_is_never_answered() {
     ];
     for whole in 0..messages.len() {
         let before = messages[..whole].concat();
-        let said = hear(&[before.clone()]).output;
+        let said = hear(std::slice::from_ref(&before)).output;
         for part in 0..messages[whole].len() {
             let transcript = hear(&[before.clone(), messages[whole][..part].to_vec()]);
             assert!(transcript.output == said, "{part} bytes of message {whole} were answered");
@@ -316,7 +316,7 @@ fn mostly_right(chance: &mut Xoshiro256PlusPlus) -> Vec<u8> {
         let length = chance.next_u32() % 20_000;
         let offset = chance.next_u64() % if chance.next_u64().is_multiple_of(2) { 20_000 } else { 1 << 31 };
         let command = chance.next_u32() as u16 % 9;
-        if command == command::DISC && chance.next_u64() % 4 > 0 {
+        if command == command::DISC && !chance.next_u64().is_multiple_of(4) {
             continue;
         }
         let flags = if chance.next_u64().is_multiple_of(4) { 1 << (chance.next_u32() % 16) } else { 0 };

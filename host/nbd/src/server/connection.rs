@@ -119,6 +119,11 @@ impl Connection {
         self.held.is_some() || (self.start < self.end && self.filling.is_none() && !self.may_take_more(config))
     }
 
+    /// Whether the peer has to take replies before there can be more.
+    fn is_stuck(&self) -> bool {
+        !self.writable && !self.output.is_empty()
+    }
+
     /// Whether a turn would move bytes.
     pub fn can_go_on(&self) -> bool {
         (self.readable && self.wants_input()) || (self.writable && !self.output.is_empty())
@@ -287,9 +292,13 @@ impl Connection {
     ) -> bool {
         let served = &mut served[self.export.expect("requests come after the handshake")];
         let payload = payload_bytes(request.command);
-        let may =
-            self.requests == 0 || (self.requests < config.requests_max && self.bytes + payload <= config.bytes_max);
-        if !may {
+        // Who does not take its replies gets nothing more to hold.
+        if self.is_stuck() {
+            served.waiters.retain(|waiter| *waiter != ticket.slot);
+            return false;
+        }
+        let bytes_max = config.bytes_max.min(served.share_bytes);
+        if self.requests > 0 && (self.requests == config.requests_max || self.bytes + payload > bytes_max) {
             return false;
         }
         // Whoever waits for frames is served in turn, or the large requests would wait for ever.
@@ -352,7 +361,8 @@ impl Connection {
         served.requests.release(served.target.frames(), finished.id);
     }
 
-    /// Sends replies, in one system call. Returns whether frames were given back.
+    /// Sends replies, in one system call. Returns whether others may go on: frames were given back, or this connection
+    /// got stuck and waits for them no more.
     pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
         if !self.writable || self.output.is_empty() {
             return Ok(false);
@@ -380,7 +390,7 @@ impl Connection {
                 if sent.bytes > 0 {
                     self.moved = now;
                 }
-                Ok(gave_back)
+                Ok(gave_back || !sent.takes_more)
             }
             Err(_) => Err(Over::Vanished),
         }

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
-//! | bytes of a connection's requests | [`ServerConfig::bytes_max`] |
+//! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use openftl_core::{Clock, FrameForm, Nanos, Time};
+use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, Time};
 use openftl_ftl::target::{BlockTarget, IoError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -49,6 +49,10 @@ pub use stop::Stop;
 
 /// The smallest pool of frames that a drive can be served from.
 pub const POOL_FRAMES_MIN: usize = 8;
+
+/// One connection's requests hold at most this part of a drive's pool, so that a few slow ones leave room for others. A
+/// single request may be as large as half of the pool.
+pub const POOL_SHARES: usize = 8;
 
 /// The longest name of an export, in bytes ("Conventions" of the protocol).
 pub const EXPORT_NAME_BYTES_MAX: usize = 4096;
@@ -165,6 +169,8 @@ struct Served<'a, T> {
     requests: ByteRequests<Ticket>,
     /// Connections that wait for frames or a place, the longest waiting first.
     waiters: VecDeque<u32>,
+    /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
+    share_bytes: u64,
     finished: Vec<Finished<Ticket>>,
     released: Vec<RequestId>,
 }
@@ -232,6 +238,7 @@ impl Server {
         let mut served: Vec<Served<'_, T>> = exports
             .iter_mut()
             .map(|export| Served {
+                share_bytes: (export.target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64,
                 target: &mut export.target,
                 requests: ByteRequests::new(requests_max),
                 waiters: VecDeque::new(),
@@ -466,7 +473,7 @@ impl Server {
         any
     }
 
-    /// Sends one connection's replies. Returns whether frames were given back.
+    /// Sends one connection's replies. Returns whether others may go on.
     fn send<T: BlockTarget>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
         let Some(connection) = &mut self.slots[slot].connection else { return false };
         match connection.send(now, served) {
@@ -548,11 +555,11 @@ fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportI
             )));
         }
         // Half of the pool, so that one request at most waits for the drive to give frames back, in a power of two.
-        let half = (frames as u64 / 2 * openftl_core::BLOCK_BYTES as u64).min(u64::from(PAYLOAD_BYTES_MAX));
+        let half = (frames as u64 / 2 * BLOCK_BYTES as u64).min(u64::from(PAYLOAD_BYTES_MAX));
         infos.push(ExportInfo {
             name: export.name.clone(),
             description: export.description.clone(),
-            size: export.target.blocks() * openftl_core::BLOCK_BYTES as u64,
+            size: export.target.blocks() * BLOCK_BYTES as u64,
             read_only: export.read_only || export.target.is_read_only(),
             payload_bytes_max: 1 << half.ilog2(),
         });
