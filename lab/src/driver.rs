@@ -26,8 +26,8 @@ const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
 /// Requests between two looks at limits and progress.
 const WATCH_REQUESTS: u64 = 1024;
 
-/// Polls at one moment in which nothing ends, after which the drive is said to hang.
-const FRUITLESS_POLLS_MAX: u32 = 100_000;
+/// Polls in a row in which nothing ends, after which the drive is said to hang.
+const FRUITLESS_POLLS_MAX: u32 = 1_000_000;
 
 /// When a phase ends. Requests under way are waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,7 +205,6 @@ impl Driver {
             if !more && in_flight == 0 {
                 return Ok(outcome);
             }
-            let before = now;
             now = match target.next_due() {
                 // As long as requests end there may be more to submit at the same moment.
                 _ if progressed => clock.now(),
@@ -213,7 +212,7 @@ impl Driver {
                 Some(due) => clock.wait_until(due),
                 None => return Err(RunError::Stalled { in_flight, at: now }),
             };
-            fruitless = if progressed || now > before { 0 } else { fruitless + 1 };
+            fruitless = if progressed { 0 } else { fruitless + 1 };
             if fruitless > FRUITLESS_POLLS_MAX {
                 return Err(RunError::Stalled { in_flight, at: now });
             }

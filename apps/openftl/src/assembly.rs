@@ -3,7 +3,7 @@
 use crate::cli::{DriveFlags, Store};
 use crate::failure::Failure;
 use crate::settings::{Settings, check_memory};
-use openftl_core::units::ByteSize;
+use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_ftl::{Access, BlockFtl, Config, OpenError, RecoveryReport};
 use openftl_media::{DeviceError, EmulatedDevice, Media, Store as MediaStore, StoreError, Timing};
@@ -57,6 +57,7 @@ pub struct Reopen {
     config: Config,
     profile: Option<String>,
     capacity: Option<ByteSize>,
+    over_provisioning: Option<Share>,
 }
 
 impl Reopen {
@@ -67,6 +68,7 @@ impl Reopen {
             config,
             profile: flags.profile.as_ref().map(|_| settings.profile.name.clone()),
             capacity: flags.capacity,
+            over_provisioning: flags.over_provisioning,
         }
     }
 }
@@ -94,14 +96,19 @@ pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl 
         .fix("leave --profile away, or create another drive"));
     }
     let drive = BlockFtl::open(device, reopen.config.clone(), clock).map_err(|error| open_failure(path, &error))?;
+    // Both were fixed when the drive was created.
     let capacity = ByteSize(drive.plan().capacity_blocks * BLOCK_BYTES as u64);
-    match reopen.capacity {
-        Some(asked) if asked != capacity => {
-            Err(Failure::bad_input(format_args!("{} has a capacity of {capacity}, asked for {asked}", path.display()))
-                .fix("leave --capacity away, or create another drive"))
+    let over_provisioning = drive.config().over_provisioning;
+    for (field, found, asked) in [
+        ("capacity", capacity.to_string(), reopen.capacity.map(|asked| asked.to_string())),
+        ("over-provisioning", over_provisioning.to_string(), reopen.over_provisioning.map(|asked| asked.to_string())),
+    ] {
+        if let Some(asked) = asked.filter(|asked| *asked != found) {
+            return Err(Failure::bad_input(format_args!("{} has {field} {found}, asked for {asked}", path.display()))
+                .fix(format_args!("leave --{field} away, or create another drive")));
         }
-        _ => Ok(drive),
     }
+    Ok(drive)
 }
 
 /// Opens a drive that is kept in a file without writing anything to it: if it was not closed cleanly, it is recovered in

@@ -91,12 +91,20 @@ mod tests {
             findings: vec!["logical block 7 came back damaged or as another block".to_owned()],
         };
         let unsound = Findings { sound: false, clean: false, report };
-        expect![[""]].assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
+        expect![[r#"
+            disk.oftl was not closed cleanly. What is checked is what the next start will recover; nothing is written now.
+            ✗ logical block 7 came back damaged or as another block
+              … and 2 more
+            ✗ unsound  disk.oftl: 10 blocks read and verified, 2 never written or trimmed, 4 chunks compared
+        "#]].assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
         let sound = Findings {
             sound: true,
             clean: true,
             report: CheckReport { blocks_verified: 10, ..CheckReport::default() },
         };
-        expect![[""]].assert_eq(&page("disk.oftl", &sound, Palette::PLAIN));
+        expect![[r#"
+            ✓ sound  disk.oftl: 10 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+        "#]]
+        .assert_eq(&page("disk.oftl", &sound, Palette::PLAIN));
     }
 }
