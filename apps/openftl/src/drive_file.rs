@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct DriveFile {
-    /// One sentence for people; shown as a title.
+    /// One sentence for those who read the file.
     #[serde(default)]
     pub description: String,
     #[serde(default)]

@@ -270,9 +270,9 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
 
 /// The first few of a long list.
 fn shortened(list: &[String]) -> String {
-    match list {
-        [] => "no chunk".to_owned(),
-        [few @ ..] if few.len() <= 6 => few.join(" "),
-        [first @ .., _] => format!("{} … ({} in all)", first[..5].join(" "), list.len()),
+    match list.len() {
+        0 => "no chunk".to_owned(),
+        1..=6 => list.join(" "),
+        all => format!("{} … ({all} in all)", list[..5].join(" ")),
     }
 }
