@@ -19,7 +19,10 @@ mod injection;
 mod log;
 mod power;
 mod queue;
+mod read;
+mod reset;
 mod schedule;
+mod write;
 
 pub use injection::ProgramFailure;
 pub use queue::COMMANDS_MAX;
@@ -265,6 +268,17 @@ impl EmulatedDevice {
 
     fn wear_index(&self, resets: u32) -> u8 {
         (u64::from(resets) * 255 / u64::from(self.profile.chip.endurance)).min(255) as u8
+    }
+}
+
+impl Drop for EmulatedDevice {
+    /// What was reset is let go of, also where the die was not done: a drive file that is closed keeps no dead space.
+    fn drop(&mut self) {
+        for erase in std::mem::take(&mut self.erases) {
+            if !erase.overwritten {
+                self.backing.discard(erase.chunk);
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::Host;
 use openftl_core::Time;
-use openftl_media::{ChunkState, EmulatedDevice, Media, Profile, Status, Store, Timing};
+use openftl_media::{ChunkState, EmulatedDevice, Profile, Status, Store, Timing};
 
 fn device(profile: &Profile, chunks_per_pu: u32, seed: u64) -> EmulatedDevice {
     EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::Stamps, Timing::Instant, seed).unwrap()

@@ -290,3 +290,9 @@ fn an_overwritten_frame_does_not_change_what_was_submitted() {
     host.device.submit(later, &mut host.frames, 0, command).unwrap();
     assert_eq!(host.finish().len(), 1);
 }
+
+#[test]
+fn a_device_may_be_owned_by_any_thread() {
+    fn check<T: Send>() {}
+    check::<EmulatedDevice>();
+}

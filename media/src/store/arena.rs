@@ -5,8 +5,10 @@
 //! page fault.
 //!
 //! ```text
-//! slot   [item 0][item 1] … [item n−1] [oob 0][oob 1] … [oob n−1] [one bit a block] [to a full page]
+//! slot   [item 0][oob 0] [item 1][oob 1] … [item n−1][oob n−1] [one bit a block] [to a full page]
 //! ```
+//!
+//! Item and out-of-band bytes lie side by side, so that a random read misses the processor's caches once and not twice.
 
 use openftl_core::{ChunkId, Geometry};
 use rustix::io::Errno;
@@ -25,7 +27,7 @@ pub struct Arena {
     free: Vec<u32>,
     item_bytes: usize,
     oob_bytes: usize,
-    oob_start: usize,
+    stride: usize,
     flags_start: usize,
     slot_bytes: usize,
     slots_per_mapping: u32,
@@ -57,8 +59,8 @@ impl Arena {
     pub fn new(geometry: &Geometry, item_bytes: usize) -> Arena {
         let blocks = geometry.blocks_per_chunk as usize;
         let oob_bytes = geometry.oob_bytes as usize;
-        let oob_start = blocks * item_bytes;
-        let flags_start = (oob_start + blocks * oob_bytes).next_multiple_of(8);
+        let stride = (item_bytes + oob_bytes).next_multiple_of(8);
+        let flags_start = blocks * stride;
         let slot_bytes = (flags_start + blocks.div_ceil(64) * 8).next_multiple_of(PAGE_BYTES);
         Arena {
             mappings: Vec::new(),
@@ -66,7 +68,7 @@ impl Arena {
             free: Vec::new(),
             item_bytes,
             oob_bytes,
-            oob_start,
+            stride,
             flags_start,
             slot_bytes,
             slots_per_mapping: (MAPPING_BYTES_MIN / slot_bytes).max(1) as u32,
@@ -135,25 +137,25 @@ impl Arena {
     /// The item of `block`.
     #[inline]
     pub fn item(&self, slot: Slot, block: u32) -> &[u8] {
-        self.bytes(slot, block as usize * self.item_bytes, self.item_bytes)
+        self.bytes(slot, block as usize * self.stride, self.item_bytes)
     }
 
     /// The item of `block`, to be filled.
     #[inline]
     pub fn item_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
-        self.bytes_mut(slot, block as usize * self.item_bytes, self.item_bytes)
+        self.bytes_mut(slot, block as usize * self.stride, self.item_bytes)
     }
 
     /// The out-of-band bytes of `block`.
     #[inline]
     pub fn oob(&self, slot: Slot, block: u32) -> &[u8] {
-        self.bytes(slot, self.oob_start + block as usize * self.oob_bytes, self.oob_bytes)
+        self.bytes(slot, block as usize * self.stride + self.item_bytes, self.oob_bytes)
     }
 
     /// The out-of-band bytes of `block`, to be filled.
     #[inline]
     pub fn oob_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
-        self.bytes_mut(slot, self.oob_start + block as usize * self.oob_bytes, self.oob_bytes)
+        self.bytes_mut(slot, block as usize * self.stride + self.item_bytes, self.oob_bytes)
     }
 
     /// The flag of `block`: the byte that holds it, and its bit in there.
