@@ -40,6 +40,9 @@ use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, P
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
 use std::collections::VecDeque;
 
+/// Parts act on what other parts did; they come to rest long before this many rounds.
+const ROUNDS_MAX: u32 = 1_000_000;
+
 /// Why a drive takes no more writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
@@ -103,6 +106,8 @@ pub struct BlockFtl<M> {
     pub(crate) completions: Vec<Completion>,
     /// Commands that the device had no room for, in order.
     pub(crate) backlog: VecDeque<Tag>,
+    /// Commands that the device has and has not completed.
+    pub(crate) under_way: u32,
     /// Zeroes, sealed as padding.
     pub(crate) padding: Frame,
     pub(crate) now: Time,
@@ -238,6 +243,28 @@ impl<M: Media> BlockFtl<M> {
         (data - spare - capacity) / capacity
     }
 
+    /// The state of the parts in one line, for messages about what should never happen.
+    fn describe(&self) -> String {
+        let groups: Vec<String> = (0..self.geometry.groups)
+            .map(|group| {
+                let free = self.provisioning.free_in_group(group);
+                format!("{free} free, {}", self.collection.describe(group))
+            })
+            .collect();
+        format!(
+            "buffer {}/{}/{}/{}, log {}/{}, {} units under way, {} chunks to be reset, groups {groups:?}, {:?}",
+            self.buffer.released(),
+            self.buffer.committed(),
+            self.buffer.placed(),
+            self.buffer.head(),
+            self.log.durable(),
+            self.log.position(),
+            self.units.under_way(),
+            self.bad_chunks.resetting(),
+            self.read_only,
+        )
+    }
+
     /// Blocks that can hold no data now: free, on their way to be reset, moved out of victims, or not yet written.
     fn spare_blocks(&self) -> u64 {
         let blocks = u64::from(self.geometry.blocks_per_chunk);
@@ -287,7 +314,7 @@ impl<M: Media> BlockFtl<M> {
 
     fn try_submit(&mut self, errand: Errand) -> bool {
         let (now, tag) = (self.now, errand.tag());
-        match errand {
+        let submitted = match errand {
             Errand::Unit(unit) => {
                 let unit = self.units.unit(unit);
                 let mut blocks = [Ppa(0); VECTOR_BLOCKS_MAX];
@@ -317,7 +344,9 @@ impl<M: Media> BlockFtl<M> {
                 let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
-        }
+        };
+        self.under_way += u32::from(submitted);
+        submitted
     }
 
     /// Takes a free chunk and opens it.
@@ -371,6 +400,7 @@ impl<M: Media> BlockFtl<M> {
         let mut completions = std::mem::take(&mut self.completions);
         self.media.poll(self.now, &mut self.frames, &mut completions);
         self.stirred |= !completions.is_empty();
+        self.under_way -= completions.len() as u32;
         for completion in completions.drain(..) {
             match Errand::from_tag(completion.tag) {
                 Errand::Unit(unit) => self.unit_ended(unit, completion.status),
@@ -380,7 +410,10 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.completions = completions;
+        let mut rounds = 0;
         while std::mem::take(&mut self.stirred) {
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
             self.settle_events();
             self.advance_transactions();
             self.advance_collection();

@@ -110,8 +110,8 @@ impl<M: Media> BlockFtl<M> {
         let first = geometry.chunk_ids().next().expect("a device has chunks");
         self.media.chunk_report(clock.now(), first, &mut descriptors)?;
         let mut mapped = vec![0u32; self.format.chunk_ids()];
-        for (block, entry) in self.mapping.entries().iter().enumerate() {
-            let Place::Media(ppa) = entry.place() else { continue };
+        for block in 0..self.mapping.len() as u32 {
+            let Place::Media(ppa) = self.buffer.base(&self.mapping, block).place() else { continue };
             mapped[self.format.chunk_of(ppa).0 as usize] += 1;
             if !self.chunks.is_valid(ppa) {
                 let address = self.format.unpack(ppa);

@@ -15,6 +15,7 @@
 
 use crate::victim::{Candidate, VictimPolicy};
 use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa};
+use std::cell::Cell;
 
 /// The state of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
@@ -70,7 +71,7 @@ pub struct ChunkTable {
     /// First chunk of each list: `lists[group][valid blocks]`.
     lists: Vec<Vec<u32>>,
     /// No list below this one has a chunk, by group.
-    lowest: Vec<u32>,
+    lowest: Vec<Cell<u32>>,
 }
 
 impl ChunkTable {
@@ -104,7 +105,7 @@ impl ChunkTable {
             valid: vec![0; chunks.len() * words_per_chunk],
             chunks,
             lists: vec![vec![NONE; geometry.blocks_per_chunk as usize + 1]; groups],
-            lowest: vec![geometry.blocks_per_chunk; groups],
+            lowest: vec![Cell::new(geometry.blocks_per_chunk); groups],
         }
     }
 
@@ -270,14 +271,14 @@ impl ChunkTable {
 
     /// The victim of `group` by `policy`, with its number of valid blocks, or `None` where nothing would be gained.
     #[must_use]
-    pub fn victim(&mut self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {
+    pub fn victim(&self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         let lists = &self.lists[group as usize];
-        let mut lowest = self.lowest[group as usize];
+        let mut lowest = self.lowest[group as usize].get();
         while lowest < blocks && lists[lowest as usize] == NONE {
             lowest += 1;
         }
-        self.lowest[group as usize] = lowest;
+        self.lowest[group as usize].set(lowest);
         if policy == VictimPolicy::Greedy {
             return (lowest < blocks).then(|| ChunkId(lists[lowest as usize]));
         }
@@ -315,8 +316,8 @@ impl ChunkTable {
         }
         let entry = &mut self.chunks[chunk.0 as usize];
         (entry.before, entry.after, entry.listed) = (NONE, after, true);
-        let lowest = &mut self.lowest[group as usize];
-        *lowest = (*lowest).min(valid);
+        let lowest = &self.lowest[group as usize];
+        lowest.set(lowest.get().min(valid));
     }
 
     fn unlist(&mut self, chunk: ChunkId) {

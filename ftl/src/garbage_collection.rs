@@ -21,6 +21,7 @@ use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
 use crate::statistics::Purpose;
 use crate::units::{OpenId, UnitId};
+use crate::victim::VictimPolicy;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Media};
 use std::collections::VecDeque;
@@ -128,6 +129,13 @@ impl Collection {
         self.groups.iter().any(|group| group.reading > 0)
     }
 
+    /// The state of one group in a few words.
+    pub(crate) fn describe(&self, group: u32) -> String {
+        let Group { marked, victims, queue, reading, stalled, push, .. } = &self.groups[group as usize];
+        let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
+        format!("marked {marked}, victims {victims:?}, {} queued, {reading} reads, stalled {stalled}, push {push}", queue.len())
+    }
+
     /// Blocks of victims that hold no data any more.
     #[must_use]
     pub fn emptied_blocks(&self, chunks: &ChunkTable, blocks_per_chunk: u32) -> u64 {
@@ -198,6 +206,7 @@ impl<M: Media> BlockFtl<M> {
         while self.collection.marked < most {
             let neediest = (0..self.geometry.groups)
                 .filter(|group| !self.collection.groups[*group as usize].marked && self.wants_collection(*group))
+                .filter(|group| self.chunks.victim(*group, VictimPolicy::Greedy, 0).is_some())
                 .min_by_key(|group| self.provisioning.free_in_group(*group));
             let Some(group) = neediest else { return };
             let marked = &mut self.collection.groups[group as usize];
@@ -265,8 +274,6 @@ impl<M: Media> BlockFtl<M> {
             let Some(chunk) = self.chunks.victim(group, self.config.victim, self.buffer.head()) else {
                 if reading == 0 {
                     self.unmark(group);
-                    // Nothing to gain here: do not mark it again before something has changed.
-                    self.collection.stirred = false;
                 }
                 break;
             };

@@ -488,9 +488,6 @@ mod tests {
             appended += 1;
         }
         assert!(appended >= (LOG_UNITS_MAX - 1) * 2 * WORDS_PER_BLOCK);
-        for _ in 0..APPEND_WORDS_MAX {
-            log.append(&mut frames, Record::Mapped { block: 1, ppa: Ppa(2), last: true });
-        }
         assert_eq!(log.force(&mut frames), None, "and cannot be forced until one is durable");
     }
 

@@ -183,7 +183,7 @@ mod tests {
     fn the_bytes_on_media_are_these() {
         let (frames, frame) = sealed();
         let text = frames.oob(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["01013412bc9a785607000000d30d0a7d"].assert_eq(&text);
+        expect_test::expect!["01013412bc9a785607000000d1429319"].assert_eq(&text);
     }
 
     #[test]

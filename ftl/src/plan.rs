@@ -7,6 +7,7 @@
 //! ```text
 //!   data            capacity × (1 + OP)
 //!   frontiers       one open chunk per host frontier, one per group for relocation
+//!   transaction     room for the largest one, which makes nothing invalid before it is complete
 //!   collection      per group: the reserve that lets relocation finish, and chunks on their way from victim to free
 //!   log             what is written between two checkpoints, twice (the old one, the new one)
 //!   checkpoints     two complete ones, and an open chunk per lane
@@ -16,6 +17,7 @@
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
 use crate::config::Config;
+use crate::target::TRANSACTION_BLOCKS_MAX;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry};
 
@@ -144,7 +146,10 @@ impl Plan {
 
         let log_blocks_max = config.checkpoint_log_blocks.unwrap_or(map_blocks.max(LOG_BLOCKS_MIN)).max(2 * unit);
         let log_chunks = 2 * log_blocks_max.div_ceil(blocks_per_chunk) + 3;
+        // A transaction makes nothing invalid before all of it is programmed, so there must be room for the largest one.
+        let transaction_chunks = (TRANSACTION_BLOCKS_MAX as u64).div_ceil(blocks_per_chunk);
         let working_chunks = u64::from(host_frontiers)
+            + transaction_chunks
             + u64::from(groups) * u64::from(1 + RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS);
         Ok(Plan {
             capacity_blocks,

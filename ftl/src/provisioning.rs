@@ -101,7 +101,16 @@ impl Provisioning {
     /// Free chunks below which collection of `group` should begin.
     #[must_use]
     pub fn target_in_group(&self, group: u32) -> u32 {
-        RELOCATION_RESERVE_CHUNKS + self.spares_in_group[group as usize] + COLLECTION_HEADROOM_CHUNKS
+        let groups = self.free_in_group.len() as u32;
+        RELOCATION_RESERVE_CHUNKS
+            + self.spares_in_group[group as usize]
+            + self.metadata_to_come().div_ceil(groups)
+            + COLLECTION_HEADROOM_CHUNKS
+    }
+
+    /// Chunks that log and checkpoints may still take.
+    fn metadata_to_come(&self) -> u32 {
+        self.metadata_budget.saturating_sub(self.metadata_in_use)
     }
 
     /// Chunks that host writes may still open, all groups together.
@@ -118,8 +127,7 @@ impl Provisioning {
 
     fn host_chunks_in_all(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
-        let metadata = self.metadata_budget.saturating_sub(self.metadata_in_use);
-        self.free_total.saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + self.spares() + metadata)
+        self.free_total.saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + self.spares() + self.metadata_to_come())
     }
 
     /// Takes a free chunk for `claim`, or `None` if none may be had.

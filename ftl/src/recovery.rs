@@ -400,6 +400,9 @@ impl<M: Media> BlockFtl<M> {
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             self.closing = true;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
+            self.force_log();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             self.begin_checkpoint();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
@@ -412,10 +415,10 @@ impl<M: Media> BlockFtl<M> {
     fn is_quiet(&self) -> bool {
         !self.checkpoint.is_working()
             && !self.superblock.is_writing()
-            && self.units.under_way() == 0
             && self.log.is_idle()
-            && !self.collection.is_reading()
-            && !self.bad_chunks.is_under_way()
+            && self.under_way == 0
+            && self.backlog.is_empty()
+            && !self.stirred
     }
 
     /// Works until `until` holds, waiting for the device as it needs.
@@ -515,6 +518,7 @@ impl<M: Media> BlockFtl<M> {
             done: Vec::new(),
             completions: Vec::new(),
             backlog: VecDeque::new(),
+            under_way: 0,
             padding,
             now,
             read_only: None,

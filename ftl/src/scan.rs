@@ -6,6 +6,9 @@ use openftl_media::{Blocks, Command, Completion, Media, Status};
 /// Commands under way at a time.
 const COMMANDS_MAX: usize = 16;
 
+/// Marks the tags of a scan: what an FTL that is no more left under way may still complete, and is ignored.
+const TAG: u64 = 0x5CA7 << 48;
+
 /// Frames and tables for reading many blocks. Counts what it reads.
 pub struct Scan {
     frames: Frames,
@@ -46,7 +49,7 @@ impl Scan {
             while let (Some(blocks), Some(slot)) = (next, free.last().copied()) {
                 let frames = &self.scratch[slot * VECTOR_BLOCKS_MAX..][..blocks.len()];
                 let command = Command::Read { blocks: Blocks::Vector(blocks), frames };
-                if media.submit(clock.now(), &mut self.frames, slot as u64, command).is_err() {
+                if media.submit(clock.now(), &mut self.frames, TAG | slot as u64, command).is_err() {
                     break;
                 }
                 free.pop();
@@ -55,7 +58,7 @@ impl Scan {
             }
             self.wait(media, clock);
             for completion in self.completions.drain(..) {
-                let slot = completion.tag as usize;
+                let slot = (completion.tag & !TAG) as usize;
                 for (index, ppa) in std::mem::take(&mut under_way[slot]).iter().enumerate() {
                     let good = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
                     each(*ppa, &mut self.frames, self.scratch[slot * VECTOR_BLOCKS_MAX + index], good);
@@ -85,7 +88,7 @@ impl Scan {
             }
             None => Command::Reset { blocks: Blocks::Vector(blocks) },
         };
-        while media.submit(clock.now(), &mut self.frames, 0, command).is_err() {
+        while media.submit(clock.now(), &mut self.frames, TAG, command).is_err() {
             self.wait(media, clock);
         }
         loop {
@@ -105,5 +108,6 @@ impl Scan {
             let now = clock.wait_until(due);
             media.poll(now, &mut self.frames, &mut self.completions);
         }
+        self.completions.retain(|completion| completion.tag & TAG == TAG);
     }
 }

@@ -211,7 +211,6 @@ impl<M: Media> BlockFtl<M> {
             }
             let Some(open) = self.host_frontier() else {
                 self.transactions.stalled = true;
-                self.stirred = true;
                 return;
             };
             let room = self.units.room(open);
