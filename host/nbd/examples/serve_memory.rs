@@ -1,5 +1,5 @@
 //! Serves a piece of memory over NBD, to try clients and to see what the server alone costs:
-//! `serve_memory unix:/tmp/socket 1GiB`.
+//! `serve_memory unix:./socket 1GiB`.
 
 #[path = "../tests/support/memory.rs"]
 #[expect(dead_code, reason = "tests use more of it")]
@@ -12,7 +12,7 @@ use openftl_nbd::{Endpoint, Export, Server, ServerConfig, Stop, WallClock};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let endpoint: Endpoint = arguments.next().ok_or("where to listen? for example unix:/tmp/socket")?.parse()?;
+    let endpoint: Endpoint = arguments.next().ok_or("where to listen? for example unix:./socket")?.parse()?;
     let size: ByteSize = arguments.next().as_deref().unwrap_or("1GiB").parse()?;
     let temper = match arguments.next() {
         Some(micros) => Temper::Shuffled { seed: 1, within: Nanos::from_micros(micros.parse()?) },
