@@ -55,7 +55,8 @@ impl Running {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
         command.args(arguments).env("PATH", path).env("LC_ALL", "C").env("NO_COLOR", "1");
         command.stdin(Stdio::null()).stdout(clone(&stdout)).stderr(clone(&stderr));
-        let line = format!("{command:?}");
+        let words = command.get_args().map(|word| format!(" {}", word.to_string_lossy()));
+        let line = format!("{program}{}", words.collect::<String>());
         let child = command.spawn().unwrap_or_else(|error| panic!("{line} does not start: {error}"));
         Running { child, line, stdout, stderr }
     }
