@@ -10,6 +10,9 @@
 //!   └──────────────┴───────────┘
 //! ```
 //!
+//! The host always has as many requests at the drive as the queue is deep. What the drive has no room for waits, and that
+//! time belongs to its latency.
+//!
 //! A read may return any version from the last one acknowledged when it was submitted to the last one submitted when it
 //! ended. Writes to one block take effect in the order of submission. Anything else is wrong data and ends the run.
 
@@ -18,6 +21,7 @@ use crate::workload::{Access, Operation, Workload};
 use openftl_core::{Clock, Frame, FrameForm, Payload, PayloadMut, Stamp, Time};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 const VERSION_BITS: u32 = 24;
@@ -78,7 +82,8 @@ pub enum RunError {
 #[derive(Clone, Copy)]
 struct Slot {
     access: Access,
-    submitted: Time,
+    /// When the host wanted it: before it was submitted, if the drive had no room.
+    since: Time,
 }
 
 /// What can be seen of a phase while it runs.
@@ -99,7 +104,9 @@ pub struct Driver {
     queue_depth: usize,
     access_blocks_max: usize,
     slots: Vec<Slot>,
-    /// Slots without a request.
+    /// Requests that the drive has no room for yet, and since when, in order.
+    waiting: VecDeque<(Access, Time)>,
+    /// Slots without a request under way.
     idle: Vec<u32>,
     /// Frames of the reads under way, `access_blocks_max` a slot.
     frames: Vec<Frame>,
@@ -123,12 +130,12 @@ impl Driver {
             (1..=TRANSACTION_BLOCKS_MAX).contains(&access_blocks_max),
             "an access has 1 to {TRANSACTION_BLOCKS_MAX} blocks"
         );
-        let nothing =
-            Slot { access: Access { operation: Operation::Read, first: 0, blocks: 0 }, submitted: Time::ZERO };
+        let nothing = Slot { access: Access { operation: Operation::Read, first: 0, blocks: 0 }, since: Time::ZERO };
         Driver {
             versions: vec![0; blocks as usize],
             queue_depth,
             access_blocks_max,
+            waiting: VecDeque::with_capacity(queue_depth),
             slots: vec![nothing; queue_depth],
             idle: (0..queue_depth as u32).rev().collect(),
             frames: vec![Frame(0); queue_depth * access_blocks_max],
@@ -159,33 +166,33 @@ impl Driver {
         let form = target.payload_form();
         let mut now = clock.now();
         let mut outcome = Outcome::new(now);
-        let mut waiting: Option<Access> = None;
-        let mut submitted = Submitted::default();
+        let mut issued = Issued::default();
         let mut watched = 0;
         let mut more = true;
         let mut fruitless = 0;
         loop {
-            while more && !self.idle.is_empty() {
+            while more && self.waiting.len() < self.idle.len() {
                 more = match limit {
-                    Limit::Requests(requests) => submitted.requests < requests,
-                    Limit::BlocksWritten(blocks) => submitted.blocks_written < blocks,
+                    Limit::Requests(requests) => issued.requests < requests,
+                    Limit::BlocksWritten(blocks) => issued.blocks_written < blocks,
                     Limit::Until(end) => now < end,
                 };
-                if !more {
-                    break;
+                if more {
+                    let access = workload.next_access();
+                    issued.count(access);
+                    self.waiting.push_back((access, now));
                 }
-                let access = waiting.take().unwrap_or_else(|| workload.next_access());
-                match self.submit(target, form, now, access)? {
-                    Admission::Accepted => submitted.count(access),
-                    Admission::Refused => {
-                        waiting = Some(access);
-                        break;
-                    }
+            }
+            while let Some(&(access, since)) = self.waiting.front() {
+                match self.submit(target, form, now, access, since)? {
+                    Admission::Accepted => {}
+                    Admission::Refused => break,
                     Admission::ReadOnly => {
                         outcome.turned_read_only = true;
                         more = false;
                     }
                 }
+                self.waiting.pop_front();
             }
             target.poll(now, &mut self.done);
             let progressed = !self.done.is_empty();
@@ -202,7 +209,7 @@ impl Driver {
                 }
             }
             let in_flight = self.queue_depth - self.idle.len();
-            if !more && in_flight == 0 {
+            if !more && in_flight == 0 && self.waiting.is_empty() {
                 return Ok(outcome);
             }
             now = match target.next_due() {
@@ -226,6 +233,7 @@ impl Driver {
         form: FrameForm,
         now: Time,
         access: Access,
+        since: Time,
     ) -> Result<Admission, RunError> {
         let blocks = access.blocks as usize;
         assert!(
@@ -260,7 +268,7 @@ impl Driver {
         match target.submit(now, u64::from(slot), request) {
             Ok(()) => {
                 self.idle.pop();
-                self.slots[slot as usize] = Slot { access, submitted: now };
+                self.slots[slot as usize] = Slot { access, since };
                 if access.operation == Operation::Write {
                     for version in &mut self.versions[access.first as usize..][..blocks] {
                         *version += 1;
@@ -309,7 +317,7 @@ impl Driver {
         done: Done,
     ) -> Result<bool, RunError> {
         let slot = done.tag as usize;
-        let Slot { access, submitted } = self.slots[slot];
+        let Slot { access, since } = self.slots[slot];
         self.slots[slot].access.blocks = 0;
         self.idle.push(slot as u32);
         outcome.ended = outcome.ended.max(done.at);
@@ -319,7 +327,7 @@ impl Driver {
         hash.add(u64::from(access.blocks) << 1 | u64::from(done.result.is_ok()));
         match access.operation {
             Operation::Write => match done.result {
-                Ok(()) => outcome.writes.count(access.blocks, done.at.since(submitted)),
+                Ok(()) => outcome.writes.count(access.blocks, done.at.since(since)),
                 Err(IoError::ReadOnly) => {
                     // Nothing of it is there, nor of any later one.
                     for version in &mut self.versions[access.first as usize..][..access.blocks as usize] {
@@ -332,7 +340,7 @@ impl Driver {
             },
             Operation::Read => {
                 done.result.map_err(|error| failed(access, error))?;
-                outcome.reads.count(access.blocks, done.at.since(submitted));
+                outcome.reads.count(access.blocks, done.at.since(since));
                 for index in 0..access.blocks as usize {
                     let block = access.first + index as u64;
                     let place = slot * self.access_blocks_max + index;
@@ -348,12 +356,12 @@ impl Driver {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Submitted {
+struct Issued {
     requests: u64,
     blocks_written: u64,
 }
 
-impl Submitted {
+impl Issued {
     #[inline]
     fn count(&mut self, access: Access) {
         self.requests += 1;

@@ -34,7 +34,7 @@ pub struct Requests {
     pub requests: u64,
     /// How many blocks they moved.
     pub blocks: u64,
-    /// From submission to completion, in nanoseconds.
+    /// From when the host wanted it to its completion, in nanoseconds.
     pub latency: Histogram<u64>,
     /// The longest of them, exactly.
     pub slowest: Nanos,
