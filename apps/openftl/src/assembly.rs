@@ -112,10 +112,16 @@ pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl 
 }
 
 /// Opens a drive that is kept in a file without writing anything to it: if it was not closed cleanly, it is recovered in
-/// memory alone.
+/// memory alone. Times are those that the NAND would take.
 pub fn open_to_look_at(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    let device = open_device(path, Timing::Instant)?;
+    let device = open_device(path, Timing::Modelled)?;
     BlockFtl::open_with(device, Config::default(), Access::Inspect, clock).map_err(|error| open_failure(path, &error))
+}
+
+/// Opens a drive that is kept in a file as it is opened for use: if it was not closed cleanly, it is recovered.
+pub fn open_and_recover(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let device = open_device(path, Timing::Modelled)?;
+    BlockFtl::open(device, Config::default(), clock).map_err(|error| open_failure(path, &error))
 }
 
 /// Switches a drive off, cleanly, and on again.

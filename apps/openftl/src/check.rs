@@ -1,4 +1,8 @@
-//! `openftl check`: every block's checksum, and whether map, chunk table and media agree. Nothing is written.
+//! `openftl check`: every block's checksum, and whether map, chunk table and media agree.
+//!
+//! A drive that was closed cleanly is not written to. One that was not has to be recovered first, as the next start would
+//! do: on flash with paired pages the last blocks of an open chunk cannot even be read before something is written behind
+//! them. The report says so.
 
 use crate::assembly;
 use crate::cli;
@@ -15,8 +19,8 @@ use std::time::Instant;
 #[derive(Serialize)]
 struct Findings {
     sound: bool,
-    /// Whether the drive had been closed cleanly. If not, what was checked is what the next start will recover.
-    clean: bool,
+    /// The drive had not been closed cleanly, and was recovered before it was checked.
+    recovered: bool,
     #[serde(flatten)]
     report: CheckReport,
 }
@@ -24,7 +28,11 @@ struct Findings {
 pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
     let mut clock = VirtualClock::default();
     let mut drive = assembly::open_to_look_at(&arguments.disk, &mut clock)?;
-    let clean = drive.recovery_report().clean;
+    let recovered = !drive.recovery_report().clean;
+    if recovered {
+        drop(drive);
+        drive = assembly::open_and_recover(&arguments.disk, &mut clock)?;
+    }
     let mut live = Live::new(false);
     let started = Instant::now();
     let report = drive
@@ -35,7 +43,10 @@ pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
         })
         .map_err(|error| Failure::failed(format_args!("{}: {error}", arguments.disk.display())))?;
     drop(live);
-    let findings = Findings { sound: report.is_sound(), clean, report };
+    if recovered && drive.read_only_reason().is_none() {
+        assembly::close(drive, &mut clock)?;
+    }
+    let findings = Findings { sound: report.is_sound(), recovered, report };
     let name = arguments.disk.display().to_string();
     match arguments.json {
         true => say(&crate::json(&findings)?)?,
@@ -51,11 +62,8 @@ pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
 fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     let mut text = String::new();
     let report = &findings.report;
-    if !findings.clean {
-        _ = writeln!(
-            text,
-            "{name} was not closed cleanly. What is checked is what the next start will recover; nothing is written now."
-        );
+    if findings.recovered {
+        _ = writeln!(text, "{name} had not been closed cleanly. It was recovered, then checked.");
     }
     for finding in &report.findings {
         _ = writeln!(text, "{} {finding}", palette.paint(Ink::Bad, "✗"));
@@ -90,16 +98,16 @@ mod tests {
             findings_total: 3,
             findings: vec!["logical block 7 came back damaged or as another block".to_owned()],
         };
-        let unsound = Findings { sound: false, clean: false, report };
+        let unsound = Findings { sound: false, recovered: true, report };
         expect![[r#"
-            disk.oftl was not closed cleanly. What is checked is what the next start will recover; nothing is written now.
+            disk.oftl had not been closed cleanly. It was recovered, then checked.
             ✗ logical block 7 came back damaged or as another block
               … and 2 more
             ✗ unsound  disk.oftl: 10 blocks read and verified, 2 never written or trimmed, 4 chunks compared
         "#]].assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
         let sound = Findings {
             sound: true,
-            clean: true,
+            recovered: false,
             report: CheckReport { blocks_verified: 10, ..CheckReport::default() },
         };
         expect![[r#"
