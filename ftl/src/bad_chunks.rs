@@ -16,8 +16,6 @@ pub struct BadChunks {
     /// Chunks to be reset, each with the log position that must be durable before.
     waiting: VecDeque<(ChunkId, u64)>,
     under_way: u32,
-    /// Chunks on their way, by group.
-    in_group: Vec<u32>,
     /// Chunks of the device that are not retired.
     good: u64,
     /// With fewer the drive turns read-only.
@@ -27,20 +25,8 @@ pub struct BadChunks {
 impl BadChunks {
     /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
     #[must_use]
-    pub fn new(groups: u32, good: u64, good_min: u64) -> BadChunks {
-        BadChunks { waiting: VecDeque::new(), under_way: 0, in_group: vec![0; groups as usize], good, good_min }
-    }
-
-    /// Chunks on their way to be free.
-    #[must_use]
-    pub fn resetting(&self) -> u32 {
-        self.in_group.iter().sum()
-    }
-
-    /// Chunks of `group` on their way to be free.
-    #[must_use]
-    pub fn resetting_in_group(&self, group: u32) -> u32 {
-        self.in_group[group as usize]
+    pub fn new(good: u64, good_min: u64) -> BadChunks {
+        BadChunks { waiting: VecDeque::new(), under_way: 0, good, good_min }
     }
 
     /// Whether a reset is under way.
@@ -67,8 +53,7 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
         self.bad_chunks.waiting.push_back((chunk, barrier));
-        let group = self.group_of(chunk);
-        self.bad_chunks.in_group[group as usize] += 1;
+        self.provisioning.expect(self.group_of(chunk));
         self.stirred = true;
     }
 
@@ -99,8 +84,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn leave_resetting(&mut self, chunk: ChunkId) {
-        let group = self.group_of(chunk);
-        self.bad_chunks.in_group[group as usize] -= 1;
+        self.provisioning.arrived(self.group_of(chunk));
         self.collection.stir();
     }
 

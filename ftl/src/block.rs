@@ -252,15 +252,18 @@ impl<M: Media> BlockFtl<M> {
             })
             .collect();
         format!(
-            "buffer {}/{}/{}/{}, log {}/{}, {} units under way, {} chunks to be reset, groups {groups:?}, {:?}",
+            "buffer {}/{}/{}/{}, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
             self.buffer.released(),
             self.buffer.committed(),
             self.buffer.placed(),
             self.buffer.head(),
             self.log.durable(),
             self.log.position(),
+            self.log.chunks.len(),
+            self.checkpoint.describe(),
             self.units.under_way(),
-            self.bad_chunks.resetting(),
+            self.provisioning.coming(),
+            self.provisioning.describe(),
             self.read_only,
         )
     }
@@ -269,7 +272,7 @@ impl<M: Media> BlockFtl<M> {
     fn spare_blocks(&self) -> u64 {
         let blocks = u64::from(self.geometry.blocks_per_chunk);
         u64::from(self.provisioning.free_total()) * blocks
-            + u64::from(self.bad_chunks.resetting()) * blocks
+            + u64::from(self.provisioning.coming()) * blocks
             + self.collection.emptied_blocks(&self.chunks, self.geometry.blocks_per_chunk)
             + self.units.unwritten()
     }
@@ -548,6 +551,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
     }
 
     fn next_due(&self) -> Option<Time> {
+        if self.media.next_due().is_none() && self.done.is_empty() { eprintln!("DBG {} frames {} waiting {}", self.describe(), self.frames.available(self.config.payload), self.transactions.is_idle()); }
         if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
     }
 

@@ -40,7 +40,7 @@ pub const CHUNK_RETIRED: u32 = 1;
 pub const CHUNK_STUCK: u32 = 2;
 
 /// Units of a lane under way at a time.
-const UNITS_PER_LANE: usize = 2;
+const UNITS_PER_LANE: u32 = 2;
 
 /// How a body is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,10 +101,10 @@ pub struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Frames that a checkpoint needs.
+    /// Frames that a checkpoint needs: for each lane what cannot be read yet, and some units on top.
     #[must_use]
-    pub fn frames_needed(lanes: u32, ws_min: u32) -> usize {
-        lanes as usize * UNITS_PER_LANE * ws_min as usize
+    pub fn frames_needed(lanes: u32, geometry: &Geometry) -> usize {
+        lanes as usize * (UNITS_PER_LANE * geometry.ws_min + geometry.mw_cunits) as usize
     }
 
     /// No checkpoint is being written.
@@ -112,8 +112,8 @@ impl Checkpointer {
     /// # Panics
     /// If the pool is too small.
     #[must_use]
-    pub fn new(layout: BodyLayout, lanes: u32, ws_min: u32, frames: &mut Frames) -> Checkpointer {
-        let total = Checkpointer::frames_needed(lanes, ws_min);
+    pub fn new(layout: BodyLayout, lanes: u32, geometry: &Geometry, frames: &mut Frames) -> Checkpointer {
+        let total = Checkpointer::frames_needed(lanes, geometry);
         let mut own = Vec::new();
         assert!(frames.acquire_many(FrameForm::Bytes, total, &mut own), "the pool was sized for a checkpoint");
         Checkpointer {
@@ -129,6 +129,11 @@ impl Checkpointer {
             position: 0,
             ended: Vec::new(),
         }
+    }
+
+    /// Its state in a few words.
+    pub(crate) fn describe(&self) -> String {
+        format!("{:?} at block {} of {}, {} chunks ended", self.phase, self.next, self.layout.blocks(), self.ended.len())
     }
 
     /// Whether one is being written.

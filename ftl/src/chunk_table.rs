@@ -269,6 +269,15 @@ impl ChunkTable {
         }
     }
 
+    /// Valid blocks of `chunk` from `block` on.
+    #[must_use]
+    pub fn valid_from(&self, chunk: ChunkId, block: u32) -> u32 {
+        let words = &self.valid[chunk.0 as usize * self.words_per_chunk..][..self.words_per_chunk];
+        let Some(first) = words.get(block as usize / 64) else { return 0 };
+        let rest: u32 = words[block as usize / 64 + 1..].iter().map(|word| word.count_ones()).sum();
+        (first & (u64::MAX << (block % 64))).count_ones() + rest
+    }
+
     /// The victim of `group` by `policy`, with its number of valid blocks, or `None` where nothing would be gained.
     #[must_use]
     pub fn victim(&self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {

@@ -198,7 +198,7 @@ impl<M: Media> BlockFtl<M> {
     /// Whether `group` has fewer chunks free, or on their way to be, than it should.
     fn wants_collection(&self, group: u32) -> bool {
         let coming = self.collection.groups[group as usize].victims.len() as u32
-            + self.bad_chunks.resetting_in_group(group);
+            + self.provisioning.coming_in_group(group);
         self.provisioning.free_in_group(group) + coming < self.provisioning.target_in_group(group)
     }
 
@@ -277,6 +277,9 @@ impl<M: Media> BlockFtl<M> {
                 }
                 break;
             };
+            if !self.has_room_for(group, self.chunks.valid(chunk)) {
+                break;
+            }
             self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
             let relocations = self.chunks.valid(chunk);
             let freed = self.geometry.blocks_per_chunk - relocations;
@@ -289,6 +292,22 @@ impl<M: Media> BlockFtl<M> {
             self.collection.victims += 1;
             self.stirred = true;
         }
+    }
+
+    /// Whether `group` has room for `blocks` more relocations besides those that its victims still need: in its relocation
+    /// chunk and in its free ones. Without this, two victims could each take half of the room that one needs.
+    fn has_room_for(&self, group: u32, blocks: u32) -> bool {
+        let collecting = &self.collection.groups[group as usize];
+        let owed: u32 = collecting
+            .victims
+            .iter()
+            .map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next))
+            .sum();
+        let room = collecting.open.map_or(0, |open| self.units.room(open));
+        let free = self.provisioning.relocation_chunks(group) * self.geometry.blocks_per_chunk;
+        let partial: u32 =
+            self.collection.partial[group as usize].iter().map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
+        owed + blocks <= room + free + partial
     }
 
     /// Reads the next valid blocks of a victim.

@@ -31,6 +31,8 @@ pub struct Provisioning {
     /// Free chunks of each parallel unit, by [`PuId`]; the least worn on top.
     free: Vec<BinaryHeap<Reverse<(u32, ChunkId)>>>,
     free_in_group: Vec<u32>,
+    /// Chunks that are on their way to be free.
+    coming_in_group: Vec<u32>,
     spares_in_group: Vec<u32>,
     free_total: u32,
     metadata_budget: u32,
@@ -46,6 +48,7 @@ impl Provisioning {
             pus_per_group: geometry.pus_per_group,
             free: vec![BinaryHeap::new(); geometry.format().pu_ids()],
             free_in_group: vec![0; geometry.groups as usize],
+            coming_in_group: vec![0; geometry.groups as usize],
             spares_in_group: vec![0; geometry.groups as usize],
             free_total: 0,
             metadata_budget: plan.metadata_chunks() as u32,
@@ -78,12 +81,49 @@ impl Provisioning {
         self.spares_in_group.iter().sum()
     }
 
+    /// Its state in a few words.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} of {} chunks for metadata in use, {} spares", self.metadata_in_use, self.metadata_budget, self.spares())
+    }
+
     /// A chunk is free from now on.
     pub fn give(&mut self, chunk: ChunkId, resets: u32) {
         let pu = self.format.pu_of(chunk);
         self.free[pu.0 as usize].push(Reverse((resets, chunk)));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
+    }
+
+    /// A chunk of `group` is on its way to be free.
+    pub fn expect(&mut self, group: u32) {
+        self.coming_in_group[group as usize] += 1;
+    }
+
+    /// It has arrived, or gone bad.
+    pub fn arrived(&mut self, group: u32) {
+        self.coming_in_group[group as usize] -= 1;
+    }
+
+    /// Chunks on their way to be free.
+    #[must_use]
+    pub fn coming(&self) -> u32 {
+        self.coming_in_group.iter().sum()
+    }
+
+    /// Chunks of `group` on their way to be free.
+    #[must_use]
+    pub fn coming_in_group(&self, group: u32) -> u32 {
+        self.coming_in_group[group as usize]
+    }
+
+    /// Free chunks that relocation in `group` may count on: its reserve, and what nobody else will need.
+    #[must_use]
+    pub fn relocation_chunks(&self, group: u32) -> u32 {
+        let groups = self.free_in_group.len() as u32;
+        let needed = groups * RELOCATION_RESERVE_CHUNKS + self.metadata_to_come();
+        let beyond = self.free_total.saturating_sub(needed);
+        let free = self.free_in_group(group);
+        free.min(RELOCATION_RESERVE_CHUNKS + free.saturating_sub(RELOCATION_RESERVE_CHUNKS).min(beyond))
     }
 
     /// Free chunks of `group`.
@@ -143,11 +183,19 @@ impl Provisioning {
             Claim::Relocation(group) => self.fullest_pu(group),
             Claim::Metadata(preferred) => {
                 let groups = self.free_in_group.len() as u32;
+                // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
+                let left = |group: u32| match self.free_in_group(group) {
+                    0 => 0,
+                    free => free + self.coming_in_group[group as usize],
+                };
                 let group = if self.host_chunks_in_group(preferred % groups) > 0 {
                     preferred % groups
                 } else {
-                    (0..groups).max_by_key(|group| (self.free_in_group(*group), Reverse(*group)))?
+                    (0..groups).max_by_key(|group| (left(*group), Reverse(*group)))?
                 };
+                if left(group) <= RELOCATION_RESERVE_CHUNKS {
+                    return None;
+                }
                 self.fullest_pu(group)
             }
         };

@@ -464,7 +464,7 @@ impl<M: Media> BlockFtl<M> {
         let stuck = (plan.host_frontiers * (unit_blocks + mw_cunits) + unit_blocks) as usize;
         let payload = collection_frames + stuck + config.host_frames as usize + 1;
         let metadata = Log::frames_needed(ws_min)
-            + Checkpointer::frames_needed(plan.checkpoint_lanes, ws_min)
+            + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
             + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
         let (pages, stamps) = match config.payload {
             FrameForm::Bytes => (payload + metadata, 0),
@@ -476,7 +476,7 @@ impl<M: Media> BlockFtl<M> {
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
         let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
         let layout = BodyLayout::new(config.capacity_blocks, &geometry);
-        let checkpoint = Checkpointer::new(layout, plan.checkpoint_lanes, ws_min, &mut frames);
+        let checkpoint = Checkpointer::new(layout, plan.checkpoint_lanes, &geometry, &mut frames);
         let own = |frames: &mut Frames, form, count| {
             let mut own: Vec<Frame> = Vec::new();
             assert!(frames.acquire_many(form, count, &mut own), "the pool was sized for it");
@@ -510,7 +510,7 @@ impl<M: Media> BlockFtl<M> {
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
             collection: Collection::new(groups, marked_max, relocation_frames),
-            bad_chunks: BadChunks::new(groups, good, good_min),
+            bad_chunks: BadChunks::new(good, good_min),
             transactions: Transactions::default(),
             reads: Default::default(),
             statistics: Statistics { groups: vec![GroupStatistics::default(); groups as usize], ..Statistics::default() },
