@@ -104,7 +104,8 @@ mod tests {
             ✗ logical block 7 came back damaged or as another block
               … and 2 more
             ✗ unsound  disk.oftl: 10 blocks read and verified, 2 never written or trimmed, 4 chunks compared
-        "#]].assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
+        "#]]
+        .assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
         let sound = Findings {
             sound: true,
             recovered: false,

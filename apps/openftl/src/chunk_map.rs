@@ -125,6 +125,7 @@ mod tests {
             _ => (Mark::Free, 0.0),
         });
         expect![[r#"
+            chunks
               g0  p0  SS······
               g0  p1  ·Lx·░░▒▒
               g1  p0  ▓▓███···
@@ -132,7 +133,7 @@ mod tests {
               · free  o open  ░▒▓█ data, by how much of it is valid  v being collected
               L log  C checkpoint  S superblock  ! unreadable data  x bad
         "#]]
-        .assert_eq(&draw(&cells, &geometry, Palette::PLAIN));
+        .assert_eq(&format!("chunks\n{}", draw(&cells, &geometry, Palette::PLAIN)));
     }
 
     #[test]

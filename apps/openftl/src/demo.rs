@@ -4,7 +4,7 @@
 //! when it is read. Simulated time shows the latencies of NAND, however fast or slow this machine is.
 
 use crate::assembly;
-use crate::cli::{self, Store};
+use crate::cli::{self, Store, Victim};
 use crate::clock::BenchClock;
 use crate::failure::Failure;
 use crate::figures::Figures;
@@ -48,7 +48,9 @@ struct Findings {
 pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     let started = Instant::now();
     let palette = Palette::of_stdout();
-    let settings = Settings::gather(&cli::DriveFlags::default(), CAPACITY)?;
+    // Made for loads that have a hot part.
+    let flags = cli::DriveFlags { victim: Some(Victim::CostBenefit), ..cli::DriveFlags::default() };
+    let settings = Settings::gather(&flags, CAPACITY)?;
     let mut clock = BenchClock::simulated();
     let config = settings.config(FrameForm::Bytes, SEED);
     let drive = assembly::new_in_memory(&settings, config, Store::Ram, MediaTiming::Modelled, SEED, &mut clock)?;
