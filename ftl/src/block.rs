@@ -551,7 +551,6 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if self.media.next_due().is_none() && self.done.is_empty() { eprintln!("DBG {} frames {} waiting {}", self.describe(), self.frames.available(self.config.payload), self.transactions.is_idle()); }
         if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
     }
 

@@ -25,7 +25,7 @@ pub struct Config {
     pub checkpoint_log_blocks: Option<u64>,
     /// How garbage collection chooses its victims.
     pub victim: VictimPolicy,
-    /// Groups that may be marked for collection at a time; `None`: a quarter of them, at least one.
+    /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
     pub marked_groups_max: Option<u32>,
     /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
     pub verify_reads: bool,

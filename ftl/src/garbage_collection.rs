@@ -69,7 +69,6 @@ struct CollectionRead {
 pub struct Collection {
     groups: Vec<Group>,
     marked: u32,
-    marked_max: u32,
     frames: Vec<Frame>,
     reads: Vec<CollectionRead>,
     free_reads: Vec<u32>,
@@ -90,11 +89,10 @@ impl Collection {
 
     /// Nothing is collected yet.
     #[must_use]
-    pub fn new(groups: u32, marked_max: u32, frames: Vec<Frame>) -> Collection {
+    pub fn new(groups: u32, frames: Vec<Frame>) -> Collection {
         Collection {
             groups: (0..groups).map(|_| Group::default()).collect(),
             marked: 0,
-            marked_max,
             frames,
             reads: Vec::new(),
             free_reads: Vec::new(),
@@ -184,7 +182,7 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         if std::mem::take(&mut self.collection.stirred) {
-            self.mark_groups(self.collection.marked_max);
+            self.mark_groups(self.marked_groups());
         }
         if self.collection.marked > 0 {
             for group in 0..self.geometry.groups {
@@ -200,6 +198,15 @@ impl<M: Media> BlockFtl<M> {
         let coming = self.collection.groups[group as usize].victims.len() as u32
             + self.provisioning.coming_in_group(group);
         self.provisioning.free_in_group(group) + coming < self.provisioning.target_in_group(group)
+    }
+
+    /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
+    /// groups collect side by side, because a drive that waits for one group serves nobody.
+    fn marked_groups(&self) -> u32 {
+        match self.config.marked_groups_max {
+            Some(most) => most.clamp(1, self.geometry.groups),
+            None => self.room().marked_groups(self.geometry.groups),
+        }
     }
 
     fn mark_groups(&mut self, most: u32) {

@@ -483,7 +483,6 @@ impl<M: Media> BlockFtl<M> {
             own
         };
         let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
-        let marked_max = config.marked_groups_max.unwrap_or(groups / 4).clamp(1, groups);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
         // The smallest drive that can still be written has a quarter of its over-provisioning.
         let over_provisioned = plan.data_chunks - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
@@ -509,7 +508,7 @@ impl<M: Media> BlockFtl<M> {
             log,
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
-            collection: Collection::new(groups, marked_max, relocation_frames),
+            collection: Collection::new(groups, relocation_frames),
             bad_chunks: BadChunks::new(good, good_min),
             transactions: Transactions::default(),
             reads: Default::default(),

@@ -20,6 +20,17 @@ impl Room {
         2 * self.free >= self.plenty
     }
 
+    /// How many of `groups` may be collected side by side: one of eight while room is ample, all of them with none left.
+    #[must_use]
+    pub fn marked_groups(self, groups: u32) -> u32 {
+        let fewest = groups.div_ceil(8);
+        if self.is_ample() {
+            return fewest;
+        }
+        let half = self.plenty.div_ceil(2).max(1);
+        fewest + (groups - fewest) * (half - self.free.min(half)) / half
+    }
+
     /// What the host earns, in 256ths of a block, for one of `relocations` that free `freed` blocks together.
     #[must_use]
     pub fn earned(self, freed: u32, relocations: u32) -> i64 {
@@ -68,6 +79,13 @@ mod tests {
         let earned = |free| Room { free, plenty: 16 }.earned(50, 200);
         assert!(earned(0) < earned(4) && earned(4) < earned(16));
         assert_eq!(earned(0) * 2, 256 * 50 / 200, "half the balance with no room left");
+    }
+
+    #[test]
+    fn more_groups_are_collected_as_room_runs_short() {
+        let marked = |free| Room { free, plenty: 24 }.marked_groups(8);
+        assert_eq!((marked(24), marked(12), marked(6), marked(0)), (1, 1, 4, 8));
+        assert_eq!(Room { free: 0, plenty: 3 }.marked_groups(1), 1);
     }
 
     #[test]

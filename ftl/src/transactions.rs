@@ -154,7 +154,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Chunks that the host may open now, and could when nothing waits to be collected.
-    fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         let plenty = self.geometry.groups * crate::plan::COLLECTION_HEADROOM_CHUNKS;
         Room { free: self.provisioning.host_chunks(), plenty }
     }
