@@ -178,12 +178,15 @@ impl Driver {
                     Limit::Until(end) => now < end,
                 };
                 if more {
+                    now = clock.now();
                     let access = workload.next_access();
                     issued.count(access);
                     self.waiting.push_back((access, now));
                 }
             }
             while let Some(&(access, since)) = self.waiting.front() {
+                // On a real clock time goes on between any two requests.
+                now = clock.now();
                 match self.submit(target, form, now, access, since)? {
                     Admission::Accepted => {}
                     Admission::Refused => break,
@@ -194,6 +197,7 @@ impl Driver {
                 }
                 self.waiting.pop_front();
             }
+            now = clock.now();
             target.poll(now, &mut self.done);
             let progressed = !self.done.is_empty();
             let mut done = std::mem::take(&mut self.done);

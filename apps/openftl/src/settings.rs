@@ -29,6 +29,9 @@ pub struct Settings {
 pub const PROFILE_DEFAULT: &str = "cosmos";
 pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
 
+/// What the host may see at most: with over-provisioning, the blocks that 31 bits can name.
+const CAPACITY_MAX: ByteSize = ByteSize(7 << 40);
+
 impl Settings {
     /// Flags over drive file over defaults.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
@@ -61,6 +64,13 @@ impl Settings {
                 self.capacity
             ))
             .fix("choose a multiple of 4KiB, like 512MiB or 8GiB"));
+        }
+        if self.capacity.0 > CAPACITY_MAX.0 {
+            return Err(Failure::bad_input(format_args!(
+                "capacity = {} is more than {CAPACITY_MAX}, which is what a 32-bit map entry can name",
+                self.capacity
+            ))
+            .fix("choose less"));
         }
         // Below this the reserve of garbage collection leaves nothing to choose from.
         if self.over_provisioning < Share::percent(1) || self.over_provisioning > Share::percent(1000) {
@@ -187,6 +197,12 @@ mod tests {
             expect![[r#"
             error: capacity = 1000 B is no whole number of 4096-byte blocks
               fix: choose a multiple of 4KiB, like 512MiB or 8GiB"#]],
+        );
+        check(
+            DriveFlags { capacity: Some(ByteSize(9 << 40)), ..DriveFlags::default() },
+            expect![[r#"
+            error: capacity = 9 TiB is more than 7 TiB, which is what a 32-bit map entry can name
+              fix: choose less"#]],
         );
         check(
             DriveFlags { over_provisioning: Some(Share::percent(0)), ..DriveFlags::default() },
