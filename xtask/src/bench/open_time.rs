@@ -4,10 +4,9 @@ use super::Tool;
 use super::figure::{Figure, Goal, Unmeasured, number, object};
 use crate::shell;
 
-/// Runs the FTL's own example, which ages a drive on stamps and opens it again.
+/// Runs the example `open_time`, which ages a drive on stamps and opens it again and again.
 pub fn measure(_openftl: &Tool) -> Result<Figure, Unmeasured> {
-    let arguments =
-        ["run", "--release", "--quiet", "--package", "openftl-ftl", "--example", "open_time", "--", "--json"];
+    let arguments = ["run", "--release", "--quiet", "--package", "xtask", "--example", "open_time", "--", "--json"];
     let mut command = shell::cargo(arguments);
     let line = shell::line(&command);
     let times = object(&shell::output(&mut command)?, &line)?;
