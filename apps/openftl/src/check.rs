@@ -1,10 +1,10 @@
 //! `openftl check`: every block's checksum, and whether map, chunk table and media agree.
 //!
-//! A drive that was closed cleanly is not written to. One that was not has to be recovered first, as the next start would
-//! do: on flash with paired pages the last blocks of an open chunk cannot even be read before something is written behind
-//! them. The report says so.
+//! A drive that can be checked as it is, is not written to. One that was not closed cleanly is recovered first, as the
+//! next start would do; so is one whose open chunks end in blocks that cannot be read yet (MW_CUNITS: on flash with
+//! paired pages something has to be written behind them first). The report says so.
 
-use crate::assembly;
+use crate::assembly::{self, Drive};
 use crate::cli;
 use crate::failure::Failure;
 use crate::measure::{rate, show};
@@ -14,40 +14,22 @@ use openftl_ftl::CheckReport;
 use openftl_lab::picture::thousands;
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Instant;
 
 #[derive(Serialize)]
 struct Findings {
     sound: bool,
-    /// The drive had not been closed cleanly, and was recovered before it was checked.
+    /// The drive was opened for writing, and so recovered, before it was checked.
     recovered: bool,
     #[serde(flatten)]
     report: CheckReport,
 }
 
 pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
-    let mut clock = VirtualClock::default();
-    let mut drive = assembly::open_to_look_at(&arguments.disk, &mut clock)?;
-    let recovered = !drive.recovery_report().clean;
-    if recovered {
-        drop(drive);
-        drive = assembly::open_and_recover(&arguments.disk, &mut clock)?;
-    }
-    let mut live = Live::new(false);
-    let started = Instant::now();
-    let report = drive
-        .check(&mut clock, &mut |done, total| {
-            if live.is_due() {
-                show(&mut live, "check", done as f64 / total as f64, &rate(done, started));
-            }
-        })
-        .map_err(|error| Failure::failed(format_args!("{}: {error}", arguments.disk.display())))?;
-    drop(live);
-    if recovered && drive.read_only_reason().is_none() {
-        assembly::close(drive, &mut clock)?;
-    }
-    let findings = Findings { sound: report.is_sound(), recovered, report };
-    let name = arguments.disk.display().to_string();
+    let disk = &arguments.disk;
+    let findings = look(disk)?;
+    let name = disk.display().to_string();
     match arguments.json {
         true => say(&crate::json(&findings)?)?,
         false => say(&page(&name, &findings, Palette::of_stdout()))?,
@@ -59,11 +41,45 @@ pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
         .fix("copy what can still be read (nbdcopy), and create a new drive"))
 }
 
+/// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
+fn look(disk: &Path) -> Result<Findings, Failure> {
+    let mut clock = VirtualClock::default();
+    let mut drive = assembly::open_to_look_at(disk, &mut clock)?;
+    if drive.recovery_report().clean {
+        let report = verify(disk, &mut drive, &mut clock)?;
+        // What is not readable yet looks like damage. A drive without such blocks has no second chance.
+        if report.is_sound() || assembly::geometry(&drive).mw_cunits == 0 {
+            return Ok(Findings { sound: report.is_sound(), recovered: false, report });
+        }
+    }
+    drop(drive);
+    let mut drive = assembly::open_and_recover(disk, &mut clock)?;
+    let report = verify(disk, &mut drive, &mut clock)?;
+    if drive.read_only_reason().is_none() {
+        assembly::close(drive, &mut clock)?;
+    }
+    Ok(Findings { sound: report.is_sound(), recovered: true, report })
+}
+
+fn verify(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
+    let mut live = Live::new(false);
+    let started = Instant::now();
+    let mut progress = |done: u64, total: u64| {
+        if live.is_due() {
+            show(&mut live, "check", done as f64 / total as f64, &rate(done, started));
+        }
+    };
+    drive.check(clock, &mut progress).map_err(|error| Failure::failed(format_args!("{}: {error}", disk.display())))
+}
+
 fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     let mut text = String::new();
     let report = &findings.report;
     if findings.recovered {
-        _ = writeln!(text, "{name} had not been closed cleanly. It was recovered, then checked.");
+        _ = writeln!(
+            text,
+            "{name} could not be checked as it was. It was opened as for use (recovery, padding), then checked."
+        );
     }
     for finding in &report.findings {
         _ = writeln!(text, "{} {finding}", palette.paint(Ink::Bad, "✗"));
@@ -100,7 +116,7 @@ mod tests {
         };
         let unsound = Findings { sound: false, recovered: true, report };
         expect![[r#"
-            disk.oftl had not been closed cleanly. It was recovered, then checked.
+            disk.oftl could not be checked as it was. It was opened as for use (recovery, padding), then checked.
             ✗ logical block 7 came back damaged or as another block
               … and 2 more
             ✗ unsound  disk.oftl: 10 blocks read and verified, 2 never written or trimmed, 4 chunks compared

@@ -218,7 +218,8 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   openftl check disk.oftl && echo sound
 
-A drive that was not closed cleanly is recovered first, as `openftl serve` would do. Otherwise nothing is written.
+A drive that cannot be checked as it is (not closed cleanly, or with blocks that paired pages keep from being read) is
+opened as for use first, and the report says so. Otherwise nothing is written.
 
 Exit codes: 0 the drive is sound; 1 it is not, or cannot be opened; 2 the file is no drive.";
 

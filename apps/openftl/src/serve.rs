@@ -113,9 +113,15 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let wall_seconds = started.elapsed().as_secs_f64();
     let statistics = drive.statistics().clone();
     let read_only = drive.read_only_reason();
+    let store_error = drive.media().store_error().map(|error| error.to_string());
     // Even if the server failed: what was acknowledged is better off with a checkpoint.
     let closing = Instant::now();
     let closed = assembly::close(drive, &mut clock);
+    if let Some(error) = store_error {
+        return Err(Failure::failed(format_args!("the file behind the drive failed: {error}")).fix(
+            "make room for it or mend its disk, then serve it again; everything acknowledged and flushed is on it",
+        ));
+    }
     served.map_err(|error| serve_failure(&error))?;
     closed?;
 
