@@ -24,7 +24,7 @@ use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
 use crate::garbage_collection::Collection;
 use crate::log::Log;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Place};
 use crate::oob::Oob;
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
@@ -62,6 +62,17 @@ pub enum ReadOnlyReason {
     /// Opened to be looked at.
     #[error("opened for inspection")]
     Inspection,
+}
+
+/// What a drive may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Whatever it needs to.
+    Working,
+    /// Nothing that is logged: what recovery found beyond the end of the log is not yet left behind by a checkpoint.
+    Recovering,
+    /// Nothing new.
+    Closing,
 }
 
 /// The chunks that host writes go to: at most one for each parallel unit.
@@ -112,8 +123,7 @@ pub struct BlockFtl<M> {
     pub(crate) padding: Frame,
     pub(crate) now: Time,
     pub(crate) read_only: Option<ReadOnlyReason>,
-    /// No new garbage collection or checkpoint begins: the drive is being closed.
-    pub(crate) closing: bool,
+    pub(crate) phase: Phase,
     /// Something has happened that other parts may act on.
     pub(crate) stirred: bool,
 }
@@ -204,6 +214,15 @@ impl<M: Media> BlockFtl<M> {
     /// What each chunk is used for and how many of its blocks are valid, in address order.
     pub fn chunk_uses(&self) -> impl Iterator<Item = (ChunkId, ChunkUse, u32)> + '_ {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
+    }
+
+    /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
+    #[must_use]
+    pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
+        match self.mapping.get(block as u32).place() {
+            Place::Media(ppa) => Some(ppa),
+            Place::Unmapped | Place::Buffer(_) => None,
+        }
     }
 
     /// Resets of each chunk by this FTL, in address order.
