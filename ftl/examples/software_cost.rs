@@ -39,7 +39,25 @@ impl Device {
         let device = EmulatedDevice::new(profile.clone(), chunks, Store::Ram, Timing::Instant, 1).unwrap();
         let chunks = device.geometry().chunk_ids().collect();
         let frames = Frames::new(1024, 0, device.geometry().oob_bytes as usize);
-        Device { device, frames, written: Vec::new(), chunks, open: 0, next: 0 }
+        let mut new = Device { device, frames, written: Vec::new(), chunks, open: 0, next: 0 };
+        new.settle_memory();
+        new
+    }
+
+    /// Writes all of the device and resets it, so that what is measured later is not the system handing out memory.
+    fn settle_memory(&mut self) {
+        let mut completions = Vec::new();
+        let geometry = *self.device.geometry();
+        self.write(geometry.blocks() as usize, geometry.ws_min, &mut completions);
+        for chunk in &self.chunks {
+            let blocks = [geometry.format().ppa(*chunk, 0)];
+            let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
+            self.device.submit(Time::ZERO, &mut self.frames, 0, command).unwrap();
+            self.device.poll(Time::ZERO, &mut self.frames, &mut completions);
+            completions.clear();
+        }
+        self.written.clear();
+        (self.open, self.next) = (0, 0);
     }
 
     /// Writes `blocks` blocks in units of `unit`, from the frames in turn.
@@ -93,13 +111,14 @@ fn main() {
         capacity_blocks: CAPACITY_BLOCKS,
         over_provisioning: Share::percent(120),
         host_frames: 1024,
+        verify_reads: !std::env::args().any(|argument| argument == "--unverified"),
         ..Config::default()
     };
     let shape = profile.geometry(profile.chunks_per_pu).unwrap();
     let chunks = chunks_per_pu(&shape, &config, Share::percent(0)).unwrap();
     let mut device = Device::new(&profile, chunks);
     let mut clock = openftl_core::VirtualClock::default();
-    let under = EmulatedDevice::new(profile.clone(), chunks, Store::Ram, Timing::Instant, 1).unwrap();
+    let under = Device::new(&profile, chunks).device;
     let mut ftl = BlockFtl::format(under, config, &mut clock).unwrap();
     let unit = shape.ws_opt.min(64);
 

@@ -11,10 +11,18 @@ use openftl_core::ChunkId;
 use openftl_media::{Media, Status};
 use std::collections::VecDeque;
 
+/// A chunk to be reset.
+struct Waiting {
+    chunk: ChunkId,
+    /// The log position that must be durable before.
+    barrier: u64,
+    /// The epoch at which no read of it can be under way.
+    grace: u64,
+}
+
 /// Chunks on their way to be free, and the count of those that are still good.
 pub struct BadChunks {
-    /// Chunks to be reset, each with the log position that must be durable before.
-    waiting: VecDeque<(ChunkId, u64)>,
+    waiting: VecDeque<Waiting>,
     under_way: u32,
     /// Chunks of the device that are not retired.
     good: u64,
@@ -38,7 +46,7 @@ impl BadChunks {
     /// How many chunks wait for a log position that is not durable.
     #[must_use]
     pub fn waiting_for_log(&self, durable: u64) -> usize {
-        self.waiting.iter().filter(|(_, barrier)| *barrier > durable).count()
+        self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
     }
 
     /// Chunks that are not retired.
@@ -52,7 +60,8 @@ impl<M: Media> BlockFtl<M> {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
-        self.bad_chunks.waiting.push_back((chunk, barrier));
+        let grace = self.reads.grace();
+        self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
         self.provisioning.expect(self.group_of(chunk));
         self.stirred = true;
     }
@@ -68,11 +77,12 @@ impl<M: Media> BlockFtl<M> {
         }
         let durable = self.log.durable();
         for _ in 0..self.bad_chunks.waiting.len() {
-            let (chunk, barrier) = self.bad_chunks.waiting.pop_front().expect("counted");
-            if barrier > durable || self.chunks.readers(chunk) > 0 {
-                self.bad_chunks.waiting.push_back((chunk, barrier));
+            let waiting = self.bad_chunks.waiting.pop_front().expect("counted");
+            if waiting.barrier > durable || !self.reads.have_ended(waiting.grace) {
+                self.bad_chunks.waiting.push_back(waiting);
                 continue;
             }
+            let chunk = waiting.chunk;
             if self.chunks.is_suspect(chunk) {
                 self.leave_resetting(chunk);
                 self.retire(chunk);

@@ -179,7 +179,7 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max && !self.closing && self.read_only.is_none() {
+                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.read_only.is_none() {
                     self.begin_checkpoint();
                 }
             }
@@ -331,7 +331,7 @@ impl<M: Media> BlockFtl<M> {
         ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
         self.checkpoint.ended = ended;
         // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
-        let clean = self.closing && self.log.next_lsn() == self.checkpoint.first_lsn;
+        let clean = self.phase == crate::block::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
         self.superblock.current_mut().clean = clean;
         let superblock = self.request_superblock();
         self.checkpoint.phase = Phase::Publishing { superblock };

@@ -46,8 +46,6 @@ struct Chunk {
     valid: u32,
     /// Blocks placed here whose transaction is not committed yet.
     pending: u32,
-    /// Reads under way.
-    readers: u32,
     /// Neighbours in the list of chunks with as many valid blocks.
     before: u32,
     after: u32,
@@ -83,7 +81,6 @@ impl ChunkTable {
         let empty = Chunk {
             valid: 0,
             pending: 0,
-            readers: 0,
             before: NONE,
             after: NONE,
             resets: 0,
@@ -141,24 +138,6 @@ impl ChunkTable {
     /// Remembers that a program failed in `chunk`.
     pub fn suspect(&mut self, chunk: ChunkId) {
         self.chunks[chunk.0 as usize].suspect = true;
-    }
-
-    /// Reads under way in `chunk`.
-    #[must_use]
-    pub fn readers(&self, chunk: ChunkId) -> u32 {
-        self.chunks[chunk.0 as usize].readers
-    }
-
-    /// A read of `chunk` begins: it is not reset before the read ends.
-    #[inline]
-    pub fn begin_read(&mut self, chunk: ChunkId) {
-        self.chunks[chunk.0 as usize].readers += 1;
-    }
-
-    /// A read of `chunk` has ended.
-    #[inline]
-    pub fn end_read(&mut self, chunk: ChunkId) {
-        self.chunks[chunk.0 as usize].readers -= 1;
     }
 
     /// Changes what `chunk` is used for. `written` is the number of host blocks written so far, the clock of ages.

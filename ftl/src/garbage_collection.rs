@@ -13,7 +13,7 @@
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
 
-use crate::block::{BlockFtl, Errand};
+use crate::block::{BlockFtl, Errand, Phase};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::log::Record;
 use crate::mapping::Entry;
@@ -178,7 +178,7 @@ impl Collection {
 impl<M: Media> BlockFtl<M> {
     pub(crate) fn advance_collection(&mut self) {
         self.map_relocated();
-        if self.closing || self.read_only.is_some() {
+        if self.phase != Phase::Working || self.read_only.is_some() {
             return;
         }
         if std::mem::take(&mut self.collection.stirred) {
@@ -346,7 +346,6 @@ impl<M: Media> BlockFtl<M> {
         command.places = places;
         command.blocks = blocks as u32;
         self.statistics.relocation_reads += blocks as u64;
-        self.chunks.begin_read(chunk);
         self.submit_errand(Errand::CollectionRead(read));
         self.stirred = true;
     }
@@ -359,6 +358,8 @@ impl<M: Media> BlockFtl<M> {
             self.submit_errand(Errand::CollectionRead(index));
             return;
         }
+        let addresses = frames[..blocks as usize].iter().map(|frame| Oob::peek(&self.frames, *frame));
+        self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
         let mut dropped = 0;
         for at in 0..blocks as usize {
             let (from, frame) = (places[at], frames[at]);
@@ -375,7 +376,6 @@ impl<M: Media> BlockFtl<M> {
             (slot.block, slot.older) = (oob.address as u32, Entry::media(from));
             self.collection.groups[group as usize].queue.push_back(frame);
         }
-        self.chunks.end_read(chunk);
         self.collection.groups[group as usize].reading -= 1;
         self.collection.free_reads.push(index);
         self.block_settled(group, chunk, dropped);

@@ -21,9 +21,39 @@ struct Request {
     error: Option<IoError>,
 }
 
+/// Reads under way, counted by epoch, so that a chunk is reset only when no read that may be of it is under way.
+///
+/// The epoch goes from e to e + 1 when no read that began in e − 1 is left. Whatever is under way when a chunk falls out
+/// of the map has ended two epochs later. So a read costs two counts in one place, and nothing in the chunk's entry.
+#[derive(Default)]
+struct Epochs {
+    epoch: u64,
+    under_way: [u32; 2],
+}
+
+impl Epochs {
+    fn begin(&mut self) -> u64 {
+        self.under_way[(self.epoch & 1) as usize] += 1;
+        self.epoch
+    }
+
+    fn end(&mut self, epoch: u64) {
+        self.under_way[(epoch & 1) as usize] -= 1;
+    }
+
+    /// Moves on as far as needed towards `epoch` and possible. Returns whether it is reached.
+    fn reach(&mut self, epoch: u64) -> bool {
+        while self.epoch < epoch && self.under_way[(self.epoch + 1 & 1) as usize] == 0 {
+            self.epoch += 1;
+        }
+        self.epoch >= epoch
+    }
+}
+
 struct ReadCommand {
     request: u32,
     blocks: u32,
+    epoch: u64,
     retried: bool,
     places: [Ppa; VECTOR_BLOCKS_MAX],
     logical: [u32; VECTOR_BLOCKS_MAX],
@@ -37,6 +67,7 @@ pub struct Reads {
     free_requests: Vec<u32>,
     commands: Vec<ReadCommand>,
     free_commands: Vec<u32>,
+    epochs: Epochs,
 }
 
 impl Reads {
@@ -44,6 +75,16 @@ impl Reads {
         let command = &self.commands[index as usize];
         let blocks = command.blocks as usize;
         (&command.places[..blocks], &command.frames[..blocks])
+    }
+
+    /// The epoch at which every read that is under way now has ended.
+    pub(crate) fn grace(&self) -> u64 {
+        self.epochs.epoch + 2
+    }
+
+    /// Whether every read that was under way when [`Reads::grace`] gave `epoch` has ended.
+    pub(crate) fn have_ended(&mut self, epoch: u64) -> bool {
+        self.epochs.reach(epoch)
     }
 
     fn begin_request(&mut self, tag: u64) -> u32 {
@@ -58,14 +99,16 @@ impl Reads {
 
     fn begin_command(&mut self, request: u32) -> u32 {
         self.requests[request as usize].commands += 1;
+        let epoch = self.epochs.begin();
         if let Some(index) = self.free_commands.pop() {
             let command = &mut self.commands[index as usize];
-            (command.request, command.blocks, command.retried) = (request, 0, false);
+            (command.request, command.blocks, command.epoch, command.retried) = (request, 0, epoch, false);
             return index;
         }
         self.commands.push(ReadCommand {
             request,
             blocks: 0,
+            epoch,
             retried: false,
             places: [Ppa(0); VECTOR_BLOCKS_MAX],
             logical: [0; VECTOR_BLOCKS_MAX],
@@ -95,7 +138,6 @@ impl<M: Media> BlockFtl<M> {
                     if command == NONE {
                         command = self.reads.begin_command(request);
                     }
-                    self.chunks.begin_read(self.format.chunk_of(ppa));
                     let reading = &mut self.reads.commands[command as usize];
                     let at = reading.blocks as usize;
                     (reading.places[at], reading.logical[at], reading.frames[at]) = (ppa, block, *frame);
@@ -140,10 +182,8 @@ impl<M: Media> BlockFtl<M> {
             self.submit_errand(Errand::HostRead(index));
             return;
         }
-        for at in 0..command.blocks as usize {
-            self.chunks.end_read(self.format.chunk_of(command.places[at]));
-        }
-        let request = command.request;
+        let (request, epoch) = (command.request, command.epoch);
+        self.reads.epochs.end(epoch);
         self.reads.free_commands.push(index);
         let reading = &mut self.reads.requests[request as usize];
         reading.commands -= 1;
@@ -157,5 +197,25 @@ impl<M: Media> BlockFtl<M> {
             self.statistics.host_errors += u64::from(error.is_some());
             self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_ends_when_the_reads_before_it_have_and_no_sooner() {
+        let mut epochs = Epochs::default();
+        let before = epochs.begin();
+        let grace = epochs.epoch + 2;
+        assert!(!epochs.reach(grace));
+        let after = epochs.begin();
+        assert!(!epochs.reach(grace));
+        epochs.end(before);
+        assert!(epochs.reach(grace), "a read that began later need not have ended");
+        epochs.end(after);
+        let grace = epochs.epoch + 2;
+        assert!(epochs.reach(grace), "with no read under way it passes at once");
     }
 }

@@ -16,7 +16,7 @@
 //! Whatever was logged beyond the end keeps its LSNs to itself: the new log begins above the highest LSN seen anywhere.
 
 use crate::bad_chunks::BadChunks;
-use crate::block::{BlockFtl, HostFrontiers, ReadOnlyReason};
+use crate::block::{BlockFtl, HostFrontiers, Phase, ReadOnlyReason};
 use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
@@ -289,7 +289,10 @@ impl<M: Media> BlockFtl<M> {
         ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.read_only.is_some())?;
         match ftl.read_only {
             Some(reason) => Err(OpenError::Unwritable(reason)),
-            None => Ok(ftl),
+            None => {
+                ftl.phase = Phase::Working;
+                Ok(ftl)
+            }
         }
     }
 
@@ -381,6 +384,7 @@ impl<M: Media> BlockFtl<M> {
             let blocks = ftl.superblock.current().checkpoint.blocks;
             steps.end(scan.blocks_read, format!("{blocks} blocks written"));
         }
+        ftl.phase = Phase::Working;
         ftl.recovery = steps.report;
         ftl.reset_statistics();
         Ok(ftl)
@@ -398,7 +402,7 @@ impl<M: Media> BlockFtl<M> {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
-            self.closing = true;
+            self.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
             self.force_log();
@@ -521,7 +525,7 @@ impl<M: Media> BlockFtl<M> {
             padding,
             now,
             read_only: None,
-            closing: false,
+            phase: Phase::Recovering,
             stirred: true,
             media,
             geometry,

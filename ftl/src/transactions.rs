@@ -15,7 +15,7 @@
 //!
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
 
-use crate::block::BlockFtl;
+use crate::block::{BlockFtl, Phase};
 use crate::log::Record;
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
@@ -432,9 +432,8 @@ impl<M: Media> BlockFtl<M> {
     fn is_stuck(&self) -> bool {
         (self.transactions.stalled || self.collection.is_stalled() || !self.transactions.writes.is_empty())
             && !self.stirred
-            && self.units.under_way() == 0
-            && !self.collection.is_reading()
-            && !self.bad_chunks.is_under_way()
+            && self.under_way == 0
+            && self.backlog.is_empty()
     }
 
     /// Takes the measures that make room, cheapest first, when nothing else will.
@@ -449,7 +448,7 @@ impl<M: Media> BlockFtl<M> {
         {
             self.force_log();
         }
-        if self.read_only.is_some() || self.closing || !self.is_stuck() {
+        if self.read_only.is_some() || self.phase != Phase::Working || !self.is_stuck() {
             return;
         }
         if self.push_relocations() {
