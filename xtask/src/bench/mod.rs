@@ -85,10 +85,7 @@ pub fn run(options: &Options) -> ExitCode {
         steps.run(name, || {
             let result = measure(&tool);
             let outcome = match &result {
-                Ok(figure) => {
-                    println!("{figure}");
-                    Outcome::Done
-                }
+                Ok(_) => Outcome::Done,
                 Err(Unmeasured::Missing(reason)) => Outcome::LeftOut(format!("not measured: {reason}")),
                 Err(Unmeasured::Failed(reason)) => Outcome::Failed(reason.clone()),
             };
