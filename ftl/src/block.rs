@@ -322,7 +322,6 @@ impl<M: Media> BlockFtl<M> {
         while blocks > 0 {
             let count = blocks.min(most);
             self.write_unit(open, Purpose::Padding, 0, &[self.padding; VECTOR_BLOCKS_MAX][..count as usize], 0);
-            self.statistics.programmed[Purpose::Padding as usize] += 0;
             blocks -= count;
         }
     }

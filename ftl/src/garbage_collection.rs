@@ -127,6 +127,11 @@ impl Collection {
         self.groups.iter().any(|group| group.reading > 0)
     }
 
+    /// The open relocation chunks.
+    pub(crate) fn open_chunks(&self) -> impl Iterator<Item = OpenId> + '_ {
+        self.groups.iter().filter_map(|group| group.open)
+    }
+
     /// The state of one group in a few words.
     pub(crate) fn describe(&self, group: u32) -> String {
         let Group { marked, victims, queue, reading, stalled, push, .. } = &self.groups[group as usize];

@@ -16,7 +16,7 @@
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
 //! | [`recovery`], [`scan`], [`check`] | opening a drive, and verifying all of it |
-//! | [`statistics`] | one accounting |
+//! | [`statistics`], [`latency`] | one accounting |
 //!
 //! | FTL | is |
 //! |---|---|
@@ -29,6 +29,7 @@ pub mod checkpoint;
 pub mod chunk_table;
 pub mod config;
 pub mod garbage_collection;
+pub mod latency;
 pub mod log;
 pub mod mapping;
 pub mod oob;
@@ -50,6 +51,7 @@ pub mod write_buffer;
 pub use block::{BlockFtl, ReadOnlyReason};
 pub use check::CheckReport;
 pub use config::Config;
+pub use latency::Latencies;
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};
 pub use statistics::{GroupStatistics, Purpose, Statistics};

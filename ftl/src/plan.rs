@@ -119,7 +119,11 @@ impl Plan {
     /// If the capacity is impossible, or the device allows too few open chunks.
     pub fn new(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
         let capacity_blocks = config.capacity_blocks;
-        if capacity_blocks == 0 || capacity_blocks >= 1 << 31 {
+        if capacity_blocks >= 1 << 31 {
+            let bits = u64::BITS - capacity_blocks.leading_zeros();
+            return Err(PlanError::TooLarge { capacity_blocks, bits });
+        }
+        if capacity_blocks == 0 {
             return Err(PlanError::Capacity { bytes: capacity_blocks.saturating_mul(BLOCK_BYTES as u64) });
         }
         let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);

@@ -8,7 +8,7 @@ use crate::block::{BlockFtl, Errand};
 use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
 use crate::target::{Done, IoError};
-use openftl_core::{Frame, Ppa, VECTOR_BLOCKS_MAX};
+use openftl_core::{Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Media};
 
 const NONE: u32 = u32::MAX;
@@ -16,6 +16,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 struct Request {
     tag: u64,
+    began: Time,
     /// Commands under way for it.
     commands: u32,
     error: Option<IoError>,
@@ -87,8 +88,8 @@ impl Reads {
         self.epochs.reach(epoch)
     }
 
-    fn begin_request(&mut self, tag: u64) -> u32 {
-        let request = Request { tag, commands: 0, error: None };
+    fn begin_request(&mut self, tag: u64, began: Time) -> u32 {
+        let request = Request { tag, began, commands: 0, error: None };
         if let Some(index) = self.free_requests.pop() {
             self.requests[index as usize] = request;
             return index;
@@ -133,7 +134,7 @@ impl<M: Media> BlockFtl<M> {
                 }
                 Place::Media(ppa) => {
                     if request == NONE {
-                        request = self.reads.begin_request(tag);
+                        request = self.reads.begin_request(tag, self.now);
                     }
                     if command == NONE {
                         command = self.reads.begin_command(request);
@@ -153,6 +154,7 @@ impl<M: Media> BlockFtl<M> {
             self.submit_errand(Errand::HostRead(command));
         }
         if request == NONE {
+            self.statistics.read_latency.record(Nanos::ZERO);
             self.done.push(Done { tag, result: Ok(()), at: self.now });
         }
         Ok(())
@@ -192,7 +194,8 @@ impl<M: Media> BlockFtl<M> {
             reading.error.get_or_insert(error);
         }
         if reading.commands == 0 {
-            let Request { tag, error, .. } = *reading;
+            let Request { tag, began, error, .. } = *reading;
+            self.statistics.read_latency.record(completion.at.since(began));
             self.reads.free_requests.push(request);
             self.statistics.host_errors += u64::from(error.is_some());
             self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });

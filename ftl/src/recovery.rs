@@ -31,7 +31,7 @@ use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock::{ENTRIES_PER_BLOCK, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
 use crate::transactions::Transactions;
-use crate::units::Units;
+use crate::units::{OpenId, Units};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{
     BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, GeometryError, Nanos, Ppa, PuId, Time,
@@ -404,6 +404,9 @@ impl<M: Media> BlockFtl<M> {
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             self.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            // Whoever only looks at the drive later can read all of it, and need not write padding first.
+            self.pad_data_frontiers();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
             self.force_log();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
@@ -413,6 +416,16 @@ impl<M: Media> BlockFtl<M> {
         match self.read_only {
             None | Some(ReadOnlyReason::Inspection) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),
+        }
+    }
+
+    fn pad_data_frontiers(&mut self) {
+        let host = self.host.open.iter().flatten();
+        let open: Vec<OpenId> = host.copied().chain(self.collection.open_chunks()).collect();
+        for open in open {
+            if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
+                self.pad(open);
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 //!
 //! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
 
+use crate::latency::Latencies;
 use openftl_core::{Nanos, Time};
 
 /// Why a block was programmed.
@@ -100,6 +101,15 @@ pub struct Statistics {
     pub throttled: u64,
     /// Time that the oldest throttled write of each wait spent waiting, in sum.
     pub throttled_time: Nanos,
+    /// How long reads took.
+    #[serde(rename = "read_latency_ns")]
+    pub read_latency: Latencies,
+    /// How long writes and trims took until they were acknowledged, durable ones until they were durable.
+    #[serde(rename = "write_latency_ns")]
+    pub write_latency: Latencies,
+    /// How long flushes took.
+    #[serde(rename = "flush_latency_ns")]
+    pub flush_latency: Latencies,
     /// Garbage collection by group.
     pub groups: Vec<GroupStatistics>,
     /// Sum over time of the blocks that could hold no data (free, being erased, or not yet written in open chunks); with

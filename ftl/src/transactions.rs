@@ -34,11 +34,14 @@ struct WaitingWrite {
     first: u32,
     blocks: u32,
     durability: Durability,
+    began: Time,
 }
 
 /// Waits for everything below a position to be durable.
 struct Waiter {
     tag: u64,
+    began: Time,
+    is_flush: bool,
     position: u64,
     /// The log position behind its last record, once that is appended.
     log_position: Option<u64>,
@@ -46,6 +49,7 @@ struct Waiter {
 
 struct WaitingTrim {
     tag: u64,
+    began: Time,
     first: u32,
     blocks: u32,
     durability: Durability,
@@ -109,7 +113,7 @@ impl<M: Media> BlockFtl<M> {
         let durability = if self.config.write_through { Durability::Durable } else { durability };
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
-            self.admit(tag, first, frames.iter().copied(), frames.len(), durability);
+            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), durability);
             return Ok(());
         }
         if self.transactions.writes.len() >= REQUESTS_MAX {
@@ -118,7 +122,7 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.throttled += 1;
         self.transactions.throttled_since.get_or_insert(self.now);
         self.transactions.write_frames.extend(frames);
-        self.transactions.writes.push_back(WaitingWrite { tag, first, blocks: frames.len() as u32, durability });
+        self.transactions.writes.push_back(WaitingWrite { tag, first, blocks: frames.len() as u32, durability, began: self.now });
         self.stirred = true;
         Ok(())
     }
@@ -128,7 +132,7 @@ impl<M: Media> BlockFtl<M> {
             return Err(IoError::QueueFull);
         }
         self.statistics.host_flushes += 1;
-        self.wait_durable(tag, self.buffer.head(), None);
+        self.wait_durable((tag, self.now), true, self.buffer.head(), None);
         Ok(())
     }
 
@@ -144,7 +148,7 @@ impl<M: Media> BlockFtl<M> {
         let (first, blocks) = (first as u32, blocks as u32);
         let buffered = (first..first + blocks).any(|block| matches!(self.mapping.get(block).place(), Place::Buffer(_)));
         let position = if buffered { self.buffer.head() } else { self.buffer.released() };
-        self.transactions.trims.push_back(WaitingTrim { tag, first, blocks, durability, position });
+        self.transactions.trims.push_back(WaitingTrim { tag, began: self.now, first, blocks, durability, position });
         if buffered {
             self.transactions.push = self.buffer.head();
         }
@@ -170,7 +174,7 @@ impl<M: Media> BlockFtl<M> {
 
     fn admit(
         &mut self,
-        tag: u64,
+        (tag, began): (u64, Time),
         first: u32,
         frames: impl Iterator<Item = Frame>,
         blocks: usize,
@@ -184,10 +188,13 @@ impl<M: Media> BlockFtl<M> {
         }
         self.statistics.host_blocks_written += blocks as u64;
         match durability {
-            Durability::Volatile => self.done.push(Done { tag, result: Ok(()), at: self.now }),
+            Durability::Volatile => {
+                self.statistics.write_latency.record(self.now.since(began));
+                self.done.push(Done { tag, result: Ok(()), at: self.now });
+            }
             Durability::Durable => {
                 self.statistics.host_flushes += 1;
-                self.wait_durable(tag, self.buffer.head(), None);
+                self.wait_durable((tag, began), false, self.buffer.head(), None);
             }
         }
         if self.buffer.unplaced() >= self.unit_blocks as usize {
@@ -195,9 +202,9 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    fn wait_durable(&mut self, tag: u64, position: u64, log_position: Option<u64>) {
+    fn wait_durable(&mut self, (tag, began): (u64, Time), is_flush: bool, position: u64, log_position: Option<u64>) {
         self.transactions.push = self.transactions.push.max(position);
-        self.transactions.waiters.push_back(Waiter { tag, position, log_position });
+        self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position });
         self.stirred = true;
     }
 
@@ -244,10 +251,10 @@ impl<M: Media> BlockFtl<M> {
             if !self.may_admit() {
                 break;
             }
-            let WaitingWrite { tag, first, blocks, durability } = *write;
+            let WaitingWrite { tag, first, blocks, durability, began } = *write;
             self.transactions.writes.pop_front();
             let mut frames = std::mem::take(&mut self.transactions.write_frames);
-            self.admit(tag, first, frames.drain(..blocks as usize), blocks as usize, durability);
+            self.admit((tag, began), first, frames.drain(..blocks as usize), blocks as usize, durability);
             self.transactions.write_frames = frames;
             if self.transactions.writes.is_empty() {
                 let since = self.transactions.throttled_since.take().unwrap_or(self.now);
@@ -299,7 +306,7 @@ impl<M: Media> BlockFtl<M> {
             if self.read_only.is_none() && (self.buffer.released() < trim.position || !self.log.has_room()) {
                 break;
             }
-            let WaitingTrim { tag, first, blocks, durability, .. } =
+            let WaitingTrim { tag, began, first, blocks, durability, .. } =
                 self.transactions.trims.pop_front().expect("there is a first");
             self.stirred = true;
             if self.read_only.is_some() {
@@ -317,10 +324,13 @@ impl<M: Media> BlockFtl<M> {
             self.log.append(&mut self.frames, Record::Trimmed { first, blocks });
             self.statistics.host_blocks_trimmed += u64::from(blocks);
             match durability {
-                Durability::Volatile => self.end_with(tag, Ok(())),
+                Durability::Volatile => {
+                    self.statistics.write_latency.record(self.now.since(began));
+                    self.end_with(tag, Ok(()));
+                }
                 Durability::Durable => {
                     self.statistics.host_flushes += 1;
-                    self.wait_durable(tag, self.buffer.committed(), Some(self.log.position()));
+                    self.wait_durable((tag, began), false, self.buffer.committed(), Some(self.log.position()));
                 }
             }
         }
@@ -361,7 +371,10 @@ impl<M: Media> BlockFtl<M> {
                 _ if self.read_only.is_some() => Err(IoError::ReadOnly),
                 _ => break,
             };
-            let tag = waiter.tag;
+            let (tag, latency) = (waiter.tag, self.now.since(waiter.began));
+            let latencies =
+                if waiter.is_flush { &mut self.statistics.flush_latency } else { &mut self.statistics.write_latency };
+            latencies.record(latency);
             self.transactions.waiters.pop_front();
             self.end_with(tag, result);
         }
