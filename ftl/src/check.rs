@@ -55,8 +55,9 @@ impl<M: Media> BlockFtl<M> {
         self.compare_chunks(clock, &mut report)?;
         let mut frames = Vec::new();
         let form = self.payload_form();
-        let taken = self.frames.acquire_many(form, TRANSACTION_BLOCKS_MAX, &mut frames);
-        assert!(taken, "a drive that was just opened has frames to spare");
+        let count = self.frames.available(form).min(TRANSACTION_BLOCKS_MAX);
+        let taken = self.frames.acquire_many(form, count, &mut frames);
+        assert!(taken && count > 0, "a drive that was just opened has frames to spare");
         let capacity = self.blocks();
         let mut first = 0;
         while first < capacity {
