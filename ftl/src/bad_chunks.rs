@@ -102,6 +102,7 @@ impl<M: Media> BlockFtl<M> {
         if self.superblock.reset_ended(chunk, status == Status::Success) {
             if status != Status::Success {
                 self.statistics.reset_failures += 1;
+                self.turn_read_only_if_worn_out();
             }
             return;
         }
@@ -124,7 +125,12 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.retired_chunks += 1;
         self.bad_chunks.good -= 1;
         self.provisioning.use_spare(self.group_of(chunk));
-        if self.bad_chunks.good < self.bad_chunks.good_min {
+        self.turn_read_only_if_worn_out();
+    }
+
+    /// Early enough to save what was acknowledged: there are chunks left, and room for a superblock.
+    pub(crate) fn turn_read_only_if_worn_out(&mut self) {
+        if self.bad_chunks.good < self.bad_chunks.good_min || !self.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }
     }

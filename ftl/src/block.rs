@@ -119,6 +119,8 @@ pub struct BlockFtl<M> {
     pub(crate) backlog: VecDeque<Tag>,
     /// Commands that the device has and has not completed.
     pub(crate) under_way: u32,
+    /// Frames that hosts get when the drive turns read-only.
+    pub(crate) rescue: Vec<Frame>,
     /// Zeroes, sealed as padding.
     pub(crate) padding: Frame,
     pub(crate) now: Time,
@@ -301,10 +303,22 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.spare_samples += 1;
     }
 
-    /// From now on the drive takes no writes.
+    /// From now on the drive takes no writes. A worn-out drive can still fail for a graver reason.
     pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
-        self.read_only.get_or_insert(reason);
-        self.stirred = true;
+        if self.may_program() {
+            self.read_only = Some(reason);
+            self.stirred = true;
+            // Reads need frames too, and what the buffer holds now may hold them for good.
+            for frame in self.rescue.drain(..) {
+                self.frames.release(frame);
+            }
+        }
+    }
+
+    /// Whether anything may still be programmed: a worn-out drive takes nothing new, and saves what it has taken.
+    #[inline]
+    pub(crate) fn may_program(&self) -> bool {
+        matches!(self.read_only, None | Some(ReadOnlyReason::WornOut))
     }
 
     /// Writes `used` blocks of `frames`, and padding up to the whole of it, to the next place of `open`.

@@ -161,7 +161,7 @@ impl Checkpointer {
 impl<M: Media> BlockFtl<M> {
     /// Begins a checkpoint, unless one is being written.
     pub(crate) fn begin_checkpoint(&mut self) {
-        if self.checkpoint.is_working() || self.read_only.is_some() {
+        if self.checkpoint.is_working() || !self.may_program() {
             return;
         }
         let checkpoint = &mut self.checkpoint;
@@ -179,7 +179,7 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.read_only.is_none() {
+                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.may_program() {
                     self.begin_checkpoint();
                 }
             }

@@ -216,8 +216,14 @@ impl ChunkTable {
         if listed {
             self.unlist(chunk);
         }
-        self.chunks[chunk.0 as usize].valid -= 1;
-        if listed {
+        let entry = &mut self.chunks[chunk.0 as usize];
+        entry.valid -= 1;
+        let healed = entry.usage == ChunkUse::Stuck && entry.valid == 0;
+        if healed {
+            // What was lost in it has been replaced: it can be collected like any other.
+            entry.usage = ChunkUse::Closed;
+        }
+        if listed || healed {
             self.list(chunk);
         }
     }

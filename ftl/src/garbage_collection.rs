@@ -183,7 +183,9 @@ impl Collection {
 impl<M: Media> BlockFtl<M> {
     pub(crate) fn advance_collection(&mut self) {
         self.map_relocated();
-        if self.phase != Phase::Working || self.read_only.is_some() {
+        // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
+        let wanted = self.read_only.is_none() || (self.may_program() && self.transactions.stalled);
+        if self.phase != Phase::Working || !wanted {
             return;
         }
         if std::mem::take(&mut self.collection.stirred) {

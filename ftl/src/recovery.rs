@@ -2,7 +2,8 @@
 //!
 //! After a clean stop and after a crash the same steps are taken; there is just no log to replay after a clean stop.
 //! They read aloud in [`STEPS`]. All of them up to the last only read (but for padding on devices with MW_CUNITS, without
-//! which the last blocks of a chunk cannot be read), so a crash during recovery leaves what the crash before it left.
+//! which the last blocks of a chunk cannot be read), so a crash during recovery leaves what the crash before it left. The
+//! padding comes after superblock and checkpoint: whatever they refuse has not been touched.
 //!
 //! Where does the log end? Blocks are put in the order of their LSNs, from the first that the superblock names:
 //!
@@ -30,6 +31,7 @@ use crate::scan::Scan;
 use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock::{ENTRIES_PER_BLOCK, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
+use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::transactions::Transactions;
 use crate::units::{OpenId, Units};
 use crate::write_buffer::WriteBuffer;
@@ -43,9 +45,9 @@ use std::collections::VecDeque;
 /// The names of the steps, in their order.
 pub const STEPS: [&str; 8] = [
     "read chunk report",
-    "settle open chunks",
     "find superblock",
     "load checkpoint",
+    "settle open chunks",
     "read log",
     "replay log",
     "rebuild chunk table",
@@ -321,10 +323,9 @@ impl<M: Media> BlockFtl<M> {
         let mut scan = Scan::new(&geometry);
         steps.end(0, format!("{} chunks", geometry.chunks()));
 
-        let settled = if access == Access::ReadWrite { settle(&mut media, steps.clock, &mut scan, &mut chunks) } else { 0 };
-        steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
-
-        let superblock = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
+        // a drive that cannot be trusted, is refused before anything is written.
+        let mut superblock = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
         if superblock.geometry != Superblock::geometry_of(&geometry) {
             let found = Superblock::geometry_of(&geometry);
             return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
@@ -333,15 +334,31 @@ impl<M: Media> BlockFtl<M> {
         config.over_provisioning = superblock.over_provisioning;
         config.drive_id = superblock.drive;
         let plan = Plan::new(&geometry, &config)?;
-        steps.report.clean = superblock.clean;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
         let mut mapping = Mapping::new(config.capacity_blocks);
         let mut table = ChunkTable::new(&geometry);
-        let flags = load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
+        let mut flags =
+            load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
+        let settled = if access == Access::ReadWrite { settle(&mut media, steps.clock, &mut scan, &mut chunks) } else { 0 };
+        if settled > 0 {
+            // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
+            let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+            if newest.sequence != superblock.sequence {
+                superblock = newest;
+                mapping = Mapping::new(config.capacity_blocks);
+                table = ChunkTable::new(&geometry);
+                flags =
+                    load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
+            }
+        }
+        steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
+
         let found = read_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
+        // The superblock of a clean stop is still the newest when little was written after it.
+        steps.report.clean = superblock.clean && found.blocks.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", found.blocks.len(), superblock.first_lsn));
 
         replay(&found, &superblock, &mut mapping, &mut steps.report)?;
@@ -349,9 +366,9 @@ impl<M: Media> BlockFtl<M> {
         steps.end(scan.blocks_read, format!("{replayed} records, {dropped} of cut-off transactions dropped"));
 
         let mapped = rebuild(&chunks, &mapping, &mut table)?;
-        let retired = flags.iter().filter(|(_, flags)| flags & CHUNK_RETIRED != 0).count();
-        let offline = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline;
-        let good = (chunks.all().filter(offline).count() as u64).saturating_sub(retired as u64);
+        let is_retired = |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
+        let is_good = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline && !is_retired(chunk.chunk);
+        let good = chunks.all().filter(is_good).count() as u64;
         let next_lsn = found.highest.max(superblock.first_lsn - 1) + 1;
         let log_chunks = superblock.log_chunks.clone();
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
@@ -377,10 +394,13 @@ impl<M: Media> BlockFtl<M> {
             return Ok(ftl);
         }
         ftl.superblock.current_mut().clean = false;
-        // What is beyond the end of the log must never be taken for a part of it: a new checkpoint leaves it behind.
-        if !found.blocks.is_empty() || found.highest >= ftl.superblock.current().first_lsn {
+        ftl.turn_read_only_if_worn_out();
+        // What is beyond the end of the log must never be taken for a part of it: a new checkpoint leaves it behind. On a
+        // worn-out drive nothing follows it.
+        let is_log_left = !found.blocks.is_empty() || found.highest >= ftl.superblock.current().first_lsn;
+        if is_log_left && ftl.read_only.is_none() {
             ftl.begin_checkpoint();
-            ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || ftl.read_only.is_some())?;
+            ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
             let blocks = ftl.superblock.current().checkpoint.blocks;
             steps.end(scan.blocks_read, format!("{blocks} blocks written"));
         }
@@ -395,8 +415,8 @@ impl<M: Media> BlockFtl<M> {
     /// # Errors
     /// If the device stops completing commands, or the drive is read-only because of a failure.
     pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
-        if self.read_only.is_none() {
-            let ended = |ftl: &BlockFtl<M>| ftl.read_only.is_some();
+        if self.may_program() {
+            let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
             let tag = u64::MAX;
             if self.flush(tag).is_err() {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
@@ -414,7 +434,7 @@ impl<M: Media> BlockFtl<M> {
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
         match self.read_only {
-            None | Some(ReadOnlyReason::Inspection) => Ok(self.media),
+            None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),
         }
     }
@@ -479,7 +499,7 @@ impl<M: Media> BlockFtl<M> {
         let collection_frames = Collection::frames_needed(groups, unit_blocks, mw_cunits);
         // What can be stuck in the buffer: a partly filled unit, and on each frontier what cannot be read yet.
         let stuck = (plan.host_frontiers * (unit_blocks + mw_cunits) + unit_blocks) as usize;
-        let payload = collection_frames + stuck + config.host_frames as usize + 1;
+        let payload = collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1;
         let metadata = Log::frames_needed(ws_min)
             + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
             + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
@@ -500,6 +520,7 @@ impl<M: Media> BlockFtl<M> {
             own
         };
         let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
+        let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
         // The smallest drive that can still be written has a quarter of its over-provisioning.
         let over_provisioned = plan.data_chunks - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
@@ -535,6 +556,7 @@ impl<M: Media> BlockFtl<M> {
             completions: Vec::new(),
             backlog: VecDeque::new(),
             under_way: 0,
+            rescue,
             padding,
             now,
             read_only: None,
@@ -618,40 +640,52 @@ impl<M: Media> BlockFtl<M> {
 
 /// Makes sure that `chunk` is free, whatever it holds. Returns whether it is.
 fn make_free(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, chunks: &mut Chunks, chunk: ChunkId) -> bool {
-    if chunks.state(chunk) == ChunkState::Open {
-        let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
-        if !pad(media, clock, scan, &chunks.geometry, chunk, write_pointer, chunks.geometry.blocks_per_chunk) {
-            return false;
-        }
-    } else if chunks.state(chunk) != ChunkState::Closed {
-        return chunks.state(chunk) == ChunkState::Free;
-    }
-    let ppa = chunks.geometry.format().ppa(chunk, 0);
-    let free = scan.run(media, clock, &[ppa], None::<fn(&mut Frames, Frame)>) == Status::Success;
-    if let Some(descriptor) = &mut chunks.table[chunk.0 as usize] {
+    let geometry = chunks.geometry;
+    let Some(descriptor) = &mut chunks.table[chunk.0 as usize] else { return false };
+    // Only a closed chunk can be reset.
+    pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
+    if descriptor.state == ChunkState::Closed {
+        let ppa = geometry.format().ppa(chunk, 0);
+        let free = scan.run(media, clock, &[ppa], None::<fn(&mut Frames, Frame)>) == Status::Success;
         descriptor.state = if free { ChunkState::Free } else { ChunkState::Offline };
         descriptor.write_pointer = 0;
     }
-    free
+    descriptor.state == ChunkState::Free
 }
 
-/// Writes padding to `chunk` from block `from` to block `to`.
-fn pad(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, geometry: &Geometry, chunk: ChunkId, mut from: u32, to: u32) -> bool {
+/// Writes padding to an open chunk up to block `to`. A program that fails counts too: the chunk goes on behind it, or is
+/// closed by it.
+fn pad(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    geometry: &Geometry,
+    descriptor: &mut ChunkDescriptor,
+    to: u32,
+) {
     let most = VECTOR_BLOCKS_MAX as u32 / geometry.ws_min * geometry.ws_min;
-    while from < to {
-        let count = (to - from).min(most);
-        let first = geometry.format().ppa(chunk, from);
+    while descriptor.state == ChunkState::Open && descriptor.write_pointer < to {
+        let count = (to - descriptor.write_pointer).min(most);
+        let first = geometry.format().ppa(descriptor.chunk, descriptor.write_pointer);
         let blocks: Vec<Ppa> = (0..u64::from(count)).map(|index| Ppa(first.0 + index)).collect();
         let fill = |frames: &mut Frames, frame: Frame| {
             frames.zero(frame);
             Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(frames, frame);
         };
-        if scan.run(media, clock, &blocks, Some(fill)) != Status::Success {
-            return false;
+        if scan.run(media, clock, &blocks, Some(fill)) == Status::Success {
+            descriptor.write_pointer += count;
+            if descriptor.write_pointer == geometry.blocks_per_chunk {
+                descriptor.state = ChunkState::Closed;
+            }
+            continue;
         }
-        from += count;
+        // Only the device knows how far it got.
+        let before = descriptor.write_pointer;
+        let reported = media.chunk_report(clock.now(), descriptor.chunk, std::slice::from_mut(descriptor));
+        if reported.is_err() || (descriptor.state == ChunkState::Open && descriptor.write_pointer == before) {
+            return;
+        }
     }
-    true
 }
 
 /// Pads open chunks so that everything the FTL has written to them can be read. Returns the blocks of padding.
@@ -661,14 +695,8 @@ fn settle(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, chunk
         return 0;
     }
     for descriptor in chunks.table.iter_mut().flatten().filter(|chunk| chunk.state == ChunkState::Open) {
-        let from = descriptor.write_pointer;
-        let to = (from + geometry.mw_cunits).min(geometry.blocks_per_chunk);
-        if pad(media, clock, scan, &geometry, descriptor.chunk, from, to) {
-            descriptor.write_pointer = to;
-        }
-        if !matches!(descriptor.state, ChunkState::Offline) && descriptor.write_pointer == geometry.blocks_per_chunk {
-            descriptor.state = ChunkState::Closed;
-        }
+        let to = (descriptor.write_pointer + geometry.mw_cunits).min(geometry.blocks_per_chunk);
+        pad(media, clock, scan, &geometry, descriptor, to);
     }
     scan.blocks_written
 }
@@ -736,14 +764,16 @@ fn superblock_places(
     let mut states = Vec::new();
     for pair in superblock.places.chunks(2).filter(|pair| pair[0] != u32::MAX) {
         let pair = [ChunkId(pair[0]), ChunkId(pair[1])];
-        // Which of the two has the newer records: the first block of each tells.
+        // Which of the two has the newer records. Any unit may be one whose program failed, the first too.
         let mut sequences = [None; 2];
         for (sequence, chunk) in sequences.iter_mut().zip(pair) {
-            if chunks.readable(chunk) > 0 {
-                scan.read(media, clock, &[format.ppa(chunk, 0)], |_, frames, frame, good| {
-                    *sequence = good.then(|| Oob::verify(frames, frame).ok().map(|oob| oob.sequence)).flatten();
-                });
-            }
+            let units = (0..chunks.readable(chunk)).step_by(chunks.geometry.ws_min as usize);
+            let places: Vec<Ppa> = units.map(|block| format.ppa(chunk, block)).collect();
+            scan.read(media, clock, &places, |_, frames, frame, good| {
+                let oob = good.then(|| Oob::verify(frames, frame).ok()).flatten();
+                let record = oob.filter(|oob| oob.kind == BlockKind::Superblock);
+                *sequence = (*sequence).max(record.map(|oob| oob.sequence));
+            });
         }
         let newer = usize::from(sequences[1] > sequences[0]);
         let (active, other) = (pair[newer], pair[1 - newer]);

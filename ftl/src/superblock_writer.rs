@@ -119,6 +119,14 @@ impl SuperblockWriter {
         true
     }
 
+    /// Whether any place has another chunk to go on in when its present one is full.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        self.places.iter().any(|place| {
+            place.spare.is_some() || place.resetting.is_some() || (place.full.is_some() && place.active.is_some())
+        })
+    }
+
     /// The chunks of both places.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         self.places
@@ -169,7 +177,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Writes the superblock that is wanted, and says when it is durable.
     pub(crate) fn advance_superblock(&mut self) {
-        if self.superblock.writing.is_none() && self.superblock.wanted && self.read_only.is_none() {
+        if self.superblock.writing.is_none() && self.superblock.wanted && self.may_program() {
             self.begin_superblock();
         }
         let Some(sequence) = self.superblock.writing else { return };
@@ -246,13 +254,22 @@ impl<M: Media> BlockFtl<M> {
             }
             // Only a closed chunk can be reset: fill what is too short for a record.
             place.open = None;
-            place.full = place.active.take();
+            let ended = place.active.take();
+            // It failed before it took a record: what is in the other is still needed, and this one tries again.
+            let again = if place.full.is_some() { ended } else { None };
+            if again.is_none() {
+                place.full = ended;
+            }
             let mut left = room;
             while left > 0 {
                 let count = left.min(VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min);
                 let unit = [self.padding; VECTOR_BLOCKS_MAX];
                 self.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
                 left -= count;
+            }
+            if let Some(chunk) = again {
+                self.superblock.places[index].resetting = Some(chunk);
+                self.submit_errand(Errand::Reset(chunk));
             }
         }
         let place = &mut self.superblock.places[index];

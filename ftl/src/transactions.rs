@@ -211,7 +211,7 @@ impl<M: Media> BlockFtl<M> {
     /// Gives what is buffered to the device: full units, and partly filled ones if somebody waits for them.
     pub(crate) fn place_host(&mut self) {
         let unit_blocks = self.unit_blocks as usize;
-        while self.read_only.is_none() {
+        while self.may_program() {
             let waiting = self.buffer.unplaced();
             if waiting == 0 || (waiting < unit_blocks && self.transactions.push <= self.buffer.placed()) {
                 break;
@@ -338,7 +338,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Writes padding behind units that somebody waits for and that count only when more is written behind them.
     fn push_out(&mut self) {
-        if self.geometry.mw_cunits == 0 || self.read_only.is_some() {
+        if self.geometry.mw_cunits == 0 || !self.may_program() {
             return;
         }
         let push = self.transactions.push;
@@ -368,7 +368,7 @@ impl<M: Media> BlockFtl<M> {
         while let Some(waiter) = self.transactions.waiters.front() {
             let result = match waiter.log_position {
                 Some(position) if position <= self.log.durable() => Ok(()),
-                _ if self.read_only.is_some() => Err(IoError::ReadOnly),
+                _ if !self.may_program() => Err(IoError::ReadOnly),
                 _ => break,
             };
             let (tag, latency) = (waiter.tag, self.now.since(waiter.began));
@@ -399,7 +399,7 @@ impl<M: Media> BlockFtl<M> {
         loop {
             let room = self.log.open.map_or(0, |open| self.units.room(open));
             // The successor is named in a superblock before it is needed.
-            if room <= self.geometry.blocks_per_chunk / 2 && self.log.successor.is_none() && self.read_only.is_none() {
+            if room <= self.geometry.blocks_per_chunk / 2 && self.log.successor.is_none() && self.may_program() {
                 self.name_log_successor();
             }
             if !self.log.has_unwritten() {
@@ -461,7 +461,7 @@ impl<M: Media> BlockFtl<M> {
         {
             self.force_log();
         }
-        if self.read_only.is_some() || self.phase != Phase::Working || !self.is_stuck() {
+        if !self.may_program() || self.phase != Phase::Working || !self.is_stuck() {
             return;
         }
         if self.push_relocations() {

@@ -146,6 +146,15 @@ impl World {
         self.take(done);
     }
 
+    /// Lets the drive work though no request is under way.
+    pub fn idle_step(&mut self) {
+        let due = self.ftl().next_due().expect("the drive has work to do");
+        let now = self.clock.wait_until(due);
+        let mut done = Vec::new();
+        self.ftl().poll(now, &mut done);
+        self.take(done);
+    }
+
     fn take(&mut self, done: Vec<Done>) {
         for done in done {
             let index = self.under_way.iter().position(|(tag, _)| *tag == done.tag).expect("a request under way");
