@@ -422,6 +422,29 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     ]
 }
 
+/// What a word may say: the bits, what is in them, the meaning. For `docs/FORMAT.md`.
+#[must_use]
+pub fn word_table() -> Vec<(String, String, &'static str)> {
+    let marked = |mark: u32| format!("{:#018x}", u64::from(MARKER) | u64::from(mark) << 32);
+    let block = 0x0012_3456;
+    let mapped = u64::from(block) | 0x0765_4321 << 32 | 1 << 63;
+    let record = records(&[mapped.to_le_bytes()]).next();
+    assert_eq!(record, Some(Some(Record::Mapped { block, ppa: Ppa(0x0765_4321), last: true })), "as the table says");
+    vec![
+        (
+            "bits 31-0 below FFFF_FFFFh".into(),
+            format!("{mapped:#018x}"),
+            "logical block (bits 31-0) is at the address in bits 62-32; bit 63: the last of its transaction",
+        ),
+        ("FFFF_FFFFh in bits 31-0, 0 above".into(), marked(MARK_NOTHING), "nothing: fills the block"),
+        (
+            "FFFF_FFFFh in bits 31-0, 1 above".into(),
+            marked(MARK_TRIM),
+            "the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32; a transaction of its own",
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,7 +60,7 @@ pub enum Request<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IoError {
     /// The range reaches beyond the capacity, or is empty, or longer than a request may be.
-    #[error("blocks {first}..{} are not on this drive of {capacity} blocks", first + blocks)]
+    #[error("blocks {first}..{} are not on this drive of {capacity} blocks", first.saturating_add(*blocks))]
     OutOfRange {
         /// First block asked for.
         first: u64,

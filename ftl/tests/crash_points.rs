@@ -173,19 +173,16 @@ fn crumb(changes: &[(&str, &str)]) -> Profile {
 fn expect_many(name: &str, scene: &Scene, within: u64) {
     let (cuts, recovery_cuts) = scene.enumerate(within);
     println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
-    assert!(cuts > 300 && recovery_cuts > 100, "{cuts} cuts and {recovery_cuts} of recoveries are too few to show anything");
+    assert!(
+        cuts > 300 && recovery_cuts > 100,
+        "{cuts} cuts and {recovery_cuts} of recoveries are too few to show anything"
+    );
 }
 
 /// Paired pages, a cache that outlives the power.
 #[test]
 fn every_crash_point_with_power_loss_protection() {
-    let scene = Scene {
-        profile: crumb(&[]),
-        config: small(1),
-        seed: 1,
-        before: 2_000,
-        requests: 70,
-    };
+    let scene = Scene { profile: crumb(&[]), config: small(1), seed: 1, before: 2_000, requests: 70 };
     expect_many("protected", &scene, 60);
 }
 

@@ -133,7 +133,8 @@ fn a_failed_program_of_a_checkpoint_is_repeated_elsewhere() {
         let mut world = tiny(4);
         let mut met = 0;
         for _ in 0..20 {
-            let lanes = world.ftl().superblock().checkpoint.extents.iter().map(|extent| ChunkId(extent.chunk)).collect();
+            let lanes =
+                world.ftl().superblock().checkpoint.extents.iter().map(|extent| ChunkId(extent.chunk)).collect();
             let lanes = open_among(&mut world, lanes);
             inject(&world, lanes, failure);
             let (before, checkpoints) = (failures(&mut world), world.ftl().statistics().checkpoints);
@@ -271,7 +272,11 @@ fn a_worn_out_drive_is_read_only_with_its_data_readable_and_says_why() {
         for torn in [false, true] {
             world.power_cut(torn);
             world.recover().unwrap();
-            assert_eq!(world.ftl().read_only_reason(), Some(ReadOnlyReason::WornOut), "seed {seed}, also when opened again");
+            assert_eq!(
+                world.ftl().read_only_reason(),
+                Some(ReadOnlyReason::WornOut),
+                "seed {seed}, also when opened again"
+            );
             assert_eq!(world.try_write(0, 1, Durability::Volatile), Err(IoError::ReadOnly));
             world.verify_all();
             world.check();

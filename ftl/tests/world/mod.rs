@@ -170,7 +170,10 @@ impl World {
                     for (index, (found, allowed)) in self.release(first, frames).into_iter().zip(allowed).enumerate() {
                         let block = first + index as u64;
                         let allowed: Vec<Change> = allowed.iter().map(|change| self.history.value(*change)).collect();
-                        assert!(allowed.contains(&found), "block {block}: write {found} read, one of {allowed:?} expected");
+                        assert!(
+                            allowed.contains(&found),
+                            "block {block}: write {found} read, one of {allowed:?} expected"
+                        );
                     }
                 }
             }
@@ -471,8 +474,13 @@ impl World {
 
     pub fn chunk_report(&mut self) -> Vec<ChunkDescriptor> {
         let geometry = *self.wire.geometry();
-        let empty =
-            ChunkDescriptor { chunk: ChunkId(0), state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let empty = ChunkDescriptor {
+            chunk: ChunkId(0),
+            state: ChunkState::Offline,
+            wear_index: 0,
+            blocks: 0,
+            write_pointer: 0,
+        };
         let mut descriptors = vec![empty; geometry.chunks() as usize];
         let first = geometry.chunk_ids().next().unwrap();
         let now = self.clock.now();

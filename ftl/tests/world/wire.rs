@@ -16,11 +16,13 @@ use std::rc::Rc;
 struct PowerCut;
 
 #[derive(Clone)]
-pub struct Wire(Rc<Shared>);
+pub struct Wire {
+    shared: Rc<Shared>,
+    geometry: Geometry,
+}
 
 struct Shared {
     device: RefCell<EmulatedDevice>,
-    geometry: Geometry,
     events: Cell<u64>,
     cut_at: Cell<u64>,
     now: Cell<Time>,
@@ -30,30 +32,35 @@ struct Shared {
 impl Wire {
     pub fn new(device: EmulatedDevice) -> Wire {
         let geometry = *device.geometry();
-        Wire(Rc::new(Shared {
+        let shared = Shared {
             device: RefCell::new(device),
-            geometry,
             events: Cell::new(0),
             cut_at: Cell::new(u64::MAX),
             now: Cell::new(Time::ZERO),
             before: Cell::new(Time::ZERO),
-        }))
+        };
+        Wire { shared: Rc::new(shared), geometry }
+    }
+
+    /// The same device, which says that it has another geometry.
+    pub fn pretending(&self, geometry: Geometry) -> Wire {
+        Wire { geometry, ..self.clone() }
     }
 
     pub fn device(&self) -> RefMut<'_, EmulatedDevice> {
-        self.0.device.borrow_mut()
+        self.shared.device.borrow_mut()
     }
 
     /// Events so far.
     pub fn events(&self) -> u64 {
-        self.0.events.get()
+        self.shared.events.get()
     }
 
     /// Runs `work` until it ends, or until `events` more events have happened. Gives whether it was cut.
     pub fn cut_after(&self, events: u64, work: impl FnOnce()) -> bool {
-        self.0.cut_at.set(self.events().saturating_add(events));
+        self.shared.cut_at.set(self.events().saturating_add(events));
         let ended = catch_unwind(AssertUnwindSafe(work));
-        self.0.cut_at.set(u64::MAX);
+        self.shared.cut_at.set(u64::MAX);
         match ended {
             Ok(()) => false,
             Err(payload) if payload.is::<PowerCut>() => true,
@@ -64,13 +71,13 @@ impl Wire {
     /// The power goes: with `torn` in the middle of the time since the event before, leaving what is being programmed
     /// torn, and without it at the event itself.
     pub fn power_cut(&self, torn: bool) {
-        let (before, now) = (self.0.before.get(), self.0.now.get());
+        let (before, now) = (self.shared.before.get(), self.shared.now.get());
         let at = if torn { before + Nanos(now.since(before).0 / 2) } else { now };
         self.device().power_cut(at, torn).expect("a store in memory");
     }
 
     fn event(&self) {
-        let shared = &self.0;
+        let shared = &self.shared;
         shared.events.set(shared.events.get() + 1);
         if shared.events.get() == shared.cut_at.get() {
             resume_unwind(Box::new(PowerCut));
@@ -80,25 +87,25 @@ impl Wire {
 
 impl Media for Wire {
     fn geometry(&self) -> &Geometry {
-        &self.0.geometry
+        &self.geometry
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
-        self.0.device.borrow_mut().submit(now, frames, tag, command)?;
+        self.shared.device.borrow_mut().submit(now, frames, tag, command)?;
         self.event();
         Ok(())
     }
 
     fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>) {
-        if now > self.0.now.get() {
-            self.0.before.set(self.0.now.replace(now));
+        if now > self.shared.now.get() {
+            self.shared.before.set(self.shared.now.replace(now));
             self.event();
         }
-        self.0.device.borrow_mut().poll(now, frames, completions);
+        self.shared.device.borrow_mut().poll(now, frames, completions);
     }
 
     fn next_due(&self) -> Option<Time> {
-        self.0.device.borrow().next_due()
+        self.shared.device.borrow().next_due()
     }
 
     fn chunk_report(
@@ -107,18 +114,23 @@ impl Media for Wire {
         first: ChunkId,
         descriptors: &mut [ChunkDescriptor],
     ) -> Result<(), MediaError> {
-        self.0.device.borrow_mut().chunk_report(now, first, descriptors)
+        self.shared.device.borrow_mut().chunk_report(now, first, descriptors)
     }
 
-    fn notifications(&mut self, now: Time, after: u64, notifications: &mut Vec<Notification>) -> Result<(), MediaError> {
-        self.0.device.borrow_mut().notifications(now, after, notifications)
+    fn notifications(
+        &mut self,
+        now: Time,
+        after: u64,
+        notifications: &mut Vec<Notification>,
+    ) -> Result<(), MediaError> {
+        self.shared.device.borrow_mut().notifications(now, after, notifications)
     }
 
     fn set_dulbe(&mut self, dulbe: bool) {
-        self.0.device.borrow_mut().set_dulbe(dulbe);
+        self.shared.device.borrow_mut().set_dulbe(dulbe);
     }
 
     fn pu_busy(&self) -> Vec<Nanos> {
-        self.0.device.borrow().pu_busy()
+        self.shared.device.borrow().pu_busy()
     }
 }

@@ -1,0 +1,213 @@
+//! The tables of `docs/FORMAT.md` and `docs/RECOVERY.md` are printed from the code. Each stands between two comments,
+//! `<!-- table: name -->` and `<!-- end -->`. With `UPDATE_EXPECT=1` the test writes them, without it compares.
+
+use openftl_core::{OOB_BYTES_MIN, PuId, VECTOR_BLOCKS_MAX};
+use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
+use openftl_ftl::recovery::{OpenError, STEPS};
+use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
+use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
+use openftl_media::store::format::{self, Header, Record};
+use std::fmt::Write as _;
+use std::mem::offset_of;
+use std::path::PathBuf;
+
+type Row = (usize, usize, &'static str);
+
+/// Replaces what stands between the comments in `text`.
+fn with_tables(text: &str, table: impl Fn(&str) -> String) -> String {
+    let mut new = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<!-- table: ") {
+        let (name, after) = after.split_once(" -->\n").expect("a name, and the comment ends");
+        let (_, after) = after.split_once("<!-- end -->").unwrap_or_else(|| panic!("table {name} has no end"));
+        write!(new, "{before}<!-- table: {name} -->\n{}<!-- end -->", table(name)).unwrap();
+        rest = after;
+    }
+    new + rest
+}
+
+fn check(document: &str, table: impl Fn(&str) -> String) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let new = with_tables(&text, table);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, new).unwrap();
+    } else if text != new {
+        let (found, expected) =
+            text.lines().zip(new.lines()).find(|(old, new)| old != new).unwrap_or(("", "more lines"));
+        panic!(
+            "docs/{document} says\n  {found}\nand the code\n  {expected}\nrun this test with UPDATE_EXPECT=1 and look at the difference"
+        );
+    }
+}
+
+fn fields(rows: &[Row]) -> String {
+    let mut text = String::from("| bytes | field |\n|---|---|\n");
+    for (first, bytes, field) in rows {
+        match bytes {
+            1 => writeln!(text, "| {first} | {field} |"),
+            _ => writeln!(text, "| {first}-{} | {field} |", first + bytes - 1),
+        }
+        .unwrap();
+    }
+    text
+}
+
+fn rows(head: &str, rows: impl IntoIterator<Item = String>) -> String {
+    let columns = head.matches('|').count() - 1;
+    let mut text = format!("{head}\n|{}\n", "---|".repeat(columns));
+    for row in rows {
+        writeln!(text, "{row}").unwrap();
+    }
+    text
+}
+
+fn format_table(name: &str) -> String {
+    match name {
+        "oob" => fields(oob::format_table()),
+        "log block" => fields(log::format_table()),
+        "log words" => rows(
+            "| word | example | meaning |",
+            log::word_table().iter().map(|(bits, example, meaning)| format!("| {bits} | `{example}` | {meaning} |")),
+        ),
+        "checkpoint body" => rows(
+            "| blocks | contents |",
+            [
+                format!(
+                    "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉ | map: for each logical block, in order, 4 bytes: its address, or FFFF_FFFFh for nowhere |"
+                ),
+                format!(
+                    "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4), flags (4): \
+                 {CHUNK_RETIRED} retired, {CHUNK_STUCK} holds data that cannot be read |"
+                ),
+            ],
+        ),
+        // The last two rows have no place of their own.
+        "superblock" => {
+            let table = superblock::format_table();
+            let (header, behind) = table.split_at(table.len() - 2);
+            let end = header.iter().map(|(first, bytes, _)| first + bytes).max().unwrap();
+            behind.iter().fold(fields(header), |text, (.., field)| text + &format!("| {end}- | {field} |\n"))
+        }
+        "numbers" => rows(
+            "| number | value |",
+            [
+                format!(
+                    "| format version of superblock, log block, out-of-band bytes | {}, {}, {} |",
+                    superblock::SUPERBLOCK_VERSION,
+                    log::LOG_VERSION,
+                    oob::OOB_VERSION
+                ),
+                format!("| out-of-band bytes used of each block | {OOB_BYTES_MIN} |"),
+                format!("| words in a log block | {} |", log::WORDS_PER_BLOCK),
+                format!("| places of superblocks, chunks of each | {SUPERBLOCK_COPIES}, {SUPERBLOCK_CHUNKS} |"),
+                format!("| chunks of a parallel unit in which superblocks are looked for | {SEARCH_CHUNKS} |"),
+                format!("| longest superblock | {SUPERBLOCK_BYTES_MAX} bytes |"),
+                format!("| lanes of a checkpoint, at most | {CHECKPOINT_LANES_MAX} |"),
+                format!("| blocks of one vector command, at most | {VECTOR_BLOCKS_MAX} |"),
+            ],
+        ),
+        "file header" => fields(&[
+            (offset_of!(Header, magic), 8, "magic, `OFTLNAND`"),
+            (offset_of!(Header, version), 4, "version, 1"),
+            (offset_of!(Header, header_bytes), 4, "where the chunk records begin"),
+            (offset_of!(Header, groups), 4, "groups"),
+            (offset_of!(Header, pus_per_group), 4, "parallel units per group"),
+            (offset_of!(Header, chunks_per_pu), 4, "chunks per parallel unit"),
+            (offset_of!(Header, blocks_per_chunk), 4, "logical blocks per chunk"),
+            (offset_of!(Header, oob_bytes), 4, "out-of-band bytes of a block"),
+            (offset_of!(Header, block_bytes), 4, "bytes of a block, 4096"),
+            (offset_of!(Header, seed), 8, "seed of the emulated device's chance"),
+            (offset_of!(Header, chunks_start), 8, "where the first chunk begins"),
+            (offset_of!(Header, chunk_bytes), 8, "from one chunk to the next"),
+            (offset_of!(Header, profile_bytes), 4, "length of the profile, TOML text that follows the header"),
+            (offset_of!(Header, reserved), 8, "0"),
+            (offset_of!(Header, crc), 4, "CRC32C of the bytes before it and of the profile text"),
+        ]),
+        "chunk record" => fields(&[
+            (
+                offset_of!(Record, state),
+                1,
+                "state: 1 free, 2 closed, 4 open, 8 offline; 0 in a record never written: free and new",
+            ),
+            (offset_of!(Record, flags), 1, "flags: bit 0, the lost-block bitmap counts"),
+            (offset_of!(Record, reserved), 2, "0"),
+            (offset_of!(Record, write_pointer), 4, "write pointer, in blocks"),
+            (offset_of!(Record, resets), 4, "erases so far"),
+            (offset_of!(Record, crc), 4, "CRC32C of the chunk's number (4 bytes) and the bytes before it"),
+        ]),
+        other => panic!("docs/FORMAT.md asks for an unknown table: {other}"),
+    }
+}
+
+fn recovery_table(name: &str) -> String {
+    let refusal = |error: OpenError, fate: &str| format!("| {error} | {fate} |");
+    match name {
+        "steps" => STEPS
+            .iter()
+            .enumerate()
+            .fold(String::new(), |text, (number, step)| text + &format!("{}. {step}\n", number + 1)),
+        "refusals" => rows(
+            "| message | what to do |",
+            [
+                refusal(OpenError::NotFormatted, "`openftl create`, if nothing else is on the device"),
+                refusal(SuperblockError::Version(2).into(), "a newer program"),
+                refusal(
+                    OpenError::OtherGeometry { formatted: [2, 2, 16, 32], found: [2, 2, 15, 32] },
+                    "the profile it was created with; for a drive file `openftl inspect` shows it",
+                ),
+                refusal(
+                    OpenError::CheckpointLost { sequence: 7, blocks: 8, missing: 1, first: 3 },
+                    "restore a copy; `openftl inspect` shows where the checkpoint is",
+                ),
+                refusal(OpenError::Inconsistent("…".into()), "restore a copy; please report it with the drive"),
+                refusal(OpenError::NoSuperblockPlace(PuId(0)), "another device: this one cannot hold a drive"),
+                refusal(OpenError::Stopped, "look at the device"),
+            ],
+        ),
+        "read-only" => rows(
+            "| reason | what still works |",
+            [
+                format!(
+                    "| {} | reads; what was acknowledged is still saved, also by a flush and a clean stop |",
+                    ReadOnlyReason::WornOut
+                ),
+                format!("| {} | reads |", ReadOnlyReason::StoreFault),
+                format!("| {} | reads |", ReadOnlyReason::NoSuperblock),
+                format!("| {} | reads |", ReadOnlyReason::NoRoom),
+                format!("| {} | reads |", ReadOnlyReason::Inspection),
+            ],
+        ),
+        other => panic!("docs/RECOVERY.md asks for an unknown table: {other}"),
+    }
+}
+
+#[test]
+fn the_format_document_says_what_the_code_does() {
+    check("FORMAT.md", format_table);
+}
+
+#[test]
+fn the_recovery_document_says_what_the_code_does() {
+    check("RECOVERY.md", recovery_table);
+}
+
+/// A table of a layout is worth something only if it leaves nothing out.
+#[test]
+fn the_tables_have_no_gaps_and_no_overlaps() {
+    let complete = |rows: &[Row], end: usize| {
+        let behind = rows.iter().fold(0, |next, (first, bytes, field)| {
+            assert_eq!(*first, next, "{field}");
+            first + bytes
+        });
+        assert_eq!(behind, end);
+    };
+    complete(oob::format_table(), OOB_BYTES_MIN);
+    complete(log::format_table(), openftl_core::BLOCK_BYTES);
+    let table = superblock::format_table();
+    let header = &table[..table.len() - 2];
+    complete(header, table[table.len() - 2].0);
+    assert_eq!(format::MAGIC, *b"OFTLNAND");
+    assert_eq!((size_of::<Header>(), size_of::<Record>()), (80, 16));
+}

@@ -1,0 +1,206 @@
+//! Drives that cannot be opened, each with the error that says why, and nothing written to any of them. And a drive that
+//! is only looked at.
+
+mod world;
+
+use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
+use openftl_ftl::block::BlockFtl;
+use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::recovery::OpenError;
+use openftl_ftl::superblock::{Superblock, SuperblockError};
+use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
+use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
+use world::wire::Wire;
+use world::{World, config};
+
+/// A drive that was closed, or cut off, with something in it.
+fn drive(clean: bool) -> World {
+    let mut world = World::tiny(700, 1);
+    world.write_all(16);
+    world.flush();
+    while world.ftl().statistics().checkpoints < 2 {
+        world.write(0, 8);
+        world.flush();
+    }
+    if clean {
+        world.clean_restart();
+    }
+    world.power_cut(false);
+    world
+}
+
+/// Opens it in vain: the error, after making sure that nothing was written.
+fn refused(world: &mut World) -> OpenError {
+    let before = world.chunk_report();
+    let programmed = world.device().statistics().blocks_programmed;
+    let error = world.open(Access::ReadWrite).expect_err("it cannot be opened");
+    assert_eq!(world.chunk_report(), before, "nothing was written");
+    assert_eq!(world.device().statistics().blocks_programmed, programmed);
+    error
+}
+
+/// Writes raw blocks at the write pointer of a chunk, as somebody else would.
+fn write_raw(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>]) {
+    let geometry = *world.wire.geometry();
+    for unit in units {
+        let write_pointer = world.chunk_report().iter().find(|other| other.chunk == chunk).unwrap().write_pointer;
+        if write_pointer == geometry.blocks_per_chunk {
+            // Full, and so all of it can be read.
+            return;
+        }
+        let mut frames = Frames::new(unit.len(), 0, geometry.oob_bytes as usize);
+        let mut list = Vec::new();
+        for (oob, bytes) in unit {
+            let frame = frames.acquire(FrameForm::Bytes).unwrap();
+            frames.bytes_mut(frame).fill(0);
+            frames.bytes_mut(frame)[..bytes.len()].copy_from_slice(bytes);
+            oob.seal(&mut frames, frame);
+            list.push(frame);
+        }
+        let first = geometry.format().ppa(chunk, write_pointer);
+        let blocks: Vec<Ppa> = (0..unit.len() as u64).map(|index| Ppa(first.0 + index)).collect();
+        let command = Command::Write { blocks: Blocks::Vector(&blocks), frames: &list, fua: true };
+        let mut completions = Vec::new();
+        let now = world.clock.now();
+        world.device().submit(now, &mut frames, 0, command).unwrap();
+        let due = world.device().next_due().unwrap();
+        let now = world.clock.wait_until(due);
+        world.device().poll(now, &mut frames, &mut completions);
+        assert_eq!(completions[0].status, Status::Success);
+    }
+}
+
+fn padding() -> Vec<(Oob, Vec<u8>)> {
+    vec![(Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }, Vec::new()); 4]
+}
+
+/// A chunk that the next superblock could go to.
+fn open_place(world: &mut World, superblock: &Superblock) -> ChunkId {
+    let report = world.chunk_report();
+    let is = |chunk: &u32, state| report.iter().any(|other| other.chunk.0 == *chunk && other.state == state);
+    let place = |state| superblock.places.iter().copied().find(|chunk| is(chunk, state));
+    ChunkId(place(ChunkState::Open).or_else(|| place(ChunkState::Free)).expect("one of them can be written"))
+}
+
+#[test]
+fn a_device_that_was_never_formatted_is_refused() {
+    let device =
+        EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 20, Store::Stamps, Timing::Modelled, 1).unwrap();
+    let mut world = drive(true);
+    world.wire = Wire::new(device);
+    assert_eq!(refused(&mut world), OpenError::NotFormatted);
+    // The same with something of somebody else on it, half written.
+    for chunk in world.wire.geometry().chunk_ids().take(6).collect::<Vec<_>>() {
+        write_raw(&mut world, chunk, &[padding(), padding(), padding()]);
+    }
+    let error = refused(&mut world);
+    assert_eq!(error, OpenError::NotFormatted);
+    assert!(error.to_string().contains("openftl create"), "{error}");
+}
+
+#[test]
+fn a_drive_of_another_geometry_is_refused() {
+    for clean in [true, false] {
+        let mut world = drive(clean);
+        let geometry = *world.wire.geometry();
+        // One chunk fewer on each parallel unit: the addresses stay what they are.
+        let smaller = Geometry { chunks_per_pu: geometry.chunks_per_pu - 1, ..geometry };
+        assert_eq!(smaller.format(), geometry.format());
+        world.wire = world.wire.pretending(smaller);
+        let (formatted, found) = (Superblock::geometry_of(&geometry), Superblock::geometry_of(&smaller));
+        assert_eq!(refused(&mut world), OpenError::OtherGeometry { formatted, found });
+    }
+}
+
+#[test]
+fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
+    for clean in [true, false] {
+        let mut world = drive(clean);
+        world.open(Access::Inspect).unwrap();
+        let superblock = world.ftl().superblock().clone();
+        world.ftl = None;
+        let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
+        bytes[8] = 2;
+        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence as u32 + 1 };
+        let mut record = padding();
+        record[0] = (oob, bytes);
+        let place = open_place(&mut world, &superblock);
+        write_raw(&mut world, place, &[record, padding(), padding()]);
+        let error = refused(&mut world);
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
+        assert!(error.to_string().contains("use a newer"), "{error}");
+    }
+}
+
+#[test]
+fn a_drive_whose_checkpoint_is_damaged_is_refused() {
+    for clean in [true, false] {
+        let mut world = drive(clean);
+        world.open(Access::Inspect).unwrap();
+        let checkpoint = world.ftl().superblock().checkpoint.clone();
+        world.ftl = None;
+        let format = world.wire.geometry().format();
+        let extent = checkpoint.extents[0];
+        world.device().corrupt(format.ppa(ChunkId(extent.chunk), extent.first)).unwrap();
+        let error = refused(&mut world);
+        let OpenError::CheckpointLost { sequence, missing, .. } = error else { panic!("{error}") };
+        assert_eq!((sequence, missing), (checkpoint.sequence, 1));
+    }
+}
+
+#[test]
+fn a_capacity_that_does_not_fit_the_device_is_refused_in_numbers() {
+    let device =
+        EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 20, Store::Stamps, Timing::Modelled, 1).unwrap();
+    let blocks = device.geometry().blocks();
+    let error =
+        BlockFtl::format(device, config(blocks, 1), &mut VirtualClock::default()).err().expect("it does not fit");
+    assert!(matches!(error, OpenError::Plan(PlanError::TooFewChunks { available: 80, .. })), "{error}");
+}
+
+#[test]
+fn a_drive_that_is_only_inspected_is_not_changed() {
+    for clean in [true, false] {
+        let mut world = drive(clean);
+        let (before, commands) = (world.chunk_report(), world.device().statistics().blocks_programmed);
+        world.open(Access::Inspect).unwrap();
+        assert_eq!(world.ftl().read_only_reason(), Some(ReadOnlyReason::Inspection));
+        assert_eq!(world.ftl().recovery_report().clean, clean);
+        if clean {
+            world.verify_all();
+            world.check();
+        }
+        assert_eq!(world.try_write(0, 1, Durability::Volatile), Err(IoError::ReadOnly));
+        let ftl = world.ftl.take().unwrap();
+        ftl.close(&mut world.clock).unwrap();
+        assert_eq!(world.chunk_report(), before);
+        assert_eq!(world.device().statistics().blocks_programmed, commands);
+        // And nothing keeps it from being opened in earnest.
+        world.open(Access::ReadWrite).unwrap();
+        world.verify_all();
+    }
+}
+
+#[test]
+fn a_crash_soon_after_a_clean_stop_is_not_called_clean() {
+    let mut world = drive(true);
+    world.open(Access::ReadWrite).unwrap();
+    assert!(world.ftl().recovery_report().clean);
+    world.write(5, 3);
+    world.flush();
+    world.power_cut(false);
+    world.recover().unwrap();
+    assert!(!world.ftl().recovery_report().clean);
+    assert!(world.ftl().recovery_report().replayed >= 3);
+}
+
+#[test]
+fn choices_that_may_differ_each_time_do_and_those_of_the_format_do_not() {
+    let mut world = drive(true);
+    world.config = Config { capacity_blocks: 5, drive_id: 7, host_frames: 900, ..world.config.clone() };
+    world.open(Access::ReadWrite).unwrap();
+    assert_eq!(world.ftl().blocks(), 700);
+    assert_eq!(world.ftl().config().drive_id, config(700, 1).drive_id);
+    assert_eq!(world.ftl().config().host_frames, 900);
+    world.verify_all();
+}

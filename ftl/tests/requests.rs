@@ -1,0 +1,165 @@
+//! What a host may ask of the block FTL, and what it gets: also where it asks for something impossible.
+
+mod world;
+
+use openftl_core::{Frame, FrameForm};
+use openftl_ftl::chunk_table::ChunkUse;
+use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
+use openftl_ftl::{BlockTarget, Config, Durability, IoError, Request};
+use openftl_media::Profile;
+use world::{World, config};
+
+const CAPACITY: u64 = 700;
+
+fn tiny(seed: u64) -> World {
+    World::tiny(CAPACITY, seed)
+}
+
+#[test]
+fn requests_beyond_the_drive_empty_or_too_long_are_refused_and_change_nothing() {
+    let mut world = tiny(1);
+    world.write_all(16);
+    let frames = world.frames(TRANSACTION_BLOCKS_MAX as u64 + 1);
+    let durability = Durability::Volatile;
+    let refuse = |world: &mut World, request: Request<'_>, first: u64, blocks: u64| {
+        let available = world.ftl().frames().available(FrameForm::Stamp);
+        let error = world.attempt(request).unwrap_err();
+        assert_eq!(error, IoError::OutOfRange { first, blocks, capacity: CAPACITY });
+        assert!(error.to_string().contains("700"), "{error}");
+        assert_eq!(world.ftl().frames().available(FrameForm::Stamp), available, "the frames stay the host's");
+    };
+    for (first, blocks) in
+        [(0, 0), (CAPACITY, 1), (CAPACITY - 1, 2), (u64::MAX, 1), (u64::MAX, 2), (1 << 32, 1), (0, 257)]
+    {
+        let frames: &[Frame] = &frames[..blocks as usize];
+        refuse(&mut world, Request::Read { first, frames }, first, blocks);
+        refuse(&mut world, Request::Write { first, frames, durability }, first, blocks);
+    }
+    for (first, blocks) in [(0, 0), (0, CAPACITY + 1), (1, CAPACITY), (CAPACITY, 1), (u64::MAX, u64::MAX), (0, 1 << 32)]
+    {
+        refuse(&mut world, Request::Trim { first, blocks, durability }, first, blocks);
+    }
+    for frame in frames {
+        world.ftl().frames().release(frame);
+    }
+    world.verify_all();
+    world.check();
+}
+
+#[test]
+fn blocks_never_written_or_trimmed_read_as_zeroes() {
+    let mut world = tiny(2);
+    assert_eq!(world.try_read(0, 256).unwrap(), [0; 256]);
+    world.write(100, 20);
+    world.trim(105, 5);
+    assert_eq!(world.try_read(105, 5).unwrap(), [0; 5]);
+    world.verify(90, 40);
+    world.flush();
+    world.power_cut(false);
+    world.recover().unwrap();
+    assert_eq!(world.try_read(0, 100).unwrap(), [0; 100]);
+}
+
+#[test]
+fn what_was_just_written_is_read_from_the_buffer() {
+    let mut world = tiny(3);
+    world.write(10, 3);
+    world.write(11, 1);
+    let reads = world.device().statistics().blocks_read;
+    world.verify(9, 5);
+    assert_eq!(world.ftl().statistics().buffer_hits, 3);
+    assert_eq!(world.device().statistics().blocks_read, reads, "no block came from the medium");
+}
+
+#[test]
+fn a_write_through_drive_survives_a_cut_after_any_acknowledged_write() {
+    let config = Config { write_through: true, ..config(CAPACITY, 4) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 0, 4);
+    for round in 0..20 {
+        let (first, blocks) = world.range(30);
+        world.write(first, blocks);
+        world.trim(first, 1);
+        world.power_cut(round % 2 == 0);
+        // The model knows that everything was durable.
+        world.recover().unwrap();
+    }
+}
+
+#[test]
+fn the_largest_transaction_is_there_whole_or_not_at_all() {
+    let mut cuts = 0;
+    for events in (1..).step_by(3) {
+        let mut world = tiny(5);
+        world.write_all(16);
+        world.flush();
+        let wire = world.wire.clone();
+        let cut = wire.cut_after(events, || {
+            let blocks = TRANSACTION_BLOCKS_MAX as u64;
+            let one = world.submit_write(200, blocks, Durability::Durable);
+            let other = world.submit_write(300, blocks, Durability::Durable);
+            world.wait(one);
+            world.wait(other);
+        });
+        if !cut {
+            break;
+        }
+        world.power_cut(events % 2 == 0);
+        world.recover().unwrap_or_else(|contradiction| panic!("after event {events}: {contradiction}"));
+        cuts += 1;
+    }
+    assert!(cuts > 30, "{cuts}");
+}
+
+#[test]
+fn a_trim_of_the_whole_drive_frees_it() {
+    let mut world = tiny(6);
+    world.write_all(16);
+    world.trim(0, CAPACITY);
+    world.flush();
+    assert_eq!(world.ftl().chunk_uses().map(|(_, _, valid)| valid).sum::<u32>(), 0);
+    world.power_cut(true);
+    world.recover().unwrap();
+    assert!(world.read_all().iter().all(|found| *found == 0));
+    let free = world.ftl().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Free).count();
+    world.write_all(64);
+    world.clean_restart();
+    world.verify_all();
+    assert!(free > 0);
+    world.check();
+}
+
+#[test]
+fn overlapping_requests_under_way_end_in_the_order_of_their_submission() {
+    let mut world = tiny(7);
+    for round in 0..200 {
+        // All of them touch the same few blocks, and none is waited for.
+        for _ in 0..12 {
+            let (first, blocks) = (300 + world.below(6), 1 + world.below(6));
+            match world.below(5) {
+                0 => world.submit_trim(first, blocks, Durability::Volatile),
+                1 => world.submit_write(first, blocks, Durability::Durable),
+                2 => world.submit_read(first, blocks),
+                _ => world.submit_write(first, blocks, Durability::Volatile),
+            };
+        }
+        world.settle();
+        world.verify(295, 20);
+        if round % 20 == 19 {
+            world.power_cut(round % 40 == 19);
+            world.recover().unwrap();
+        }
+    }
+    world.check();
+}
+
+#[test]
+fn a_flush_of_an_idle_drive_ends_at_once_and_programs_nothing() {
+    let mut world = tiny(8);
+    world.write(0, 5);
+    world.flush();
+    let programmed = world.ftl().statistics().nand_blocks_written();
+    for _ in 0..10 {
+        world.flush();
+    }
+    assert_eq!(world.ftl().statistics().nand_blocks_written(), programmed);
+}
