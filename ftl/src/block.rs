@@ -265,7 +265,8 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// The state of the parts in one line, for messages about what should never happen.
-    fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         let groups: Vec<String> = (0..self.geometry.groups)
             .map(|group| {
                 let free = self.provisioning.free_in_group(group);
@@ -579,6 +580,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.advance(now);
+        if self.media.next_due().is_none() && (!self.transactions.is_idle()) { eprintln!("DBG {} frames {}", self.describe(), self.frames.available(self.config.payload)); }
         done.append(&mut self.done);
     }
 

@@ -179,7 +179,7 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.may_program() {
+                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.read_only.is_none() {
                     self.begin_checkpoint();
                 }
             }

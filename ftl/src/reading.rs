@@ -44,7 +44,7 @@ impl Epochs {
 
     /// Moves on as far as needed towards `epoch` and possible. Returns whether it is reached.
     fn reach(&mut self, epoch: u64) -> bool {
-        while self.epoch < epoch && self.under_way[(self.epoch + 1 & 1) as usize] == 0 {
+        while self.epoch < epoch && self.under_way[((self.epoch + 1) & 1) as usize] == 0 {
             self.epoch += 1;
         }
         self.epoch >= epoch

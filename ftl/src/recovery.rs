@@ -925,14 +925,12 @@ fn replay(
     mapping: &mut Mapping,
     report: &mut RecoveryReport,
 ) -> Result<(), OpenError> {
-    let mut expected = superblock.first_lsn;
     let mut transaction: Vec<(u32, Ppa)> = Vec::new();
-    for (index, (lsn, records)) in found.blocks.iter().enumerate() {
+    for (expected, (lsn, records)) in (superblock.first_lsn..).zip(&found.blocks) {
         if *lsn != expected {
-            report.beyond_end = (found.blocks.len() - index) as u64;
+            report.beyond_end = found.blocks.len() as u64 - (expected - superblock.first_lsn);
             break;
         }
-        expected += 1;
         for record in records {
             match record {
                 Some(Record::Mapped { block, ppa, last }) if u64::from(*block) < mapping.len() => {

@@ -217,7 +217,8 @@ impl<M: Media> BlockFtl<M> {
                 break;
             }
             let Some(open) = self.host_frontier() else {
-                self.transactions.stalled = true;
+                // Also when a request was just submitted: only `advance` makes room.
+                self.stirred |= !std::mem::replace(&mut self.transactions.stalled, true);
                 return;
             };
             let room = self.units.room(open);
@@ -348,6 +349,10 @@ impl<M: Media> BlockFtl<M> {
         if !short || self.buffer.placed() < push {
             return;
         }
+        self.pad_host_frontiers();
+    }
+
+    fn pad_host_frontiers(&mut self) {
         for index in 0..self.host.open.len() {
             if let Some(open) = self.host.open[index]
                 && self.units.wants_padding(open)
@@ -399,7 +404,12 @@ impl<M: Media> BlockFtl<M> {
         loop {
             let room = self.log.open.map_or(0, |open| self.units.room(open));
             // The successor is named in a superblock before it is needed.
-            if room <= self.geometry.blocks_per_chunk / 2 && self.log.successor.is_none() && self.may_program() {
+            let is_due = match self.read_only {
+                None => room <= self.geometry.blocks_per_chunk / 2,
+                // Superblocks may be what is scarce on a worn-out drive.
+                Some(_) => room == 0 && self.log.has_unwritten(),
+            };
+            if is_due && self.log.successor.is_none() && self.may_program() {
                 self.name_log_successor();
             }
             if !self.log.has_unwritten() {
@@ -449,6 +459,23 @@ impl<M: Media> BlockFtl<M> {
             && self.backlog.is_empty()
     }
 
+    /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
+    /// with all frames waiting for that block, writes nothing more: push it out.
+    fn free_frames(&mut self) {
+        let scarce = self.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
+        if !scarce || self.stirred || self.units.under_way() > 0 || !self.may_program() {
+            return;
+        }
+        if self.buffer.unplaced() > 0 && self.transactions.push < self.buffer.head() {
+            self.transactions.push = self.buffer.head();
+            self.stirred = true;
+            return;
+        }
+        if self.buffer.released() < self.buffer.head() {
+            self.pad_host_frontiers();
+        }
+    }
+
     /// Takes the measures that make room, cheapest first, when nothing else will.
     pub(crate) fn relieve(&mut self) {
         // Not yet stuck, but chunks wait for the log: do not let them pile up.
@@ -461,6 +488,7 @@ impl<M: Media> BlockFtl<M> {
         {
             self.force_log();
         }
+        self.free_frames();
         if !self.may_program() || self.phase != Phase::Working || !self.is_stuck() {
             return;
         }

@@ -133,7 +133,10 @@ impl World {
         let now = self.clock.now();
         self.ftl().poll(now, &mut done);
         if done.is_empty() {
-            let due = self.ftl().next_due().expect("the drive still has work to do");
+            let Some(due) = self.ftl().next_due() else {
+                let waiting = self.under_way.len();
+                panic!("nothing is due, and {waiting} requests or frames are waited for: {}", self.ftl().describe());
+            };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
         }
