@@ -316,7 +316,9 @@ impl Profile {
             vector_copy: self.vector_copy,
             reset_of_free: self.reset_of_free,
             wear_index_threshold: self.wear_index_threshold,
-            volatile_cache: self.cache.blocks_per_pu > 0 && !self.cache.power_loss_protection,
+            // Without protection a torn program also takes the pages that share its word lines, long completed or not: to a
+            // host that is the same as a cache of MW_CUNITS that forgets.
+            volatile_cache: (self.cache.blocks_per_pu > 0 || mw_cunits > 0) && !self.cache.power_loss_protection,
             read: latency(&chip.read_us),
             write: latency(&chip.program_us),
             reset: latency(&[chip.erase_us]),
