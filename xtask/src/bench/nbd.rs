@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 5;
 /// How long fio runs in a turn.
 const TURN_SECONDS: &str = "3";
+/// Seconds after which a turn hangs.
+const TURN_SECONDS_MAX: &str = "60";
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Both servers on 1 GiB, filled before.
 pub fn measure(openftl: &Tool) -> Result<Figure, Unmeasured> {
-    for program in ["fio", "nbdkit"] {
+    for program in ["fio", "nbdkit", "timeout"] {
         if shell::find(program).is_none() {
             return Err(Unmeasured::Missing(format!("{program} is not installed (`cargo xtask setup`)")));
         }
@@ -73,10 +75,15 @@ fn fio(socket: &Path, job: &[&str]) -> Result<Turn, Unmeasured> {
     command.args(["--name=turn", "--thread", "--ioengine=nbd", "--output-format=json", "--randrepeat=1"]);
     command.arg(format!("--uri=nbd+unix:///?socket={}", socket.display())).args(job);
     let line = shell::line(&command);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{line}` does not start: {error}"))?;
+    let mut bounded = Command::new("timeout");
+    bounded.args([TURN_SECONDS_MAX, "fio"]).args(command.get_args()).stdin(Stdio::null());
+    let output = bounded.output().map_err(|error| format!("`{line}` does not start: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Unmeasured::Failed(format!("`{line}` ended with {}: {said}", output.status)));
+        return Err(Unmeasured::Failed(format!(
+            "`{line}` ended with {} (124: not in {TURN_SECONDS_MAX} s): {said}",
+            output.status
+        )));
     }
     let result = object(&String::from_utf8_lossy(&output.stdout), &line)?;
     let job = &result["jobs"][0];

@@ -74,6 +74,20 @@ fn overwriting_several_times_keeps_the_last_write_of_each_block() {
 }
 
 #[test]
+fn random_overwrites_go_on_for_ten_drive_writes() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let drive = Drive::create();
+    let server = drive.serve();
+    // Without a map of what was written before, so that blocks are hit at random and not once each.
+    fio(&server, &["--rw=randwrite", "--bs=4k", "--size=512m", "--iodepth=32", "--norandommap", "--loops=10"])
+        .succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
 fn trimmed_and_rewritten_blocks_read_back() {
     if !runs_here(&NEEDS) {
         return;
