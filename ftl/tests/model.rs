@@ -114,7 +114,7 @@ fn a_device_that_allows_few_open_chunks_is_never_asked_for_more() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_seed_depth_and_cache_agrees_with_the_model(seed in 1_000..1_000_000_u64, depth in 1..24_usize, protected: bool) {
