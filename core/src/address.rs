@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn every_address_of_an_odd_geometry_packs_and_unpacks() {
-        let geometry = Geometry { groups: 3, pus_per_group: 2, chunks_per_pu: 5, blocks_per_chunk: 24, ..Geometry::tiny() };
+        let geometry =
+            Geometry { groups: 3, pus_per_group: 2, chunks_per_pu: 5, blocks_per_chunk: 24, ..Geometry::tiny() };
         let format = geometry.format();
         assert_eq!(format, AddressFormat { group_bits: 2, pu_bits: 1, chunk_bits: 3, block_bits: 5 });
         let mut last = None;

@@ -158,13 +158,20 @@ impl Geometry {
             }
         }
         if !self.blocks_per_chunk.is_multiple_of(self.ws_min) {
-            return fail("blocks_per_chunk", self.blocks_per_chunk, format!("must be a multiple of ws_min = {}", self.ws_min));
+            return fail(
+                "blocks_per_chunk",
+                self.blocks_per_chunk,
+                format!("must be a multiple of ws_min = {}", self.ws_min),
+            );
         }
         if !self.ws_opt.is_multiple_of(self.ws_min) {
             return fail("ws_opt", self.ws_opt, format!("must be a multiple of ws_min = {}", self.ws_min));
         }
         if !self.mw_cunits.is_multiple_of(self.ws_min) || self.mw_cunits >= self.blocks_per_chunk {
-            let reason = format!("must be a multiple of ws_min = {} below blocks_per_chunk = {}", self.ws_min, self.blocks_per_chunk);
+            let reason = format!(
+                "must be a multiple of ws_min = {} below blocks_per_chunk = {}",
+                self.ws_min, self.blocks_per_chunk
+            );
             return fail("mw_cunits", self.mw_cunits, reason);
         }
         if (self.oob_bytes as usize) < OOB_BYTES_MIN || self.oob_bytes > 4096 {
@@ -172,7 +179,11 @@ impl Geometry {
         }
         let bits = self.format().bits();
         if bits > 40 || bits - u32::from(self.format().block_bits) > 31 {
-            return fail("chunks_per_pu", self.chunks_per_pu, format!("addresses would need {bits} bits; at most 40 are supported"));
+            return fail(
+                "chunks_per_pu",
+                self.chunks_per_pu,
+                format!("addresses would need {bits} bits; at most 40 are supported"),
+            );
         }
         Ok(())
     }

@@ -55,7 +55,11 @@ impl FromStr for ByteSize {
             return number.checked_mul(factor).map(ByteSize).ok_or_else(error);
         }
         let number = number.parse::<f64>().map_err(|_| error())? * factor as f64;
-        if number.is_finite() && (0.0..u64::MAX as f64).contains(&number) { Ok(ByteSize(number as u64)) } else { Err(error()) }
+        if number.is_finite() && (0.0..u64::MAX as f64).contains(&number) {
+            Ok(ByteSize(number as u64))
+        } else {
+            Err(error())
+        }
     }
 }
 

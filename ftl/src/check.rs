@@ -105,8 +105,13 @@ impl<M: Media> BlockFtl<M> {
 
     fn compare_chunks(&mut self, clock: &mut impl Clock, report: &mut CheckReport) -> Result<(), OpenError> {
         let geometry = self.geometry;
-        let empty =
-            ChunkDescriptor { chunk: ChunkId(0), state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let empty = ChunkDescriptor {
+            chunk: ChunkId(0),
+            state: ChunkState::Offline,
+            wear_index: 0,
+            blocks: 0,
+            write_pointer: 0,
+        };
         let mut descriptors = vec![empty; geometry.chunks() as usize];
         let first = geometry.chunk_ids().next().expect("a device has chunks");
         self.media.chunk_report(clock.now(), first, &mut descriptors)?;
@@ -116,7 +121,8 @@ impl<M: Media> BlockFtl<M> {
             mapped[self.format.chunk_of(ppa).0 as usize] += 1;
             if !self.chunks.is_valid(ppa) {
                 let address = self.format.unpack(ppa);
-                report.add(format!("logical block {block} is mapped to {address}, which the chunk table calls invalid"));
+                report
+                    .add(format!("logical block {block} is mapped to {address}, which the chunk table calls invalid"));
             }
         }
         for descriptor in &descriptors {
@@ -137,7 +143,8 @@ impl<M: Media> BlockFtl<M> {
             if !agree {
                 report.add(format!("chunk {address}: {usage:?} for the FTL, {:?} for the device", descriptor.state));
             }
-            let last = (0..geometry.blocks_per_chunk).rev().find(|block| self.chunks.is_valid(self.format.ppa(chunk, *block)));
+            let last =
+                (0..geometry.blocks_per_chunk).rev().find(|block| self.chunks.is_valid(self.format.ppa(chunk, *block)));
             if let Some(last) = last.filter(|last| *last >= descriptor.write_pointer) {
                 let pointer = descriptor.write_pointer;
                 report.add(format!("chunk {address}: block {last} is valid, and the write pointer is at {pointer}"));

@@ -133,7 +133,13 @@ impl Checkpointer {
 
     /// Its state in a few words.
     pub(crate) fn describe(&self) -> String {
-        format!("{:?} at block {} of {}, {} chunks ended", self.phase, self.next, self.layout.blocks(), self.ended.len())
+        format!(
+            "{:?} at block {} of {}, {} chunks ended",
+            self.phase,
+            self.next,
+            self.layout.blocks(),
+            self.ended.len()
+        )
     }
 
     /// Whether one is being written.
@@ -179,7 +185,10 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max && self.phase == crate::block::Phase::Working && self.read_only.is_none() {
+                if since >= self.plan.log_blocks_max
+                    && self.phase == crate::block::Phase::Working
+                    && self.read_only.is_none()
+                {
                     self.begin_checkpoint();
                 }
             }
@@ -276,7 +285,13 @@ impl<M: Media> BlockFtl<M> {
             _ => lane.extents.push(Extent { chunk, first, blocks }),
         }
         self.checkpoint.next_lane = (index + 1) % self.checkpoint.lanes.len();
-        self.write_unit(open, Purpose::Checkpoint, index as u64, &frames[..frames.len().min(VECTOR_BLOCKS_MAX)], blocks);
+        self.write_unit(
+            open,
+            Purpose::Checkpoint,
+            index as u64,
+            &frames[..frames.len().min(VECTOR_BLOCKS_MAX)],
+            blocks,
+        );
         self.stirred = true;
         true
     }
@@ -316,9 +331,17 @@ impl<M: Media> BlockFtl<M> {
         current.first_lsn = checkpoint.first_lsn;
         current.position = checkpoint.position;
         let (units, lanes) = (&self.units, &checkpoint.lanes);
-        let in_lane = |chunk: u32| lanes.iter().any(|lane| lane.open.and_then(|open| units.chunk_if_open(open)) == Some(ChunkId(chunk)));
+        let in_lane = |chunk: u32| {
+            lanes.iter().any(|lane| lane.open.and_then(|open| units.chunk_if_open(open)) == Some(ChunkId(chunk)))
+        };
         let named = |chunk: u32| current.checkpoint.extents.iter().any(|extent| extent.chunk == chunk);
-        let mut ended: Vec<ChunkId> = older.extents.iter().map(|extent| extent.chunk).filter(|chunk| !named(*chunk) && !in_lane(*chunk)).map(ChunkId).collect();
+        let mut ended: Vec<ChunkId> = older
+            .extents
+            .iter()
+            .map(|extent| extent.chunk)
+            .filter(|chunk| !named(*chunk) && !in_lane(*chunk))
+            .map(ChunkId)
+            .collect();
         ended.sort_unstable();
         ended.dedup();
         let writing: Vec<ChunkId> = self

@@ -29,6 +29,9 @@ use std::collections::VecDeque;
 /// Reads under way in one group, at most.
 const READS_PER_GROUP_MAX: u32 = 2;
 
+/// Groups whose victims differ by less than this part of a chunk are as good as each other: they take turns.
+const VICTIM_SLACK: u32 = 32;
+
 struct Victim {
     chunk: ChunkId,
     /// The next block to look at.
@@ -45,6 +48,8 @@ struct Victim {
 struct Group {
     marked: bool,
     marked_at: Time,
+    /// When it was last marked, so that groups alike take turns.
+    turn: u64,
     victims: Vec<Victim>,
     /// Blocks that wait for a full unit; their slots say what they are and where they come from.
     queue: VecDeque<Frame>,
@@ -68,6 +73,7 @@ struct CollectionRead {
 /// Garbage collection of a drive.
 pub struct Collection {
     groups: Vec<Group>,
+    turns: u64,
     marked: u32,
     frames: Vec<Frame>,
     reads: Vec<CollectionRead>,
@@ -92,6 +98,7 @@ impl Collection {
     pub fn new(groups: u32, frames: Vec<Frame>) -> Collection {
         Collection {
             groups: (0..groups).map(|_| Group::default()).collect(),
+            turns: 0,
             marked: 0,
             frames,
             reads: Vec::new(),
@@ -136,7 +143,10 @@ impl Collection {
     pub(crate) fn describe(&self, group: u32) -> String {
         let Group { marked, victims, queue, reading, stalled, push, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
-        format!("marked {marked}, victims {victims:?}, {} queued, {reading} reads, stalled {stalled}, push {push}", queue.len())
+        format!(
+            "marked {marked}, victims {victims:?}, {} queued, {reading} reads, stalled {stalled}, push {push}",
+            queue.len()
+        )
     }
 
     /// Blocks of victims that hold no data any more.
@@ -200,11 +210,32 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    /// Whether `group` has fewer chunks free, or on their way to be, than it should.
+    /// Whether `group` should be collected now.
+    ///
+    /// Free chunks serve the whole drive, so what counts is how many there are in all. If there are too few, the group is
+    /// collected whose victim gives back the most: then no group fills up with valid data while another has room to
+    /// spare. Only a group that is about to run out is collected whatever its victim is.
     fn wants_collection(&self, group: u32) -> bool {
-        let coming = self.collection.groups[group as usize].victims.len() as u32
-            + self.provisioning.coming_in_group(group);
-        self.provisioning.free_in_group(group) + coming < self.provisioning.target_in_group(group)
+        if self.free_and_coming(group) < self.provisioning.fewest_in_group(group) {
+            return true;
+        }
+        let groups = 0..self.geometry.groups;
+        if groups.map(|group| self.free_and_coming(group)).sum::<u32>() >= self.provisioning.target() {
+            return false;
+        }
+        let slack = self.geometry.blocks_per_chunk / VICTIM_SLACK;
+        let best = (0..self.geometry.groups).filter_map(|group| self.fewest_valid(group)).min();
+        matches!((self.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
+    }
+
+    fn free_and_coming(&self, group: u32) -> u32 {
+        let victims = self.collection.groups[group as usize].victims.len() as u32;
+        self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + victims
+    }
+
+    /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
+    fn fewest_valid(&self, group: u32) -> Option<u32> {
+        self.chunks.victim(group, VictimPolicy::Greedy, 0).map(|chunk| self.chunks.valid(chunk))
     }
 
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
@@ -220,11 +251,12 @@ impl<M: Media> BlockFtl<M> {
         while self.collection.marked < most {
             let neediest = (0..self.geometry.groups)
                 .filter(|group| !self.collection.groups[*group as usize].marked && self.wants_collection(*group))
-                .filter(|group| self.chunks.victim(*group, VictimPolicy::Greedy, 0).is_some())
-                .min_by_key(|group| self.provisioning.free_in_group(*group));
+                .filter(|group| self.fewest_valid(*group).is_some())
+                .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
             let marked = &mut self.collection.groups[group as usize];
-            (marked.marked, marked.marked_at) = (true, self.now);
+            self.collection.turns += 1;
+            (marked.marked, marked.marked_at, marked.turn) = (true, self.now, self.collection.turns);
             self.collection.marked += 1;
             self.statistics.groups[group as usize].marked += 1;
             self.stirred = true;
@@ -272,7 +304,8 @@ impl<M: Media> BlockFtl<M> {
             self.place_relocations(group);
             let collecting = &self.collection.groups[group as usize];
             let reading = collecting.reading;
-            if reading >= READS_PER_GROUP_MAX || collecting.stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
+            if reading >= READS_PER_GROUP_MAX || collecting.stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX
+            {
                 break;
             }
             if let Some(victim) = collecting.victims.iter().position(|victim| !victim.scanned) {

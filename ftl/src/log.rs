@@ -113,7 +113,12 @@ pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<(u64, &[[u8;
         return Err(LogBlockError::Drive(header.drive.get()));
     }
     let count = header.words.get();
-    words.as_chunks().0.get(..usize::from(count)).map(|words| (header.lsn.get(), words)).ok_or(LogBlockError::Words(count))
+    words
+        .as_chunks()
+        .0
+        .get(..usize::from(count))
+        .map(|words| (header.lsn.get(), words))
+        .ok_or(LogBlockError::Words(count))
 }
 
 /// The records in the words of one block. A trim never spans two blocks. `None` marks a word that means nothing.
@@ -213,7 +218,10 @@ impl Log {
         let mut units: Vec<Vec<Frame>> = (0..LOG_UNITS_MAX)
             .map(|_| {
                 let mut unit = Vec::new();
-                assert!(frames.acquire_many(FrameForm::Bytes, unit_blocks as usize, &mut unit), "the pool was sized for the log");
+                assert!(
+                    frames.acquire_many(FrameForm::Bytes, unit_blocks as usize, &mut unit),
+                    "the pool was sized for the log"
+                );
                 unit
             })
             .collect();

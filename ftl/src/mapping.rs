@@ -93,7 +93,9 @@ impl Mapping {
     /// is most of what relocation costs; independent loads overlap.
     #[inline]
     pub fn fetch(&self, blocks: impl Iterator<Item = u32>) {
-        std::hint::black_box(blocks.fold(0, |sum, block| sum ^ self.entries.get(block as usize).map_or(0, |entry| entry.0)));
+        std::hint::black_box(
+            blocks.fold(0, |sum, block| sum ^ self.entries.get(block as usize).map_or(0, |entry| entry.0)),
+        );
     }
 
     /// Says where `block` is from now on.

@@ -83,7 +83,12 @@ impl Provisioning {
 
     /// Its state in a few words.
     pub(crate) fn describe(&self) -> String {
-        format!("{} of {} chunks for metadata in use, {} spares", self.metadata_in_use, self.metadata_budget, self.spares())
+        format!(
+            "{} of {} chunks for metadata in use, {} spares",
+            self.metadata_in_use,
+            self.metadata_budget,
+            self.spares()
+        )
     }
 
     /// A chunk is free from now on.
@@ -138,14 +143,18 @@ impl Provisioning {
         self.free_total
     }
 
-    /// Free chunks below which collection of `group` should begin.
+    /// Free chunks of the drive below which collection should begin.
     #[must_use]
-    pub fn target_in_group(&self, group: u32) -> u32 {
+    pub fn target(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
-        RELOCATION_RESERVE_CHUNKS
-            + self.spares_in_group[group as usize]
-            + self.metadata_to_come().div_ceil(groups)
-            + COLLECTION_HEADROOM_CHUNKS
+        groups * (RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS) + self.spares() + self.metadata_to_come()
+    }
+
+    /// Free chunks of `group` below which it is collected however little that gives back: its reserve, one for the host,
+    /// and its spares.
+    #[must_use]
+    pub fn fewest_in_group(&self, group: u32) -> u32 {
+        RELOCATION_RESERVE_CHUNKS + 1 + self.spares_in_group[group as usize]
     }
 
     /// Chunks that log and checkpoints may still take.

@@ -99,7 +99,9 @@ pub enum OpenError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// No superblock was found.
-    #[error("no superblock was found on the device: it was never formatted, or holds something else. `openftl create` makes a new drive")]
+    #[error(
+        "no superblock was found on the device: it was never formatted, or holds something else. `openftl create` makes a new drive"
+    )]
     NotFormatted,
     /// Superblocks were found, but none can be used.
     #[error("no superblock on the device can be used: {0}")]
@@ -116,7 +118,9 @@ pub enum OpenError {
         found: [u32; 4],
     },
     /// A block of the checkpoint cannot be read or does not verify.
-    #[error("checkpoint {sequence} lacks {missing} of its {blocks} blocks (the first is {first}): the map cannot be trusted")]
+    #[error(
+        "checkpoint {sequence} lacks {missing} of its {blocks} blocks (the first is {first}): the map cannot be trusted"
+    )]
     CheckpointLost {
         /// Which checkpoint.
         sequence: u64,
@@ -195,8 +199,13 @@ impl Chunks {
         if bits > 31 {
             return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits }.into());
         }
-        let empty =
-            ChunkDescriptor { chunk: ChunkId(0), state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let empty = ChunkDescriptor {
+            chunk: ChunkId(0),
+            state: ChunkState::Offline,
+            wear_index: 0,
+            blocks: 0,
+            write_pointer: 0,
+        };
         let mut descriptors = vec![empty; geometry.chunks() as usize];
         media.chunk_report(now, geometry.chunk_ids().next().expect("a device has chunks"), &mut descriptors)?;
         let mut table = vec![None; geometry.format().chunk_ids()];
@@ -218,7 +227,9 @@ impl Chunks {
     fn readable(&self, chunk: ChunkId) -> u32 {
         match self.get(chunk) {
             Some(chunk) if chunk.state == ChunkState::Closed => chunk.write_pointer,
-            Some(chunk) if chunk.state == ChunkState::Open => chunk.write_pointer.saturating_sub(self.geometry.mw_cunits),
+            Some(chunk) if chunk.state == ChunkState::Open => {
+                chunk.write_pointer.saturating_sub(self.geometry.mw_cunits)
+            }
             _ => 0,
         }
     }
@@ -251,7 +262,8 @@ impl<M: Media> BlockFtl<M> {
         let mut places = [u32::MAX; 4];
         let mut states = Vec::new();
         for (place, pu) in superblock_pus(&geometry).enumerate() {
-            let first_chunks = (0..SEARCH_CHUNKS.min(geometry.chunks_per_pu)).map(|chunk| geometry.format().chunk_id(pu, chunk));
+            let first_chunks =
+                (0..SEARCH_CHUNKS.min(geometry.chunks_per_pu)).map(|chunk| geometry.format().chunk_id(pu, chunk));
             let mut found = Vec::new();
             for chunk in first_chunks {
                 // Nothing of another drive may be found here later.
@@ -342,7 +354,8 @@ impl<M: Media> BlockFtl<M> {
             load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
-        let settled = if access == Access::ReadWrite { settle(&mut media, steps.clock, &mut scan, &mut chunks) } else { 0 };
+        let settled =
+            if access == Access::ReadWrite { settle(&mut media, steps.clock, &mut scan, &mut chunks) } else { 0 };
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
@@ -350,8 +363,15 @@ impl<M: Media> BlockFtl<M> {
                 superblock = newest;
                 mapping = Mapping::new(config.capacity_blocks);
                 table = ChunkTable::new(&geometry);
-                flags =
-                    load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
+                flags = load_checkpoint(
+                    &mut media,
+                    steps.clock,
+                    &mut scan,
+                    &superblock,
+                    &geometry,
+                    &mut mapping,
+                    &mut table,
+                )?;
             }
         }
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
@@ -366,7 +386,8 @@ impl<M: Media> BlockFtl<M> {
         steps.end(scan.blocks_read, format!("{replayed} records, {dropped} of cut-off transactions dropped"));
 
         let mapped = rebuild(&chunks, &mapping, &mut table)?;
-        let is_retired = |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
+        let is_retired =
+            |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
         let is_good = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline && !is_retired(chunk.chunk);
         let good = chunks.all().filter(is_good).count() as u64;
         let next_lsn = found.highest.max(superblock.first_lsn - 1) + 1;
@@ -523,7 +544,8 @@ impl<M: Media> BlockFtl<M> {
         let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
         // The smallest drive that can still be written has a quarter of its over-provisioning.
-        let over_provisioned = plan.data_chunks - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
+        let over_provisioned = plan.data_chunks
+            - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
         let good_min = plan.chunks() - over_provisioned * 3 / 4;
         let mut order: Vec<PuId> = geometry.pu_ids().collect();
         let format = geometry.format();
@@ -550,7 +572,10 @@ impl<M: Media> BlockFtl<M> {
             bad_chunks: BadChunks::new(good, good_min),
             transactions: Transactions::default(),
             reads: Default::default(),
-            statistics: Statistics { groups: vec![GroupStatistics::default(); groups as usize], ..Statistics::default() },
+            statistics: Statistics {
+                groups: vec![GroupStatistics::default(); groups as usize],
+                ..Statistics::default()
+            },
             recovery: RecoveryReport::default(),
             done: Vec::new(),
             completions: Vec::new(),
@@ -587,7 +612,9 @@ impl<M: Media> BlockFtl<M> {
             let state = chunks.state(chunk);
             let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
             match state {
-                ChunkState::Open if self.log.open.is_none() => self.log.open = Some(self.units.open(chunk, write_pointer)),
+                ChunkState::Open if self.log.open.is_none() => {
+                    self.log.open = Some(self.units.open(chunk, write_pointer))
+                }
                 ChunkState::Free => self.log.successor = Some(Successor { chunk, superblock: sequence }),
                 _ => {}
             }
@@ -639,7 +666,13 @@ impl<M: Media> BlockFtl<M> {
 }
 
 /// Makes sure that `chunk` is free, whatever it holds. Returns whether it is.
-fn make_free(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, chunks: &mut Chunks, chunk: ChunkId) -> bool {
+fn make_free(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &mut Chunks,
+    chunk: ChunkId,
+) -> bool {
     let geometry = chunks.geometry;
     let Some(descriptor) = &mut chunks.table[chunk.0 as usize] else { return false };
     // Only a closed chunk can be reset.
@@ -951,7 +984,9 @@ fn replay(
                     }
                 }
                 record => {
-                    return Err(OpenError::Inconsistent(format!("log block {lsn} has the impossible record {record:?}")));
+                    return Err(OpenError::Inconsistent(format!(
+                        "log block {lsn} has the impossible record {record:?}"
+                    )));
                 }
             }
         }
@@ -967,7 +1002,8 @@ fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result
     for (block, entry) in mapping.entries().iter().enumerate() {
         let Place::Media(ppa) = entry.place() else { continue };
         let (chunk, at) = (format.chunk_of(ppa), format.block_of(ppa));
-        let written = chunks.get(chunk).filter(|chunk| chunk.state != ChunkState::Free).map_or(0, |chunk| chunk.write_pointer);
+        let written =
+            chunks.get(chunk).filter(|chunk| chunk.state != ChunkState::Free).map_or(0, |chunk| chunk.write_pointer);
         let address = format.unpack(ppa);
         if at >= written {
             return Err(OpenError::Inconsistent(format!(

@@ -246,7 +246,8 @@ impl Superblock {
         let bad = || SuperblockError::Length(length as u32);
         let (extents, rest) =
             <[ExtentBytes]>::ref_from_prefix_with_elems(rest, header.extents.get() as usize).map_err(|_| bad())?;
-        let log_chunks = <[U32]>::ref_from_bytes_with_elems(rest, header.log_chunks.get() as usize).map_err(|_| bad())?;
+        let log_chunks =
+            <[U32]>::ref_from_bytes_with_elems(rest, header.log_chunks.get() as usize).map_err(|_| bad())?;
         Ok(Superblock {
             drive: header.drive.get(),
             sequence: header.sequence.get(),

@@ -68,7 +68,15 @@ impl SuperblockWriter {
     #[must_use]
     pub fn new(current: Superblock, frames: Vec<Frame>) -> SuperblockWriter {
         let durable = current.sequence;
-        SuperblockWriter { current, wanted: false, writing: None, durable, places: Vec::new(), frames, record_blocks: 0 }
+        SuperblockWriter {
+            current,
+            wanted: false,
+            writing: None,
+            durable,
+            places: Vec::new(),
+            frames,
+            record_blocks: 0,
+        }
     }
 
     /// What the next superblock says.
@@ -129,10 +137,7 @@ impl SuperblockWriter {
 
     /// The chunks of both places.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
-        self.places
-            .iter()
-            .flat_map(|place| [place.active, place.spare, place.full, place.resetting])
-            .flatten()
+        self.places.iter().flat_map(|place| [place.active, place.spare, place.full, place.resetting]).flatten()
     }
 }
 

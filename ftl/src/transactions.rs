@@ -122,7 +122,13 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.throttled += 1;
         self.transactions.throttled_since.get_or_insert(self.now);
         self.transactions.write_frames.extend(frames);
-        self.transactions.writes.push_back(WaitingWrite { tag, first, blocks: frames.len() as u32, durability, began: self.now });
+        self.transactions.writes.push_back(WaitingWrite {
+            tag,
+            first,
+            blocks: frames.len() as u32,
+            durability,
+            began: self.now,
+        });
         self.stirred = true;
         Ok(())
     }
@@ -344,8 +350,8 @@ impl<M: Media> BlockFtl<M> {
         }
         let push = self.transactions.push;
         let released_for = self.transactions.trims.front().map_or(0, |trim| trim.position);
-        let short = self.buffer.released() < released_for
-            || (self.geometry.volatile_cache && self.buffer.committed() < push);
+        let short =
+            self.buffer.released() < released_for || (self.geometry.volatile_cache && self.buffer.committed() < push);
         if !short || self.buffer.placed() < push {
             return;
         }

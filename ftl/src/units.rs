@@ -179,7 +179,11 @@ impl Units {
     /// Blocks in open chunks that nothing has been written to yet.
     #[must_use]
     pub fn unwritten(&self) -> u64 {
-        self.open.iter().filter(|open| open.live && !open.closed).map(|open| u64::from(self.blocks_per_chunk - open.next)).sum()
+        self.open
+            .iter()
+            .filter(|open| open.live && !open.closed)
+            .map(|open| u64::from(self.blocks_per_chunk - open.next))
+            .sum()
     }
 
     /// Units submitted and not completed.
@@ -379,12 +383,9 @@ mod tests {
         assert_eq!(units.room(open), 0);
         units.failed(c, true);
         let events = events(&mut units);
-        assert_eq!(events, [
-            Event::Programmed(a),
-            Event::Failed(b),
-            Event::Failed(c),
-            Event::Readable(a),
-            Event::Closed(ChunkId(3))
-        ]);
+        assert_eq!(
+            events,
+            [Event::Programmed(a), Event::Failed(b), Event::Failed(c), Event::Readable(a), Event::Closed(ChunkId(3))]
+        );
     }
 }

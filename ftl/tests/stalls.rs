@@ -31,7 +31,8 @@ fn a_stall_noticed_while_a_request_is_submitted_is_relieved() {
             continue;
         };
         let first = chance.next_u64() % capacity;
-        ftl.submit(Time::ZERO, 0, Request::Write { first, frames: &[frame], durability: Durability::Volatile }).unwrap();
+        ftl.submit(Time::ZERO, 0, Request::Write { first, frames: &[frame], durability: Durability::Volatile })
+            .unwrap();
         submitted += 1;
         if submitted % 32 == 0 {
             ftl.poll(Time::ZERO, &mut done);

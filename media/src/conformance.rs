@@ -138,7 +138,7 @@ impl Inject for EmulatedDevice {
     }
 }
 
-/// Runs a device through [`checks`]; `make` makes a fresh one for each.
+/// Runs a device through [`checks()`]; `make` makes a fresh one for each.
 ///
 /// # Panics
 /// At the first rule that the device breaks; the check's name is printed.
@@ -146,7 +146,7 @@ pub fn suite<M: Media>(make: impl FnMut() -> M) {
     run(checks(), make);
 }
 
-/// Runs a device through [`checks`] and [`fault_checks`].
+/// Runs a device through [`checks()`] and [`fault_checks`].
 ///
 /// # Panics
 /// At the first rule that the device breaks; the check's name is printed.
