@@ -613,7 +613,7 @@ impl<M: Media> BlockFtl<M> {
             let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
             match state {
                 ChunkState::Open if self.log.open.is_none() => {
-                    self.log.open = Some(self.units.open(chunk, write_pointer))
+                    self.log.open = Some(self.units.open(chunk, write_pointer));
                 }
                 ChunkState::Free => self.log.successor = Some(Successor { chunk, superblock: sequence }),
                 _ => {}
