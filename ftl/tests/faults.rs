@@ -392,10 +392,10 @@ fn garbage_collection_leaves_a_lost_block_visible_and_goes_on() {
 
 #[test]
 fn a_drive_whose_programs_and_erases_fail_at_random_loses_nothing() {
-    for seed in 100..120 {
+    for seed in 100..140 {
         let protected = format!("power_loss_protection = {}", seed % 2 == 0);
         let mut faulty = profile("tiny", &[("power_loss_protection = true", &protected)]);
-        faulty.faults.program_fail = 0.005;
+        faulty.faults.program_fail = 0.01;
         faulty.faults.erase_fail = 0.002;
         faulty.faults.high_ecc = 0.05;
         faulty.faults.factory_bad = Share::percent(3);
