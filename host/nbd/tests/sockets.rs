@@ -9,7 +9,7 @@ mod client;
 mod memory;
 
 use std::net::{Shutdown, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -55,7 +55,17 @@ impl Served {
         Served::with(drive, ServerConfig::default(), WallClock::new())
     }
 
-    fn with(drive: Memory, config: ServerConfig, mut clock: impl Clock + Send + 'static) -> Served {
+    fn with(drive: Memory, config: ServerConfig, clock: impl Clock + Send + 'static) -> Served {
+        Served::after(|_| {}, drive, config, clock).1
+    }
+
+    /// A server that runs only after `before` had its socket, where clients can connect already.
+    fn after<R>(
+        before: impl FnOnce(&Path) -> R,
+        drive: Memory,
+        config: ServerConfig,
+        mut clock: impl Clock + Send + 'static,
+    ) -> (R, Served) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let mut server = Server::new(config).unwrap();
@@ -63,6 +73,7 @@ impl Served {
         let tcp = server.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
+        let result = before(&path);
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
@@ -70,7 +81,7 @@ impl Served {
             let [export] = exports;
             (result, export.target)
         });
-        Served { path, tcp, stop, counters, switches, thread: Some(thread), _folder: folder }
+        (result, Served { path, tcp, stop, counters, switches, thread: Some(thread), _folder: folder })
     }
 
     fn open(&self) -> Client {
@@ -355,6 +366,24 @@ fn one_connection_too_many_is_turned_away() {
     second.say(&head(command::DISC, 0, 0, 0, 0));
     second.until_closed();
     assert_eq!(served.open().read(0, 1).error, 0);
+    served.end();
+}
+
+#[test]
+fn of_a_crowd_that_comes_at_once_nobody_is_left_waiting() {
+    // More than several turns accept. All but the first are turned away, so that no event of theirs makes another turn;
+    // and the first one's handshake may take an hour, so that no time-out does.
+    let config =
+        ServerConfig { connections_max: 1, handshake_max: Nanos::from_millis(3_600_000), ..ServerConfig::default() };
+    let crowd = |path: &Path| (0..100).map(|_| Client::connect(path)).collect::<Vec<_>>();
+    let (crowd, served) = Served::after(crowd, Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());
+    let mut crowd = crowd.into_iter();
+    let mut first = crowd.next().expect("a hundred");
+    for mut other in crowd {
+        assert_eq!(other.until_closed(), b"");
+    }
+    assert_eq!(&first.take(18)[..16], b"NBDMAGICIHAVEOPT");
+    assert_eq!(served.counters.connections_refused.get(), 99);
     served.end();
 }
 

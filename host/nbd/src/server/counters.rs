@@ -34,6 +34,9 @@ pub struct Counters {
     pub connections_accepted: Counter,
     /// Connections turned away because there were too many.
     pub connections_refused: Counter,
+    /// Times that the system refused to look for the next connection, for want of descriptors or memory; the server tries
+    /// again.
+    pub accepts_failed: Counter,
     /// Connections ended because the peer broke a rule of the protocol or kept the server waiting.
     pub connections_expelled: Counter,
     /// Reads answered.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use openftl_core::Time;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 
 use super::endpoint::Endpoint;
@@ -41,8 +42,10 @@ pub(super) struct Listener {
     endpoint: Endpoint,
     /// Device and inode of the socket file, to remove no other server's.
     file: Option<(u64, u64)>,
-    /// Whether connections may be waiting.
+    /// Whether connections may be waiting, and it is worth a try to accept one.
     pub ready: bool,
+    /// When to try again after the system refused to look for a connection.
+    pub retry_at: Option<Time>,
 }
 
 impl Listener {
@@ -58,14 +61,14 @@ impl Listener {
                 listener.set_nonblocking(true).map_err(system)?;
                 let file = fs::symlink_metadata(path).map_err(system)?;
                 let file = Some((file.dev(), file.ino()));
-                Ok(Listener { socket: listener.into(), endpoint, file, ready: true })
+                Ok(Listener { socket: listener.into(), endpoint, file, ready: true, retry_at: None })
             }
             Endpoint::Tcp(address) => {
                 let system = |error| ListenError::System { endpoint: endpoint.clone(), error };
                 let listener = TcpListener::bind(address).map_err(system)?;
                 listener.set_nonblocking(true).map_err(system)?;
                 let endpoint = Endpoint::Tcp(listener.local_addr().map_err(system)?);
-                Ok(Listener { socket: listener.into(), endpoint, file: None, ready: true })
+                Ok(Listener { socket: listener.into(), endpoint, file: None, ready: true, retry_at: None })
             }
         }
     }
@@ -80,7 +83,8 @@ impl Listener {
     }
 
     /// The next connection that waits, if any.
-    pub fn accept(&self) -> rustix::io::Result<OwnedFd> {
+    pub fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
+        self.retry_at = None;
         let socket = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
         // Both only make things faster or tidier; a socket that refuses them serves as well.
         if let Endpoint::Tcp(_) = self.endpoint {

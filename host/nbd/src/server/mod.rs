@@ -60,6 +60,10 @@ const EVENTS_MAX: usize = 128;
 /// Connections accepted in one turn from one listener.
 const ACCEPTS_PER_TURN_MAX: usize = 16;
 
+/// How long a listener rests after the system refused it a connection, if none closes before: what is scarce, such as
+/// descriptors, may come back without any event.
+const ACCEPT_RETRY_AFTER: Nanos = Nanos::from_millis(100);
+
 /// Polls of a drive in one turn while it says that it has more to do at once.
 const POLLS_PER_TURN_MAX: usize = 4;
 
@@ -310,8 +314,8 @@ impl Server {
         }
     }
 
-    /// Waits for a socket, a drive, a late peer or the stop, and marks what is ready. Returns when the first peer is late,
-    /// if that was looked up.
+    /// Waits for a socket, a drive, a late peer, the end of a listener's rest or the stop, and marks what is ready. Returns
+    /// when the first of the deadlines is over, if that was looked up.
     fn wait<T: BlockTarget, C: Clock>(
         &mut self,
         events: &mut Vec<epoll::Event>,
@@ -332,7 +336,8 @@ impl Server {
             std::thread::yield_now();
             let now = clock.now();
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
-            late = deadlines.chain(stopping).min();
+            let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
+            late = deadlines.chain(retries).chain(stopping).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // The last few microseconds are the clock's: waking up takes about as long.
                 let span = due.since(now);
@@ -382,6 +387,9 @@ impl Server {
 
     fn accept(&mut self, now: Time) {
         for index in 0..self.listeners.len() {
+            if self.listeners[index].retry_at.is_some_and(|at| now >= at) {
+                self.listeners[index].ready = true;
+            }
             for _ in 0..ACCEPTS_PER_TURN_MAX {
                 if !self.listeners[index].ready {
                     break;
@@ -390,8 +398,13 @@ impl Server {
                     Ok(socket) => self.welcome(now, socket),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
-                    // Out of descriptors or memory: try again in the next turn that something else brings.
-                    Err(_) => break,
+                    // Out of descriptors or memory: a connection may wait in the backlog, and no event will tell of it
+                    // again. To try in every turn would be to spin.
+                    Err(_) => {
+                        self.counters.accepts_failed.add(1);
+                        self.listeners[index].ready = false;
+                        self.listeners[index].retry_at = Some(now + ACCEPT_RETRY_AFTER);
+                    }
                 }
             }
         }
@@ -487,6 +500,8 @@ impl Server {
     /// Whether the next turn has something to do without waiting.
     fn can_go_on<T: BlockTarget>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
         served.iter().any(|served| served.requests.has_finished())
+            // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
+            || self.listeners.iter().any(|listener| listener.ready)
             || self
                 .connections()
                 .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))
@@ -513,6 +528,10 @@ impl Server {
         // Generations stay clear of the marks of listeners and stop.
         self.slots[slot].generation = (self.slots[slot].generation + 1) % (1 << 31);
         self.counters.connections.sub(1);
+        // Its descriptor may be what a listener lacks.
+        for listener in &mut self.listeners {
+            listener.ready |= listener.retry_at.is_some();
+        }
         // Closing the socket takes it out of the epoll set.
         let _ = epoll::delete(&self.epoll, connection.socket());
     }
