@@ -5,8 +5,8 @@ use crate::chunk_table::ChunkUse;
 use crate::mapping::Place;
 use crate::recovery::OpenError;
 use crate::target::{BlockTarget, Done, IoError, Request, TRANSACTION_BLOCKS_MAX};
-use openftl_core::{ChunkId, Clock, Frame};
-use openftl_media::{ChunkDescriptor, ChunkState, Media};
+use openftl_core::{Clock, Frame};
+use openftl_media::{ChunkState, Media};
 
 /// Findings that are kept in full; beyond that they are only counted.
 pub const FINDINGS_MAX: usize = 100;
@@ -105,16 +105,7 @@ impl<M: Media> BlockFtl<M> {
 
     fn compare_chunks(&mut self, clock: &mut impl Clock, report: &mut CheckReport) -> Result<(), OpenError> {
         let geometry = self.geometry;
-        let empty = ChunkDescriptor {
-            chunk: ChunkId(0),
-            state: ChunkState::Offline,
-            wear_index: 0,
-            blocks: 0,
-            write_pointer: 0,
-        };
-        let mut descriptors = vec![empty; geometry.chunks() as usize];
-        let first = geometry.chunk_ids().next().expect("a device has chunks");
-        self.media.chunk_report(clock.now(), first, &mut descriptors)?;
+        let descriptors = self.media.whole_chunk_report(clock.now())?;
         let mut mapped = vec![0u32; self.format.chunk_ids()];
         for block in 0..self.mapping.len() as u32 {
             let Place::Media(ppa) = self.buffer.base(&self.mapping, block).place() else { continue };

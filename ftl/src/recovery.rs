@@ -199,17 +199,8 @@ impl Chunks {
         if bits > 31 {
             return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits }.into());
         }
-        let empty = ChunkDescriptor {
-            chunk: ChunkId(0),
-            state: ChunkState::Offline,
-            wear_index: 0,
-            blocks: 0,
-            write_pointer: 0,
-        };
-        let mut descriptors = vec![empty; geometry.chunks() as usize];
-        media.chunk_report(now, geometry.chunk_ids().next().expect("a device has chunks"), &mut descriptors)?;
         let mut table = vec![None; geometry.format().chunk_ids()];
-        for descriptor in descriptors {
+        for descriptor in media.whole_chunk_report(now)? {
             table[descriptor.chunk.0 as usize] = Some(descriptor);
         }
         Ok(Chunks { geometry, table })

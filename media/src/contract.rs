@@ -284,6 +284,20 @@ pub trait Media {
         descriptors: &mut [ChunkDescriptor],
     ) -> Result<(), MediaError>;
 
+    /// The chunk information of the whole device, in the order of [`Geometry::chunk_ids`].
+    ///
+    /// # Errors
+    /// If the device does not answer.
+    fn whole_chunk_report(&mut self, now: Time) -> Result<Vec<ChunkDescriptor>, MediaError> {
+        let geometry = *self.geometry();
+        let chunk = geometry.chunk_ids().next().expect("a device has chunks");
+        let state = ChunkState::Offline;
+        let unknown = ChunkDescriptor { chunk, state, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let mut descriptors = vec![unknown; geometry.chunks() as usize];
+        self.chunk_report(now, chunk, &mut descriptors)?;
+        Ok(descriptors)
+    }
+
     /// Appends the notifications counted above `after`, oldest first (log page D0h).
     ///
     /// # Errors

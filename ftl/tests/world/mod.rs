@@ -7,11 +7,11 @@ pub mod wire;
 
 use history::{Change, History, Kind};
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Payload, PayloadMut, Ppa, Stamp, VirtualClock};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Payload, PayloadMut, Ppa, Stamp, VirtualClock};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Done, Durability, IoError, Request, VictimPolicy, chunks_per_pu};
-use openftl_media::{ChunkDescriptor, ChunkState, EmulatedDevice, Media, Profile, Store, Timing};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
@@ -476,18 +476,7 @@ impl World {
     }
 
     pub fn chunk_report(&mut self) -> Vec<ChunkDescriptor> {
-        let geometry = *self.wire.geometry();
-        let empty = ChunkDescriptor {
-            chunk: ChunkId(0),
-            state: ChunkState::Offline,
-            wear_index: 0,
-            blocks: 0,
-            write_pointer: 0,
-        };
-        let mut descriptors = vec![empty; geometry.chunks() as usize];
-        let first = geometry.chunk_ids().next().unwrap();
         let now = self.clock.now();
-        self.device().chunk_report(now, first, &mut descriptors).unwrap();
-        descriptors
+        self.device().whole_chunk_report(now).unwrap()
     }
 }
