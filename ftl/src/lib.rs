@@ -15,18 +15,21 @@
 //! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
-//! | [`recovery`], [`scan`], [`check`] | opening a drive, and verifying all of it |
+//! | `assembly`, `survey`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | [`scan`], [`check`] | verifying all of it |
 //! | [`statistics`], [`latency`] | one accounting |
 //!
 //! | FTL | is |
 //! |---|---|
 //! | [`block`] | OX-Block: 4 KiB blocks, transactions up to 1 MiB |
 
+mod assembly;
 pub mod bad_chunks;
 pub mod block;
 pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
+mod closing;
 pub mod config;
 pub mod garbage_collection;
 pub mod latency;
@@ -41,6 +44,7 @@ pub mod scan;
 pub mod statistics;
 pub mod superblock;
 pub mod superblock_writer;
+mod survey;
 pub mod target;
 pub mod throttle;
 pub mod transactions;

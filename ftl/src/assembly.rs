@@ -1,0 +1,266 @@
+//! A drive is put together: its parts are sized by the plan, and every chunk of the device is given to one of them.
+//!
+//! A new drive is that and a first superblock; what an old one needs beyond stands in [`crate::recovery`].
+
+use crate::bad_chunks::BadChunks;
+use crate::block::{BlockFtl, HostFrontiers, Phase};
+use crate::checkpoint::{BodyLayout, Checkpointer};
+use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::config::Config;
+use crate::garbage_collection::Collection;
+use crate::log::{Log, LogChunk, Successor};
+use crate::mapping::Mapping;
+use crate::oob::{BlockKind, Oob};
+use crate::plan::{Plan, PlanError};
+use crate::provisioning::{Claim, Provisioning};
+use crate::recovery::{FoundLog, OpenError, RecoveryReport};
+use crate::scan::Scan;
+use crate::statistics::{GroupStatistics, Statistics};
+use crate::superblock::{SEARCH_CHUNKS, Superblock};
+use crate::superblock_writer::{PlaceState, SuperblockWriter};
+use crate::survey::{Chunks, make_free, superblock_pus};
+use crate::target::TRANSACTION_BLOCKS_MAX;
+use crate::transactions::Transactions;
+use crate::units::Units;
+use crate::write_buffer::WriteBuffer;
+use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{ChunkState, Media};
+use std::collections::VecDeque;
+
+/// Superblock frames: the longest record.
+const SUPERBLOCK_FRAMES: usize = 64;
+
+impl<M: Media> BlockFtl<M> {
+    /// Makes a new drive on a device. What was on it is lost.
+    ///
+    /// # Errors
+    /// If the capacity does not fit the device, or the device fails.
+    pub fn format(mut media: M, config: Config, clock: &mut impl Clock) -> Result<BlockFtl<M>, OpenError> {
+        let mut chunks = Chunks::report(&mut media, clock.now())?;
+        let geometry = chunks.geometry;
+        let plan = Plan::new(&geometry, &config)?;
+        let good = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
+        if good < plan.chunks() {
+            return Err(PlanError::TooFewChunks {
+                capacity_blocks: config.capacity_blocks,
+                over_provisioning: config.over_provisioning,
+                needed: plan.chunks(),
+                available: good,
+            }
+            .into());
+        }
+        let mut scan = Scan::new(&geometry);
+        let mut places = [u32::MAX; 4];
+        let mut states = Vec::new();
+        for (place, pu) in superblock_pus(&geometry).enumerate() {
+            let first_chunks =
+                (0..SEARCH_CHUNKS.min(geometry.chunks_per_pu)).map(|chunk| geometry.format().chunk_id(pu, chunk));
+            let mut found = Vec::new();
+            for chunk in first_chunks {
+                // Nothing of another drive may be found here later.
+                let usable = chunks.state(chunk) != ChunkState::Offline;
+                if usable && make_free(&mut media, clock, &mut scan, &mut chunks, chunk) {
+                    found.push(chunk);
+                }
+            }
+            let [active, spare, ..] = found[..] else { return Err(OpenError::NoSuperblockPlace(pu)) };
+            places[2 * place..2 * place + 2].copy_from_slice(&[active.0, spare.0]);
+            states.push(PlaceState { active: Some((active, 0)), spare: Some(spare), full: None });
+        }
+        let superblock = Superblock {
+            drive: config.drive_id,
+            sequence: 0,
+            capacity_blocks: config.capacity_blocks,
+            over_provisioning: config.over_provisioning,
+            geometry: Superblock::geometry_of(&geometry),
+            clean: false,
+            checkpoint: Default::default(),
+            first_lsn: 1,
+            position: 0,
+            log_chunks: Vec::new(),
+            places,
+        };
+        let mapping = Mapping::new(config.capacity_blocks);
+        let table = ChunkTable::new(&geometry);
+        let now = clock.now();
+        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, 1, now);
+        ftl.place_superblocks(states);
+        ftl.sort_chunks(&chunks, |_| false);
+        let log = ftl.provisioning.take(Claim::Metadata(0)).expect("the plan has room for a log");
+        ftl.chunks.set_usage(log, ChunkUse::Metadata, 0);
+        ftl.log.chunks.push_back(LogChunk { chunk: log, last_lsn: 0 });
+        ftl.log.open = Some(ftl.units.open(log, 0));
+        let superblock = ftl.request_superblock();
+        ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.read_only.is_some())?;
+        match ftl.read_only {
+            Some(reason) => Err(OpenError::Unwritable(reason)),
+            None => {
+                ftl.phase = Phase::Working;
+                Ok(ftl)
+            }
+        }
+    }
+
+    /// A drive with its parts in place, and no chunk sorted yet.
+    pub(crate) fn assemble(
+        media: M,
+        config: Config,
+        plan: Plan,
+        superblock: Superblock,
+        mapping: Mapping,
+        chunks: ChunkTable,
+        good: u64,
+        next_lsn: u64,
+        now: Time,
+    ) -> BlockFtl<M> {
+        let geometry = *media.geometry();
+        let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
+        let most = VECTOR_BLOCKS_MAX as u32 / ws_min * ws_min;
+        let unit_blocks = geometry.ws_opt.min(most);
+        let collection_frames = Collection::frames_needed(groups, unit_blocks, mw_cunits);
+        // What can be stuck in the buffer: a partly filled unit, and on each frontier what cannot be read yet.
+        let stuck = (plan.host_frontiers * (unit_blocks + mw_cunits) + unit_blocks) as usize;
+        let payload = collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1;
+        let metadata = Log::frames_needed(ws_min)
+            + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
+            + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
+        let (pages, stamps) = match config.payload {
+            FrameForm::Bytes => (payload + metadata, 0),
+            FrameForm::Stamp => (metadata, payload),
+        };
+        let mut frames = Frames::new(pages, stamps, geometry.oob_bytes as usize);
+        let padding = frames.acquire(config.payload).expect("the pool was sized for it");
+        frames.zero(padding);
+        Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
+        let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
+        let layout = BodyLayout::new(config.capacity_blocks, &geometry);
+        let checkpoint = Checkpointer::new(layout, plan.checkpoint_lanes, &geometry, &mut frames);
+        let own = |frames: &mut Frames, form, count| {
+            let mut own: Vec<Frame> = Vec::new();
+            assert!(frames.acquire_many(form, count, &mut own), "the pool was sized for it");
+            own
+        };
+        let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
+        let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
+        let relocation_frames = own(&mut frames, config.payload, collection_frames);
+        // The smallest drive that can still be written has a quarter of its over-provisioning.
+        let over_provisioned = plan.data_chunks
+            - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
+        let good_min = plan.chunks() - over_provisioned * 3 / 4;
+        let mut order: Vec<PuId> = geometry.pu_ids().collect();
+        let format = geometry.format();
+        order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));
+        let mut provisioning = Provisioning::new(&geometry, &plan);
+        provisioning.hold_spares(good.saturating_sub(plan.chunks()) as u32);
+        BlockFtl {
+            format,
+            unit_blocks,
+            provisioning,
+            buffer: WriteBuffer::new(frames.len(), 0),
+            units: Units::new(&geometry),
+            host: HostFrontiers {
+                open: vec![None; order.len()],
+                opened: 0,
+                partial: vec![Vec::new(); format.pu_ids()],
+                next: 0,
+                order,
+            },
+            log,
+            superblock: SuperblockWriter::new(superblock, superblock_frames),
+            checkpoint,
+            collection: Collection::new(groups, relocation_frames),
+            bad_chunks: BadChunks::new(good, good_min),
+            transactions: Transactions::default(),
+            reads: Default::default(),
+            statistics: Statistics {
+                groups: vec![GroupStatistics::default(); groups as usize],
+                ..Statistics::default()
+            },
+            recovery: RecoveryReport::default(),
+            done: Vec::new(),
+            completions: Vec::new(),
+            backlog: VecDeque::new(),
+            under_way: 0,
+            rescue,
+            padding,
+            now,
+            read_only: None,
+            phase: Phase::Recovering,
+            stirred: true,
+            media,
+            geometry,
+            config,
+            plan,
+            frames,
+            mapping,
+            chunks,
+        }
+    }
+
+    /// Takes over the chunks of log and checkpoint that the superblock names.
+    pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, log_chunks: &[u32], found: &FoundLog) {
+        let sequence = self.superblock.current().sequence;
+        let named: Vec<ChunkId> = self.superblock.current().chunks().collect();
+        for chunk in named {
+            if self.chunks.usage(chunk) != ChunkUse::Metadata {
+                self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+                self.provisioning.begin_metadata();
+            }
+        }
+        for chunk in log_chunks.iter().copied().map(ChunkId) {
+            let last_lsn = found.last_lsns.iter().find(|(other, _)| *other == chunk).map_or(0, |(_, lsn)| *lsn);
+            let state = chunks.state(chunk);
+            let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
+            match state {
+                ChunkState::Open if self.log.open.is_none() => {
+                    self.log.open = Some(self.units.open(chunk, write_pointer));
+                }
+                ChunkState::Free => self.log.successor = Some(Successor { chunk, superblock: sequence }),
+                _ => {}
+            }
+            // A closed chunk without a readable block is as good as one that ended before the log began.
+            let last_lsn = if last_lsn == 0 && state != ChunkState::Free { 1 } else { last_lsn };
+            self.log.chunks.push_back(LogChunk { chunk, last_lsn });
+        }
+        let extents = self.superblock.current().checkpoint.extents.clone();
+        let mut adopted = Vec::new();
+        for extent in extents {
+            let chunk = ChunkId(extent.chunk);
+            if chunks.state(chunk) == ChunkState::Open && !adopted.contains(&chunk) {
+                let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
+                self.checkpoint.adopt(chunk, write_pointer);
+                adopted.push(chunk);
+            }
+        }
+    }
+
+    /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
+    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks, keep: impl Fn(ChunkId) -> bool) {
+        let mut partial_on_pu = vec![0; self.format.pu_ids()];
+        for descriptor in chunks.all() {
+            let chunk = descriptor.chunk;
+            if keep(chunk) || self.chunks.usage(chunk) != ChunkUse::Free {
+                continue;
+            }
+            let valid = self.chunks.valid(chunk);
+            match descriptor.state {
+                ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired, 0),
+                ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
+                ChunkState::Closed if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Closed, 0),
+                ChunkState::Closed => self.reset_when_durable(chunk, 0),
+                ChunkState::Open => {
+                    self.chunks.set_usage(chunk, ChunkUse::Open, 0);
+                    let pu = self.format.pu_of(chunk);
+                    let place = (chunk, descriptor.write_pointer);
+                    // One for the host frontier of each parallel unit, others for relocation.
+                    if partial_on_pu[pu.0 as usize] == 0 {
+                        self.host.partial[pu.0 as usize].push(place);
+                    } else {
+                        self.collection.partial[self.format.group_of(pu) as usize].push(place);
+                    }
+                    partial_on_pu[pu.0 as usize] += 1;
+                }
+            }
+        }
+    }
+}

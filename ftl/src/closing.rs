@@ -1,0 +1,79 @@
+//! A drive is brought to rest: everything durable, nothing under way, and a checkpoint with no log after it.
+
+use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::recovery::OpenError;
+use crate::units::OpenId;
+use openftl_core::Clock;
+use openftl_media::Media;
+
+impl<M: Media> BlockFtl<M> {
+    /// Stops cleanly: everything is durable, and the drive opens again without a log to replay.
+    ///
+    /// # Errors
+    /// If the device stops completing commands, or the drive is read-only because of a failure.
+    pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
+        if self.may_program() {
+            let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
+            let tag = u64::MAX;
+            if self.flush(tag).is_err() {
+                self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
+            }
+            self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
+            self.phase = Phase::Closing;
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            // Whoever only looks at the drive later can read all of it, and need not write padding first.
+            self.pad_data_frontiers();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
+            self.force_log();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            self.begin_checkpoint();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+        }
+        match self.read_only {
+            None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
+            Some(reason) => Err(OpenError::Unwritable(reason)),
+        }
+    }
+
+    fn pad_data_frontiers(&mut self) {
+        let host = self.host.open.iter().flatten();
+        let open: Vec<OpenId> = host.copied().chain(self.collection.open_chunks()).collect();
+        for open in open {
+            if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
+                self.pad(open);
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        !self.checkpoint.is_working()
+            && !self.superblock.is_writing()
+            && self.log.is_idle()
+            && self.under_way == 0
+            && self.backlog.is_empty()
+            && !self.stirred
+    }
+
+    /// Works until `until` holds, waiting for the device as it needs.
+    pub(crate) fn run(
+        &mut self,
+        clock: &mut impl Clock,
+        until: impl Fn(&BlockFtl<M>) -> bool,
+    ) -> Result<(), OpenError> {
+        loop {
+            let now = clock.now();
+            self.advance(now);
+            if until(self) {
+                return Ok(());
+            }
+            match self.media.next_due() {
+                Some(due) => {
+                    clock.wait_until(due);
+                }
+                None if self.stirred => {}
+                None => return Err(OpenError::Stopped),
+            }
+        }
+    }
+}

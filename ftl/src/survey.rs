@@ -1,0 +1,237 @@
+//! What a device looks like before an FTL runs on it: the states of its chunks, and the superblocks.
+//!
+//! Also the little that is written before an FTL runs: padding without which the end of a chunk cannot be read, and
+//! resets of the places for superblocks.
+
+use crate::oob::{BlockKind, Oob};
+use crate::plan::{PlanError, SUPERBLOCK_COPIES};
+use crate::recovery::{Access, OpenError};
+use crate::scan::Scan;
+use crate::superblock::{SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock_writer::PlaceState;
+use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{ChunkDescriptor, ChunkState, Media, Status};
+
+/// Parallel units that hold superblocks.
+pub(crate) fn superblock_pus(geometry: &Geometry) -> impl Iterator<Item = PuId> + use<> {
+    let format = geometry.format();
+    (0..geometry.groups.min(SUPERBLOCK_COPIES)).map(move |group| format.pu_id(group, 0))
+}
+
+/// The descriptors of a device, by chunk address.
+pub(crate) struct Chunks {
+    pub(crate) geometry: Geometry,
+    pub(crate) table: Vec<Option<ChunkDescriptor>>,
+}
+
+impl Chunks {
+    pub(crate) fn report(media: &mut impl Media, now: Time) -> Result<Chunks, OpenError> {
+        let geometry = *media.geometry();
+        geometry.validate()?;
+        let bits = geometry.format().bits();
+        if bits > 31 {
+            return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits }.into());
+        }
+        let mut table = vec![None; geometry.format().chunk_ids()];
+        for descriptor in media.whole_chunk_report(now)? {
+            table[descriptor.chunk.0 as usize] = Some(descriptor);
+        }
+        Ok(Chunks { geometry, table })
+    }
+
+    pub(crate) fn get(&self, chunk: ChunkId) -> Option<&ChunkDescriptor> {
+        self.table.get(chunk.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn state(&self, chunk: ChunkId) -> ChunkState {
+        self.get(chunk).map_or(ChunkState::Offline, |descriptor| descriptor.state)
+    }
+
+    /// Blocks of `chunk` that can be read.
+    pub(crate) fn readable(&self, chunk: ChunkId) -> u32 {
+        match self.get(chunk) {
+            Some(chunk) if chunk.state == ChunkState::Closed => chunk.write_pointer,
+            Some(chunk) if chunk.state == ChunkState::Open => {
+                chunk.write_pointer.saturating_sub(self.geometry.mw_cunits)
+            }
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ChunkDescriptor> {
+        self.table.iter().flatten()
+    }
+}
+
+/// Makes sure that `chunk` is free, whatever it holds. Returns whether it is.
+pub(crate) fn make_free(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &mut Chunks,
+    chunk: ChunkId,
+) -> bool {
+    let geometry = chunks.geometry;
+    let Some(descriptor) = &mut chunks.table[chunk.0 as usize] else { return false };
+    // Only a closed chunk can be reset.
+    pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
+    if descriptor.state == ChunkState::Closed {
+        let ppa = geometry.format().ppa(chunk, 0);
+        let free = scan.run(media, clock, &[ppa], None::<fn(&mut Frames, Frame)>) == Status::Success;
+        descriptor.state = if free { ChunkState::Free } else { ChunkState::Offline };
+        descriptor.write_pointer = 0;
+    }
+    descriptor.state == ChunkState::Free
+}
+
+/// Writes padding to an open chunk up to block `to`. A program that fails counts too: the chunk goes on behind it, or is
+/// closed by it.
+pub(crate) fn pad(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    geometry: &Geometry,
+    descriptor: &mut ChunkDescriptor,
+    to: u32,
+) {
+    let most = VECTOR_BLOCKS_MAX as u32 / geometry.ws_min * geometry.ws_min;
+    while descriptor.state == ChunkState::Open && descriptor.write_pointer < to {
+        let count = (to - descriptor.write_pointer).min(most);
+        let first = geometry.format().ppa(descriptor.chunk, descriptor.write_pointer);
+        let blocks: Vec<Ppa> = (0..u64::from(count)).map(|index| Ppa(first.0 + index)).collect();
+        let fill = |frames: &mut Frames, frame: Frame| {
+            frames.zero(frame);
+            Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(frames, frame);
+        };
+        if scan.run(media, clock, &blocks, Some(fill)) == Status::Success {
+            descriptor.write_pointer += count;
+            if descriptor.write_pointer == geometry.blocks_per_chunk {
+                descriptor.state = ChunkState::Closed;
+            }
+            continue;
+        }
+        // Only the device knows how far it got.
+        let before = descriptor.write_pointer;
+        let reported = media.chunk_report(clock.now(), descriptor.chunk, std::slice::from_mut(descriptor));
+        if reported.is_err() || (descriptor.state == ChunkState::Open && descriptor.write_pointer == before) {
+            return;
+        }
+    }
+}
+
+/// Pads open chunks so that everything the FTL has written to them can be read. Returns the blocks of padding.
+pub(crate) fn settle(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, chunks: &mut Chunks) -> u64 {
+    let geometry = chunks.geometry;
+    if geometry.mw_cunits == 0 {
+        return 0;
+    }
+    for descriptor in chunks.table.iter_mut().flatten().filter(|chunk| chunk.state == ChunkState::Open) {
+        let to = (descriptor.write_pointer + geometry.mw_cunits).min(geometry.blocks_per_chunk);
+        pad(media, clock, scan, &geometry, descriptor, to);
+    }
+    scan.blocks_written
+}
+
+/// The valid superblock with the highest sequence.
+pub(crate) fn find_superblock(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+) -> Result<Superblock, OpenError> {
+    let geometry = chunks.geometry;
+    let format = geometry.format();
+    let mut places = Vec::new();
+    for pu in superblock_pus(&geometry) {
+        for chunk in (0..SEARCH_CHUNKS.min(geometry.chunks_per_pu)).map(|chunk| format.chunk_id(pu, chunk)) {
+            let readable = chunks.readable(chunk);
+            places.extend((0..readable).step_by(geometry.ws_min as usize).map(|block| format.ppa(chunk, block)));
+        }
+    }
+    // Candidates by sequence; the low half that the out-of-band bytes carry is enough to order them.
+    let mut candidates: Vec<(u32, Ppa, usize)> = Vec::new();
+    let mut newest_error = None;
+    scan.read(media, clock, &places, |ppa, frames, frame, good| {
+        let Some(oob) = good.then(|| Oob::verify(frames, frame).ok()).flatten() else { return };
+        if oob.kind == BlockKind::Superblock && oob.address == 0 {
+            match Superblock::length(frames.bytes(frame)) {
+                Ok(length) => candidates.push((oob.sequence, ppa, length)),
+                Err(error) => newest_error = Some(error),
+            }
+        }
+    });
+    candidates.sort_unstable();
+    let mut error = newest_error.clone();
+    while let Some((_, first, length)) = candidates.pop() {
+        let blocks = length.div_ceil(BLOCK_BYTES);
+        let places: Vec<Ppa> = (0..blocks as u64).map(|index| Ppa(first.0 + index)).collect();
+        let mut record = vec![0; blocks * BLOCK_BYTES];
+        scan.read(media, clock, &places, |ppa, frames, frame, good| {
+            if good && Oob::verify(frames, frame).is_ok() {
+                let at = (ppa.0 - first.0) as usize * BLOCK_BYTES;
+                record[at..at + BLOCK_BYTES].copy_from_slice(frames.bytes(frame));
+            }
+        });
+        match Superblock::decode(&record) {
+            // A drive that a newer version has written to is not to be opened by what it wrote before.
+            Ok(_) if matches!(newest_error, Some(SuperblockError::Version(_))) => break,
+            Ok(superblock) => return Ok(superblock),
+            Err(other) => error = Some(other),
+        }
+    }
+    Err(error.map_or(OpenError::NotFormatted, OpenError::Superblock))
+}
+
+/// The places of superblocks as they were left.
+pub(crate) fn superblock_places(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &mut Chunks,
+    superblock: &Superblock,
+    access: Access,
+) -> Vec<PlaceState> {
+    let format = chunks.geometry.format();
+    let mut states = Vec::new();
+    for pair in superblock.places.chunks(2).filter(|pair| pair[0] != u32::MAX) {
+        let pair = [ChunkId(pair[0]), ChunkId(pair[1])];
+        // Which of the two has the newer records. Any unit may be one whose program failed, the first too.
+        let mut sequences = [None; 2];
+        for (sequence, chunk) in sequences.iter_mut().zip(pair) {
+            let units = (0..chunks.readable(chunk)).step_by(chunks.geometry.ws_min as usize);
+            let places: Vec<Ppa> = units.map(|block| format.ppa(chunk, block)).collect();
+            scan.read(media, clock, &places, |_, frames, frame, good| {
+                let oob = good.then(|| Oob::verify(frames, frame).ok()).flatten();
+                let record = oob.filter(|oob| oob.kind == BlockKind::Superblock);
+                *sequence = (*sequence).max(record.map(|oob| oob.sequence));
+            });
+        }
+        let newer = usize::from(sequences[1] > sequences[0]);
+        let (active, other) = (pair[newer], pair[1 - newer]);
+        let mut state = PlaceState { active: None, spare: None, full: None };
+        let write_pointer = chunks.get(active).map_or(0, |chunk| chunk.write_pointer);
+        match chunks.state(active) {
+            ChunkState::Open | ChunkState::Free => state.active = Some((active, write_pointer)),
+            ChunkState::Closed => state.full = Some(active),
+            ChunkState::Offline => {}
+        }
+        match chunks.state(other) {
+            ChunkState::Free => state.spare = Some(other),
+            ChunkState::Offline => {}
+            // Older records: with the active one full too, it has to be free before the next superblock.
+            _ if state.full.is_some() && access == Access::ReadWrite => {
+                if make_free(media, clock, scan, chunks, other) {
+                    state.spare = Some(other);
+                }
+            }
+            ChunkState::Closed => state.full = Some(other),
+            ChunkState::Open => {
+                if access == Access::ReadWrite && make_free(media, clock, scan, chunks, other) {
+                    state.spare = Some(other);
+                }
+            }
+        }
+        states.push(state);
+    }
+    states
+}
