@@ -23,7 +23,6 @@ struct Waiting {
 /// Chunks on their way to be free, and the count of those that are still good.
 pub struct BadChunks {
     waiting: VecDeque<Waiting>,
-    under_way: u32,
     /// Chunks of the device that are not retired.
     good: u64,
     /// With fewer the drive turns read-only.
@@ -34,13 +33,13 @@ impl BadChunks {
     /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
     #[must_use]
     pub fn new(good: u64, good_min: u64) -> BadChunks {
-        BadChunks { waiting: VecDeque::new(), under_way: 0, good, good_min }
+        BadChunks { waiting: VecDeque::new(), good, good_min }
     }
 
-    /// Whether a reset is under way.
+    /// Whether a chunk waits for its reset.
     #[must_use]
-    pub fn is_under_way(&self) -> bool {
-        self.under_way > 0
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// How many chunks wait for a log position that is not durable.
@@ -88,7 +87,6 @@ impl<M: Media> BlockFtl<M> {
                 self.retire(chunk);
                 continue;
             }
-            self.bad_chunks.under_way += 1;
             self.submit_errand(Errand::Reset(chunk));
         }
     }
@@ -106,7 +104,6 @@ impl<M: Media> BlockFtl<M> {
             }
             return;
         }
-        self.bad_chunks.under_way -= 1;
         self.leave_resetting(chunk);
         if status == Status::Success {
             self.statistics.resets += 1;

@@ -435,10 +435,12 @@ impl<M: Media> BlockFtl<M> {
         }
         let mut completions = std::mem::take(&mut self.completions);
         self.media.poll(self.now, &mut self.frames, &mut completions);
-        self.stirred |= !completions.is_empty();
         self.under_way -= completions.len() as u32;
         for completion in completions.drain(..) {
-            match Errand::from_tag(completion.tag) {
+            let errand = Errand::from_tag(completion.tag);
+            // Nobody waits for the end of a host read but the host, and who waits until nothing is under way.
+            self.stirred |= !matches!(errand, Errand::HostRead(_)) || self.waits_for_rest();
+            match errand {
                 Errand::Unit(unit) => self.unit_ended(unit, completion.status),
                 Errand::HostRead(index) => self.host_read_ended(index, completion),
                 Errand::CollectionRead(index) => self.collection_read_ended(index, completion),
@@ -459,6 +461,14 @@ impl<M: Media> BlockFtl<M> {
             self.advance_superblock();
             self.relieve();
         }
+    }
+
+    /// Whether a part may be waiting for reads to end.
+    fn waits_for_rest(&self) -> bool {
+        self.bad_chunks.is_waiting()
+            || self.collection.is_working()
+            || !self.transactions.is_idle()
+            || self.transactions.stalled
     }
 
     fn unit_ended(&mut self, unit: UnitId, status: Status) {
