@@ -25,7 +25,7 @@ use openftl_core::{BLOCK_BYTES, Geometry};
 pub const RELOCATION_RESERVE_CHUNKS: u32 = 1;
 
 /// Chunks of each group that may be on their way: being relocated, waiting for the log before their reset, being reset.
-pub const COLLECTION_HEADROOM_CHUNKS: u32 = 3;
+pub const COLLECTION_HEADROOM_CHUNKS: u32 = 5;
 
 /// Chunks of each superblock parallel unit: written in turns.
 pub const SUPERBLOCK_CHUNKS: u32 = 2;
