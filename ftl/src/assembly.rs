@@ -85,7 +85,7 @@ impl<M: Media> BlockFtl<M> {
         let now = clock.now();
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, 1, now);
         ftl.place_superblocks(states);
-        ftl.sort_chunks(&chunks, |_| false);
+        ftl.sort_chunks(&chunks);
         let log = ftl.provisioning.take(Claim::Metadata(0)).expect("the plan has room for a log");
         ftl.chunks.set_usage(log, ChunkUse::Metadata, 0);
         ftl.log.chunks.push_back(LogChunk { chunk: log, last_lsn: 0 });
@@ -235,11 +235,11 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
-    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks, keep: impl Fn(ChunkId) -> bool) {
+    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
         let mut partial_on_pu = vec![0; self.format.pu_ids()];
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
-            if keep(chunk) || self.chunks.usage(chunk) != ChunkUse::Free {
+            if self.chunks.usage(chunk) != ChunkUse::Free {
                 continue;
             }
             let valid = self.chunks.valid(chunk);

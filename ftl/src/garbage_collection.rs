@@ -80,7 +80,6 @@ pub struct Collection {
     free_reads: Vec<u32>,
     /// Units whose blocks are on media and not yet in the map.
     written: VecDeque<UnitId>,
-    victims: u32,
     stirred: bool,
     /// Chunks left partly written by an earlier relocation, by group.
     pub(crate) partial: Vec<Vec<(ChunkId, u32)>>,
@@ -104,7 +103,6 @@ impl Collection {
             reads: Vec::new(),
             free_reads: Vec::new(),
             written: VecDeque::new(),
-            victims: 0,
             stirred: true,
             partial: vec![Vec::new(); groups as usize],
         }
@@ -336,7 +334,6 @@ impl<M: Media> BlockFtl<M> {
             }
             let victim = Victim { chunk, next: 0, scanned: false, outstanding: 0, freed, relocations };
             self.collection.groups[group as usize].victims.push(victim);
-            self.collection.victims += 1;
             self.stirred = true;
         }
     }
@@ -512,7 +509,6 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         victims.swap_remove(index);
-        self.collection.victims -= 1;
         if self.chunks.valid(chunk) == 0 {
             self.reset_when_durable(chunk, self.log.position());
         } else {

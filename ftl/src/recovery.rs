@@ -262,7 +262,7 @@ impl<M: Media> BlockFtl<M> {
                 ftl.chunks.set_usage(chunk, ChunkUse::Stuck, position);
             }
         }
-        ftl.sort_chunks(&chunks, |_| false);
+        ftl.sort_chunks(&chunks);
         steps.end(scan.blocks_read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {

@@ -1,4 +1,4 @@
-//! A drive that runs out of room makes some, whoever noticed first.
+//! A drive that runs out of room makes some, and never sleeps on a request that waits for it.
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time, VirtualClock};
@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Requests by the batch, everything polled for in between: the drive may not go to sleep on any.
 #[test]
-fn a_stall_noticed_while_a_request_is_submitted_is_relieved() {
+fn a_drive_that_runs_full_under_batches_of_requests_never_goes_to_sleep() {
     let profile = Profile::builtin("cosmos").unwrap();
     let capacity = 65_536;
     let config =
