@@ -12,6 +12,8 @@
 //! | [`checksum`] | CRC32C |
 //! | [`units`] | sizes and percentages as people write them |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod address;
 pub mod checksum;
 pub mod frame;

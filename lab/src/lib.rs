@@ -13,6 +13,8 @@
 //! | [`theory`] | write amplification as the literature computes it |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod driver;
 pub mod outcome;
 pub mod picture;

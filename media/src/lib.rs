@@ -11,6 +11,8 @@
 //! | [`device`] | the emulated device |
 //! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod conformance;
 pub mod contract;
 pub mod device;

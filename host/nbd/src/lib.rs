@@ -8,6 +8,7 @@
 //! | [`server`] | one thread that owns the drives and all connections |
 //! | [`clock`] | the clock on the wall |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod bytes;
