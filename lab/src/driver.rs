@@ -200,8 +200,12 @@ impl Driver {
             now = clock.now();
             target.poll(now, &mut self.done);
             let progressed = !self.done.is_empty();
+            let told = clock.now();
             let mut done = std::mem::take(&mut self.done);
             for done in done.drain(..) {
+                if told > done.at {
+                    outcome.lateness.saturating_record(told.since(done.at).0);
+                }
                 more &= self.complete(target, &mut outcome, done)?;
             }
             self.done = done;

@@ -10,6 +10,7 @@ mod open_time;
 mod simulation;
 mod software_cost;
 mod waf;
+mod wall_clock;
 
 use crate::shell;
 use crate::steps::{Outcome, Steps};
@@ -19,11 +20,12 @@ use std::process::{Command, ExitCode};
 /// Measures one figure; `openftl` is the release build of the command line tool.
 type Measure = fn(openftl: &Tool) -> Result<Figure, Unmeasured>;
 
-const FIGURES: [(&str, Measure); 5] = [
+const FIGURES: [(&str, Measure); 6] = [
     ("software-cost", software_cost::measure),
     ("simulation", simulation::measure),
     ("waf", waf::measure),
     ("open-time", open_time::measure),
+    ("wall-clock", wall_clock::measure),
     ("nbd", nbd::measure),
 ];
 

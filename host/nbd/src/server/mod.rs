@@ -38,7 +38,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use crate::clock::SPIN;
+use crate::clock::Lead;
 use crate::protocol::{Command, ExportInfo};
 use connection::{Connection, Over};
 use export::export_infos;
@@ -174,6 +174,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     slots: Vec<Slot>,
     counters: Arc<Counters>,
+    lead: Lead,
 }
 
 impl Server {
@@ -183,7 +184,14 @@ impl Server {
     /// If the process has no file descriptor left.
     pub fn new(config: ServerConfig) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Server { config, epoll, listeners: Vec::new(), slots: Vec::new(), counters: Arc::default() })
+        Ok(Server {
+            config,
+            epoll,
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            counters: Arc::default(),
+            lead: Lead::new(),
+        })
     }
 
     /// Listens at `endpoint`, as many as wanted. Clients that connect now are served once the server runs. Returns where
@@ -339,10 +347,10 @@ impl Server {
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             late = deadlines.chain(retries).chain(stopping).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
-                // The last few microseconds are the clock's: waking up takes about as long.
-                let span = due.since(now);
-                precise = (span > Nanos::ZERO).then_some(due);
-                Some(span - SPIN)
+                // Waking up takes a while: the end of the wait is spent looking again and again.
+                let span = due.since(now) - self.lead.get();
+                precise = Some((now + span, due));
+                Some(span)
             } else {
                 late.map(|late| late.since(now))
             }
@@ -350,14 +358,17 @@ impl Server {
         let timeout = timeout
             .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
         events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(ServeError::System(error.into())),
-        }
-        if events.is_empty()
-            && let Some(due) = precise
-        {
-            clock.wait_until(due);
+        self.look(events, timeout.as_ref())?;
+        if let Some((meant, due)) = precise.filter(|_| events.is_empty()) {
+            let mut now = clock.now();
+            if timeout.is_some_and(|timeout| timeout != Timespec::default()) {
+                self.lead.learn(meant, now);
+            }
+            while events.is_empty() && now < due {
+                std::thread::yield_now();
+                self.look(events, Some(&Timespec::default()))?;
+                now = clock.now();
+            }
         }
         for event in events.iter() {
             let (data, flags) = (event.data.u64(), event.flags);
@@ -383,6 +394,14 @@ impl Server {
             }
         }
         Ok(late)
+    }
+
+    /// Looks which sockets are ready.
+    fn look(&self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), ServeError> {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(ServeError::System(error.into())),
+        }
     }
 
     fn accept(&mut self, now: Time) {
