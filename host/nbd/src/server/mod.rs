@@ -54,6 +54,9 @@ pub use stop::Stop;
 /// single request may be as large as half of the pool.
 pub const POOL_SHARES: usize = 8;
 
+/// How often sockets are looked at while the end of a wait is spun.
+const LOOK_EVERY: Nanos = Nanos(1_000);
+
 /// Events of one wait.
 const EVENTS_MAX: usize = 128;
 
@@ -367,7 +370,7 @@ impl Server {
             while events.is_empty() && now < due {
                 std::thread::yield_now();
                 self.look(events, Some(&Timespec::default()))?;
-                now = clock.now();
+                now = clock.wait_until(due.min(now + LOOK_EVERY));
             }
         }
         for event in events.iter() {
