@@ -18,7 +18,7 @@
 
 use crate::outcome::Outcome;
 use crate::workload::{Access, Operation, Workload};
-use openftl_core::{Clock, Frame, FrameForm, Payload, PayloadMut, Stamp, Time};
+use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
 use std::collections::VecDeque;
@@ -117,6 +117,10 @@ pub struct Driver {
     write_frames: Vec<Frame>,
     done: Vec<Done>,
     durability: Durability,
+    /// The least time from one request to the next.
+    pace: Nanos,
+    /// When the next request may come.
+    next_at: Time,
     /// Writes under way when the power was cut: they took place or did not.
     in_doubt: Vec<Access>,
 }
@@ -147,8 +151,15 @@ impl Driver {
             write_frames: Vec::with_capacity(access_blocks_max),
             done: Vec::with_capacity(queue_depth),
             durability: Durability::Volatile,
+            pace: Nanos::ZERO,
+            next_at: Time::ZERO,
             in_doubt: Vec::new(),
         }
+    }
+
+    /// From here on, requests come at least `pace` apart, so that drives of different speed get the same load.
+    pub fn set_pace(&mut self, pace: Nanos) {
+        self.pace = pace;
     }
 
     /// The drive lost its power after [`Limit::Cut`] and is back. What was under way took place or did not; all that
@@ -200,7 +211,7 @@ impl Driver {
                 outcome.ended = now;
                 return Ok(outcome);
             }
-            while more && self.waiting.len() < self.idle.len() {
+            while more && self.waiting.len() < self.idle.len() && now >= self.next_at {
                 more = match limit {
                     Limit::Requests(requests) => issued.requests < requests,
                     Limit::BlocksWritten(blocks) => issued.blocks_written < blocks,
@@ -208,6 +219,7 @@ impl Driver {
                 };
                 if more {
                     now = clock.now();
+                    self.next_at = now + self.pace;
                     let access = workload.next_access();
                     issued.count(access);
                     self.waiting.push_back((access, now));
@@ -245,11 +257,14 @@ impl Driver {
             if !more && in_flight == 0 && self.waiting.is_empty() {
                 return Ok(outcome);
             }
+            // The host's own next step, where the drive's is later.
+            let next = if more && self.waiting.len() < self.idle.len() { self.next_at.min(cut) } else { cut };
             now = match target.next_due() {
                 // As long as requests end there may be more to submit at the same moment.
                 _ if progressed => clock.now(),
                 Some(due) if due <= now => clock.now(),
-                Some(due) => clock.wait_until(due.min(cut)),
+                Some(due) => clock.wait_until(due.min(next)),
+                None if next != Time::NEVER => clock.wait_until(next),
                 None => return Err(RunError::Stalled { in_flight, at: now }),
             };
             fruitless = if progressed { 0 } else { fruitless + 1 };

@@ -173,6 +173,26 @@ fn a_worn_out_drive_ends_the_run_without_an_error() {
 }
 
 #[test]
+fn a_paced_host_asks_no_sooner_whatever_the_drive_has_to_do_meanwhile() {
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let mut driver = Driver::new(memory.blocks(), 8, 3);
+    driver.set_pace(Nanos::from_micros(120));
+    let config = WorkloadConfig {
+        pattern: Pattern::Uniform,
+        read_share: Share::percent(0),
+        access_blocks: 3,
+        drive_blocks: memory.blocks(),
+        seed: 3,
+    };
+    let (mut workload, mut clock) = (Workload::new(&config), VirtualClock::default());
+    let limit = Limit::Requests(1000);
+    let outcome = driver.run(&mut memory, &mut clock, &mut workload, limit, |_| ControlFlow::Continue(())).unwrap();
+    // The last of them comes after 999 intervals, and takes 50 µs.
+    assert_eq!(outcome.ended, Time(999 * 120_000 + 50_000));
+    assert_eq!(outcome.writes.slowest, Nanos::from_micros(50));
+}
+
+#[test]
 fn a_phase_ends_at_its_limit() {
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksWritten(999)).unwrap();
     assert!((999..1002).contains(&outcome.writes.blocks), "{}", outcome.writes.blocks);

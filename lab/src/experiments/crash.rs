@@ -28,6 +28,8 @@ pub struct Crash {
     pub config: Config,
     /// Transactions of the host under way at a time.
     pub queue_depth: usize,
+    /// The least time from one transaction to the next.
+    pub pace: Nanos,
     /// How long it is written to.
     pub after: Nanos,
     /// Decides everything that is left to chance.
@@ -122,6 +124,7 @@ impl Crash {
         let mut drive = BlockFtl::format(device, config.clone(), &mut clock)?;
         let mut driver = Driver::new(config.capacity_blocks, self.queue_depth, TRANSACTION_BLOCKS_MAX);
         driver.set_durability(Durability::Durable);
+        driver.set_pace(self.pace);
         let load = |read_share, seed| {
             let drive_blocks = config.capacity_blocks;
             let pattern = Pattern::Uniform;
@@ -145,6 +148,7 @@ impl Crash {
         let cpu = assistant.cpu_time() - cpu;
         let report = drive.recovery_report().clone();
 
+        driver.set_pace(Nanos::ZERO);
         let mut reads = load(Share::percent(100), self.seed + 1);
         let limit = Limit::Requests(SAMPLE_ACCESSES.min(reads.slots()));
         let sample = driver.run(&mut drive, &mut clock, &mut reads, limit, |_| ControlFlow::Continue(()))?;
