@@ -193,7 +193,15 @@ mod tests {
               |          ^^^^^^
             unknown variant `soon`, expected one of `virtual`, `wall-clock`, `instant`"#]],
         );
-        check("[ftl]\ncheckpoint_interval = \"10\"\n", expect![[r#""#]]);
+        check(
+            "[ftl]\ncheckpoint_interval = \"10\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 23
+              |
+            2 | checkpoint_interval = "10"
+              |                       ^^^^
+            `10` is no span of time; write it like 10s, 500ms or 2min"#]],
+        );
         check(
             "[ftl]\nkind = \"zns\"\n",
             expect![[r#"

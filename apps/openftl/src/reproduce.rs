@@ -17,6 +17,17 @@ pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
     let Some(name) = &arguments.name else {
         return say(&if arguments.json { crate::json(&listed())? } else { list(palette) });
     };
+    let (report, files) = reproduce(name, arguments, Live::new(true))?;
+    say(&if arguments.json { crate::json(&report)? } else { page(&report, &files, palette) })?;
+    match report.findings.iter().filter(|finding| !finding.holds).count() {
+        0 => Ok(()),
+        1 => Err(Failure::failed(format_args!("{}: one finding does not hold", report.experiment))),
+        count => Err(Failure::failed(format_args!("{}: {count} findings do not hold", report.experiment))),
+    }
+}
+
+/// Runs the experiment and writes its files.
+fn reproduce(name: &str, arguments: &cli::Reproduce, live: Live) -> Result<(Report, Vec<PathBuf>), Failure> {
     let Some(experiment) = experiments::find(name) else {
         let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
         return Err(Failure::bad_input(format_args!("there is no experiment `{name}`"))
@@ -25,17 +36,12 @@ pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
     let [full, quick] = experiment.memory_bytes;
     check_memory(if arguments.quick { quick } else { full }, "close other programs, or try --quick")?;
     make_folder(&arguments.out)?;
-    let mut bench = Bench { live: Live::new(true), name: experiment.name };
+    let mut bench = Bench { live, name: experiment.name };
     let options = Options { seed: arguments.seed, quick: arguments.quick };
-    let report = (experiment.run)(options, &mut bench).map_err(|error| failure(experiment, &error))?;
-    drop(bench);
+    let report = (experiment.run)(options, &mut bench)
+        .map_err(|error| Failure::failed(format_args!("{}: {error}", experiment.name)))?;
     let files = write_files(&arguments.out, &report)?;
-    say(&if arguments.json { crate::json(&report)? } else { page(&report, &files, palette) })?;
-    match report.findings.iter().filter(|finding| !finding.holds).count() {
-        0 => Ok(()),
-        1 => Err(Failure::failed(format_args!("{}: one finding does not hold", report.experiment))),
-        count => Err(Failure::failed(format_args!("{}: {count} findings do not hold", report.experiment))),
-    }
+    Ok((report, files))
 }
 
 /// Shows progress, and reads the process's CPU time.
@@ -55,10 +61,6 @@ impl Assistant for Bench {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
-}
-
-fn failure(experiment: &Experiment, error: &ExperimentError) -> Failure {
-    Failure::failed(format_args!("{}: {error}", experiment.name))
 }
 
 fn make_folder(folder: &Path) -> Result<(), Failure> {
@@ -148,34 +150,40 @@ mod tests {
     use clap::Parser;
     use std::process::ExitCode;
 
-    fn reproduce(line: &str) -> Result<(), Failure> {
-        match cli::Cli::try_parse_from(["openftl", "reproduce"].into_iter().chain(line.split_whitespace()))
-            .unwrap()
-            .command
-        {
-            cli::Command::Reproduce(arguments) => run(&arguments),
+    fn try_reproduce(line: &str) -> Result<(Report, Vec<PathBuf>), Failure> {
+        let words = ["openftl", "reproduce"].into_iter().chain(line.split_whitespace());
+        match cli::Cli::try_parse_from(words).unwrap().command {
+            cli::Command::Reproduce(arguments) => {
+                reproduce(arguments.name.as_deref().unwrap(), &arguments, Live::silent())
+            }
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_quick_run_leaves_a_table_and_a_plot() {
+    fn a_quick_run_leaves_a_table_and_a_plot_and_tells_of_both() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("new");
-        reproduce(&format!("ox-recovery --quick --json --out {}", out.display())).unwrap();
-        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
-        let (csv, svg) = (read("ox-recovery.csv"), read("ox-recovery.svg"));
+        let (report, files) = try_reproduce(&format!("ox-recovery --quick --out {}", out.display())).unwrap();
+        assert_eq!(files, [out.join("ox-recovery.csv"), out.join("ox-recovery.svg")]);
+        let [csv, svg] = [0, 1].map(|file: usize| std::fs::read_to_string(&files[file]).unwrap());
         assert!(csv.starts_with("checkpoints,") && csv.lines().count() == 1 + 4 * 6, "{csv}");
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        assert_eq!(out.read_dir().unwrap().count(), 2);
+        let page = page(&report, &files, Palette::PLAIN);
+        for words in ["✓ reproduced: ", "✓ holds: ", "ox-recovery.csv", "Figure 3", "(small scale)"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&crate::json(&report).unwrap()).unwrap();
+        assert_eq!(json["tables"][0]["rows"].as_array().unwrap().len(), 4 * 6);
+        assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["holds"] == true), "{json}");
     }
 
     #[test]
     fn an_experiment_that_does_not_exist_is_named_with_those_that_do() {
-        let failure = reproduce("ox-recover").unwrap_err();
+        let failure = try_reproduce("ox-recover").unwrap_err();
         let text = failure.to_string();
         assert!(text.contains("`ox-recover`") && text.contains("ox-recovery, recovery-scale"), "{text}");
-        assert_eq!(format!("{:?}", failure.exit_code()), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(failure.exit_code(), ExitCode::from(2));
     }
 
     #[test]
@@ -183,7 +191,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "in the way").unwrap();
-        let failure = reproduce(&format!("ox-recovery --out {}", file.display())).unwrap_err();
+        let failure = try_reproduce(&format!("ox-recovery --out {}", file.display())).unwrap_err();
         assert!(failure.to_string().contains("--out"), "{failure}");
     }
 

@@ -224,7 +224,9 @@ mod tests {
         );
         check(
             DriveFlags { checkpoint_interval: Some(Nanos::from_millis(5)), ..DriveFlags::default() },
-            expect![[r#""#]],
+            expect![[r#"
+                error: checkpoint_interval = 5000.0 µs is less than 100.0 ms: the drive would do little else
+                  fix: choose 1s, 10s or the like, or leave it away"#]],
         );
         check(
             DriveFlags { drive: Some("none.toml".into()), ..DriveFlags::default() },

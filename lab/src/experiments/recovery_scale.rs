@@ -34,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const PROFILE: &str = "granby";
 const QUEUE_DEPTH: usize = 8;
 /// Slow enough for the smallest drive, which collects garbage all the time.
-const PACE: Nanos = Nanos::from_millis(4);
+const PACE: Nanos = Nanos::from_millis(8);
 
 /// More log than an interval writes.
 const LOG_BLOCKS_ENDLESS: u64 = 1 << 19;
@@ -117,6 +117,7 @@ fn report(options: Options, scale: &Scale, recovered: &[Recovered]) -> Report {
         "recovery",
         &[
             ("capacity", ""),
+            ("taken", "checkpoints"),
             ("written", "GiB"),
             ("log read", "blocks"),
             ("checkpoint read", "blocks"),
@@ -133,6 +134,7 @@ fn report(options: Options, scale: &Scale, recovered: &[Recovered]) -> Report {
         let (log, checkpoint, rest) = (recovered.log(), recovered.checkpoint(), recovered.rest());
         table.row(vec![
             Cell::Text(capacity.to_string()),
+            Cell::Count(recovered.checkpoints),
             Cell::Number((recovered.written_blocks * BLOCK_BYTES as u64) as f64 / f64::from(1 << 30), 1),
             Cell::Count(log.blocks_read),
             Cell::Count(checkpoint.blocks_read),
