@@ -448,6 +448,7 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.completions = completions;
+        self.stirred |= self.checkpoint.next_due() <= self.now;
         let mut rounds = 0;
         while std::mem::take(&mut self.stirred) {
             rounds += 1;
@@ -594,7 +595,14 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
+        if !self.done.is_empty() || self.stirred {
+            return Some(Time::ZERO);
+        }
+        let checkpoint = self.checkpoint.next_due();
+        match self.media.next_due() {
+            Some(due) => Some(due.min(checkpoint)),
+            None => (checkpoint != Time::NEVER).then_some(checkpoint),
+        }
     }
 
     fn is_read_only(&self) -> bool {

@@ -11,6 +11,9 @@
 //! 4. **Publish**: write a superblock that names the new body and the log from the noted LSN on. *Crash: the new one.*
 //! 5. **Free** the chunks that only the older checkpoint and log needed.
 //!
+//! One is begun when the log has grown to what the plan has room for, or when the oldest change that is in the log alone
+//! has been there for the interval that the drive's owner chose.
+//!
 //! Nothing is overwritten: a body is appended to the lanes' open chunks, and a chunk is reset when nothing names it.
 //!
 //! # The body
@@ -28,7 +31,7 @@ use crate::provisioning::Claim;
 use crate::statistics::Purpose;
 use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
 use crate::units::OpenId;
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 
 /// Chunk table entries in one block.
@@ -98,6 +101,10 @@ pub struct Checkpointer {
     position: u64,
     /// Chunks that are no longer needed once the superblock is durable.
     ended: Vec<ChunkId>,
+    /// The log's position when the last checkpoint began; `None` if none did since the drive was opened.
+    began_at: Option<u64>,
+    /// When the oldest change that no checkpoint has will have been in the log for the interval.
+    due: Time,
 }
 
 impl Checkpointer {
@@ -128,6 +135,8 @@ impl Checkpointer {
             first_lsn: 0,
             position: 0,
             ended: Vec::new(),
+            began_at: None,
+            due: Time::NEVER,
         }
     }
 
@@ -146,6 +155,13 @@ impl Checkpointer {
     #[must_use]
     pub fn is_working(&self) -> bool {
         self.phase != Phase::Idle
+    }
+
+    /// When the next one is due by the time; what wakes a drive that nothing else would.
+    #[inline]
+    #[must_use]
+    pub fn next_due(&self) -> Time {
+        if self.is_working() { Time::NEVER } else { self.due }
     }
 
     /// A lane goes on in a chunk that an earlier checkpoint left partly written. Returns whether a lane wanted it.
@@ -175,17 +191,38 @@ impl<M: Media> BlockFtl<M> {
         checkpoint.next = 0;
         checkpoint.first_lsn = self.log.next_lsn();
         checkpoint.position = self.buffer.committed();
+        checkpoint.began_at = Some(self.log.position());
+        checkpoint.due = Time::NEVER;
         for lane in &mut checkpoint.lanes {
             lane.extents.clear();
         }
         self.stirred = true;
     }
 
+    /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
+    fn watch_interval(&mut self) {
+        let Some(interval) = self.config.checkpoint_interval else { return };
+        if self.phase != crate::block::Phase::Working || self.read_only.is_some() {
+            self.checkpoint.due = Time::NEVER;
+        } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
+            self.checkpoint.due = self.now + interval;
+        }
+    }
+
+    /// Whether anything was logged since the newest checkpoint began.
+    fn has_unsaved_changes(&self) -> bool {
+        match self.checkpoint.began_at {
+            Some(position) => self.log.position() > position,
+            None => self.log.position() > 0 || self.log.next_lsn() > self.superblock.current().first_lsn,
+        }
+    }
+
     pub(crate) fn advance_checkpoint(&mut self) {
+        self.watch_interval();
         match self.checkpoint.phase {
             Phase::Idle => {
                 let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max
+                if (since >= self.plan.log_blocks_max || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
                     && self.read_only.is_none()
                 {

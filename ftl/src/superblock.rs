@@ -163,6 +163,15 @@ impl Superblock {
         [geometry.groups, geometry.pus_per_group, geometry.chunks_per_pu, geometry.blocks_per_chunk]
     }
 
+    /// Log chunks that a record has room for beside `extents`. It is whole units, of one chunk.
+    #[must_use]
+    pub fn log_chunks_max(geometry: &Geometry, extents: u64) -> u64 {
+        let blocks = (SUPERBLOCK_BYTES_MAX / BLOCK_BYTES).min(geometry.blocks_per_chunk as usize);
+        let bytes = blocks / geometry.ws_min as usize * geometry.ws_min as usize * BLOCK_BYTES;
+        let left = (bytes as u64).saturating_sub(size_of::<Header>() as u64);
+        left.saturating_sub(extents.saturating_mul(size_of::<ExtentBytes>() as u64)) / size_of::<U32>() as u64
+    }
+
     /// The record, padded with zeroes to whole blocks.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -364,6 +373,20 @@ mod tests {
         assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(120 + 24 + 12_000));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
         assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_144)));
+    }
+
+    #[test]
+    fn a_record_with_as_many_log_chunks_as_there_is_room_for_fits_and_is_full() {
+        for ws_min in [1, 4, 24] {
+            let geometry = Geometry { ws_min, ws_opt: ws_min, blocks_per_chunk: 96, ..Geometry::tiny() };
+            let fits = |count: u32| {
+                let long = Superblock { log_chunks: (0..count).collect(), ..superblock() };
+                let blocks = (long.encode().len() / BLOCK_BYTES).next_multiple_of(ws_min as usize);
+                blocks * BLOCK_BYTES <= SUPERBLOCK_BYTES_MAX
+            };
+            let most = Superblock::log_chunks_max(&geometry, superblock().checkpoint.extents.len() as u64) as u32;
+            assert!(fits(most) && !fits(most + 1), "{most} of units of {ws_min}");
+        }
     }
 
     #[test]

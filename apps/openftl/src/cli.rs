@@ -1,6 +1,7 @@
 //! The words of the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use std::path::PathBuf;
 
@@ -37,6 +38,8 @@ pub enum Command {
     Check(Check),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
+    /// Makes an experiment of a paper again and says whether its findings hold.
+    Reproduce(Reproduce),
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -77,6 +80,10 @@ pub struct DriveFlags {
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
+    /// Take a checkpoint this often while the drive is written to, like 10s, if the log is not long enough for one
+    /// sooner [default: only the length of the log counts].
+    #[arg(long, value_name = "TIME", help_heading = "Drive")]
+    pub checkpoint_interval: Option<Nanos>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -254,6 +261,40 @@ pub struct Profiles {
     pub json: bool,
 }
 
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  openftl reproduce                                       what there is
+  openftl reproduce ox-recovery                           table and verdicts; CSV and SVG in ./reproduce
+  openftl reproduce ox-recovery --quick --json
+  openftl reproduce recovery-scale --out results --seed 7
+
+All runs are in virtual time: the same seed gives the same figures, but for CPU times.
+
+Exit codes: 0 all findings hold; 1 one does not; 2 there is no such experiment.";
+
+#[derive(Args, Debug)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub struct Reproduce {
+    /// The experiment; without one, they are listed.
+    #[arg(value_name = "NAME", conflicts_with = "list")]
+    pub name: Option<String>,
+    /// List the experiments.
+    #[arg(long)]
+    pub list: bool,
+    /// The folder that CSV and SVG files are written to.
+    #[arg(long, value_name = "DIR", default_value = "reproduce")]
+    pub out: PathBuf,
+    /// Decides everything that is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// On a smaller scale, in seconds.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print the report, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which clock, and whether the media take their time.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -368,6 +409,9 @@ mod tests {
             "openftl check disk.oftl",
             "openftl profiles",
             "openftl profiles cosmos --toml",
+            "openftl bench --checkpoint-interval 10s",
+            "openftl reproduce --list",
+            "openftl reproduce ox-recovery --out results --seed 3 --quick --json",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -382,6 +426,8 @@ mod tests {
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
+            ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
+            ("openftl reproduce ox-recovery --list", "--list", "NAME"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
         ] {

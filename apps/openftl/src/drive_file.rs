@@ -15,6 +15,7 @@
 //! kind = "block"
 //! victim = "greedy"               # "greedy" or "cost-benefit"
 //! write_through = false
+//! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
@@ -24,9 +25,10 @@
 
 use crate::cli::Timing;
 use crate::failure::Failure;
+use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_ftl::VictimPolicy;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
 /// A drive file, as it is written.
@@ -62,6 +64,8 @@ pub struct FtlSection {
     pub victim: Option<VictimPolicy>,
     pub write_through: Option<bool>,
     pub checkpoint_log_blocks: Option<u64>,
+    #[serde(default, deserialize_with = "span")]
+    pub checkpoint_interval: Option<Nanos>,
     pub marked_groups_max: Option<u32>,
 }
 
@@ -124,6 +128,12 @@ impl DriveFile {
     }
 }
 
+/// A span as people write it. In reports spans are numbers, so this is not how they are read everywhere.
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 /// Whether a profile is named by its file and not by its name.
 pub fn is_file_name(profile: &str) -> bool {
     profile.contains('/') || profile.ends_with(".toml")
@@ -182,6 +192,15 @@ mod tests {
             2 | timing = "soon"
               |          ^^^^^^
             unknown variant `soon`, expected one of `virtual`, `wall-clock`, `instant`"#]],
+        );
+        check(
+            "[ftl]\ncheckpoint_interval = \"10\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 23
+              |
+            2 | checkpoint_interval = "10"
+              |                       ^^^^
+            `10` is no span of time; write it like 10s, 500ms or 2min"#]],
         );
         check(
             "[ftl]\nkind = \"zns\"\n",

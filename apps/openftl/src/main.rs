@@ -1,4 +1,4 @@
-//! The command line: `openftl demo`, `create`, `serve`, `bench`, `inspect`, `check`, `profiles`.
+//! The command line: `openftl demo`, `create`, `serve`, `bench`, `inspect`, `check`, `profiles`, `reproduce`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -17,6 +17,7 @@ mod inspect;
 mod measure;
 mod profiles;
 mod report;
+mod reproduce;
 mod serve;
 mod settings;
 mod terminal;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
