@@ -194,10 +194,7 @@ impl<M: Media> BlockFtl<M> {
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
         let mut superblock = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-        if superblock.geometry != Superblock::geometry_of(&geometry) {
-            let found = Superblock::geometry_of(&geometry);
-            return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
-        }
+        trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
         config.drive_id = superblock.drive;
@@ -216,6 +213,7 @@ impl<M: Media> BlockFtl<M> {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
             if newest.sequence != superblock.sequence {
+                trust(&newest, &geometry)?;
                 superblock = newest;
                 mapping = Mapping::new(config.capacity_blocks);
                 table = ChunkTable::new(&geometry);
@@ -286,6 +284,15 @@ impl<M: Media> BlockFtl<M> {
         ftl.reset_statistics();
         Ok(ftl)
     }
+}
+
+/// Whether a superblock that verifies can be true of this device.
+fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> {
+    let found = Superblock::geometry_of(geometry);
+    if superblock.geometry != found {
+        return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
+    }
+    Ok(superblock.validate(geometry)?)
 }
 
 fn load_checkpoint(
