@@ -239,7 +239,7 @@ impl<M: Media> BlockFtl<M> {
         let (replayed, dropped) = (steps.report.replayed, steps.report.dropped);
         steps.end(scan.blocks_read, format!("{replayed} records, {dropped} of cut-off transactions dropped"));
 
-        let mapped = rebuild(&chunks, &mapping, &mut table)?;
+        let mapped = rebuild(&chunks, &mapping, &superblock, &mut table)?;
         let is_retired =
             |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
         let is_good = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline && !is_retired(chunk.chunk);
@@ -394,6 +394,9 @@ fn read_log(
                 return;
             }
             let Ok((lsn, words)) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+            if lsn != oob.address {
+                return;
+            }
             last_lsn = last_lsn.max(lsn);
             if lsn >= superblock.first_lsn {
                 found.blocks.push((lsn, log::records(words).collect()));
@@ -453,7 +456,12 @@ fn replay(
 }
 
 /// Marks valid what the map points at. Returns how many blocks are mapped.
-fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
+fn rebuild(
+    chunks: &Chunks,
+    mapping: &Mapping,
+    superblock: &Superblock,
+    table: &mut ChunkTable,
+) -> Result<u64, OpenError> {
     let format = chunks.geometry.format();
     let mut mapped = 0;
     for (block, entry) in mapping.entries().iter().enumerate() {
@@ -472,6 +480,14 @@ fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result
         }
         table.set_valid(ppa);
         mapped += 1;
+    }
+    // Data there would be reset with the metadata.
+    let places = superblock.places.iter().copied().filter(|chunk| *chunk != u32::MAX).map(ChunkId);
+    if let Some(chunk) = superblock.chunks().chain(places).find(|chunk| table.valid(*chunk) > 0) {
+        let (blocks, address) = (table.valid(chunk), format.unpack_chunk(chunk));
+        return Err(OpenError::Inconsistent(format!(
+            "{blocks} logical blocks are mapped to the chunk of {address}, which is for log, checkpoints or superblocks"
+        )));
     }
     Ok(mapped)
 }

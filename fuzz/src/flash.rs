@@ -11,8 +11,8 @@
 
 use openftl_core::units::Share;
 use openftl_core::{
-    BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Nanos, OOB_BYTES_MIN, Payload, Ppa, Time,
-    VirtualClock,
+    BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Nanos, OOB_BYTES_MIN, Payload, PayloadMut, Ppa,
+    Time, VirtualClock,
 };
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::{Access, BlockFtl, BlockTarget, Config, Durability, IoError, Request, chunks_per_pu, superblock};
@@ -141,6 +141,7 @@ struct Image {
     metadata: Vec<Frame>,
     /// What edited blocks held before.
     before: Vec<(Frame, Box<[u8; BLOCK_BYTES]>, [u8; OOB_BYTES_MIN])>,
+    profile: Profile,
     chunks_per_pu: u32,
 }
 
@@ -150,8 +151,8 @@ impl Image {
         let profile = Profile::builtin("tiny").expect("a builtin profile");
         let shape = profile.geometry(profile.chunks_per_pu).expect("a builtin profile");
         let chunks_per_pu = chunks_per_pu(&shape, &config(), Share::percent(10)).expect("a possible drive");
-        let device =
-            EmulatedDevice::new(profile, chunks_per_pu, Store::Stamps, Timing::Modelled, 1).expect("a possible device");
+        let device = EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::Stamps, Timing::Modelled, 1)
+            .expect("a possible device");
         let mut clock = VirtualClock::default();
         let mut drive = BlockFtl::format(Recorder::new(device), config(), &mut clock).expect("a drive that fits");
         let fill = |drive: &mut BlockFtl<Recorder>, clock: &mut VirtualClock, first, blocks| {
@@ -168,10 +169,10 @@ impl Image {
         finish(&mut drive, &mut clock, trim).expect("a good drive");
         fill(&mut drive, &mut clock, 100, 8);
         let recorder = if cut_off { drive.crash() } else { drive.close(&mut clock).expect("a good drive") };
-        Image::of(recorder, chunks_per_pu)
+        Image::of(recorder, profile, chunks_per_pu)
     }
 
-    fn of(recorder: Recorder, chunks_per_pu: u32) -> Image {
+    fn of(recorder: Recorder, profile: Profile, chunks_per_pu: u32) -> Image {
         let Recorder { written: frames, chunks, .. } = recorder;
         let mut metadata: Vec<(Oob, ChunkId, Frame)> = Vec::new();
         for (chunk, blocks) in &chunks {
@@ -184,7 +185,7 @@ impl Image {
         }
         metadata.sort_by_key(|(oob, chunk, frame)| Reverse((oob.kind as u8, oob.sequence, *chunk, *frame)));
         let metadata = metadata.into_iter().map(|(_, _, frame)| frame).collect();
-        Image { frames, chunks, metadata, before: Vec::new(), chunks_per_pu }
+        Image { frames, chunks, metadata, before: Vec::new(), profile, chunks_per_pu }
     }
 
     /// Carries out the edits of an input.
@@ -223,9 +224,9 @@ impl Image {
 
     /// A device that holds this.
     fn device(&mut self) -> EmulatedDevice {
-        let profile = Profile::builtin("tiny").expect("a builtin profile");
-        let mut device = EmulatedDevice::new(profile, self.chunks_per_pu, Store::Stamps, Timing::Instant, 1)
-            .expect("a possible device");
+        let mut device =
+            EmulatedDevice::new(self.profile.clone(), self.chunks_per_pu, Store::Stamps, Timing::Instant, 1)
+                .expect("a possible device");
         let Geometry { ws_min, .. } = *device.geometry();
         let format = device.geometry().format();
         let mut completions = Vec::new();
@@ -234,7 +235,7 @@ impl Image {
                 let places: Vec<Ppa> = (first..first + ws_min).map(|block| format.ppa(*chunk, block)).collect();
                 let command = Command::Write { blocks: Blocks::Vector(&places), frames: unit, fua: false };
                 device.submit(Time::ZERO, &mut self.frames, 0, command).expect("nothing else is under way");
-                device.poll(Time::NEVER, &mut self.frames, &mut completions);
+                device.poll(Time::ZERO, &mut self.frames, &mut completions);
                 assert_eq!(completions.pop().map(|completion| completion.status), Some(Status::Success));
             }
         }
@@ -252,16 +253,17 @@ struct Recorder {
 impl Recorder {
     fn new(device: EmulatedDevice) -> Recorder {
         let blocks = device.geometry().blocks() as usize;
-        Recorder { device, written: Frames::new(blocks, 0, OOB_BYTES_MIN), chunks: BTreeMap::new() }
+        Recorder { device, written: Frames::new(blocks, blocks, OOB_BYTES_MIN), chunks: BTreeMap::new() }
     }
 
     fn write(&mut self, pool: &Frames, places: &[Ppa], frames: &[Frame]) {
         let format = self.device.geometry().format();
         for (ppa, from) in places.iter().zip(frames) {
-            let to = self.written.acquire(FrameForm::Bytes).expect("a frame for each block of the device");
-            match pool.payload(*from) {
-                Payload::Bytes(bytes) => *self.written.bytes_mut(to) = *bytes,
-                Payload::Stamp(stamp) => stamp.expand(self.written.bytes_mut(to)),
+            let to = self.written.acquire(pool.form(*from)).expect("a frame for each block of the device");
+            match (pool.payload(*from), self.written.payload_mut(to)) {
+                (Payload::Bytes(from), PayloadMut::Bytes(to)) => *to = *from,
+                (Payload::Stamp(from), PayloadMut::Stamp(to)) => *to = from,
+                _ => unreachable!("frames of the same form"),
             }
             self.written.oob_mut(to).copy_from_slice(pool.oob(*from));
             let blocks = self.chunks.entry(format.chunk_of(*ppa)).or_default();
@@ -322,5 +324,41 @@ impl Media for Recorder {
 
     fn pu_busy(&self) -> Vec<Nanos> {
         self.device.pu_busy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unedited_drives_open_and_are_sound() {
+        for cut_off in [false, true] {
+            let mut image = Image::new(cut_off);
+            let kinds: Vec<BlockKind> =
+                image.metadata.iter().map(|frame| Oob::verify(&image.frames, *frame).unwrap().kind).collect();
+            for kind in [BlockKind::Superblock, BlockKind::Checkpoint, BlockKind::Log] {
+                assert!(kinds.contains(&kind), "there is no {kind:?} to edit");
+            }
+            assert_eq!(kinds[0], BlockKind::Superblock);
+            let mut clock = VirtualClock::default();
+            let mut drive = BlockFtl::open(image.device(), config(), &mut clock).unwrap();
+            assert_eq!(drive.recovery_report().clean, !cut_off);
+            assert_eq!(drive.recovery_report().replayed > 0, cut_off);
+            let report = drive.check(&mut clock, &mut |_, _| ()).unwrap();
+            assert!(report.is_sound() && report.blocks_verified > 200, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn an_edit_is_seen_by_the_drive_and_undone_after_it() {
+        let mut image = Image::new(false);
+        // The capacity in the newest superblock.
+        image.edit(&[0, 0, 40, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let open = |image: &mut Image| BlockFtl::open(image.device(), config(), &mut VirtualClock::default());
+        let error = open(&mut image).err().expect("a drive without blocks").to_string();
+        assert!(error.contains("capacity is 0 blocks"), "{error}");
+        image.undo();
+        open(&mut image).unwrap();
     }
 }

@@ -196,6 +196,8 @@ impl Fuzzer {
     fn command(&self, target: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.env("OPENFTL_FUZZ_TARGET", target).stdin(Stdio::null()).current_dir(shell::root());
+        // Frames are given back and taken again with each input: let the allocator keep them.
+        command.env("MALLOC_MMAP_THRESHOLD_", "1073741824").env("MALLOC_TRIM_THRESHOLD_", "1073741824");
         command.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));
         command
     }
