@@ -15,6 +15,7 @@ use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 /// What libFuzzer has the compiler put into everything: counters at each edge and the operands of each comparison.
 const COVERAGE: [&str; 6] = [
@@ -45,6 +46,8 @@ pub struct Options {
     target: Option<String>,
     /// How long to run each.
     seconds: u32,
+    /// A few seconds for each, several at a time.
+    short: bool,
     /// An input to run once, instead of fuzzing.
     input: Option<PathBuf>,
 }
@@ -52,7 +55,8 @@ pub struct Options {
 impl Options {
     /// Understands the command line.
     pub fn parse(words: &[&str]) -> Result<Options, String> {
-        let mut options = Options { target: None, seconds: 60, input: None };
+        let mut options = Options { target: None, seconds: 60, short: false, input: None };
+        let words_given = words.len();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -61,16 +65,23 @@ impl Options {
                     let number = value.parse().ok().filter(|seconds| *seconds > 0);
                     options.seconds = number.ok_or(format!("--seconds {value}: give a whole number from 1 on"))?;
                 }
+                "--short" => options.short = true,
                 "--input" => {
                     let value = words.next().ok_or("--input needs a file, as in --input crash-0123")?;
-                    options.input = Some(PathBuf::from(value));
+                    options.input =
+                        Some(std::path::absolute(value).map_err(|error| format!("--input {value}: {error}"))?);
                 }
                 flag if flag.starts_with('-') => {
-                    return Err(format!("`fuzz` does not know `{flag}`; it takes --seconds N and --input FILE"));
+                    return Err(format!(
+                        "`fuzz` does not know `{flag}`; it takes --seconds N, --short and --input FILE"
+                    ));
                 }
                 target if options.target.is_none() => options.target = Some(target.to_owned()),
                 extra => return Err(format!("`fuzz` takes one target at most, but got `{extra}` too")),
             }
+        }
+        if options.short && words_given > 1 {
+            return Err("--short runs every target for a few seconds: leave the rest away".to_owned());
         }
         if options.input.is_some() && options.target.is_none() {
             return Err("--input FILE: name the target too, as in `cargo xtask fuzz flash --input FILE`".to_owned());
@@ -88,6 +99,10 @@ impl Options {
 /// Runs the targets in turn, or one input of one of them.
 pub fn run(options: &Options) -> ExitCode {
     let mut steps = Steps::new("fuzz");
+    if options.short {
+        steps.run("all targets", short_run);
+        return steps.finish();
+    }
     let mut fuzzer = None;
     steps.run("build", || build(&mut fuzzer));
     let Some(fuzzer) = fuzzer else { return steps.finish() };
@@ -215,11 +230,14 @@ impl Fuzzer {
         for folder in [&new, &found] {
             std::fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         }
-        let known = inputs(&found);
+        let began = SystemTime::now();
         let mut command = self.command(target);
         command.arg(format!("-artifact_prefix={}/{target}-", found.display()));
         command.args([format!("-max_total_time={seconds}"), format!("-max_len={INPUT_BYTES_MAX}")]);
-        command.args(["-print_final_stats=1", "-use_value_profile=1"]).arg(&new).arg(corpus().join(target));
+        command
+            .args(["-print_final_stats=1", "-use_value_profile=1", "-len_control=0"])
+            .arg(&new)
+            .arg(corpus().join(target));
         let result = match output {
             Output::Shown => shell::run(&mut command),
             Output::Kept => {
@@ -231,22 +249,24 @@ impl Fuzzer {
                 result
             }
         };
-        result.map_err(|error| {
-            let failed = inputs(&found).into_iter().find(|input| !known.contains(input));
-            match failed {
-                Some(input) => {
-                    let input = input.display();
-                    format!("{target} fails for {input}; repeat it: cargo xtask fuzz {target} --input {input}")
-                }
-                None => format!("{target}: {error}"),
+        result.map_err(|error| match written_since(&found, target, began) {
+            Some(input) => {
+                let input = input.display();
+                format!("{target} fails for {input}; repeat it: cargo xtask fuzz {target} --input {input}")
             }
+            None => format!("{target}: {error}"),
         })
     }
 }
 
-fn inputs(folder: &Path) -> Vec<PathBuf> {
+/// The input that a run of `target` wrote: of the same name as before, where it failed in the same way.
+fn written_since(folder: &Path, target: &str, began: SystemTime) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+    let mut inputs = entries.filter(|entry| {
+        let is_of_target = entry.file_name().to_string_lossy().starts_with(&format!("{target}-"));
+        is_of_target && entry.metadata().and_then(|data| data.modified()).is_ok_and(|modified| modified >= began)
+    });
+    inputs.next().map(|entry| entry.path())
 }
 
 /// Of what libFuzzer printed: all of it where it failed, otherwise how far it came.
@@ -254,7 +274,9 @@ fn summary(target: &str, log: &str, failed: bool) -> String {
     if failed {
         return log.to_owned();
     }
-    let last = log.lines().rfind(|line| line.starts_with('#')).unwrap_or_default();
+    let counts =
+        |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let last = log.lines().rfind(counts).unwrap_or_default();
     let word = |name: &str| {
         let mut words = last.split_whitespace().skip_while(move |word| *word != name).skip(1);
         words.next().unwrap_or("?").to_owned()
@@ -269,11 +291,12 @@ mod tests {
 
     #[test]
     fn arguments_come_in_any_order() {
-        let expected = Options { target: Some("nbd".to_owned()), seconds: 5, input: None };
+        let expected = Options { target: Some("nbd".to_owned()), seconds: 5, short: false, input: None };
         assert_eq!(Options::parse(&["nbd", "--seconds", "5"]), Ok(expected.clone()));
         assert_eq!(Options::parse(&["--seconds", "5", "nbd"]), Ok(expected));
-        let expected = Options { target: Some("flash".to_owned()), seconds: 60, input: Some("found".into()) };
-        assert_eq!(Options::parse(&["--input", "found", "flash"]), Ok(expected));
+        let expected =
+            Options { target: Some("flash".to_owned()), seconds: 60, short: false, input: Some("/found".into()) };
+        assert_eq!(Options::parse(&["--input", "/found", "flash"]), Ok(expected));
     }
 
     #[test]
@@ -288,11 +311,12 @@ mod tests {
         check(&["nbd", "flash"], "flash");
         check(&["protocol"], "there are drive_file, flash");
         check(&["--input", "found"], "name the target");
+        check(&["--short", "nbd"], "leave the rest away");
     }
 
     #[test]
     fn a_run_is_summed_up_in_a_line() {
-        let log = "#2 INITED cov: 10\n#4096\tpulse  cov: 12 ft: 30 corp: 3/9b\n#9000\tDONE   cov: 13 ft: 31\nDone 9000 runs\n";
+        let log = "#2 INITED cov: 10\n#4096\tpulse  cov: 12 ft: 30 corp: 3/9b\n#9000\tDONE   cov: 13 ft: 31\n###### End of recommended dictionary. ######\nDone 9000 runs\n";
         assert_eq!(summary("nbd", log, false), "  nbd: 9000 inputs, 13 edges reached");
         assert_eq!(summary("nbd", "panicked", true), "panicked");
     }
