@@ -194,10 +194,7 @@ impl<M: Media> BlockFtl<M> {
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
         let mut superblock = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-        if superblock.geometry != Superblock::geometry_of(&geometry) {
-            let found = Superblock::geometry_of(&geometry);
-            return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
-        }
+        trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
         config.drive_id = superblock.drive;
@@ -216,6 +213,7 @@ impl<M: Media> BlockFtl<M> {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
             if newest.sequence != superblock.sequence {
+                trust(&newest, &geometry)?;
                 superblock = newest;
                 mapping = Mapping::new(config.capacity_blocks);
                 table = ChunkTable::new(&geometry);
@@ -241,7 +239,7 @@ impl<M: Media> BlockFtl<M> {
         let (replayed, dropped) = (steps.report.replayed, steps.report.dropped);
         steps.end(scan.blocks_read, format!("{replayed} records, {dropped} of cut-off transactions dropped"));
 
-        let mapped = rebuild(&chunks, &mapping, &mut table)?;
+        let mapped = rebuild(&chunks, &mapping, &superblock, &mut table)?;
         let is_retired =
             |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
         let is_good = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline && !is_retired(chunk.chunk);
@@ -286,6 +284,15 @@ impl<M: Media> BlockFtl<M> {
         ftl.reset_statistics();
         Ok(ftl)
     }
+}
+
+/// Whether a superblock that verifies can be true of this device.
+fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> {
+    let found = Superblock::geometry_of(geometry);
+    if superblock.geometry != found {
+        return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
+    }
+    Ok(superblock.validate(geometry)?)
 }
 
 fn load_checkpoint(
@@ -387,6 +394,9 @@ fn read_log(
                 return;
             }
             let Ok((lsn, words)) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+            if lsn != oob.address {
+                return;
+            }
             last_lsn = last_lsn.max(lsn);
             if lsn >= superblock.first_lsn {
                 found.blocks.push((lsn, log::records(words).collect()));
@@ -446,7 +456,12 @@ fn replay(
 }
 
 /// Marks valid what the map points at. Returns how many blocks are mapped.
-fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
+fn rebuild(
+    chunks: &Chunks,
+    mapping: &Mapping,
+    superblock: &Superblock,
+    table: &mut ChunkTable,
+) -> Result<u64, OpenError> {
     let format = chunks.geometry.format();
     let mut mapped = 0;
     for (block, entry) in mapping.entries().iter().enumerate() {
@@ -465,6 +480,14 @@ fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result
         }
         table.set_valid(ppa);
         mapped += 1;
+    }
+    // Data there would be reset with the metadata.
+    let places = superblock.places.iter().copied().filter(|chunk| *chunk != u32::MAX).map(ChunkId);
+    if let Some(chunk) = superblock.chunks().chain(places).find(|chunk| table.valid(*chunk) > 0) {
+        let (blocks, address) = (table.valid(chunk), format.unpack_chunk(chunk));
+        return Err(OpenError::Inconsistent(format!(
+            "{blocks} logical blocks are mapped to the chunk of {address}, which is for log, checkpoints or superblocks"
+        )));
     }
     Ok(mapped)
 }

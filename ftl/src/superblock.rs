@@ -35,6 +35,8 @@ use crate::mapping::Entry;
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
+use std::collections::HashMap;
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -46,6 +48,9 @@ pub const SUPERBLOCK_VERSION: u32 = 1;
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
 pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
+
+/// No count of a drive comes so far: the out-of-band bytes have 48 bits for it.
+pub const COUNTS_END: u64 = 1 << 48;
 
 const CLEAN: u32 = 1;
 
@@ -146,6 +151,14 @@ pub enum SuperblockError {
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
     Length(u32),
+    /// Whole, and of things that the device does not have.
+    #[error("superblock {sequence} cannot be true: {reason}")]
+    Untrue {
+        /// Which superblock.
+        sequence: u64,
+        /// Which of its fields, and what it says.
+        reason: String,
+    },
     /// Damaged.
     #[error("superblock with CRC32C {found:#010x} where {expected:#010x} was expected")]
     Crc {
@@ -190,7 +203,7 @@ impl Superblock {
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
             version: U32::new(SUPERBLOCK_VERSION),
-            bytes: U32::new(length as u32),
+            bytes: U32::ZERO,
             crc: U32::ZERO,
             flags: U32::new(if self.clean { CLEAN } else { 0 }),
             drive: U64::new(self.drive),
@@ -213,8 +226,7 @@ impl Superblock {
         bytes.extend_from_slice(header.as_bytes());
         bytes.extend_from_slice(extents.as_bytes());
         bytes.extend_from_slice(log_chunks.as_bytes());
-        let crc = crc32c(&bytes);
-        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
         bytes
     }
@@ -246,9 +258,7 @@ impl Superblock {
         let length = Superblock::length(bytes)?;
         let record = bytes.get(..length).ok_or(SuperblockError::Length(length as u32))?;
         let (header, rest) = Header::read_from_prefix(record).expect("the length was checked");
-        let mut unsigned = record.to_vec();
-        unsigned[16..20].fill(0);
-        let (found, expected) = (header.crc.get(), crc32c(&unsigned));
+        let (found, expected) = (header.crc.get(), checksum(record));
         if found != expected {
             return Err(SuperblockError::Crc { found, expected });
         }
@@ -288,6 +298,59 @@ impl Superblock {
         })
     }
 
+    /// Whether all of it can be true of a device of this shape, for which it was written.
+    ///
+    /// # Errors
+    /// The first field that cannot.
+    pub fn validate(&self, geometry: &Geometry) -> Result<(), SuperblockError> {
+        let untrue = |reason: String| Err(SuperblockError::Untrue { sequence: self.sequence, reason });
+        for (name, count) in [
+            ("its sequence", self.sequence),
+            ("the checkpoint's sequence", self.checkpoint.sequence),
+            ("the first LSN", self.first_lsn),
+            ("host blocks written", self.position),
+        ] {
+            if count >= COUNTS_END {
+                return untrue(format!("{name} is {count}, and no drive has counted that far"));
+            }
+        }
+        if self.first_lsn == 0 {
+            return untrue("the first LSN is 0, and they are counted from 1".to_owned());
+        }
+        if self.capacity_blocks == 0 || self.capacity_blocks > geometry.blocks() {
+            let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
+            return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
+        }
+        let mut uses: HashMap<u32, &str> = HashMap::new();
+        let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);
+        let extents = self.checkpoint.extents.iter();
+        let named = places
+            .map(|chunk| (*chunk, "superblocks"))
+            .chain(self.log_chunks.iter().map(|chunk| (*chunk, "the log")))
+            .chain(extents.clone().map(|extent| (extent.chunk, "the checkpoint")));
+        for (chunk, usage) in named {
+            if !geometry.has_chunk(ChunkId(chunk)) {
+                return untrue(format!("chunk {chunk} is for {usage}, and the device has no such chunk"));
+            }
+            // A lane of a checkpoint has several extents in one chunk; everything else is named once.
+            let other = uses.insert(chunk, usage);
+            if other.is_some_and(|other| other != usage || usage != "the checkpoint") {
+                return untrue(format!("chunk {chunk} is for {usage}, and for {} too", other.unwrap_or_default()));
+            }
+        }
+        if let Some(Extent { chunk, first, blocks }) = extents
+            .clone()
+            .find(|extent| u64::from(extent.first) + u64::from(extent.blocks) > u64::from(geometry.blocks_per_chunk))
+        {
+            return untrue(format!("the checkpoint has {blocks} blocks of chunk {chunk} from block {first} on"));
+        }
+        let blocks: u64 = extents.map(|extent| u64::from(extent.blocks)).sum();
+        if blocks > geometry.blocks() {
+            return untrue(format!("the checkpoint lies in {blocks} blocks, and the device has {}", geometry.blocks()));
+        }
+        Ok(())
+    }
+
     /// The chunks that the superblock names: of the checkpoint and of the log.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         let extents = self.checkpoint.extents.iter().map(|extent| extent.chunk);
@@ -295,10 +358,32 @@ impl Superblock {
     }
 }
 
+/// CRC32C of a record, whatever stands in its own place.
+fn checksum(record: &[u8]) -> u32 {
+    let mut record = record.to_vec();
+    record[offset_of!(Header, crc)..][..4].fill(0);
+    crc32c(&record)
+}
+
+/// Sets length and checksum of a record whose other fields and lists are in place, if there are as many bytes as the
+/// lists need.
+pub fn seal(record: &mut [u8]) {
+    let available = record.len() as u64;
+    let Ok((header, _)) = Header::mut_from_prefix(record) else { return };
+    let lists = u64::from(header.extents.get()) * size_of::<ExtentBytes>() as u64
+        + u64::from(header.log_chunks.get()) * size_of::<U32>() as u64;
+    let length = size_of::<Header>() as u64 + lists;
+    if length > available {
+        return;
+    }
+    header.bytes = U32::new(length as u32);
+    let crc = checksum(&record[..length as usize]);
+    record[offset_of!(Header, crc)..][..4].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// The rows of the table in `docs/FORMAT.md`.
 #[must_use]
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
-    use std::mem::offset_of;
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
         (offset_of!(Header, version), 4, "format version, 1"),

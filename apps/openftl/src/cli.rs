@@ -1,5 +1,7 @@
 //! The words of the command line.
 
+pub use crate::drive_file::Timing;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
@@ -293,18 +295,6 @@ pub struct Reproduce {
     /// Print the report, or the list, as JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Which clock, and whether the media take their time.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// Simulated time: as fast as the CPU goes, and repeatable.
-    Virtual,
-    /// Your time: requests end when those of the NAND would.
-    WallClock,
-    /// The NAND takes no time at all.
-    Instant,
 }
 
 /// What keeps the payload of a drive in memory.

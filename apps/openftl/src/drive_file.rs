@@ -23,8 +23,8 @@
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
 
-use crate::cli::Timing;
 use crate::failure::Failure;
+use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_ftl::VictimPolicy;
@@ -38,50 +38,84 @@ pub struct DriveFile {
     /// One sentence for those who read the file.
     #[serde(default)]
     pub description: String,
+    /// The flash.
     #[serde(default)]
     pub media: MediaSection,
+    /// What is laid over it.
     #[serde(default)]
     pub ftl: FtlSection,
+    /// How the outside reaches it.
     #[serde(default)]
     pub host: HostSection,
 }
 
+/// The flash: which, how much, where it is kept, how fast it is.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct MediaSection {
+    /// A builtin profile, or a TOML file.
     pub profile: Option<String>,
+    /// What the host sees.
     pub capacity: Option<ByteSize>,
+    /// Flash for data beyond the capacity.
     pub over_provisioning: Option<Share>,
+    /// Where the payload is kept.
     pub store: Option<StoreName>,
+    /// The file of [`StoreName::File`].
     pub path: Option<PathBuf>,
+    /// Which clock.
     pub timing: Option<Timing>,
 }
 
+/// What is laid over the flash; as in [`openftl_ftl::Config`].
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct FtlSection {
+    /// Which FTL.
     pub kind: Option<FtlKind>,
+    /// How garbage collection chooses its victims.
     pub victim: Option<VictimPolicy>,
+    /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
+    /// Log blocks after which a checkpoint is taken.
     pub checkpoint_log_blocks: Option<u64>,
+    /// Time after which a checkpoint is taken.
     #[serde(default, deserialize_with = "span")]
     pub checkpoint_interval: Option<Nanos>,
+    /// Groups that may be marked for collection at a time.
     pub marked_groups_max: Option<u32>,
 }
 
+/// How the outside reaches the drive.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct HostSection {
+    /// Addresses to listen on: `host:port`, or `unix:path`.
     #[serde(default)]
     pub nbd: Vec<String>,
+}
+
+/// Which clock, and whether the media take their time.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// Simulated time: as fast as the CPU goes, and repeatable.
+    Virtual,
+    /// Your time: requests end when those of the NAND would.
+    WallClock,
+    /// The NAND takes no time at all.
+    Instant,
 }
 
 /// Where the payload is kept.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreName {
+    /// In memory, every byte.
     Ram,
+    /// In memory, eight bytes a block.
     Stamps,
+    /// In a file.
     File,
 }
 
@@ -89,11 +123,15 @@ pub enum StoreName {
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum FtlKind {
+    /// 4 KiB blocks, transactions up to 1 MiB.
     Block,
 }
 
 impl DriveFile {
     /// Reads `path`. Files that it names are looked for beside it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or not be understood.
     pub fn read(path: &Path) -> Result<DriveFile, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::bad_input(format_args!("--drive {}: {error}", path.display()))
@@ -115,7 +153,10 @@ impl DriveFile {
         Ok(file)
     }
 
-    /// Understands the text of a drive file; the reason names line and field.
+    /// Understands the text of a drive file.
+    ///
+    /// # Errors
+    /// The reason, which names line and field.
     pub fn parse(text: &str) -> Result<DriveFile, String> {
         let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         match (file.media.store, &file.media.path) {

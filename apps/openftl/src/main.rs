@@ -10,8 +10,6 @@ mod cli;
 mod clock;
 mod create;
 mod demo;
-mod drive_file;
-mod failure;
 mod figures;
 mod inspect;
 mod measure;
@@ -25,6 +23,7 @@ mod terminal;
 use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
+use openftl_drive::{drive_file, failure};
 use std::io::Write;
 use std::process::ExitCode;
 
