@@ -186,6 +186,11 @@ impl<M: Media> BlockFtl<M> {
         &self.config
     }
 
+    /// Whether the drive lies about flushes from now on; see [`Config::lies_about_flush`].
+    pub fn lie_about_flush(&mut self, lies: bool) {
+        self.config.lies_about_flush = lies;
+    }
+
     /// What the chunks of this drive are for.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -580,6 +585,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             Request::Read { first, frames } => self.read(tag, first, frames),
             Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush if self.config.lies_about_flush => {
+                self.pretend_flush(tag);
+                Ok(())
+            }
             Request::Flush => self.flush(tag),
         };
         if result.is_err() {
