@@ -223,10 +223,16 @@ impl<M: Media> BlockFtl<M> {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
     }
 
+    /// Where logical block `block` of this drive is.
+    #[must_use]
+    pub fn place(&self, block: u64) -> Place {
+        self.mapping.get(block as u32).place()
+    }
+
     /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
     #[must_use]
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
-        match self.mapping.get(block as u32).place() {
+        match self.place(block) {
             Place::Media(ppa) => Some(ppa),
             Place::Unmapped | Place::Buffer(_) => None,
         }

@@ -66,7 +66,7 @@ pub enum DeviceError {
 }
 
 /// What the NAND has done since the device was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct NandStatistics {
     /// Commands submitted.
     pub commands: u64,

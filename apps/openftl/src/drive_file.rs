@@ -18,6 +18,7 @@
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
+//! control = "unix:/tmp/openftl.ctl"
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
@@ -70,6 +71,7 @@ pub struct FtlSection {
 pub struct HostSection {
     #[serde(default)]
     pub nbd: Vec<String>,
+    pub control: Option<String>,
 }
 
 /// Where the payload is kept.

@@ -23,6 +23,7 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     pub timing: Option<Timing>,
     pub nbd: Vec<String>,
+    pub control: Option<String>,
 }
 
 /// What holds where neither flags nor drive file say anything.
@@ -52,6 +53,7 @@ impl Settings {
             path: file.media.path,
             timing: file.media.timing,
             nbd: file.host.nbd,
+            control: file.host.control,
         };
         settings.validate()?;
         Ok(settings)

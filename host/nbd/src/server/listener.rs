@@ -84,12 +84,6 @@ impl Listener {
         &self.endpoint
     }
 
-    /// The socket.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     /// The next connection that waits, if any.
     pub(super) fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
         self.retry_at = None;
@@ -100,6 +94,12 @@ impl Listener {
             let _ = sockopt::set_socket_keepalive(&socket, true);
         }
         Ok(socket)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -221,7 +221,7 @@ impl Server {
     pub fn listen(&mut self, endpoint: Endpoint) -> Result<Endpoint, ListenError> {
         let listener = Listener::new(endpoint, self.config.allow_remote)?;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
-        epoll::add(&self.epoll, listener.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+        epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(|error| ListenError::System { endpoint: listener.endpoint().clone(), error: error.into() })?;
         let endpoint = listener.endpoint().clone();
         self.listeners.push(listener);
