@@ -94,11 +94,13 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             server.listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
         })
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
-    let listener = control_endpoint(arguments, &settings)?
-        .map(|endpoint| {
-            control::listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --control address"))
-        })
-        .transpose()?;
+    let listener = match control_endpoint(arguments, &settings)? {
+        Some(endpoint) => Ok(Some(
+            control::listen(endpoint)
+                .map_err(|error| Failure::failed(error).fix("choose another --control address"))?,
+        )),
+        None => control_beside(&home),
+    };
 
     let mut clock = WallClock::new();
     let (mut drive, name) = match &home {
@@ -116,7 +118,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     drive.lie_about_flush(arguments.lie_about_flush);
-    let listener = listener.or_else(|| control_beside(&home, log));
+    let listener = listener.unwrap_or_else(|error| {
+        log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+        None
+    });
     log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
 
     let control = Control::new(listener, Totals::new(server.counters()), log)?;
@@ -252,15 +257,12 @@ fn control_endpoint(arguments: &cli::Serve, settings: &Settings) -> Result<Optio
     }
 }
 
-/// The control socket beside a drive's file. A drive that can have none is served without.
-fn control_beside(home: &Home, log: Log) -> Option<Listener> {
-    let Home::File(path) = home else { return None };
-    let endpoint = format!("unix:{}", socket_beside(path).display()).parse::<Endpoint>();
-    let listener = endpoint.map_err(|error| error.to_string());
-    let listener = listener.and_then(|endpoint| control::listen(endpoint).map_err(|error| error.to_string()));
-    listener
-        .map_err(|error| log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)")))
-        .ok()
+/// The control socket beside a drive's file. A drive that can have none is served without, so the reason is but told.
+fn control_beside(home: &Home) -> Result<Option<Listener>, String> {
+    let Home::File(path) = home else { return Ok(None) };
+    let endpoint =
+        format!("unix:{}", socket_beside(path).display()).parse::<Endpoint>().map_err(|error| error.to_string())?;
+    control::listen(endpoint).map(Some).map_err(|error| error.to_string())
 }
 
 fn in_memory(settings: &Settings, timing: MediaTiming, clock: &mut WallClock) -> Result<Drive, Failure> {
