@@ -239,7 +239,7 @@ impl Operator<Drive> for Control {
             && let Some(mut server) = self.server.take()
         {
             server.poll();
-            while let Some((client, command)) = server.next() {
+            while let Some((client, command)) = server.take_request() {
                 if let Some(result) = self.carry_out(now, client, command, drives.get_mut(0)) {
                     server.answer(client, result);
                 }

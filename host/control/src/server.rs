@@ -2,9 +2,9 @@
 //! [`ControlServer::event`] is readable.
 //!
 //! ```text
-//!   event readable ──▶ poll ──▶ next ──▶ (carried out by whoever owns the drive) ──▶ answer
-//!                               ▲                                                      │
-//!                               └──────────────── until there is none ─────────────────┘
+//!   event readable ──▶ poll ──▶ take_request ──▶ (carried out by whoever owns the drive) ──▶ answer
+//!                               ▲                                                              │
+//!                               └──────────────────── until there is none ─────────────────────┘
 //! ```
 //!
 //! # Bounds
@@ -117,7 +117,7 @@ impl Peer {
 
     /// Whether there is nothing left to do for it.
     fn is_over(&self) -> bool {
-        self.may_ask() && (self.session.is_over() || (self.ended && !self.session.has_next()))
+        self.may_ask() && (self.session.is_over() || (self.ended && !self.session.has_request()))
     }
 }
 
@@ -144,7 +144,8 @@ impl<L: AsFd> ControlServer<L> {
     pub fn has_more(&self) -> bool {
         self.may_accept
             || self.peers().any(|peer| {
-                peer.may_ask() && (peer.session.has_next() || (peer.readable && !peer.ended && peer.session.room() > 0))
+                peer.may_ask()
+                    && (peer.session.has_request() || (peer.readable && !peer.ended && peer.session.room() > 0))
             })
     }
 
@@ -183,12 +184,12 @@ impl<L: AsFd> ControlServer<L> {
     }
 
     /// The next request of any client that has none under way. What is no request is answered here.
-    pub fn next(&mut self) -> Option<(ClientId, Command)> {
+    pub fn take_request(&mut self) -> Option<(ClientId, Command)> {
         for slot in 0..CLIENTS_MAX {
             let Slot { generation, peer } = &mut self.slots[slot];
             let id = ClientId { slot: slot as u32, generation: *generation };
             while let Some(peer) = peer.as_mut().filter(|peer| peer.may_ask()) {
-                match peer.session.next() {
+                match peer.session.take_request() {
                     None => break,
                     Some(Ok(command)) => {
                         peer.is_waiting = true;

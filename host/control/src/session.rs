@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   input   {"version":1,"command":"stats"}⏎{"version":1,"comm
-//!           └───────── next ──────────────┘ └─ waits for more ┘   at most LINE_BYTES_MAX
+//!           └─────── take_request ────────┘ └─ waits for more ┘   at most LINE_BYTES_MAX
 //! ```
 
 use crate::protocol::{Command, Refusal, RefusalKind, parse_request};
@@ -32,14 +32,14 @@ impl Session {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Whether [`Session::next`] would bring something.
+    /// Whether [`Session::take_request`] would bring something.
     #[must_use]
-    pub fn has_next(&self) -> bool {
+    pub fn has_request(&self) -> bool {
         !self.is_over && (self.room() == 0 || self.input[self.searched..].contains(&b'\n'))
     }
 
     /// What the next line asks for. Empty lines are passed over.
-    pub fn next(&mut self) -> Option<Result<Command, Refusal>> {
+    pub fn take_request(&mut self) -> Option<Result<Command, Refusal>> {
         while !self.is_over {
             let Some(end) = self.input[self.searched..].iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.input.len();
@@ -82,10 +82,10 @@ mod tests {
             let (piece, rest) = bytes.split_at(1 + chance.next_u64() as usize % most);
             session.receive(piece);
             bytes = rest;
-            while session.has_next() {
-                said.extend(session.next());
+            while session.has_request() {
+                said.extend(session.take_request());
             }
-            assert_eq!(session.next(), None);
+            assert_eq!(session.take_request(), None);
         }
         (said, session)
     }
@@ -107,7 +107,7 @@ mod tests {
         let (said, session) = said(&[b' '; 3 * LINE_BYTES_MAX], &mut chance);
         assert_eq!(said.len(), 1);
         assert!(said[0].as_ref().unwrap_err().message.contains("longer than 4096 bytes"));
-        assert!(session.is_over() && session.room() == 0 && !session.has_next());
+        assert!(session.is_over() && session.room() == 0 && !session.has_request());
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn serve(mut server: ControlServer<UnixListener>, carry_out: CarryOut) -> usize 
         }
         turns += 1;
         server.poll();
-        while let Some((client, command)) = server.next() {
+        while let Some((client, command)) = server.take_request() {
             match carry_out(command) {
                 None => held.push(client),
                 Some(result) => {
