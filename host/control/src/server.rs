@@ -144,8 +144,8 @@ impl<L: AsFd> ControlServer<L> {
     pub fn has_more(&self) -> bool {
         self.may_accept
             || self.peers().any(|peer| {
-                peer.may_ask()
-                    && (peer.session.has_request() || (peer.readable && !peer.ended && peer.session.room() > 0))
+                let may_hear = peer.readable && !peer.ended && peer.session.room() > 0;
+                peer.is_over() || (peer.may_ask() && (peer.session.has_request() || may_hear))
             })
     }
 

@@ -147,6 +147,17 @@ fn an_endless_line_is_refused_and_its_connection_closed() {
 }
 
 #[test]
+fn whoever_is_refused_for_good_hears_why_and_that_it_is_over() {
+    let served = Served::new();
+    let mut stream = UnixStream::connect(&served.path).unwrap();
+    stream.write_all(&[b'x'; 4096]).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("longer than 4096 bytes"), "{text}");
+    served.end();
+}
+
+#[test]
 fn a_client_that_takes_no_answer_disturbs_nobody() {
     let served = Served::new();
     let mut deaf = UnixStream::connect(&served.path).unwrap();

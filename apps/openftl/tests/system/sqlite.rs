@@ -9,13 +9,14 @@
 //! And because a test that cannot fail shows nothing, the same is done on a drive that lies about flush: it must be found
 //! out.
 
-use crate::drive::Drive;
+use crate::drive::{Drive, openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::{Disk, Mounted, text};
 use crate::pattern::next;
 use crate::program::{Running, run, wait_for};
 use crate::server::Server;
 use std::fs;
+use std::path::PathBuf;
 
 const NEEDS: [Need; 7] = [
     Need::Mount,
@@ -207,4 +208,34 @@ fn a_commit_whose_folder_is_not_synced_is_found_out_by_the_row_that_it_lost() {
     let error = lost.expect("a commit that is not durable goes unnoticed in two dozen power cuts");
     assert!(error.contains("was committed, and the last one is"), "{error}");
     machine.server.stop();
+}
+
+/// The script of docs/POWER_CUTS.md.
+fn script_of_the_guide() -> String {
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/POWER_CUTS.md")).unwrap();
+    let (_, script) = guide.split_once("```sh\n#!/bin/sh\n").expect("the guide has a script");
+    script.split_once("```").expect("the script has an end").0.to_owned()
+}
+
+#[test]
+fn the_script_of_the_guide_works_as_printed() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("power-cuts.sh");
+    fs::write(&script, script_of_the_guide()).unwrap();
+    let openftl = PathBuf::from(openftl());
+    let others = std::env::var("PATH").unwrap_or_default();
+    let path = format!("PATH={}:{others}:/usr/sbin:/sbin", text(openftl.parent().unwrap()));
+    let run_in = |place: &str, lie: &str| {
+        let work = folder.path().join(place);
+        fs::create_dir(&work).unwrap();
+        run("env", ["-C", text(&work), &path, lie, "sh", text(&script), WAL[0], "1", "3"])
+    };
+    let honest = run_in("honest", "lie=off").succeeded();
+    assert!(honest.stdout.contains("committed rows lost: no"), "{honest}");
+    assert_eq!(honest.stdout.matches("integrity ok").count(), 3, "{honest}");
+    let lying = run_in("lying", "lie=on").failed();
+    assert!(lying.stdout.contains("committed rows lost: yes"), "{lying}");
 }
