@@ -22,7 +22,7 @@ pub mod stamp;
 pub mod time;
 pub mod units;
 
-pub use address::{Address, AddressFormat, ChunkId, Ppa, PuId};
+pub use address::{Address, AddressFormat, ChunkId, ChunkName, ChunkNameError, Ppa, PuId};
 pub use frame::{Frame, FrameForm, Frames, Payload, PayloadMut};
 pub use geometry::{Geometry, GeometryError};
 pub use stamp::Stamp;

@@ -135,6 +135,7 @@ impl fmt::Display for Share {
     }
 }
 
+/// Writes and reads types as the text that people use.
 macro_rules! serde_as_text {
     ($($type:ty),*) => {$(
         impl serde::Serialize for $type {
@@ -151,6 +152,8 @@ macro_rules! serde_as_text {
         }
     )*};
 }
+pub(crate) use serde_as_text;
+
 serde_as_text!(ByteSize, Share);
 
 #[cfg(test)]

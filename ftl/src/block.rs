@@ -186,6 +186,11 @@ impl<M: Media> BlockFtl<M> {
         &self.config
     }
 
+    /// Whether the drive lies about flushes from now on; see [`Config::lies_about_flush`].
+    pub fn lie_about_flush(&mut self, lies: bool) {
+        self.config.lies_about_flush = lies;
+    }
+
     /// What the chunks of this drive are for.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -218,10 +223,16 @@ impl<M: Media> BlockFtl<M> {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
     }
 
+    /// Where logical block `block` of this drive is.
+    #[must_use]
+    pub fn place(&self, block: u64) -> Place {
+        self.mapping.get(block as u32).place()
+    }
+
     /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
     #[must_use]
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
-        match self.mapping.get(block as u32).place() {
+        match self.place(block) {
             Place::Media(ppa) => Some(ppa),
             Place::Unmapped | Place::Buffer(_) => None,
         }
@@ -581,6 +592,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             Request::Read { first, frames } => self.read(tag, first, frames),
             Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush if self.config.lies_about_flush => {
+                self.pretend_flush(tag);
+                Ok(())
+            }
             Request::Flush => self.flush(tag),
         };
         if result.is_err() {

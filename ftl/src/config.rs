@@ -20,6 +20,9 @@ pub struct Config {
     pub host_frames: u32,
     /// Acknowledge every write only when it is durable.
     pub write_through: bool,
+    /// Acknowledge flushes and durable writes at once and make nothing durable for them: a drive that breaks its promise, to
+    /// test those who rely on it.
+    pub lies_about_flush: bool,
     /// Log blocks after which a checkpoint is taken. `None`: as many as the map has blocks, so that log and checkpoint
     /// cost about the same and a restart reads at most twice the map.
     pub checkpoint_log_blocks: Option<u64>,
@@ -43,6 +46,7 @@ impl Default for Config {
             payload: FrameForm::Bytes,
             host_frames: 4096,
             write_through: false,
+            lies_about_flush: false,
             checkpoint_log_blocks: None,
             checkpoint_interval: None,
             victim: VictimPolicy::Greedy,

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 /// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
 /// of them is in this list. The C++ compiler is for the fuzzing engine.
-const PROGRAMS: [(&str, &str); 19] = [
+const PROGRAMS: [(&str, &str); 20] = [
     ("fio", "fio"),
     ("qemu-io", "qemu-utils"),
     ("qemu-img", "qemu-utils"),
@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &str); 19] = [
     ("nbdfuse", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("fusermount3", "fuse3"),
+    ("sqlite3", "sqlite3"),
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("mount", "mount"),

@@ -19,6 +19,7 @@
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
+//! control = "unix:/tmp/openftl.ctl"
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
@@ -93,6 +94,8 @@ pub struct HostSection {
     /// Addresses to listen on: `host:port`, or `unix:path`.
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Where `openftl ctl` reaches the drive.
+    pub control: Option<String>,
 }
 
 /// Which clock, and whether the media take their time.

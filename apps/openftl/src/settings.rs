@@ -24,6 +24,7 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     pub timing: Option<Timing>,
     pub nbd: Vec<String>,
+    pub control: Option<String>,
 }
 
 /// What holds where neither flags nor drive file say anything.
@@ -57,6 +58,7 @@ impl Settings {
             path: file.media.path,
             timing: file.media.timing,
             nbd: file.host.nbd,
+            control: file.host.control,
         };
         settings.validate()?;
         Ok(settings)

@@ -1,9 +1,11 @@
 //! The server: one thread that owns the drives and all connections.
 //!
 //! ```text
-//!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ answer, send ──▶ wait …
-//!    ▲                  (who waits for frames first)                                      │
-//!    └── until a socket is ready, a drive is due, a peer is late, or the stop is pulled ──┘
+//!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ operator ──▶ answer, send ──▶ wait …
+//!    ▲                  (who waits for frames first)                      │                             │
+//!    │                                                                    └─ may interrupt it all       │
+//!    └── until a socket is ready, a drive is due, a peer is late, the operator is called, or the stop ──┘
+//!        is pulled
 //! ```
 //!
 //! Each turn costs a connection at most one system call to receive and one to send, however many requests they hold;
@@ -25,6 +27,7 @@ mod counters;
 mod endpoint;
 mod export;
 mod listener;
+mod operator;
 mod output;
 mod stop;
 
@@ -42,12 +45,12 @@ use crate::clock::Lead;
 use crate::protocol::{Command, ExportInfo};
 use connection::{Connection, Over};
 use export::export_infos;
-use listener::Listener;
 
 pub use counters::{Counter, Counters};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
-pub use listener::ListenError;
+pub use listener::{ListenError, Listener};
+pub use operator::{Drives, NoOperator, Operator};
 pub use stop::Stop;
 
 /// One connection's requests hold at most this part of a drive's pool, so that a few slow ones leave room for others. A
@@ -74,6 +77,7 @@ const POLLS_PER_TURN_MAX: usize = 4;
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
 
@@ -142,6 +146,21 @@ pub enum ServeError {
     },
 }
 
+/// How serving ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It was asked to stop: what was under way is finished, the drives are flushed, nobody listens any more.
+    Stopped,
+    /// The operator interrupted it: connections are closed, their requests have no reply, and the drives are as they were
+    /// at that moment. Clients that connect from now on wait until the server runs again.
+    Interrupted {
+        /// Connections closed.
+        connections: u64,
+        /// Requests that were under way; their clients wait for them in vain.
+        requests: u64,
+    },
+}
+
 /// Who asked for a request, and what for.
 #[derive(Clone, Copy, Debug)]
 struct Ticket {
@@ -161,6 +180,14 @@ struct Served<'a, T> {
     share_bytes: u64,
     finished: Vec<Finished<Ticket>>,
     released: Vec<RequestId>,
+}
+
+/// What a wait ended with.
+struct Woken {
+    /// When the first of the deadlines is over, if that was looked up.
+    late: Option<Time>,
+    /// Whether the operator was called.
+    called: bool,
 }
 
 /// A place for a connection. The generation tells its tenants apart.
@@ -205,7 +232,7 @@ impl Server {
     pub fn listen(&mut self, endpoint: Endpoint) -> Result<Endpoint, ListenError> {
         let listener = Listener::new(endpoint, self.config.allow_remote)?;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
-        epoll::add(&self.epoll, listener.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+        epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(|error| ListenError::System { endpoint: listener.endpoint().clone(), error: error.into() })?;
         let endpoint = listener.endpoint().clone();
         self.listeners.push(listener);
@@ -228,6 +255,20 @@ impl Server {
         clock: &mut C,
         stop: &Stop,
     ) -> Result<(), ServeError> {
+        self.run_with(&mut NoOperator, exports, clock, stop).map(|_| ())
+    }
+
+    /// Serves `exports` until `stop` is requested, or `operator` interrupts it.
+    ///
+    /// # Errors
+    /// If the exports cannot be served, the system fails, or the drives cannot be flushed when it stops.
+    pub fn run_with<T: BlockTarget, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
+        exports: &mut [Export<T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
         let mut infos = export_infos(exports)?;
         let requests_max = self.config.connections_max * self.config.requests_max;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
@@ -242,28 +283,68 @@ impl Server {
                 released: Vec::new(),
             })
             .collect();
-        epoll::add(&self.epoll, stop.event(), epoll::EventData::new_u64(EVENT_STOP << 32), epoll::EventFlags::IN)
-            .map_err(io::Error::from)?;
-        let ended = self.turns(&mut infos, &read_only, &mut served, clock, stop);
+        let ended = self.watched(stop, operator, |server, operator| {
+            server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
+        });
         // Whatever ended it, nothing of this run may reach the next.
         for slot in 0..self.slots.len() {
             self.close(slot, &mut served);
         }
+        if let Ok(End::Interrupted { .. }) = ended {
+            return ended;
+        }
         self.listeners.clear();
         let flushed = infos.iter().zip(&mut served).map(|(info, served)| drain_and_flush(&info.name, served, clock));
-        let flushed = flushed.fold(Ok(()), Result::and);
-        epoll::delete(&self.epoll, stop.event()).map_err(io::Error::from)?;
-        ended.and(flushed)
+        flushed.fold(Ok(()), Result::and).and(ended)
     }
 
-    fn turns<T: BlockTarget, C: Clock>(
+    /// Closes every connection at once, until `stop` is requested or `operator` interrupts it: there is no drive.
+    ///
+    /// # Errors
+    /// If the system fails.
+    pub fn turn_away<T: BlockTarget, C: Clock, O: Operator<T>>(
         &mut self,
+        operator: &mut O,
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
+        let ended =
+            self.watched(stop, operator, |server, operator| server.turns(operator, &mut [], &[], &mut [], clock, stop));
+        if !matches!(ended, Ok(End::Interrupted { .. })) {
+            self.listeners.clear();
+        }
+        ended
+    }
+
+    /// Has `stop` and `operator` wake the server during `turns`.
+    fn watched<T: BlockTarget, O: Operator<T>>(
+        &mut self,
+        stop: &Stop,
+        operator: &mut O,
+        turns: impl FnOnce(&mut Server, &mut O) -> Result<End, ServeError>,
+    ) -> Result<End, ServeError> {
+        let data = |kind: u64| epoll::EventData::new_u64(kind << 32);
+        epoll::add(&self.epoll, stop.event(), data(EVENT_STOP), epoll::EventFlags::IN).map_err(io::Error::from)?;
+        if let Some(event) = operator.event() {
+            epoll::add(&self.epoll, event, data(EVENT_OPERATOR), epoll::EventFlags::IN).map_err(io::Error::from)?;
+        }
+        let ended = turns(self, operator);
+        if let Some(event) = operator.event() {
+            epoll::delete(&self.epoll, event).map_err(io::Error::from)?;
+        }
+        epoll::delete(&self.epoll, stop.event()).map_err(io::Error::from)?;
+        ended
+    }
+
+    fn turns<T: BlockTarget, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
         infos: &mut [ExportInfo],
         read_only: &[bool],
         served: &mut [Served<'_, T>],
         clock: &mut C,
         stop: &Stop,
-    ) -> Result<(), ServeError> {
+    ) -> Result<End, ServeError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut stopping: Option<Time> = None;
         let mut late_peers_at = Time::ZERO;
@@ -271,7 +352,8 @@ impl Server {
         // The first turn must not wait: drives may have work from before.
         let mut again = true;
         loop {
-            let late = self.wait(&mut events, again, stopping, served, clock, stop)?;
+            let Woken { late, called } =
+                self.wait(&mut events, again, stopping, operator.next_due(), served, clock, stop)?;
             let now = clock.now();
             self.counters.turns.add(1);
             for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
@@ -283,7 +365,7 @@ impl Server {
                 self.listeners.clear();
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
-            self.accept(now);
+            self.accept(now, !infos.is_empty());
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -300,6 +382,9 @@ impl Server {
             }
 
             let mut freed = self.poll_drives(clock, served);
+            if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
+                return Ok(self.interrupted());
+            }
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
@@ -318,25 +403,33 @@ impl Server {
                     }
                 }
                 if self.slots.iter().all(|slot| slot.connection.is_none()) {
-                    return Ok(());
+                    return Ok(End::Stopped);
                 }
             }
             again = self.can_go_on(freed, served);
         }
     }
 
-    /// Waits for a socket, a drive, a late peer, the end of a listener's rest or the stop, and marks what is ready. Returns
-    /// when the first of the deadlines is over, if that was looked up.
+    fn interrupted(&self) -> End {
+        End::Interrupted {
+            connections: self.counters.connections.get(),
+            requests: self.connections().map(|connection| connection.requests_under_way() as u64).sum(),
+        }
+    }
+
+    /// Waits for a socket, a drive, the operator, a late peer, the end of a listener's rest or the stop, and marks what is
+    /// ready.
     fn wait<T: BlockTarget, C: Clock>(
         &mut self,
         events: &mut Vec<epoll::Event>,
         again: bool,
         stopping: Option<Time>,
+        operator_due: Option<Time>,
         served: &[Served<'_, T>],
         clock: &mut C,
         stop: &Stop,
-    ) -> Result<Option<Time>, ServeError> {
-        let mut late = None;
+    ) -> Result<Woken, ServeError> {
+        let (mut late, mut called) = (None, false);
         let due = served.iter().filter_map(|served| served.target.next_due()).min();
         let mut precise = None;
         let timeout = if again {
@@ -348,7 +441,7 @@ impl Server {
             let now = clock.now();
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
-            late = deadlines.chain(retries).chain(stopping).min();
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.
                 let span = due.since(now) - self.lead.get();
@@ -377,6 +470,7 @@ impl Server {
             let (data, flags) = (event.data.u64(), event.flags);
             match (data >> 32, data as u32 as usize) {
                 (EVENT_STOP, _) => stop.clear(),
+                (EVENT_OPERATOR, _) => called = true,
                 (EVENT_LISTENER, index) => {
                     if let Some(listener) = self.listeners.get_mut(index) {
                         listener.ready = true;
@@ -396,7 +490,7 @@ impl Server {
                 }
             }
         }
-        Ok(late)
+        Ok(Woken { late, called })
     }
 
     /// Looks which sockets are ready.
@@ -407,7 +501,8 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, now: Time) {
+    /// Accepts those who wait, and lets them in if there is something `to_serve`.
+    fn accept(&mut self, now: Time, to_serve: bool) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].retry_at.is_some_and(|at| now >= at) {
                 self.listeners[index].ready = true;
@@ -417,7 +512,8 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].accept() {
-                    Ok(socket) => self.welcome(now, socket),
+                    Ok(socket) if to_serve => self.welcome(now, socket),
+                    Ok(_) => self.counters.connections_refused.add(1),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     // Out of descriptors or memory: a connection may wait in the backlog, and no event will tell of it
