@@ -6,7 +6,7 @@ use crate::measure::show;
 use crate::settings::check_memory;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::Nanos;
-use openftl_lab::experiments::{self, ALL, Assistant, Experiment, ExperimentError, Options, Paper, Report};
+use openftl_lab::experiments::{self, ALL, Assistant, Experiment, Options, Paper, Report};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::fmt::Write;
