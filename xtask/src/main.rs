@@ -29,7 +29,8 @@ cargo xtask: what a contributor does
                                        Tests that cannot run here are listed with the reason;
                                        with --require-all that is a failure
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
-                                       software-cost, simulation, waf, open-time, wall-clock, nbd;
+                                       software-cost, simulation, waf, open-time, recovery,
+                                       wall-clock, nbd;
                                        all of them if none is named)
   cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
                                        or prints what to install
