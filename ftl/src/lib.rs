@@ -15,7 +15,8 @@
 //! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
-//! | `assembly`, `survey`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | [`repair`] | rebuilding the map from what the blocks say of themselves |
 //! | [`scan`], [`check`] | verifying all of it |
 //! | [`statistics`], [`latency`] | one accounting |
 //!
@@ -31,6 +32,8 @@ pub mod checkpoint;
 pub mod chunk_table;
 mod closing;
 pub mod config;
+mod found_checkpoint;
+mod found_log;
 pub mod garbage_collection;
 pub mod latency;
 pub mod log;
@@ -40,6 +43,7 @@ pub mod plan;
 pub mod provisioning;
 pub mod reading;
 pub mod recovery;
+pub mod repair;
 pub mod scan;
 pub mod statistics;
 pub mod superblock;

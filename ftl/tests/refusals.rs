@@ -120,14 +120,14 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
         let superblock = world.ftl().superblock().clone();
         world.ftl = None;
         let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
-        bytes[8] = 2;
-        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence as u32 + 1 };
+        bytes[8] = 3;
+        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence + 1 };
         let mut record = padding();
         record[0] = (oob, bytes);
         let place = open_place(&mut world, &superblock);
         write_raw(&mut world, place, &[record, padding(), padding()]);
         let error = refused(&mut world);
-        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(3)));
         assert!(error.to_string().contains("use a newer"), "{error}");
     }
 }
@@ -140,8 +140,9 @@ fn a_drive_whose_checkpoint_is_damaged_is_refused() {
         let checkpoint = world.ftl().superblock().checkpoint.clone();
         world.ftl = None;
         let format = world.wire.geometry().format();
-        let extent = checkpoint.extents[0];
-        world.device().corrupt(format.ppa(ChunkId(extent.chunk), extent.first)).unwrap();
+        for extents in &checkpoint.copies {
+            world.device().corrupt(format.ppa(ChunkId(extents[0].chunk), extents[0].first)).unwrap();
+        }
         let error = refused(&mut world);
         let OpenError::CheckpointLost { sequence, missing, .. } = error else { panic!("{error}") };
         assert_eq!((sequence, missing), (checkpoint.sequence, 1));
