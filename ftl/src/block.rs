@@ -223,7 +223,7 @@ impl<M: Media> BlockFtl<M> {
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
         match self.mapping.get(block as u32).place() {
             Place::Media(ppa) => Some(ppa),
-            Place::Unmapped | Place::Buffer(_) => None,
+            Place::Unmapped | Place::Lost | Place::Buffer(_) => None,
         }
     }
 

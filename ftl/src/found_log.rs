@@ -22,12 +22,12 @@ use crate::mapping::{Entry, Mapping};
 use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::OpenError;
-use crate::scan::Scan;
+use crate::scan::{Scan, interleaved};
 use crate::superblock::{LogGap, Superblock};
 use crate::survey::Chunks;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Ppa, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Ppa};
 use openftl_media::Media;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// One block of the log, from whichever copy.
 struct FoundBlock {
@@ -214,6 +214,62 @@ impl FoundLog {
     }
 }
 
+/// What a log with lost pages still says.
+impl FoundLog {
+    /// Replays what is left. `known` says of which logical blocks the map has the last word: of none that had it before a lost
+    /// page. A transaction whose end is in a lost page was durable.
+    pub(crate) fn replay_remains(&self, superblock: &Superblock, mapping: &mut Mapping, known: &mut [bool]) {
+        let behind_gap = |lsn: u64| {
+            let gap = superblock.log_gaps.iter().find(|gap| (gap.end..gap.next).contains(&lsn));
+            gap.map_or(lsn, |gap| gap.next)
+        };
+        let set = |mapping: &mut Mapping, known: &mut [bool], block: u32, entry: Entry| {
+            if u64::from(block) < mapping.len() {
+                mapping.set(block, entry);
+                known[block as usize] = true;
+            }
+        };
+        let mut transaction: Vec<(u32, Ppa)> = Vec::new();
+        let mut expected = superblock.first_lsn;
+        for (lsn, block) in &self.blocks {
+            let next = behind_gap(expected);
+            if next != expected {
+                transaction.clear();
+            }
+            if *lsn != next {
+                if next >= self.durable_below {
+                    break;
+                }
+                for (block, ppa) in transaction.drain(..) {
+                    set(mapping, known, block, Entry::media(ppa));
+                }
+                known.fill(false);
+            }
+            expected = lsn + 1;
+            for record in log::records(&block.words).flatten() {
+                match record {
+                    Record::Mapped { block, ppa, last } => {
+                        transaction.push((block, ppa));
+                        if last {
+                            for (block, ppa) in transaction.drain(..) {
+                                set(mapping, known, block, Entry::media(ppa));
+                            }
+                        }
+                    }
+                    Record::Trimmed { first, blocks } => {
+                        for block in first..first.saturating_add(blocks).min(mapping.len() as u32) {
+                            set(mapping, known, block, Entry::UNMAPPED);
+                        }
+                    }
+                }
+            }
+        }
+        if behind_gap(expected) < self.durable_below {
+            known.fill(false);
+        }
+    }
+}
+
 /// Reads blocks of the log again, as they are on media.
 pub(crate) fn images(
     media: &mut impl Media,
@@ -232,18 +288,4 @@ pub(crate) fn images(
     });
     images.sort_unstable_by_key(|(lsn, _)| *lsn);
     images
-}
-
-/// Commands for several chunks in turns, so that their dies read side by side.
-fn interleaved(chunks: impl Iterator<Item = Vec<Ppa>>) -> Vec<Ppa> {
-    let mut left: VecDeque<Vec<Ppa>> = chunks.filter(|places| !places.is_empty()).collect();
-    let mut places = Vec::new();
-    while let Some(mut chunk) = left.pop_front() {
-        let behind = chunk.split_off(chunk.len().min(VECTOR_BLOCKS_MAX));
-        places.append(&mut chunk);
-        if !behind.is_empty() {
-            left.push_back(behind);
-        }
-    }
-    places
 }

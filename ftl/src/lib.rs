@@ -57,11 +57,12 @@ pub mod victim;
 pub mod write_buffer;
 
 pub use block::{BlockFtl, ReadOnlyReason};
-pub use check::CheckReport;
+pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};
+pub use repair::RepairReport;
 pub use statistics::{GroupStatistics, Purpose, Statistics};
 pub use superblock::Superblock;
 pub use target::{BlockTarget, Done, Durability, IoError, Request};

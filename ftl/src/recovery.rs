@@ -28,7 +28,7 @@ use crate::found_log::{self, FoundLog};
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
-use crate::repair::{self, RepairReport};
+use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
@@ -52,6 +52,9 @@ pub const STEPS: [&str; 8] = [
 /// Sequences of data that a recovery skips, so that none is used twice: more than any pool has frames for blocks that were
 /// programmed and not yet logged.
 const POSITIONS_SKIPPED: u64 = 1 << 24;
+
+/// Sequences of superblocks that a repair skips.
+const SUPERBLOCKS_SKIPPED: u64 = 1 << 10;
 
 /// One step of opening a drive.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -303,12 +306,17 @@ impl<M: Media> BlockFtl<M> {
         let (records, dropped) = (steps.report.replayed, steps.report.dropped);
         steps.end(scan.blocks_read, format!("{records} records, {dropped} of cut-off transactions dropped"));
 
+        let mut highest = Highest::default();
         let mapped = match replayed.and_then(|_| mark_valid(&chunks, &mapping, &mut table)) {
             Err(damage) if access == Access::Repair => {
                 let found = (&checkpoint, &log);
-                steps.report.repair = Some(repair::rebuild(
-                    &mut media, steps.clock, &mut scan, &chunks, &superblock, found, damage, &mut mapping,
-                ));
+                let (media, clock) = (&mut media, &mut *steps.clock);
+                let (report, on_media) =
+                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, found, &damage, &mut mapping);
+                steps.report.repair = Some(report);
+                highest = on_media;
+                // Whatever a lost superblock called itself is not used again.
+                superblock.sequence += SUPERBLOCKS_SKIPPED;
                 table.forget_valid();
                 mark_valid(&chunks, &mapping, &mut table)?
             }
@@ -326,9 +334,9 @@ impl<M: Media> BlockFtl<M> {
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();
-        let next_lsn = if clean { gap.end } else { gap.next };
+        let next_lsn = if clean { gap.end } else { gap.next.max(highest.lsn + 1) };
         let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
-        let position = superblock.position + steps.report.replayed + skipped;
+        let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
         }
@@ -389,7 +397,8 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         ftl.phase = Phase::Working;
-        if checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable {
+        let is_single = checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable;
+        if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();
         }
         ftl.recovery = steps.report;

@@ -3,6 +3,7 @@
 use crate::oob::Oob;
 use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status};
+use std::collections::VecDeque;
 
 /// Commands under way at a time.
 const COMMANDS_MAX: usize = 16;
@@ -132,4 +133,18 @@ impl Scan {
         }
         self.completions.retain(|completion| completion.tag & TAG == TAG);
     }
+}
+
+/// Commands for several chunks in turns, so that their dies read side by side.
+pub(crate) fn interleaved(chunks: impl Iterator<Item = Vec<Ppa>>) -> Vec<Ppa> {
+    let mut left: VecDeque<Vec<Ppa>> = chunks.filter(|places| !places.is_empty()).collect();
+    let mut places = Vec::new();
+    while let Some(mut chunk) = left.pop_front() {
+        let behind = chunk.split_off(chunk.len().min(VECTOR_BLOCKS_MAX));
+        places.append(&mut chunk);
+        if !behind.is_empty() {
+            left.push_back(behind);
+        }
+    }
+    places
 }

@@ -323,9 +323,11 @@ impl<M: Media> BlockFtl<M> {
             }
             for block in first..first + blocks {
                 let base = self.buffer.base(&self.mapping, block);
-                if let Place::Media(ppa) = base.place() {
+                if base != Entry::UNMAPPED {
                     let there = self.buffer.rebase(&mut self.mapping, block, base, Entry::UNMAPPED);
                     assert!(there, "block {block} is where the map says");
+                }
+                if let Place::Media(ppa) = base.place() {
                     self.chunks.invalidate(ppa);
                 }
             }

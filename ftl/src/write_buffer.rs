@@ -210,7 +210,7 @@ impl WriteBuffer {
         let slot = self.slots[frame.0 as usize];
         // Commits are in order, so whatever is older is committed already.
         let old = match slot.older.place() {
-            Place::Unmapped => None,
+            Place::Unmapped | Place::Lost => None,
             Place::Media(ppa) => Some(ppa),
             Place::Buffer(older) => Some(self.slots[older.0 as usize].ppa),
         };

@@ -23,7 +23,8 @@ fn drive(clean: bool) -> World {
         world.flush();
     }
     if clean {
-        world.clean_restart();
+        world.settle();
+        world.ftl.take().unwrap().close(&mut world.clock).unwrap();
     }
     world.power_cut(false);
     world
