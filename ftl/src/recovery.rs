@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::{self, FoundLog};
 use crate::log::Log;
-use crate::mapping::{Mapping, Place};
+use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
@@ -289,8 +289,8 @@ impl<M: Media> BlockFtl<M> {
         }
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
 
-        let heed = access != Access::Inspect || geometry.mw_cunits == 0;
-        let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, heed);
+        let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
+        let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
         sound = sound.and_then(|()| log.expect_whole());
         if in_doubt && sound.is_ok() {
             sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
@@ -307,6 +307,9 @@ impl<M: Media> BlockFtl<M> {
         steps.end(scan.blocks_read, format!("{records} records, {dropped} of cut-off transactions dropped"));
 
         let mut highest = Highest::default();
+        if !is_settled && !steps.report.clean {
+            forget_impossible(&chunks, &mut mapping);
+        }
         let mapped = match replayed.and_then(|_| mark_valid(&chunks, &mapping, &mut table)) {
             Err(damage) if access == Access::Repair => {
                 let found = (&checkpoint, &log);
@@ -318,7 +321,12 @@ impl<M: Media> BlockFtl<M> {
                 // Whatever a lost superblock called itself is not used again.
                 superblock.sequence += SUPERBLOCKS_SKIPPED;
                 table.forget_valid();
-                mark_valid(&chunks, &mapping, &mut table)?
+                let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+                // An older superblock may name chunks that have been put to another use since.
+                superblock.forget_chunks(|chunk| {
+                    table.valid(chunk) > 0 || matches!(chunks.state(chunk), ChunkState::Free | ChunkState::Offline)
+                });
+                mapped
             }
             mapped => mapped?,
         };
@@ -430,6 +438,30 @@ fn single_copies(superblock: &Superblock, checkpoint: &FoundCheckpoint, log: &Fo
     single
 }
 
+/// Forgets what is no more where the map says. While the last blocks of the log cannot be read, the map is older than the
+/// chunks: what has moved since may have left a chunk that is free by now. Who only looks at the drive sees it as lost.
+fn forget_impossible(chunks: &Chunks, mapping: &mut Mapping) {
+    let format = chunks.geometry.format();
+    for entry in mapping.entries_mut() {
+        if let Place::Media(ppa) = entry.place()
+            && format.block_of(ppa) >= written(chunks, format.chunk_of(ppa))
+        {
+            *entry = Entry::LOST;
+        }
+    }
+}
+
+/// Blocks of `chunk` that a map may point at.
+fn written(chunks: &Chunks, chunk: ChunkId) -> u32 {
+    match chunks.get(chunk) {
+        None => 0,
+        // What it held is lost; which blocks that were is all that is left.
+        Some(descriptor) if descriptor.state == ChunkState::Offline => chunks.geometry.blocks_per_chunk,
+        Some(descriptor) if descriptor.state == ChunkState::Free => 0,
+        Some(descriptor) => descriptor.write_pointer,
+    }
+}
+
 /// Marks valid what the map points at. Returns how many blocks are mapped.
 ///
 /// # Errors
@@ -439,13 +471,7 @@ fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Res
     let mut mapped = 0;
     for (block, entry) in mapping.entries().iter().enumerate() {
         let Place::Media(ppa) = entry.place() else { continue };
-        let chunk = chunks.get(format.chunk_of(ppa));
-        let written = match chunk.map(|chunk| chunk.state) {
-            None | Some(ChunkState::Free) => 0,
-            // What it held is lost; which blocks that were is all that is left.
-            Some(ChunkState::Offline) => chunks.geometry.blocks_per_chunk,
-            Some(ChunkState::Open | ChunkState::Closed) => chunk.map_or(0, |chunk| chunk.write_pointer),
-        };
+        let written = written(chunks, format.chunk_of(ppa));
         let address = format.unpack(ppa);
         if format.block_of(ppa) >= written {
             return Err(OpenError::Inconsistent(format!(

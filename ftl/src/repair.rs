@@ -14,6 +14,8 @@
 //! | nothing | none, and not all blocks can be read | the same |
 //! | it is nowhere, or nothing | none | never written, or trimmed |
 //!
+//! A chunk of which not a single block can be read was being erased, and only chunks are that hold nothing any more.
+//!
 //! A damaged block whose out-of-band bytes can still be read is a version too, so that an older one never takes its place.
 
 use crate::found_checkpoint::FoundCheckpoint;
@@ -59,7 +61,7 @@ pub(crate) struct Highest {
 struct Versions {
     sequences: Vec<u64>,
     places: Vec<Option<Ppa>>,
-    /// Written blocks that are no version of anything.
+    /// Written blocks that cannot be read, in chunks of which others can.
     unreadable: HashSet<Ppa>,
     /// Versions that do not verify.
     damaged: HashSet<Ppa>,
@@ -86,35 +88,40 @@ impl Versions {
         for number in 0..chunks.geometry.chunks_per_pu {
             let on_each_pu = chunks.geometry.pu_ids().map(|pu| format.chunk_id(pu, number));
             let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
+            let mut unreadable = Vec::new();
+            let mut is_read = HashSet::new();
             let places = interleaved(
                 data.map(|chunk| (0..chunks.readable(chunk)).map(|block| format.ppa(chunk, block)).collect()),
             );
-            scan.read(media, clock, &places, |ppa, frames, frame, oob| match oob {
-                Some(Oob { kind: BlockKind::Data, address, sequence }) => versions.add(ppa, address, sequence, true),
-                Some(Oob { kind: BlockKind::Log, .. }) => {
-                    if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
-                        versions.highest.lsn = versions.highest.lsn.max(block.lsn);
+            scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+                let oob = oob.map(|oob| (oob, true)).or_else(|| Some((Oob::peek(frames, frame).ok()?, false)));
+                let Some((Oob { kind, address, sequence }, is_good)) = oob else {
+                    unreadable.push(ppa);
+                    return;
+                };
+                is_read.insert(format.chunk_of(ppa));
+                match kind {
+                    BlockKind::Data => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Log => {
+                        if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
+                            versions.highest.lsn = versions.highest.lsn.max(block.lsn);
+                        }
                     }
+                    _ => {}
                 }
-                Some(_) => {}
-                None => match Oob::peek(frames, frame) {
-                    Ok(Oob { kind: BlockKind::Data, address, sequence }) if address < blocks as u64 => {
-                        versions.add(ppa, address, sequence, false);
-                    }
-                    _ => _ = versions.unreadable.insert(ppa),
-                },
             });
+            versions.unreadable.extend(unreadable.iter().filter(|ppa| is_read.contains(&format.chunk_of(**ppa))));
         }
         versions
     }
 
     fn add(&mut self, ppa: Ppa, address: u64, sequence: u64, is_good: bool) {
+        let Some(place) = self.places.get_mut(address as usize) else { return };
         if is_good {
             self.highest.sequence = self.highest.sequence.max(sequence);
         } else {
             self.damaged.insert(ppa);
         }
-        let Some(place) = self.places.get_mut(address as usize) else { return };
         let newest = &mut self.sequences[address as usize];
         // Of a block that was relocated both places are as good, if both can be read.
         let replaces = match place {

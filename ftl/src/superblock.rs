@@ -341,6 +341,16 @@ impl Superblock {
         extents.chain(self.log_chunks.iter().flatten().copied()).map(ChunkId)
     }
 
+    /// Names no longer the chunks of checkpoint and log for which `is_other` holds.
+    pub(crate) fn forget_chunks(&mut self, is_other: impl Fn(ChunkId) -> bool) {
+        for copy in &mut self.checkpoint.copies {
+            copy.retain(|extent| !is_other(ChunkId(extent.chunk)));
+        }
+        for copy in &mut self.log_chunks {
+            copy.retain(|chunk| !is_other(ChunkId(*chunk)));
+        }
+    }
+
     /// Whether a log sequence number does not count.
     #[must_use]
     pub fn is_in_gap(&self, lsn: u64) -> bool {
