@@ -242,8 +242,11 @@ fn a_drive_whose_metadata_fails_at_random_one_copy_at_a_time_loses_nothing() {
         let mut world = World::tiny(700, seed);
         world.write_all(40);
         for round in 0..12 {
-            for _ in 0..60 {
+            for number in 0..100 {
                 world.operation(5);
+                if number == 70 {
+                    world.flush();
+                }
             }
             world.power_cut(round % 2 == 0);
             let (superblock, places) = superblock(&mut world);
@@ -379,7 +382,8 @@ fn the_sequence_of_data_is_never_used_twice() {
     let mut world = World::tiny(700, 14);
     world.write_all(40);
     for round in 0..15 {
-        for _ in 0..30 {
+        world.flush();
+        for _ in 0..80 {
             world.operation(6);
         }
         world.power_cut(round % 2 == 0);
@@ -388,11 +392,6 @@ fn the_sequence_of_data_is_never_used_twice() {
     world.settle();
     idle(&mut world);
     let mut seen: HashMap<u64, u64> = HashMap::new();
-    let mut kinds: HashMap<_, u64> = HashMap::new();
-    for (_, oob) in blocks(&mut world) {
-        *kinds.entry(oob.kind).or_default() += 1;
-    }
-    println!("{kinds:?}");
     for (ppa, oob) in blocks(&mut world) {
         if oob.kind == BlockKind::Data {
             let before = seen.insert(oob.sequence, oob.address);
