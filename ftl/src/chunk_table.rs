@@ -205,6 +205,14 @@ impl ChunkTable {
         debug_assert!(!self.chunks[chunk.0 as usize].listed, "a candidate has no placed blocks");
     }
 
+    /// No block is valid: before another map is loaded.
+    pub(crate) fn forget_valid(&mut self) {
+        self.valid.fill(0);
+        for chunk in &mut self.chunks {
+            chunk.valid = 0;
+        }
+    }
+
     /// A valid block is valid no more.
     #[inline]
     pub fn invalidate(&mut self, ppa: Ppa) {

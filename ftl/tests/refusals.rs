@@ -24,7 +24,8 @@ fn drive(clean: bool) -> World {
         world.flush();
     }
     if clean {
-        world.clean_restart();
+        world.settle();
+        world.ftl.take().unwrap().close(&mut world.clock).unwrap();
     }
     world.power_cut(false);
     world
@@ -126,21 +127,21 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
         let superblock = world.ftl().superblock().clone();
         world.ftl = None;
         let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
-        bytes[8] = 2;
-        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence as u32 + 1 };
+        bytes[8] = 3;
+        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence + 1 };
         let mut record = padding();
         record[0] = (oob, bytes);
         let place = open_place(&mut world, &superblock);
         write_raw(&mut world, place, &[record, padding(), padding()]);
         let error = refused(&mut world);
-        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(3)));
         assert!(error.to_string().contains("use a newer"), "{error}");
     }
 }
 
 /// Appends `superblock` to one of its places, as the newest.
 fn write_superblock(world: &mut World, superblock: &Superblock) {
-    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence as u32 };
+    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
     let mut record = padding();
     record[0] = (oob, superblock.encode());
     let place = open_place(world, superblock);
@@ -158,13 +159,16 @@ fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
         (|superblock| superblock.position = u64::MAX, "host blocks written is"),
         (|superblock| superblock.checkpoint.sequence = u64::MAX, "the checkpoint's sequence is"),
         (
-            |superblock| superblock.log_chunks.push(0xFFFF),
+            |superblock| superblock.log_chunks[0].push(0xFFFF),
             "chunk 65535 is for the log, and the device has no such chunk",
         ),
-        (|superblock| superblock.log_chunks.push(superblock.log_chunks[0]), "is for the log, and for the log too"),
-        (|superblock| superblock.log_chunks.push(superblock.checkpoint.extents[0].chunk), "and for the log too"),
         (
-            |superblock| superblock.checkpoint.extents[0].blocks = u32::MAX,
+            |superblock| superblock.log_chunks[1].push(superblock.log_chunks[0][0]),
+            "is for the log, and for the log too",
+        ),
+        (|superblock| superblock.log_chunks[0].push(superblock.checkpoint.copies[0][0].chunk), "and for the log too"),
+        (
+            |superblock| superblock.checkpoint.copies[0][0].blocks = u32::MAX,
             "the checkpoint has 4294967295 blocks of chunk",
         ),
     ];
@@ -194,15 +198,15 @@ fn write_log_block(world: &mut World, lsn: u64, says: u64, record: Record) {
     world.ftl = None;
     let report = world.chunk_report();
     let is = |chunk: &u32, state| report.iter().any(|other| other.chunk.0 == *chunk && other.state == state);
-    let chunk = |state| superblock.log_chunks.iter().copied().find(|chunk| is(chunk, state));
+    let chunk = |state| superblock.log_chunks[0].iter().copied().find(|chunk| is(chunk, state));
     let chunk = chunk(ChunkState::Open).or_else(|| chunk(ChunkState::Free)).expect("a log can be written");
     let mut frames = Frames::new(Log::frames_needed(1), 0, 16);
     let mut log = Log::new(superblock.drive, 1, says, &mut frames);
     log.append(&mut frames, record);
     log.force(&mut frames);
-    let frame = log.next_unit().expect("a unit was ended").1[0];
+    let frame = log.next_unit(0).expect("a unit was ended").frames[0];
     let mut unit = padding();
-    let oob = Oob { kind: BlockKind::Log, address: lsn, sequence: lsn as u32 };
+    let oob = Oob { kind: BlockKind::Log, address: 0, sequence: lsn };
     unit[0] = (oob, frames.bytes(frame).to_vec());
     write_raw(world, ChunkId(chunk), &[unit, padding(), padding()]);
 }
@@ -250,8 +254,9 @@ fn a_drive_whose_checkpoint_is_damaged_is_refused() {
         let checkpoint = world.ftl().superblock().checkpoint.clone();
         world.ftl = None;
         let format = world.wire.geometry().format();
-        let extent = checkpoint.extents[0];
-        world.device().corrupt(format.ppa(ChunkId(extent.chunk), extent.first)).unwrap();
+        for extents in &checkpoint.copies {
+            world.device().corrupt(format.ppa(ChunkId(extents[0].chunk), extents[0].first)).unwrap();
+        }
         let error = refused(&mut world);
         let OpenError::CheckpointLost { sequence, missing, .. } = error else { panic!("{error}") };
         assert_eq!((sequence, missing), (checkpoint.sequence, 1));
