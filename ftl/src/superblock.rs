@@ -52,6 +52,9 @@ pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
 /// No count of a drive comes so far: the out-of-band bytes have 48 bits for it.
 pub const COUNTS_END: u64 = 1 << 48;
 
+/// No drive has so many superblocks: the out-of-band bytes, by which they are ordered, have 32 bits for it.
+pub const SEQUENCES_END: u64 = 1 << 32;
+
 const CLEAN: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -295,13 +298,13 @@ impl Superblock {
     /// The first field that cannot.
     pub fn validate(&self, geometry: &Geometry) -> Result<(), SuperblockError> {
         let untrue = |reason: String| Err(SuperblockError::Untrue { sequence: self.sequence, reason });
-        for (name, count) in [
-            ("its sequence", self.sequence),
-            ("the checkpoint's sequence", self.checkpoint.sequence),
-            ("the first LSN", self.first_lsn),
-            ("host blocks written", self.position),
+        for (name, count, end) in [
+            ("its sequence", self.sequence, SEQUENCES_END),
+            ("the checkpoint's sequence", self.checkpoint.sequence, COUNTS_END),
+            ("the first LSN", self.first_lsn, COUNTS_END),
+            ("host blocks written", self.position, COUNTS_END),
         ] {
-            if count >= COUNTS_END {
+            if count >= end {
                 return untrue(format!("{name} is {count}, and no drive has counted that far"));
             }
         }
@@ -311,6 +314,13 @@ impl Superblock {
         if self.capacity_blocks == 0 || self.capacity_blocks > geometry.blocks() {
             let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
             return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
+        }
+        let format = geometry.format();
+        for (index, chunk) in (0..).zip(self.places).filter(|(_, chunk)| *chunk != u32::MAX) {
+            let address = format.unpack_chunk(ChunkId(chunk));
+            if (address.group, address.pu) != (index / 2, 0) || address.chunk >= SEARCH_CHUNKS {
+                return untrue(format!("chunk {chunk} is for superblocks, which nobody would find there"));
+            }
         }
         let mut uses: HashMap<u32, &str> = HashMap::new();
         let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);

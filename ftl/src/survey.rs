@@ -162,7 +162,7 @@ pub(crate) fn find_superblock(
     });
     candidates.sort_unstable();
     let mut error = newest_error.clone();
-    while let Some((_, first, length)) = candidates.pop() {
+    while let Some((sequence, first, length)) = candidates.pop() {
         let blocks = length.div_ceil(BLOCK_BYTES);
         let places: Vec<Ppa> = (0..blocks as u64).map(|index| Ppa(first.0 + index)).collect();
         let mut record = vec![0; blocks * BLOCK_BYTES];
@@ -175,6 +175,10 @@ pub(crate) fn find_superblock(
         match Superblock::decode(&record) {
             // A drive that a newer version has written to is not to be opened by what it wrote before.
             Ok(_) if matches!(newest_error, Some(SuperblockError::Version(_))) => break,
+            Ok(superblock) if superblock.sequence as u32 != sequence => {
+                let reason = format!("its out-of-band bytes call it {sequence}");
+                return Err(SuperblockError::Untrue { sequence: superblock.sequence, reason }.into());
+            }
             Ok(superblock) => return Ok(superblock),
             Err(other) => error = Some(other),
         }

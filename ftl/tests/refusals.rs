@@ -150,9 +150,11 @@ fn write_superblock(world: &mut World, superblock: &Superblock) {
 #[test]
 fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
     type Change = fn(&mut Superblock);
-    let changes: [(Change, &str); 10] = [
+    let changes: [(Change, &str); 12] = [
         (|superblock| superblock.capacity_blocks = 0, "capacity is 0 blocks"),
         (|superblock| superblock.capacity_blocks = 0x7FFF_FFFF, "capacity is 2147483647 blocks, and the device has"),
+        (|superblock| superblock.sequence += 1 << 32, "its sequence is"),
+        (|superblock| superblock.places[0] = 9, "chunk 9 is for superblocks, which nobody would find there"),
         (|superblock| superblock.first_lsn = 0, "the first LSN is 0"),
         (|superblock| superblock.first_lsn = u64::MAX, "the first LSN is 18446744073709551615"),
         (|superblock| superblock.position = u64::MAX, "host blocks written is"),
