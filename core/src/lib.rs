@@ -10,7 +10,7 @@
 //! | [`frame`] | the memory that payload travels in between host, FTL and media |
 //! | [`stamp`] | eight bytes that stand for a whole block |
 //! | [`checksum`] | CRC32C |
-//! | [`units`] | sizes and percentages as people write them |
+//! | [`units`] | sizes, percentages and spans of time as people write them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

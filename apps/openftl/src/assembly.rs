@@ -123,6 +123,12 @@ pub fn open_and_recover(path: &Path, clock: &mut impl Clock) -> Result<Drive, Fa
     open(open_device(path, Timing::Modelled)?, Config::default(), path, clock)
 }
 
+/// Opens a drive that is kept in a file for repair: what cannot be trusted of its map is rebuilt.
+pub fn open_and_repair(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let device = open_device(path, Timing::Modelled)?;
+    BlockFtl::open_with(device, Config::default(), Access::Repair, clock).map_err(|error| open_failure(path, &error))
+}
+
 /// Switches a drive off, cleanly, and on again.
 pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let config = drive.config().clone();
@@ -168,6 +174,10 @@ fn open_failure(path: &Path, error: &OpenError) -> Failure {
             Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
         }
         OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
+        error if error.is_repairable() => Failure::failed(failure).fix(format_args!(
+            "openftl check {} --repair rebuilds what can be rebuilt, and says what was lost",
+            path.display()
+        )),
         _ => Failure::failed(failure).fix("restore it from a copy: what is left cannot be trusted"),
     }
 }

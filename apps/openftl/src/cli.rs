@@ -1,8 +1,10 @@
 //! The words of the command line.
 
+pub use crate::drive_file::Timing;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use openftl_core::ChunkName;
 use openftl_core::units::{ByteSize, Share};
+use openftl_core::{ChunkName, Nanos};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -40,6 +42,8 @@ pub enum Command {
     Check(Check),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
+    /// Makes an experiment of a paper again and says whether its findings hold.
+    Reproduce(Reproduce),
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -80,6 +84,10 @@ pub struct DriveFlags {
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
+    /// Take a checkpoint this often while the drive is written to, like 10s, if the log is not long enough for one
+    /// sooner [default: only the length of the log counts].
+    #[arg(long, value_name = "TIME", help_heading = "Drive")]
+    pub checkpoint_interval: Option<Nanos>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -316,11 +324,19 @@ pub struct Inspect {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   openftl check disk.oftl && echo sound
+  openftl check disk.oftl --repair
+  openftl check disk.oftl --repair --json > repair.json
 
 A drive that cannot be checked as it is (not closed cleanly, or with blocks that paired pages keep from being read) is
 opened as for use first, and the report says so. Otherwise nothing is written.
 
-Exit codes: 0 the drive is sound; 1 it is not, or cannot be opened; 2 the file is no drive.";
+With --repair, what is left in one copy is written twice again, and a map that cannot be trusted is rebuilt from what is
+left of it and from what every block on the media says of itself. Then blocks that were trimmed may be back, and writes
+that were never flushed may be there in part; what is lost stays an error until it is overwritten or trimmed. Copy the
+file first if you can.
+
+Exit codes: 0 the drive is sound (with --repair: now, and nothing is lost); 1 it is not, or cannot be opened; 2 the file is
+no drive.";
 
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES)]
@@ -328,6 +344,9 @@ pub struct Check {
     /// A drive made by `openftl create`.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
+    /// Repair what can be repaired, and say what was lost.
+    #[arg(long)]
+    pub repair: bool,
     /// Print the findings as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -353,16 +372,38 @@ pub struct Profiles {
     pub json: bool,
 }
 
-/// Which clock, and whether the media take their time.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// Simulated time: as fast as the CPU goes, and repeatable.
-    Virtual,
-    /// Your time: requests end when those of the NAND would.
-    WallClock,
-    /// The NAND takes no time at all.
-    Instant,
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  openftl reproduce                                       what there is
+  openftl reproduce ox-recovery                           table and verdicts; CSV and SVG in ./reproduce
+  openftl reproduce ox-recovery --quick --json
+  openftl reproduce recovery-scale --out results --seed 7
+
+All runs are in virtual time: the same seed gives the same figures, but for CPU times.
+
+Exit codes: 0 all findings hold; 1 one does not; 2 there is no such experiment.";
+
+#[derive(Args, Debug)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub struct Reproduce {
+    /// The experiment; without one, they are listed.
+    #[arg(value_name = "NAME", conflicts_with = "list")]
+    pub name: Option<String>,
+    /// List the experiments.
+    #[arg(long)]
+    pub list: bool,
+    /// The folder that CSV and SVG files are written to.
+    #[arg(long, value_name = "DIR", default_value = "reproduce")]
+    pub out: PathBuf,
+    /// Decides everything that is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// On a smaller scale, in seconds.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print the report, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What keeps the payload of a drive in memory.
@@ -478,6 +519,9 @@ mod tests {
             "openftl check disk.oftl",
             "openftl profiles",
             "openftl profiles cosmos --toml",
+            "openftl bench --checkpoint-interval 10s",
+            "openftl reproduce --list",
+            "openftl reproduce ox-recovery --out results --seed 3 --quick --json",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -492,6 +536,8 @@ mod tests {
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
+            ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
+            ("openftl reproduce ox-recovery --list", "--list", "NAME"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl serve disk.oftl --lie-about-flush --write-through", "--lie-about-flush", "--write-through"),
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),

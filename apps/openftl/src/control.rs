@@ -319,6 +319,9 @@ fn place(drive: &Drive, block: u64) -> Result<Ppa, Refusal> {
         Place::Media(ppa) => Ok(ppa),
         Place::Unmapped => Err(not_now(format_args!("logical block {block} was never written, or trimmed"))
             .fix("write it first, and flush")),
+        Place::Lost => {
+            Err(not_now(format_args!("logical block {block} is lost already")).fix("write it again, and flush"))
+        }
         Place::Buffer(_) => Err(not_now(format_args!("logical block {block} is still in the write buffer"))
             .fix("flush and turn the power off and on (openftl ctl DRIVE power-cycle), or write more behind it")),
     }

@@ -1,4 +1,4 @@
-//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`.
+//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -12,14 +12,13 @@ mod control;
 mod create;
 mod ctl;
 mod demo;
-mod drive_file;
-mod failure;
 mod figures;
 mod inspect;
 mod measure;
 mod power;
 mod profiles;
 mod report;
+mod reproduce;
 mod serve;
 mod settings;
 mod terminal;
@@ -28,6 +27,7 @@ mod totals;
 use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
+use openftl_drive::{drive_file, failure};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -41,7 +41,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use crate::clock::SPIN;
+use crate::clock::Lead;
 use crate::protocol::{Command, ExportInfo};
 use connection::{Connection, Over};
 use export::export_infos;
@@ -56,6 +56,9 @@ pub use stop::Stop;
 /// One connection's requests hold at most this part of a drive's pool, so that a few slow ones leave room for others. A
 /// single request may be as large as half of the pool.
 pub const POOL_SHARES: usize = 8;
+
+/// How often sockets are looked at while the end of a wait is spun.
+const LOOK_EVERY: Nanos = Nanos(1_000);
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 128;
@@ -201,6 +204,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     slots: Vec<Slot>,
     counters: Arc<Counters>,
+    lead: Lead,
 }
 
 impl Server {
@@ -210,7 +214,14 @@ impl Server {
     /// If the process has no file descriptor left.
     pub fn new(config: ServerConfig) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Server { config, epoll, listeners: Vec::new(), slots: Vec::new(), counters: Arc::default() })
+        Ok(Server {
+            config,
+            epoll,
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            counters: Arc::default(),
+            lead: Lead::new(),
+        })
     }
 
     /// Listens at `endpoint`, as many as wanted. Clients that connect now are served once the server runs. Returns where
@@ -432,10 +443,10 @@ impl Server {
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             late = deadlines.chain(retries).chain(stopping).chain(operator_due).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
-                // The last few microseconds are the clock's: waking up takes about as long.
-                let span = due.since(now);
-                precise = (span > Nanos::ZERO).then_some(due);
-                Some(span - SPIN)
+                // Waking up takes a while: the end of the wait is spent looking again and again.
+                let span = due.since(now) - self.lead.get();
+                precise = Some((now + span, due));
+                Some(span)
             } else {
                 late.map(|late| late.since(now))
             }
@@ -443,14 +454,17 @@ impl Server {
         let timeout = timeout
             .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
         events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(ServeError::System(error.into())),
-        }
-        if events.is_empty()
-            && let Some(due) = precise
-        {
-            clock.wait_until(due);
+        self.look(events, timeout.as_ref())?;
+        if let Some((meant, due)) = precise.filter(|_| events.is_empty()) {
+            let mut now = clock.now();
+            if timeout.is_some_and(|timeout| timeout != Timespec::default()) {
+                self.lead.learn(meant, now);
+            }
+            while events.is_empty() && now < due {
+                std::thread::yield_now();
+                self.look(events, Some(&Timespec::default()))?;
+                now = clock.wait_until(due.min(now + LOOK_EVERY));
+            }
         }
         for event in events.iter() {
             let (data, flags) = (event.data.u64(), event.flags);
@@ -477,6 +491,14 @@ impl Server {
             }
         }
         Ok(Woken { late, called })
+    }
+
+    /// Looks which sockets are ready.
+    fn look(&self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), ServeError> {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(ServeError::System(error.into())),
+        }
     }
 
     /// Accepts those who wait, and lets them in if there is something `to_serve`.
