@@ -543,7 +543,7 @@ mod tests {
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),
-            ("openftl ctl disk.oftl explode", "explode", "subcommand"),
+            ("openftl ctl disk.oftl explode", "explode", "<COMMAND>"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
         ] {
             let error = parse(line).unwrap_err();
