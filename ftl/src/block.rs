@@ -590,9 +590,6 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.advance(now);
-        if self.media.next_due().is_none() && (!self.transactions.is_idle()) {
-            eprintln!("DBG {} frames {}", self.describe(), self.frames.available(self.config.payload));
-        }
         done.append(&mut self.done);
     }
 

@@ -98,6 +98,8 @@ enum Mark {
     Lost,
     /// It can, and should be refreshed.
     Weak,
+    /// It cannot be read so many times more. The read after those is good, and the mark goes.
+    Failing { times: u32 },
 }
 
 /// A chunk that was reset, and that its die may still be erasing.
