@@ -2,7 +2,7 @@
 //!
 //! Host writes go round the parallel units, one write unit each, so that consecutive units are programmed side by side:
 //! first every group, then the next parallel unit of every group. Within a parallel unit the least worn free chunk is
-//! opened. Some free chunks are spoken for, so that nobody can ever be stuck:
+//! opened, but for data that rest in a group whose wear is uneven: those go to the most worn. Some free chunks are spoken for, so that nobody can ever be stuck:
 //!
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
@@ -11,7 +11,7 @@
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, Plan, RELOCATION_RESERVE_CHUNKS};
 use openftl_core::{AddressFormat, ChunkId, Geometry, PuId};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
 /// Who asks for a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub enum Claim {
     Host(PuId),
     /// The relocation frontier of a group.
     Relocation(u32),
+    /// The same where wear is uneven: the most worn chunk, because what is moved rests longer than what is written.
+    WornRelocation(u32),
     /// Log, checkpoint or superblock; in this group if it has more than its reserve.
     Metadata(u32),
 }
@@ -28,8 +30,8 @@ pub enum Claim {
 pub struct Provisioning {
     format: AddressFormat,
     pus_per_group: u32,
-    /// Free chunks of each parallel unit, by [`PuId`]; the least worn on top.
-    free: Vec<BinaryHeap<Reverse<(u32, ChunkId)>>>,
+    /// Free chunks of each parallel unit, by [`PuId`]; the least worn first.
+    free: Vec<BTreeSet<(u32, ChunkId)>>,
     free_in_group: Vec<u32>,
     /// Chunks that are on their way to be free.
     coming_in_group: Vec<u32>,
@@ -46,7 +48,7 @@ impl Provisioning {
         Provisioning {
             format: geometry.format(),
             pus_per_group: geometry.pus_per_group,
-            free: vec![BinaryHeap::new(); geometry.format().pu_ids()],
+            free: vec![BTreeSet::new(); geometry.format().pu_ids()],
             free_in_group: vec![0; geometry.groups as usize],
             coming_in_group: vec![0; geometry.groups as usize],
             spares_in_group: vec![0; geometry.groups as usize],
@@ -94,7 +96,7 @@ impl Provisioning {
     /// A chunk is free from now on.
     pub fn give(&mut self, chunk: ChunkId, resets: u32) {
         let pu = self.format.pu_of(chunk);
-        self.free[pu.0 as usize].push(Reverse((resets, chunk)));
+        self.free[pu.0 as usize].insert((resets, chunk));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
     }
@@ -189,7 +191,7 @@ impl Provisioning {
                 }
                 pu
             }
-            Claim::Relocation(group) => self.fullest_pu(group),
+            Claim::Relocation(group) | Claim::WornRelocation(group) => self.fullest_pu(group),
             Claim::Metadata(preferred) => {
                 let groups = self.free_in_group.len() as u32;
                 // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
@@ -208,13 +210,21 @@ impl Provisioning {
                 self.fullest_pu(group)
             }
         };
-        let Reverse((_, chunk)) = self.free[pu.0 as usize].pop()?;
+        let free = &mut self.free[pu.0 as usize];
+        let taken = if matches!(claim, Claim::WornRelocation(_)) { free.pop_last() } else { free.pop_first() };
+        let (_, chunk) = taken?;
         self.free_in_group[self.format.group_of(pu) as usize] -= 1;
         self.free_total -= 1;
         if matches!(claim, Claim::Metadata(_)) {
             self.metadata_in_use += 1;
         }
         Some(chunk)
+    }
+
+    /// Chunks that log and checkpoints have.
+    #[must_use]
+    pub fn metadata_in_use(&self) -> u32 {
+        self.metadata_in_use
     }
 
     /// A chunk of log or checkpoint is no longer in use (it comes back through [`Provisioning::give`] after its reset).

@@ -17,7 +17,7 @@
 //! Whatever was logged beyond the end keeps its LSNs to itself: the new log begins above the highest LSN seen anywhere.
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNKS_PER_BLOCK};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
 use crate::log::{self, Record};
@@ -258,8 +258,6 @@ impl<M: Media> BlockFtl<M> {
         for (chunk, flags) in flags {
             if flags & CHUNK_RETIRED != 0 {
                 ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
-            } else if ftl.chunks.valid(chunk) > 0 {
-                ftl.chunks.set_usage(chunk, ChunkUse::Stuck, position);
             }
         }
         ftl.sort_chunks(&chunks);
@@ -342,7 +340,7 @@ fn load_checkpoint(
                 let entry = u64::from_le_bytes(*entry);
                 table.set_resets(*chunk, entry as u32);
                 let flags = (entry >> 32) as u32;
-                if flags & (CHUNK_RETIRED | CHUNK_STUCK) != 0 {
+                if flags & CHUNK_RETIRED != 0 {
                     flagged.push((*chunk, flags));
                 }
             }
@@ -452,8 +450,13 @@ fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result
     for (block, entry) in mapping.entries().iter().enumerate() {
         let Place::Media(ppa) = entry.place() else { continue };
         let (chunk, at) = (format.chunk_of(ppa), format.block_of(ppa));
-        let written =
-            chunks.get(chunk).filter(|chunk| chunk.state != ChunkState::Free).map_or(0, |chunk| chunk.write_pointer);
+        let written = match chunks.get(chunk) {
+            None => 0,
+            // It held them, and they are lost with it.
+            Some(chunk) if chunk.state == ChunkState::Offline => chunks.geometry.blocks_per_chunk,
+            Some(chunk) if chunk.state == ChunkState::Free => 0,
+            Some(chunk) => chunk.write_pointer,
+        };
         let address = format.unpack(ppa);
         if at >= written {
             return Err(OpenError::Inconsistent(format!(

@@ -119,6 +119,12 @@ impl SuperblockWriter {
         self.places[place as usize].state = CopyState::Waiting;
     }
 
+    /// Whether `chunk` is one of its chunks that is being reset.
+    #[must_use]
+    pub fn is_resetting(&self, chunk: ChunkId) -> bool {
+        self.places.iter().any(|place| place.resetting == Some(chunk))
+    }
+
     /// A reset of one of its chunks has ended. Returns whether it was one of its chunks.
     pub(crate) fn reset_ended(&mut self, chunk: ChunkId, success: bool) -> bool {
         let Some(place) = self.places.iter_mut().find(|place| place.resetting == Some(chunk)) else { return false };

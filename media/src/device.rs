@@ -98,7 +98,7 @@ enum Mark {
     Lost,
     /// It can, and should be refreshed.
     Weak,
-    /// It cannot be read so many times more. The read after those is good, and the mark goes.
+    /// It cannot be read so many times more. After those it is good, and stays so.
     Failing { times: u32 },
 }
 

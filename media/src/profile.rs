@@ -161,7 +161,7 @@ pub struct Faults {
     pub erase_fail: f64,
     /// That a block is found lost when it is read.
     pub read_fail: f64,
-    /// That a block cannot be read, and can when it is tried once more.
+    /// That a block cannot be read, for the first and last time.
     pub read_retry: f64,
     /// That a block read is good but should be refreshed.
     pub high_ecc: f64,

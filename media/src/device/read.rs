@@ -127,10 +127,7 @@ impl EmulatedDevice {
         }
         match mark {
             None => Status::Success,
-            Some(Mark::Failing { times: 0 }) => {
-                self.marks.remove(&ppa);
-                Status::Success
-            }
+            Some(Mark::Failing { times: 0 }) => Status::Success,
             Some(Mark::Failing { times }) => {
                 self.marks.insert(ppa, Mark::Failing { times: times - 1 });
                 self.statistics.read_failures += 1;
