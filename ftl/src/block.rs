@@ -573,7 +573,7 @@ impl<M: Media> BlockFtl<M> {
             Purpose::Relocation => {
                 for frame in used.iter().rev() {
                     self.chunks.abandon(self.buffer.slot(*frame).ppa);
-                    self.collection.move_again(unit.owner as u32, *frame);
+                    self.collection.move_again(unit.owner, *frame);
                 }
             }
             Purpose::Log => self.log.unit_failed(unit.owner),

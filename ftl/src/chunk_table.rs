@@ -42,6 +42,9 @@ pub enum ChunkUse {
 
 const NONE: u32 = u32::MAX;
 
+/// Victims as empty as each other of which the least worn is chosen, at most.
+const ALIKE_LOOKED_AT_MAX: usize = 8;
+
 /// Chunks that are looked at for one whose data rest, at most.
 const RESTING_LOOKED_AT_MAX: usize = 64;
 
@@ -355,18 +358,32 @@ impl ChunkTable {
         (first & (u64::MAX << (block % 64))).count_ones() + rest
     }
 
-    /// The victim of `group` by `policy`, with its number of valid blocks, or `None` where nothing would be gained.
+    /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
+    #[must_use]
+    pub fn fewest_valid(&self, group: u32) -> Option<u32> {
+        let lists = &self.lists[group as usize];
+        let mut lowest = self.lowest[group as usize].get();
+        while lowest < self.blocks_per_chunk && lists[lowest as usize] == NONE {
+            lowest += 1;
+        }
+        self.lowest[group as usize].set(lowest);
+        (lowest < self.blocks_per_chunk).then_some(lowest)
+    }
+
+    /// The victim of `group` by `policy`, or `None` where nothing would be gained.
     #[must_use]
     pub fn victim(&self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         let lists = &self.lists[group as usize];
-        let mut lowest = self.lowest[group as usize].get();
-        while lowest < blocks && lists[lowest as usize] == NONE {
-            lowest += 1;
-        }
-        self.lowest[group as usize].set(lowest);
+        let lowest = self.fewest_valid(group)?;
         if policy == VictimPolicy::Greedy {
-            return (lowest < blocks).then(|| ChunkId(lists[lowest as usize]));
+            // Of those as empty as each other the least worn: it keeps wear level where no data rest.
+            let chunk = |chunk: u32| Some(chunk).filter(|chunk| *chunk != NONE);
+            let alike = std::iter::successors(chunk(lists[lowest as usize]), |before| {
+                chunk(self.chunks[*before as usize].after)
+            });
+            let least_worn = alike.take(ALIKE_LOOKED_AT_MAX).min_by_key(|chunk| self.chunks[*chunk as usize].resets);
+            return least_worn.map(ChunkId);
         }
         let mut best: Option<(u64, ChunkId)> = None;
         for first in &lists[lowest as usize..blocks as usize] {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and
-//! what is not do not share chunks.
+//! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed.
 //!
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
@@ -28,7 +28,6 @@ use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::provisioning::Claim;
 use crate::statistics::{Care, Purpose};
 use crate::units::{OpenId, UnitId};
-use crate::victim::VictimPolicy;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Media, Status};
 use std::collections::VecDeque;
@@ -52,6 +51,8 @@ struct Victim {
     scanned: bool,
     /// Blocks that were read and are not in the map at their new place yet.
     outstanding: u32,
+    /// Reads of it under way.
+    reading: u32,
     /// What it gives back, and the relocations that takes.
     freed: u32,
     relocations: u32,
@@ -68,14 +69,37 @@ struct Group {
     /// When it was last marked, so that groups alike take turns.
     turn: u64,
     victims: Vec<Victim>,
+    reading: u32,
+    /// What is moved for its room or because it is weak, and what is moved because it rests.
+    frontiers: [Frontier; 2],
+}
+
+/// [`Group::frontiers`]: what is moved for its room or because it is weak.
+const MOVING: usize = 0;
+/// [`Group::frontiers`]: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
+const RESTING: usize = 1;
+
+/// Where relocated blocks of a group go.
+#[derive(Default)]
+struct Frontier {
     /// Blocks that wait for a full unit; their slots say what they are and where they come from.
     queue: VecDeque<Frame>,
     open: Option<OpenId>,
-    reading: u32,
-    /// Wanted a chunk to relocate to, and got none.
+    /// Wanted a chunk, and got none.
     stalled: bool,
     /// Write what is queued without waiting for a full unit.
     push: bool,
+}
+
+impl Group {
+    fn is_stalled(&self) -> bool {
+        self.frontiers.iter().any(|frontier| frontier.stalled)
+    }
+}
+
+/// A unit of relocated blocks belongs to a frontier of a group.
+fn owner(group: u32, frontier: usize) -> u64 {
+    u64::from(group) << 1 | frontier as u64
 }
 
 struct CollectionRead {
@@ -107,7 +131,7 @@ impl Collection {
     /// Frames that collection needs: what can be stuck in each group, and one read at least on top.
     #[must_use]
     pub fn frames_needed(groups: u32, unit_blocks: u32, mw_cunits: u32) -> usize {
-        groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
+        2 * groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
     }
 
     /// Nothing is collected yet.
@@ -141,7 +165,7 @@ impl Collection {
     /// Whether relocation waits for a chunk.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.groups.iter().any(|group| group.stalled)
+        self.groups.iter().any(Group::is_stalled)
     }
 
     /// Whether victims are being read.
@@ -152,17 +176,16 @@ impl Collection {
 
     /// The open relocation chunks.
     pub(crate) fn open_chunks(&self) -> impl Iterator<Item = OpenId> + '_ {
-        self.groups.iter().filter_map(|group| group.open)
+        self.groups.iter().flat_map(|group| group.frontiers.iter().filter_map(|frontier| frontier.open))
     }
 
     /// The state of one group in a few words.
     pub(crate) fn describe(&self, group: u32) -> String {
-        let Group { marked, victims, queue, reading, stalled, push, .. } = &self.groups[group as usize];
+        let Group { marked, victims, reading, frontiers, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
-        format!(
-            "marked {marked}, victims {victims:?}, {} queued, {reading} reads, stalled {stalled}, push {push}",
-            queue.len()
-        )
+        let frontiers =
+            frontiers.each_ref().map(|Frontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push));
+        format!("marked {marked}, victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
     }
 
     /// Blocks of victims that hold no data any more.
@@ -183,8 +206,8 @@ impl Collection {
     }
 
     /// The program of a relocated block failed.
-    pub(crate) fn move_again(&mut self, group: u32, frame: Frame) {
-        self.groups[group as usize].queue.push_front(frame);
+    pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
+        self.groups[(owner >> 1) as usize].frontiers[(owner & 1) as usize].queue.push_front(frame);
     }
 
     fn begin_read(&mut self, group: u32, chunk: ChunkId) -> u32 {
@@ -245,18 +268,13 @@ impl<M: Media> BlockFtl<M> {
             return false;
         }
         let slack = self.geometry.blocks_per_chunk / VICTIM_SLACK;
-        let best = (0..self.geometry.groups).filter_map(|group| self.fewest_valid(group)).min();
-        matches!((self.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
+        let best = (0..self.geometry.groups).filter_map(|group| self.chunks.fewest_valid(group)).min();
+        matches!((self.chunks.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
     }
 
     fn free_and_coming(&self, group: u32) -> u32 {
         let victims = self.collection.groups[group as usize].victims.len() as u32;
         self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + victims
-    }
-
-    /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
-    fn fewest_valid(&self, group: u32) -> Option<u32> {
-        self.chunks.victim(group, VictimPolicy::Greedy, 0).map(|chunk| self.chunks.valid(chunk))
     }
 
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
@@ -272,7 +290,7 @@ impl<M: Media> BlockFtl<M> {
         while self.collection.marked < most {
             let neediest = (0..self.geometry.groups)
                 .filter(|group| !self.collection.groups[*group as usize].marked && self.wants_collection(*group))
-                .filter(|group| self.fewest_valid(*group).is_some())
+                .filter(|group| self.chunks.fewest_valid(*group).is_some())
                 .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
             let marked = &mut self.collection.groups[group as usize];
@@ -288,7 +306,9 @@ impl<M: Media> BlockFtl<M> {
     fn unmark(&mut self, group: u32) {
         let marked = &mut self.collection.groups[group as usize];
         marked.marked = false;
-        marked.stalled = false;
+        for frontier in &mut marked.frontiers {
+            frontier.stalled = false;
+        }
         self.collection.marked -= 1;
         self.statistics.groups[group as usize].marked_time += self.now.since(marked.marked_at);
         self.collection.stirred = true;
@@ -305,15 +325,18 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn push_relocations(&mut self) -> bool {
         let mut pushed = false;
         for group in 0..self.geometry.groups {
-            let collecting = &mut self.collection.groups[group as usize];
-            if !collecting.queue.is_empty() && !collecting.stalled {
-                collecting.push = true;
-                pushed |= self.place_relocations(group);
-            } else if let Some(open) = collecting.open
-                && self.units.wants_padding(open)
-            {
-                self.pad(open);
-                pushed = true;
+            for frontier in [MOVING, RESTING] {
+                let Frontier { queue, open, stalled, push } =
+                    &mut self.collection.groups[group as usize].frontiers[frontier];
+                if !queue.is_empty() && !*stalled {
+                    *push = true;
+                    pushed |= self.place_on(group, frontier);
+                } else if let Some(open) = *open
+                    && self.units.wants_padding(open)
+                {
+                    self.pad(open);
+                    pushed = true;
+                }
             }
         }
         self.stirred |= pushed;
@@ -326,8 +349,8 @@ impl<M: Media> BlockFtl<M> {
             self.place_relocations(group);
             let collecting = &self.collection.groups[group as usize];
             let reading = collecting.reading;
-            if reading >= READS_PER_GROUP_MAX || collecting.stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX
-            {
+            let is_stalled = collecting.is_stalled();
+            if reading >= READS_PER_GROUP_MAX || is_stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
                 break;
             }
             if let Some(victim) = collecting.victims.iter().position(|victim| !victim.scanned) {
@@ -338,10 +361,8 @@ impl<M: Media> BlockFtl<M> {
                 self.begin_victim(group, chunk, Some(care));
                 continue;
             }
+            self.push_care(group);
             if !self.collection.groups[group as usize].marked {
-                if reading == 0 {
-                    self.push_care(group);
-                }
                 break;
             }
             if !self.wants_collection(group) {
@@ -356,7 +377,7 @@ impl<M: Media> BlockFtl<M> {
                 }
                 break;
             };
-            if !self.has_room_for(group, self.chunks.valid(chunk), 0) {
+            if !self.has_room_for(group, MOVING, self.chunks.valid(chunk), 0) {
                 break;
             }
             self.begin_victim(group, chunk, None);
@@ -378,7 +399,17 @@ impl<M: Media> BlockFtl<M> {
         if relocations == 0 {
             self.transactions.earn(self.earned_by(freed, 0));
         }
-        let victim = Victim { chunk, next: 0, scanned: false, outstanding: 0, freed, relocations, care, owners: None };
+        let victim = Victim {
+            chunk,
+            next: 0,
+            scanned: false,
+            outstanding: 0,
+            reading: 0,
+            freed,
+            relocations,
+            care,
+            owners: None,
+        };
         self.collection.groups[group as usize].victims.push(victim);
         self.stirred = true;
     }
@@ -394,7 +425,8 @@ impl<M: Media> BlockFtl<M> {
             Some(weakest) => weakest,
             None => (self.resting(group)?, Care::Wear),
         };
-        if !self.has_room_for(group, self.chunks.valid(chunk), RELOCATION_RESERVE_CHUNKS) {
+        let frontier = if care == Care::Wear { RESTING } else { MOVING };
+        if !self.has_room_for(group, frontier, self.chunks.valid(chunk), RELOCATION_RESERVE_CHUNKS) {
             return None;
         }
         match care {
@@ -407,14 +439,17 @@ impl<M: Media> BlockFtl<M> {
     /// Writes the last blocks of a chunk that is cared for, which no other victim's will fill up to a unit.
     fn push_care(&mut self, group: u32) {
         let collecting = &mut self.collection.groups[group as usize];
-        if !collecting.victims.iter().any(|victim| victim.care.is_some()) {
+        let Some(victim) = collecting.victims.iter().find(|victim| victim.care.is_some()) else { return };
+        let frontier = if victim.care == Some(Care::Wear) { RESTING } else { MOVING };
+        // Where the group is collected besides, its other victims fill the unit.
+        if !victim.scanned || victim.reading > 0 || (frontier == MOVING && collecting.marked) {
             return;
         }
-        if !collecting.queue.is_empty() {
-            collecting.push = true;
-            self.place_relocations(group);
-        }
-        if let Some(open) = self.collection.groups[group as usize].open
+        let Frontier { queue, open, push, .. } = &mut collecting.frontiers[frontier];
+        if !queue.is_empty() {
+            *push = true;
+            self.place_on(group, frontier);
+        } else if let Some(open) = *open
             && self.geometry.mw_cunits > 0
             && self.units.wants_padding(open)
         {
@@ -423,20 +458,21 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    /// Whether `group` has room for `blocks` more relocations besides those that its victims still need: in its relocation
-    /// chunk and in its free ones but for `kept`. Without this, two victims could each take half of the room that one needs.
-    fn has_room_for(&self, group: u32, blocks: u32, kept: u32) -> bool {
+    /// Whether `group` has room for `blocks` more relocations besides those that its victims still need: in the relocation
+    /// chunk of `frontier` and in its free ones but for `kept`. Without this, two victims could each take half of the room
+    /// that one needs.
+    fn has_room_for(&self, group: u32, frontier: usize, blocks: u32, kept: u32) -> bool {
         let collecting = &self.collection.groups[group as usize];
         let owed: u32 = collecting
             .victims
             .iter()
             .map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next))
             .sum();
-        let room = collecting.open.map_or(0, |open| self.units.room(open));
+        let room = collecting.frontiers[frontier].open.map_or(0, |open| self.units.room(open));
         let free = self.provisioning.relocation_chunks(group).saturating_sub(kept) * self.geometry.blocks_per_chunk;
         let partial: u32 =
             self.collection.partial[group as usize].iter().map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
-        owed + blocks <= room + free + partial
+        owed + blocks <= room + free + if frontier == MOVING { partial } else { 0 }
     }
 
     /// Reads the next valid blocks of a victim.
@@ -455,6 +491,7 @@ impl<M: Media> BlockFtl<M> {
         victim.next = next;
         victim.outstanding += blocks as u32;
         victim.scanned = blocks < VECTOR_BLOCKS_MAX;
+        victim.reading += u32::from(blocks > 0);
         if blocks == 0 {
             self.end_victim_if_done(group, chunk);
             return;
@@ -479,6 +516,10 @@ impl<M: Media> BlockFtl<M> {
         }
         let addresses = frames[..blocks as usize].iter().map(|frame| Oob::peek(&self.frames, *frame));
         self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+        let victims = &mut self.collection.groups[group as usize].victims;
+        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
+        victim.reading -= 1;
+        let frontier = if victim.care == Some(Care::Wear) { RESTING } else { MOVING };
         let (mut lost, mut dropped) = (0, 0);
         for at in 0..blocks as usize {
             let (from, frame) = (places[at], frames[at]);
@@ -499,11 +540,13 @@ impl<M: Media> BlockFtl<M> {
             let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
             let slot = self.buffer.slot_mut(frame);
             (slot.block, slot.older) = (block, Entry::media(from));
-            self.collection.groups[group as usize].queue.push_back(frame);
+            self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
         }
         if lost > 0 {
             let read = &mut self.collection.reads[index as usize];
             (read.blocks, read.tries) = (lost as u32, tries + 1);
+            let victims = &mut self.collection.groups[group as usize].victims;
+            victims.iter_mut().filter(|victim| victim.chunk == chunk).for_each(|victim| victim.reading += 1);
             self.submit_errand(Errand::CollectionRead(index));
         } else {
             self.collection.groups[group as usize].reading -= 1;
@@ -553,25 +596,33 @@ impl<M: Media> BlockFtl<M> {
         block
     }
 
-    /// Writes queued blocks to the group's relocation chunk: full units, and the rest if pushed. Returns whether any.
-    fn place_relocations(&mut self, group: u32) -> bool {
+    /// Writes queued blocks of the group: full units, and the rest if pushed.
+    fn place_relocations(&mut self, group: u32) {
+        for frontier in [MOVING, RESTING] {
+            self.place_on(group, frontier);
+        }
+    }
+
+    /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
+    /// any.
+    fn place_on(&mut self, group: u32, frontier: usize) -> bool {
         let mut placed = false;
         loop {
-            let collecting = &mut self.collection.groups[group as usize];
-            let queued = collecting.queue.len();
-            if queued == 0 || (queued < self.unit_blocks as usize && !collecting.push) {
-                collecting.push = false;
+            let Frontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[frontier];
+            let queued = queue.len();
+            if queued == 0 || (queued < self.unit_blocks as usize && !*push) {
+                *push = false;
                 return placed;
             }
-            let open = match collecting.open.filter(|open| self.units.room(*open) > 0) {
+            let open = match open.filter(|open| self.units.room(*open) > 0) {
                 Some(open) => Some(open),
+                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group)),
                 None => match self.collection.partial[group as usize].pop() {
                     Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                    None if self.wears_unevenly(group) => self.open_chunk(Claim::WornRelocation(group)),
                     None => self.open_chunk(Claim::Relocation(group)),
                 },
             };
-            let collecting = &mut self.collection.groups[group as usize];
+            let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
             collecting.open = open;
             collecting.stalled = open.is_none();
             let Some(open) = open else { return placed };
@@ -588,7 +639,7 @@ impl<M: Media> BlockFtl<M> {
                 *place = frame;
             }
             self.chunks.place(chunk, used as u32);
-            self.write_unit(open, Purpose::Relocation, u64::from(group), &unit[..count], used as u32);
+            self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
             self.stirred = true;
             placed = true;
         }
@@ -599,7 +650,7 @@ impl<M: Media> BlockFtl<M> {
         while !self.collection.written.is_empty() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
-            let (group, used) = (unit.owner as u32, unit.used as usize);
+            let (group, used) = ((unit.owner >> 1) as u32, unit.used as usize);
             let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
             frames[..used].copy_from_slice(&unit.frames()[..used]);
             for frame in &frames[..used] {

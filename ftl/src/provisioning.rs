@@ -2,7 +2,7 @@
 //!
 //! Host writes go round the parallel units, one write unit each, so that consecutive units are programmed side by side:
 //! first every group, then the next parallel unit of every group. Within a parallel unit the least worn free chunk is
-//! opened, but for data that rest in a group whose wear is uneven: those go to the most worn. Some free chunks are spoken for, so that nobody can ever be stuck:
+//! opened, but for data that rest: those go to the most worn of the group. Some free chunks are spoken for, so that nobody can ever be stuck:
 //!
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
@@ -20,7 +20,7 @@ pub enum Claim {
     Host(PuId),
     /// The relocation frontier of a group.
     Relocation(u32),
-    /// The same where wear is uneven: the most worn chunk, because what is moved rests longer than what is written.
+    /// The same for data that rest: the most worn chunk of the group.
     WornRelocation(u32),
     /// Log, checkpoint or superblock; in this group if it has more than its reserve.
     Metadata(u32),
@@ -191,7 +191,8 @@ impl Provisioning {
                 }
                 pu
             }
-            Claim::Relocation(group) | Claim::WornRelocation(group) => self.fullest_pu(group),
+            Claim::Relocation(group) => self.fullest_pu(group),
+            Claim::WornRelocation(group) => self.most_worn_pu(group),
             Claim::Metadata(preferred) => {
                 let groups = self.free_in_group.len() as u32;
                 // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
@@ -235,6 +236,14 @@ impl Provisioning {
     /// Counts a chunk that was found in use for log or checkpoint when the drive was opened.
     pub fn begin_metadata(&mut self) {
         self.metadata_in_use += 1;
+    }
+
+    /// The parallel unit of `group` with the most worn free chunk.
+    fn most_worn_pu(&self, group: u32) -> PuId {
+        (0..self.pus_per_group)
+            .map(|pu| self.format.pu_id(group, pu))
+            .max_by_key(|pu| self.free[pu.0 as usize].last().map(|(resets, _)| *resets))
+            .expect("a group has at least one parallel unit")
     }
 
     fn fullest_pu(&self, group: u32) -> PuId {

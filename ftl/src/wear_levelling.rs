@@ -79,11 +79,6 @@ impl<M: Media> BlockFtl<M> {
         watched.due = is_due && watched.resets >= RESETS_PER_MOVE_MIN;
     }
 
-    /// Whether what is moved in `group` should go to its most worn chunk: well before resting data have to be moved.
-    pub(crate) fn wears_unevenly(&self, group: u32) -> bool {
-        self.config.wear_spread_max.is_some_and(|most| self.wear_spread(group) > most / 2)
-    }
-
     /// The chunk of `group` whose data rest while others wear: little worn, and closed for a whole drive write at least.
     /// What was written lately to a chunk that is little worn will make room by itself.
     pub(crate) fn resting(&mut self, group: u32) -> Option<ChunkId> {
