@@ -1,5 +1,6 @@
-//! Sizes and percentages as people write them.
+//! Sizes, percentages and intervals as people write them.
 
+use crate::Nanos;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +16,16 @@ pub struct Share {
     pub millionths: u32,
 }
 
-/// A size or share that cannot be understood.
+/// How often something is done: every so often, written `7d`, `12h`, `30min`, `90s` or `500ms`, or `never`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Interval {
+    /// Once in this time.
+    Every(Nanos),
+    /// Not at all.
+    Never,
+}
+
+/// A size, share or interval that cannot be understood.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is no {what}; write it like {example}")]
 pub struct UnitError {
@@ -111,6 +121,61 @@ impl Share {
     }
 }
 
+/// Spans of time and their nanoseconds, the longest first.
+const SPANS: [(&str, u64); 5] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+];
+
+impl Interval {
+    /// A whole number of days.
+    #[must_use]
+    pub const fn days(days: u64) -> Interval {
+        Interval::Every(Nanos(days * SPANS[0].1))
+    }
+
+    /// The time between one and the next, if there is a next.
+    #[must_use]
+    pub fn span(self) -> Option<Nanos> {
+        match self {
+            Interval::Every(span) => Some(span),
+            Interval::Never => None,
+        }
+    }
+}
+
+impl FromStr for Interval {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Interval, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "interval", example: "7d, 12h, 30min, 90s or never" };
+        let trimmed = text.trim();
+        if trimmed.eq_ignore_ascii_case("never") {
+            return Ok(Interval::Never);
+        }
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit()).ok_or_else(error)?;
+        let (number, unit) = trimmed.split_at(digits);
+        let (_, nanos) = SPANS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim())).ok_or_else(error)?;
+        let span = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*nanos)).ok_or_else(error)?;
+        if span == 0 { Err(error()) } else { Ok(Interval::Every(Nanos(span))) }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Interval::Never => write!(f, "never"),
+            Interval::Every(span) => match SPANS.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos)) {
+                Some((name, nanos)) => write!(f, "{}{name}", span.0 / nanos),
+                None => write!(f, "{span}"),
+            },
+        }
+    }
+}
+
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.millionths) / 1e4)
@@ -133,7 +198,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(ByteSize, Share);
+serde_as_text!(ByteSize, Interval, Share);
 
 #[cfg(test)]
 mod tests {
@@ -160,6 +225,22 @@ mod tests {
         assert_eq!(Share::percent(7).of(101), 8);
         assert!("ten".parse::<Share>().is_err());
         assert!("-1%".parse::<Share>().is_err());
+    }
+
+    #[test]
+    fn intervals_are_understood_and_printed_as_people_write_them() {
+        let check = |text: &str, interval: Interval, printed: &str| {
+            assert_eq!(text.parse::<Interval>().unwrap(), interval, "{text}");
+            assert_eq!(interval.to_string(), printed);
+        };
+        check("7d", Interval::days(7), "7d");
+        check("48 h", Interval::days(2), "2d");
+        check("90MIN", Interval::Every(Nanos(5_400_000_000_000)), "90min");
+        check("500ms", Interval::Every(Nanos::from_millis(500)), "500ms");
+        check("never", Interval::Never, "never");
+        for text in ["", "7", "d", "0s", "-1d", "1.5d", "7 days", "999999999999d"] {
+            assert!(text.parse::<Interval>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -9,9 +9,11 @@
 //!            └──▶ free, the least worn of its parallel unit: what the host writes next goes there
 //! ```
 //!
-//! That costs as many writes as a chunk has blocks, and spares the worn chunk about as many resets as the bound says. So
-//! on a drive most of which rests, a bound of n adds about one part in n to the write amplification; on one whose data
-//! are all alike nothing is ever moved.
+//! That costs as many writes as a chunk has blocks, and spares the worn chunk about as many resets as the limit says. So on
+//! a drive of which the share c rests, a limit of n adds c/n to the write amplification and leaves n of the resets that a
+//! chunk stands unused; both together are least near n = √(2c × endurance). On a drive whose data are all alike nothing is
+//! moved: there it is enough that of victims as empty as each other the least worn is collected
+//! ([`crate::chunk_table::ChunkTable::victim`]).
 //!
 //! Groups need no levelling between them: the frontier goes round all parallel units, so each group is written alike,
 //! whatever the host writes.
@@ -21,8 +23,8 @@ use openftl_core::ChunkId;
 use openftl_media::Media;
 
 /// How far the resets of two chunks of a group may differ before resting data move, unless the drive's owner says
-/// otherwise: half a percent of what TLC stands.
-pub const WEAR_SPREAD_MAX: u32 = 16;
+/// otherwise: one percent of what TLC stands.
+pub const WEAR_SPREAD_MAX: u32 = 32;
 
 /// How far beyond the limit wear may spread while data move.
 pub const WEAR_SPREAD_SLACK: u32 = 8;

@@ -452,7 +452,6 @@ fn scrub_and_refresh_bear_load_and_power_cuts() {
         let protected = format!("power_loss_protection = {}", seed % 2 == 0);
         let mut weak = profile("tiny", &[("power_loss_protection = true", &protected)]);
         weak.faults.high_ecc = 0.003;
-        weak.faults.read_retry = 0.001;
         weak.faults.program_fail = 0.002;
         // A pass takes about as long as some tens of requests.
         let config = Config { scrub_interval: Some(Nanos::from_millis(100)), ..config(600, seed) };

@@ -8,7 +8,7 @@ use openftl_core::{ChunkId, FrameForm};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason};
-use openftl_media::{ChunkState, Media, Profile, ProgramFailure};
+use openftl_media::{ChunkState, Profile, ProgramFailure};
 use world::{World, config, profile};
 
 const FAILURES: [ProgramFailure; 2] = [ProgramFailure::NextUnit, ProgramFailure::ChunkClosed];
@@ -87,7 +87,7 @@ fn a_failed_program_of_data_is_repeated_elsewhere() {
 #[test]
 fn a_failed_program_of_a_relocated_block_is_repeated_elsewhere() {
     for failure in FAILURES {
-        let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 2), 60, 2);
+        let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 2), 100, 2);
         world.write_all(16);
         let mut met = 0;
         for _ in 0..400 {
@@ -130,7 +130,8 @@ fn a_failed_program_of_the_log_is_repeated_elsewhere() {
 #[test]
 fn a_failed_program_of_a_checkpoint_is_repeated_elsewhere() {
     for failure in FAILURES {
-        let mut world = tiny(4);
+        // Each failure that closes a chunk costs one.
+        let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 4), 60, 4);
         let mut met = 0;
         for _ in 0..20 {
             let lanes =

@@ -1,7 +1,7 @@
 //! The words of the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -77,6 +77,10 @@ pub struct DriveFlags {
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
+    /// Read all that the drive holds once in this time, like 7d or 12h, and refresh what is weak; or never [default: 7d
+    /// when the drive is served, else never].
+    #[arg(long, value_name = "INTERVAL", help_heading = "Drive")]
+    pub scrub_interval: Option<Interval>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -360,6 +364,7 @@ mod tests {
             "openftl create disk.oftl --profile cosmos --capacity 8GiB --over-provisioning 10%",
             "openftl serve disk.oftl --nbd unix:/path/socket",
             "openftl serve disk.oftl --nbd 127.0.0.1:10809",
+            "openftl serve disk.oftl --scrub-interval 30d",
             "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
             "openftl bench --workload random",
@@ -381,6 +386,7 @@ mod tests {
             ("openftl bench --queue-depth 0", "--queue-depth", "0"),
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
+            ("openftl serve disk.oftl --scrub-interval weekly", "--scrub-interval", "weekly"),
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),

@@ -15,6 +15,8 @@
 //! kind = "block"
 //! victim = "greedy"               # "greedy" or "cost-benefit"
 //! write_through = false
+//! scrub_interval = "7d"           # everything is read once in this time; or "never"
+//! wear_spread_max = 32            # resets that chunks of a group may differ by before data move; 0: any number
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
@@ -24,7 +26,7 @@
 
 use crate::cli::Timing;
 use crate::failure::Failure;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::VictimPolicy;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,9 @@ pub struct FtlSection {
     pub write_through: Option<bool>,
     pub checkpoint_log_blocks: Option<u64>,
     pub marked_groups_max: Option<u32>,
+    pub scrub_interval: Option<Interval>,
+    /// 0 means that wear is not levelled.
+    pub wear_spread_max: Option<u32>,
 }
 
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
