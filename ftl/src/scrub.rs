@@ -78,7 +78,7 @@ impl Scrub {
             due: None,
             began: Time::ZERO,
             // Consecutive starts lie far from each other: by the golden section.
-            number: (u128::from(start.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * u128::from(chunks) >> 64) as u64,
+            number: start.wrapping_mul(0x9E37_79B9_7F4A_7C15) % chunks,
             seen: 0,
             chunk: None,
             read: None,

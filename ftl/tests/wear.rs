@@ -104,7 +104,7 @@ impl Drive {
         let of = |part: u64| draw % part * (capacity / part);
         match pattern {
             Pattern::Uniform => draw % capacity,
-            Pattern::HotTenth if self.chance.next_u64() % 10 > 0 => of(capacity / 10),
+            Pattern::HotTenth if !self.chance.next_u64().is_multiple_of(10) => of(capacity / 10),
             Pattern::HotTenth => draw % capacity,
             Pattern::HotHundredth => of(capacity / 100),
         }
