@@ -101,7 +101,7 @@ impl Versions {
                 };
                 is_read.insert(format.chunk_of(ppa));
                 match kind {
-                    BlockKind::Data => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Data | BlockKind::Lost => versions.add(ppa, address, sequence, is_good),
                     BlockKind::Log => {
                         if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
                             versions.highest.lsn = versions.highest.lsn.max(block.lsn);

@@ -81,6 +81,12 @@ impl Transactions {
         self.writes.is_empty() && self.waiters.is_empty() && self.trims.is_empty()
     }
 
+    /// Whether writes of the host wait for room.
+    #[inline]
+    pub(crate) fn is_held_back(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
     /// What is relocated earns the host its share.
     pub(crate) fn earn(&mut self, earned: i64) {
         self.throttle.earn(earned);

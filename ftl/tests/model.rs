@@ -103,7 +103,7 @@ fn write_through_makes_every_acknowledged_write_durable() {
     }
 }
 
-/// Two groups of two parallel units need eleven open chunks besides those of the host.
+/// Two groups of two parallel units need thirteen open chunks besides those of the host.
 #[test]
 fn a_device_that_allows_few_open_chunks_is_never_asked_for_more() {
     for (seed, open_chunks_max) in [(60, 13), (61, 14), (62, 15)] {

@@ -99,6 +99,8 @@ enum Mark {
     Lost,
     /// It can, and should be refreshed.
     Weak,
+    /// It cannot be read so many times more. After those it is good, and stays so.
+    Failing { times: u32 },
 }
 
 /// A chunk that was reset, and that its die may still be erasing.

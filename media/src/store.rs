@@ -197,6 +197,16 @@ impl Backing {
         Ok(())
     }
 
+    /// Exchanges what two blocks hold, without anybody noticing.
+    pub fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) -> Result<(), StoreError> {
+        match self {
+            Backing::Ram(store) => store.exchange(one, other),
+            Backing::Stamps(store) => store.exchange(one, other),
+            Backing::File(store) => return store.exchange(one, other),
+        }
+        Ok(())
+    }
+
     /// Forgets what `chunk` holds.
     pub fn discard(&mut self, chunk: ChunkId) {
         match self {

@@ -3,7 +3,7 @@
 pub use crate::drive_file::Timing;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
 use std::path::PathBuf;
 
@@ -88,6 +88,10 @@ pub struct DriveFlags {
     /// sooner [default: only the length of the log counts].
     #[arg(long, value_name = "TIME", help_heading = "Drive")]
     pub checkpoint_interval: Option<Nanos>,
+    /// Read all that the drive holds once in this time, like 7d or 12h, and refresh what is weak; or never [default: 7d
+    /// when the drive is served, else never].
+    #[arg(long, value_name = "INTERVAL", help_heading = "Drive")]
+    pub scrub_interval: Option<Interval>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -500,6 +504,7 @@ mod tests {
             "openftl create disk.oftl --profile cosmos --capacity 8GiB --over-provisioning 10%",
             "openftl serve disk.oftl --nbd unix:/path/socket",
             "openftl serve disk.oftl --nbd 127.0.0.1:10809",
+            "openftl serve disk.oftl --scrub-interval 30d",
             "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
             "openftl serve disk.oftl --control unix:/path/socket --lie-about-flush",
@@ -535,6 +540,7 @@ mod tests {
             ("openftl bench --queue-depth 0", "--queue-depth", "0"),
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
+            ("openftl serve disk.oftl --scrub-interval weekly", "--scrub-interval", "weekly"),
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
             ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
             ("openftl reproduce ox-recovery --list", "--list", "NAME"),

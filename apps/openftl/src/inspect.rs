@@ -95,7 +95,6 @@ fn cells(drive: &Drive) -> Vec<Cell> {
         ChunkUse::Open => Mark::Open,
         ChunkUse::Closed => Mark::Data,
         ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
-        ChunkUse::Stuck => Mark::Stuck,
         ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
         ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
         ChunkUse::Metadata => Mark::Superblock,

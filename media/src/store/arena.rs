@@ -158,6 +158,16 @@ impl Arena {
         self.bytes_mut(slot, block as usize * self.stride + self.item_bytes, self.oob_bytes)
     }
 
+    /// Exchanges item and out-of-band bytes of two blocks; their flags stay.
+    pub fn exchange(&mut self, (slot, block): (Slot, u32), (other, other_block): (Slot, u32)) {
+        let len = self.item_bytes + self.oob_bytes;
+        let (start, other_start) = (block as usize * self.stride, other_block as usize * self.stride);
+        let ours = self.bytes(slot, start, len).to_vec();
+        let theirs = self.bytes(other, other_start, len).to_vec();
+        self.bytes_mut(slot, start, len).copy_from_slice(&theirs);
+        self.bytes_mut(other, other_start, len).copy_from_slice(&ours);
+    }
+
     /// The flag of `block`: the byte that holds it, and its bit in there.
     #[inline]
     pub fn flag_mut(&mut self, slot: Slot, block: u32) -> (&mut u8, u8) {

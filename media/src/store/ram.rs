@@ -70,6 +70,11 @@ impl RamStore {
         self.arena.item_mut(slot, block)[0] ^= 1;
     }
 
+    pub(super) fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) {
+        let slots = (self.arena.slot(one.0), self.arena.slot(other.0));
+        self.arena.exchange((slots.0, one.1), (slots.1, other.1));
+    }
+
     pub(super) fn discard(&mut self, chunk: ChunkId) {
         self.arena.release(chunk);
     }
