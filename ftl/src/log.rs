@@ -644,7 +644,8 @@ mod tests {
         let (mut frames, mut log) = log();
         log.append(&mut frames, Record::Trimmed { first: 7, blocks: 1 });
         log.force(&mut frames);
-        let whole: Vec<_> = log.next_unit(0).unwrap().frames.iter().map(|frame| Box::new(*frames.bytes(*frame))).collect();
+        let whole: Vec<_> =
+            log.next_unit(0).unwrap().frames.iter().map(|frame| Box::new(*frames.bytes(*frame))).collect();
         let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
         let mut log = Log::new(0xD21E, 2, 30, &mut frames);
         log.mend(&mut frames, 1, &[(10, whole[0].clone())]);

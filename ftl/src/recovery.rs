@@ -252,7 +252,8 @@ impl<M: Media> BlockFtl<M> {
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
-        let (mut superblock, mut in_doubt) = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        let mut found = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        let mut superblock = found.superblock.clone();
         if superblock.geometry != Superblock::geometry_of(&geometry) {
             let found = Superblock::geometry_of(&geometry);
             return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
@@ -278,8 +279,9 @@ impl<M: Media> BlockFtl<M> {
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-            if newest.0.sequence != superblock.sequence {
-                (superblock, in_doubt) = newest;
+            if newest.superblock.sequence != superblock.sequence {
+                found = newest;
+                superblock = found.superblock.clone();
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
                 let maps = (&mut mapping, &mut table);
                 checkpoint =
@@ -292,7 +294,7 @@ impl<M: Media> BlockFtl<M> {
         let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
         let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
         sound = sound.and_then(|()| log.expect_whole());
-        if in_doubt && sound.is_ok() {
+        if found.in_doubt && sound.is_ok() {
             sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
         }
         steps.report.clean = superblock.clean && log.is_empty();
@@ -312,10 +314,10 @@ impl<M: Media> BlockFtl<M> {
         }
         let mapped = match replayed.and_then(|_| mark_valid(&chunks, &mapping, &mut table)) {
             Err(damage) if access == Access::Repair => {
-                let found = (&checkpoint, &log);
+                let left = (&checkpoint, &log);
                 let (media, clock) = (&mut media, &mut *steps.clock);
                 let (report, on_media) =
-                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, found, &damage, &mut mapping);
+                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, &mut mapping);
                 steps.report.repair = Some(report);
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
@@ -336,9 +338,8 @@ impl<M: Media> BlockFtl<M> {
         };
         // A chunk that went offline counts until what it held is given up: only then it is retired.
         let is_used = |chunk: ChunkId| table.valid(chunk) > 0 || named.contains(&chunk);
-        let is_good = |chunk: ChunkId| {
-            !is_retired(chunk) && (chunks.state(chunk) != ChunkState::Offline || is_used(chunk))
-        };
+        let is_good =
+            |chunk: ChunkId| !is_retired(chunk) && (chunks.state(chunk) != ChunkState::Offline || is_used(chunk));
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();
@@ -349,7 +350,7 @@ impl<M: Media> BlockFtl<M> {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
-        steps.report.single_copies = single_copies(&superblock, &checkpoint, &log);
+        steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
         let lacking = log.lacking();
         let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
         let is_mendable = units <= Log::mendable();
@@ -422,8 +423,12 @@ impl<M: Media> BlockFtl<M> {
 }
 
 /// What is there only once and should be there twice.
-fn single_copies(superblock: &Superblock, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
+fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
     let mut single = Vec::new();
+    // A crash may leave it so; after a clean stop it is a loss.
+    if superblock.clean && places < superblock.places.chunks(2).filter(|pair| pair[0] != u32::MAX).count() {
+        single.push(format!("superblock {} is in one place", superblock.sequence));
+    }
     for (copy, lacking) in checkpoint.lacking.iter().enumerate().filter(|(_, lacking)| **lacking > 0) {
         let CheckpointPlace { sequence, blocks, .. } = &superblock.checkpoint;
         single.push(format!("checkpoint {sequence}: copy {copy} lacks {lacking} of {blocks} blocks"));

@@ -157,7 +157,8 @@ pub(crate) fn rebuild(
     let format = chunks.geometry.format();
     let cannot_be_read = |ppa: Ppa| {
         let chunk: ChunkId = format.chunk_of(ppa);
-        versions.unreadable.contains(&ppa) || (chunks.get(chunk).is_some() && chunks.state(chunk) == ChunkState::Offline)
+        versions.unreadable.contains(&ppa)
+            || (chunks.get(chunk).is_some() && chunks.state(chunk) == ChunkState::Offline)
     };
     let may_hide = !versions.unreadable.is_empty() || chunks.all().any(|chunk| chunk.state == ChunkState::Offline);
     let mut kept = HashSet::new();

@@ -184,6 +184,14 @@ pub enum SuperblockError {
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
     Length(u32),
+    /// A gap that ends before it begins, or before the one before it.
+    #[error("superblock with an impossible gap in its log: from {end} to {next}")]
+    Gap {
+        /// The first LSN that does not count.
+        end: u64,
+        /// The first that counts again.
+        next: u64,
+    },
     /// Damaged.
     #[error("superblock with CRC32C {found:#010x} where {expected:#010x} was expected")]
     Crc {
@@ -309,6 +317,13 @@ impl Superblock {
         }
         let log_gaps =
             <[GapBytes]>::ref_from_bytes_with_elems(rest, header.log_gaps.get() as usize).map_err(|_| bad())?;
+        let log_gaps: Vec<LogGap> =
+            log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect();
+        let first_lsn = header.first_lsn.get();
+        log_gaps.iter().try_fold(first_lsn, |counts_from, LogGap { end, next }| {
+            let follows = (counts_from..*next).contains(end);
+            follows.then_some(*next).ok_or(SuperblockError::Gap { end: *end, next: *next })
+        })?;
         Ok(Superblock {
             drive: header.drive.get(),
             sequence: header.sequence.get(),
@@ -326,11 +341,11 @@ impl Superblock {
                 blocks: header.checkpoint_blocks.get(),
                 copies,
             },
-            first_lsn: header.first_lsn.get(),
+            first_lsn,
             position: header.position.get(),
             durable_below: header.durable_below.get(),
             log_chunks,
-            log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
+            log_gaps,
             places: header.places.map(U32::get),
         })
     }
@@ -392,9 +407,17 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, log_gaps), 4, "gaps in the log"),
         (offset_of!(Header, reserved), 4, "0"),
         (offset_of!(Header, places), 16, "chunks for superblocks, two of each place; FFFF_FFFFh = none"),
-        (size_of::<Header>(), size_of::<ExtentBytes>(), "extents of copy 0, then of copy 1: chunk, first block, blocks (4 bytes each)"),
+        (
+            size_of::<Header>(),
+            size_of::<ExtentBytes>(),
+            "extents of copy 0, then of copy 1: chunk, first block, blocks (4 bytes each)",
+        ),
         (size_of::<Header>(), 4, "behind them the log chunks of copy 0, then of copy 1"),
-        (size_of::<Header>(), size_of::<GapBytes>(), "behind them the gaps: first LSN that does not count, first that counts again (8 bytes each)"),
+        (
+            size_of::<Header>(),
+            size_of::<GapBytes>(),
+            "behind them the gaps: first LSN that does not count, first that counts again (8 bytes each)",
+        ),
     ]
 }
 
@@ -451,6 +474,19 @@ mod tests {
         assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(144 + 36 + 12_000 + 16));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
         assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_196)));
+    }
+
+    #[test]
+    fn gaps_go_upwards_from_the_first_lsn() {
+        let decoded = |gaps: &[(u64, u64)]| {
+            let log_gaps = gaps.iter().map(|(end, next)| LogGap { end: *end, next: *next }).collect();
+            Superblock::decode(&Superblock { log_gaps, ..superblock() }.encode())
+        };
+        assert!(decoded(&[(99, 100), (100, 130), (150, 151)]).is_ok());
+        for (end, next) in [(98, 120), (120, 120), (130, 120)] {
+            assert_eq!(decoded(&[(end, next)]), Err(SuperblockError::Gap { end, next }));
+        }
+        assert_eq!(decoded(&[(110, 130), (129, 140)]), Err(SuperblockError::Gap { end: 129, next: 140 }));
     }
 
     #[test]

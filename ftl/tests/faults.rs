@@ -115,7 +115,8 @@ fn a_failed_program_of_the_log_is_repeated_elsewhere() {
     for failure in FAILURES {
         let mut world = tiny(3);
         for _ in 0..10 {
-            let log: Vec<ChunkId> = world.ftl().superblock().log_chunks.iter().flatten().copied().map(ChunkId).collect();
+            let log: Vec<ChunkId> =
+                world.ftl().superblock().log_chunks.iter().flatten().copied().map(ChunkId).collect();
             let log = open_among(&mut world, log);
             inject(&world, log, failure);
             overwrite(&mut world, 10);

@@ -330,7 +330,10 @@ fn a_chunk_that_goes_offline_costs_its_blocks_and_nothing_else() {
             for block in 0..world.blocks() {
                 if lost.contains(&block) {
                     let error = world.try_read(block, 1).unwrap_err();
-                    assert!([IoError::Unrecovered { block }, IoError::WrongBlock { block }].contains(&error), "{error}");
+                    assert!(
+                        [IoError::Unrecovered { block }, IoError::WrongBlock { block }].contains(&error),
+                        "{error}"
+                    );
                 } else {
                     world.verify(block, 1);
                 }

@@ -48,8 +48,9 @@ pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
     let CheckReport { findings_total, blocks_lost, .. } = findings.report;
     let failure = Failure::failed(format_args!("{name} is unsound: {findings_total} findings"));
     Err(match () {
-        () if blocks_lost == findings_total => failure
-            .fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed"),
+        () if blocks_lost == findings_total => {
+            failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
+        }
         () if arguments.repair => failure.fix("copy what can still be read (nbdcopy), and create a new drive"),
         () => failure.fix(format_args!("openftl check {name} --repair")),
     })

@@ -2,8 +2,8 @@
 
 use crate::world::World;
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Ppa};
-use openftl_ftl::{BlockTarget, Superblock};
 use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::{BlockTarget, Superblock};
 use openftl_media::{Blocks, ChunkState, Command, Media};
 
 /// What happens to a block, or to its whole chunk.
@@ -73,7 +73,8 @@ pub fn superblock(world: &mut World) -> (Superblock, Vec<Ppa>) {
     world.open(openftl_ftl::Access::Inspect).unwrap();
     let superblock = world.ftl().superblock().clone();
     world.ftl = None;
-    let is_newest = |oob: &Oob| (oob.kind, oob.address, oob.sequence) == (BlockKind::Superblock, 0, superblock.sequence);
+    let is_newest =
+        |oob: &Oob| (oob.kind, oob.address, oob.sequence) == (BlockKind::Superblock, 0, superblock.sequence);
     let places = blocks(world).into_iter().filter(|(_, oob)| is_newest(oob)).map(|(ppa, _)| ppa).collect();
     (superblock, places)
 }

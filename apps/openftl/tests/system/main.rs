@@ -31,4 +31,5 @@ mod mounted;
 mod pattern;
 mod program;
 mod qemu;
+mod repair;
 mod server;
