@@ -30,7 +30,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
-use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{ChunkId, Clock, GeometryError, Nanos, PuId, Time};
@@ -354,7 +354,7 @@ impl<M: Media> BlockFtl<M> {
         let lacking = log.lacking();
         let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
         let is_mendable = units <= Log::mendable();
-        let mend = if access == Access::Inspect || !is_mendable { Default::default() } else { lacking };
+        let mend = if is_mendable { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
@@ -380,23 +380,13 @@ impl<M: Media> BlockFtl<M> {
         ftl.turn_read_only_if_worn_out();
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
-            let superblock = ftl.superblock.current_mut();
-            // Right behind a gap it grows, so cutting recoveries short uses up none.
-            let behind = superblock.log_gaps.last_mut().filter(|last| last.next == gap.end);
-            let is_full = behind.is_none() && superblock.log_gaps.len() >= LOG_GAPS_MAX;
-            if steps.report.repair.is_some() || (is_full && !clean) {
+            let gap = (!clean).then_some(gap);
+            if steps.report.repair.is_some() || !ftl.skip(gap) {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {
-                if !clean {
-                    match superblock.log_gaps.last_mut().filter(|last| last.next == gap.end) {
-                        Some(last) => last.next = gap.next,
-                        None => superblock.log_gaps.push(gap),
-                    }
-                    superblock.position += POSITIONS_SKIPPED;
-                }
                 for (copy, blocks) in mend.iter().enumerate() {
                     ftl.log.mend(&mut ftl.frames, copy, blocks);
                 }
@@ -413,6 +403,20 @@ impl<M: Media> BlockFtl<M> {
         ftl.recovery = steps.report;
         ftl.reset_statistics();
         Ok(ftl)
+    }
+
+    /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more.
+    fn skip(&mut self, gap: Option<LogGap>) -> bool {
+        let superblock = self.superblock.current_mut();
+        let Some(gap) = gap else { return true };
+        // Right behind a gap that gap grows, so recoveries cut short use up none.
+        match superblock.log_gaps.last_mut() {
+            Some(last) if last.next == gap.end => last.next = gap.next,
+            _ if superblock.log_gaps.len() == LOG_GAPS_MAX => return false,
+            _ => superblock.log_gaps.push(gap),
+        }
+        superblock.position += POSITIONS_SKIPPED;
+        true
     }
 
     /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
