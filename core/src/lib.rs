@@ -10,7 +10,9 @@
 //! | [`frame`] | the memory that payload travels in between host, FTL and media |
 //! | [`stamp`] | eight bytes that stand for a whole block |
 //! | [`checksum`] | CRC32C |
-//! | [`units`] | sizes and percentages as people write them |
+//! | [`units`] | sizes, percentages and spans of time as people write them |
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod address;
 pub mod checksum;
@@ -20,7 +22,7 @@ pub mod stamp;
 pub mod time;
 pub mod units;
 
-pub use address::{Address, AddressFormat, ChunkId, Ppa, PuId};
+pub use address::{Address, AddressFormat, ChunkId, ChunkName, ChunkNameError, Ppa, PuId};
 pub use frame::{Frame, FrameForm, Frames, Payload, PayloadMut};
 pub use geometry::{Geometry, GeometryError};
 pub use stamp::Stamp;

@@ -186,6 +186,11 @@ impl<M: Media> BlockFtl<M> {
         &self.config
     }
 
+    /// Whether the drive lies about flushes from now on; see [`Config::lies_about_flush`].
+    pub fn lie_about_flush(&mut self, lies: bool) {
+        self.config.lies_about_flush = lies;
+    }
+
     /// What the chunks of this drive are for.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -218,10 +223,16 @@ impl<M: Media> BlockFtl<M> {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
     }
 
+    /// Where logical block `block` of this drive is.
+    #[must_use]
+    pub fn place(&self, block: u64) -> Place {
+        self.mapping.get(block as u32).place()
+    }
+
     /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
     #[must_use]
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
-        match self.mapping.get(block as u32).place() {
+        match self.place(block) {
             Place::Media(ppa) => Some(ppa),
             Place::Unmapped | Place::Lost | Place::Buffer(_) => None,
         }
@@ -448,6 +459,7 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.completions = completions;
+        self.stirred |= self.checkpoint.next_due() <= self.now;
         let mut rounds = 0;
         while std::mem::take(&mut self.stirred) {
             rounds += 1;
@@ -580,6 +592,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             Request::Read { first, frames } => self.read(tag, first, frames),
             Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush if self.config.lies_about_flush => {
+                self.pretend_flush(tag);
+                Ok(())
+            }
             Request::Flush => self.flush(tag),
         };
         if result.is_err() {
@@ -590,14 +606,18 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.advance(now);
-        if self.media.next_due().is_none() && (!self.transactions.is_idle()) {
-            eprintln!("DBG {} frames {}", self.describe(), self.frames.available(self.config.payload));
-        }
         done.append(&mut self.done);
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
+        if !self.done.is_empty() || self.stirred {
+            return Some(Time::ZERO);
+        }
+        let checkpoint = self.checkpoint.next_due();
+        match self.media.next_due() {
+            Some(due) => Some(due.min(checkpoint)),
+            None => (checkpoint != Time::NEVER).then_some(checkpoint),
+        }
     }
 
     fn is_read_only(&self) -> bool {

@@ -14,6 +14,9 @@
 //! The copies of a block are taken one after the other, so they may differ in age as any two blocks do; where one copy of a
 //! block is lost the other stands in for it.
 //!
+//! One is begun when the log has grown to what the plan has room for, or when the oldest change that is in the log alone
+//! has been there for the interval that the drive's owner chose.
+//!
 //! Nothing is overwritten: a body is appended to the lanes' open chunks, and a chunk is reset when nothing names it.
 //!
 //! # The body
@@ -32,7 +35,7 @@ use crate::provisioning::Claim;
 use crate::statistics::Purpose;
 use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
 use crate::units::OpenId;
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 
 /// Chunk table entries in one block.
@@ -104,6 +107,10 @@ pub struct Checkpointer {
     position: u64,
     /// Chunks that are no longer needed once the superblock is durable.
     ended: Vec<ChunkId>,
+    /// The log's position when the last checkpoint began; `None` if none did since the drive was opened.
+    began_at: Option<u64>,
+    /// When the oldest change that no checkpoint has will have been in the log for the interval.
+    due: Time,
 }
 
 impl Checkpointer {
@@ -136,6 +143,8 @@ impl Checkpointer {
             first_lsn: 0,
             position: 0,
             ended: Vec::new(),
+            began_at: None,
+            due: Time::NEVER,
         }
     }
 
@@ -154,6 +163,13 @@ impl Checkpointer {
     #[must_use]
     pub fn is_working(&self) -> bool {
         self.phase != Phase::Idle
+    }
+
+    /// When the next one is due by the time; what wakes a drive that nothing else would.
+    #[inline]
+    #[must_use]
+    pub fn next_due(&self) -> Time {
+        if self.is_working() { Time::NEVER } else { self.due }
     }
 
     /// A lane of `copy` goes on in a chunk that an earlier checkpoint left partly written. Returns whether a lane wanted it.
@@ -187,20 +203,41 @@ impl<M: Media> BlockFtl<M> {
         (checkpoint.next, checkpoint.next_copy) = (0, 0);
         checkpoint.first_lsn = self.log.next_lsn();
         checkpoint.position = self.buffer.committed();
+        checkpoint.began_at = Some(self.log.position());
+        checkpoint.due = Time::NEVER;
         for lane in checkpoint.copies.iter_mut().flat_map(|(lanes, _)| lanes) {
             lane.extents.clear();
         }
         self.stirred = true;
     }
 
+    /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
+    fn watch_interval(&mut self) {
+        let Some(interval) = self.config.checkpoint_interval else { return };
+        if self.phase != crate::block::Phase::Working || self.read_only.is_some() {
+            self.checkpoint.due = Time::NEVER;
+        } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
+            self.checkpoint.due = self.now + interval;
+        }
+    }
+
+    /// Whether anything was logged since the newest checkpoint began.
+    fn has_unsaved_changes(&self) -> bool {
+        match self.checkpoint.began_at {
+            Some(position) => self.log.position() > position,
+            None => self.log.position() > 0 || self.log.next_lsn() > self.superblock.current().first_lsn,
+        }
+    }
+
     pub(crate) fn advance_checkpoint(&mut self) {
+        self.watch_interval();
         match self.checkpoint.phase {
             Phase::Idle => {
                 let superblock = self.superblock.current();
                 let since = self.log.next_lsn() - superblock.first_lsn - superblock.log_skipped();
                 // Padding of recoveries and failed programs take room too, and are not counted.
                 let is_long = self.log.chunks().count() as u64 > self.plan.log_chunks;
-                if (since >= self.plan.log_blocks_max || is_long)
+                if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
                     && self.read_only.is_none()
                 {

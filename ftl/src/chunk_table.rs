@@ -160,7 +160,8 @@ impl ChunkTable {
 
     /// Counts one more reset.
     pub fn count_reset(&mut self, chunk: ChunkId) {
-        self.chunks[chunk.0 as usize].resets += 1;
+        let resets = &mut self.chunks[chunk.0 as usize].resets;
+        *resets = resets.saturating_add(1);
     }
 
     /// `blocks` of `chunk` are placed: they count as neither valid nor invalid until they are committed.

@@ -85,10 +85,11 @@ impl FoundLog {
             (0..readable).map(|block| format.ppa(*chunk, block)).collect()
         }));
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-            if oob.is_none_or(|oob| oob.kind != BlockKind::Log) {
+            let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Log) else { return };
+            let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+            if block.lsn != oob.sequence {
                 return;
             }
-            let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
             let chunk = format.chunk_of(ppa);
             found.highest = found.highest.max(block.lsn);
             let last = found.last_lsns.entry(chunk).or_default();

@@ -24,6 +24,8 @@
 //! |---|---|
 //! | [`block`] | OX-Block: 4 KiB blocks, transactions up to 1 MiB |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod assembly;
 pub mod bad_chunks;
 pub mod block;

@@ -17,6 +17,7 @@
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
 use crate::config::Config;
+use crate::superblock::Superblock;
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry};
@@ -105,6 +106,17 @@ pub enum PlanError {
         /// Chunks of the device that are not offline.
         available: u64,
     },
+    /// A superblock names every chunk of the log, and has only so much room.
+    #[error(
+        "a checkpoint every {log_blocks} log blocks: a superblock has room to name the chunks of at most {most} on this \
+         device; choose a smaller checkpoint_log_blocks, or a profile with larger chunks"
+    )]
+    LogTooLong {
+        /// Log blocks after which a checkpoint is due.
+        log_blocks: u64,
+        /// The most that can be named.
+        most: u64,
+    },
     /// The device allows fewer open chunks than the FTL writes at a time.
     #[error("open_chunks_max = {open_chunks_max}: this FTL keeps at least {needed} chunks open at a time")]
     TooFewOpenChunks {
@@ -153,7 +165,13 @@ impl Plan {
         let checkpoint_chunks = 2 * lane_chunks * u64::from(copies * checkpoint_lanes);
 
         let log_blocks_max = config.checkpoint_log_blocks.unwrap_or(map_blocks.max(LOG_BLOCKS_MIN)).max(2 * unit);
-        let log_chunks = u64::from(copies) * (2 * log_blocks_max.div_ceil(blocks_per_chunk) + 3);
+        let log_chunks = log_blocks_max.div_ceil(blocks_per_chunk).saturating_mul(2).saturating_add(3);
+        let log_chunks = log_chunks.saturating_mul(u64::from(copies));
+        let nameable = Superblock::log_chunks_max(geometry, checkpoint_chunks);
+        if log_chunks > nameable {
+            let most = (nameable / u64::from(copies)).saturating_sub(3) / 2 * blocks_per_chunk;
+            return Err(PlanError::LogTooLong { log_blocks: log_blocks_max, most });
+        }
         // A transaction makes nothing invalid before all of it is programmed, so there must be room for the largest one.
         let transaction_chunks = (TRANSACTION_BLOCKS_MAX as u64).div_ceil(blocks_per_chunk);
         let working_chunks = u64::from(host_frontiers)
@@ -202,5 +220,24 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Resu
     match scaled.format().bits() {
         0..=31 => Ok(scaled.chunks_per_pu),
         bits => Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_no_superblock_can_name_is_refused_with_the_longest_that_one_can() {
+        let geometry = Geometry::tiny();
+        let plan = |log_blocks| {
+            let config = Config { capacity_blocks: 1000, checkpoint_log_blocks: Some(log_blocks), ..Config::default() };
+            Plan::new(&geometry, &config)
+        };
+        let Err(PlanError::LogTooLong { log_blocks: u64::MAX, most }) = plan(u64::MAX) else {
+            panic!("{:?}", plan(u64::MAX))
+        };
+        assert_eq!(plan(most).map(|plan| plan.log_blocks_max), Ok(most));
+        assert_eq!(plan(most + 1), Err(PlanError::LogTooLong { log_blocks: most + 1, most }));
     }
 }

@@ -33,7 +33,7 @@ use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{ChunkId, Clock, GeometryError, Nanos, PuId, Time};
+use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, GeometryError, Nanos, PuId, Time};
 use openftl_media::{ChunkState, Media, MediaError};
 use std::collections::HashSet;
 
@@ -254,10 +254,7 @@ impl<M: Media> BlockFtl<M> {
         // a drive that cannot be trusted, is refused before anything is written.
         let mut found = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
         let mut superblock = found.superblock.clone();
-        if superblock.geometry != Superblock::geometry_of(&geometry) {
-            let found = Superblock::geometry_of(&geometry);
-            return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
-        }
+        trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
         config.drive_id = superblock.drive;
@@ -280,6 +277,7 @@ impl<M: Media> BlockFtl<M> {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
             if newest.superblock.sequence != superblock.sequence {
+                trust(&newest.superblock, &geometry)?;
                 found = newest;
                 superblock = found.superblock.clone();
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
@@ -310,9 +308,13 @@ impl<M: Media> BlockFtl<M> {
 
         let mut highest = Highest::default();
         if !is_settled && !steps.report.clean {
-            forget_impossible(&chunks, &mut mapping);
+            forget_impossible(&chunks, &superblock, &mut mapping);
         }
-        let mapped = match replayed.and_then(|_| mark_valid(&chunks, &mapping, &mut table)) {
+        let mapped = match replayed.and_then(|_| {
+            let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+            expect_apart(&superblock, geometry.format(), &table)?;
+            Ok(mapped)
+        }) {
             Err(damage) if access == Access::Repair => {
                 let left = (&checkpoint, &log);
                 let (media, clock) = (&mut media, &mut *steps.clock);
@@ -409,10 +411,11 @@ impl<M: Media> BlockFtl<M> {
     fn skip(&mut self, gap: Option<LogGap>) -> bool {
         let superblock = self.superblock.current_mut();
         let Some(gap) = gap else { return true };
+        let is_full = superblock.log_gaps.len() == LOG_GAPS_MAX;
         // Right behind a gap that gap grows, so recoveries cut short use up none.
         match superblock.log_gaps.last_mut() {
             Some(last) if last.next == gap.end => last.next = gap.next,
-            _ if superblock.log_gaps.len() == LOG_GAPS_MAX => return false,
+            _ if is_full => return false,
             _ => superblock.log_gaps.push(gap),
         }
         superblock.position += POSITIONS_SKIPPED;
@@ -424,6 +427,15 @@ impl<M: Media> BlockFtl<M> {
         let is_at_rest = self.under_way == 0 && self.backlog.is_empty();
         !self.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
     }
+}
+
+/// Whether a superblock that verifies can be true of this device.
+fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> {
+    let found = Superblock::geometry_of(geometry);
+    if superblock.geometry != found {
+        return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
+    }
+    Ok(superblock.validate(geometry)?)
 }
 
 /// What is there only once and should be there twice.
@@ -448,12 +460,13 @@ fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheck
 }
 
 /// Forgets what is no more where the map says. While the last blocks of the log cannot be read, the map is older than the
-/// chunks: what has moved since may have left a chunk that is free by now. Who only looks at the drive sees it as lost.
-fn forget_impossible(chunks: &Chunks, mapping: &mut Mapping) {
+/// chunks: what has moved since may have left a chunk that is free by now, or put to another use. Who only looks at the drive sees it as lost.
+fn forget_impossible(chunks: &Chunks, superblock: &Superblock, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
+    let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     for entry in mapping.entries_mut() {
         if let Place::Media(ppa) = entry.place()
-            && format.block_of(ppa) >= written(chunks, format.chunk_of(ppa))
+            && (format.block_of(ppa) >= written(chunks, format.chunk_of(ppa)) || named.contains(&format.chunk_of(ppa)))
         {
             *entry = Entry::LOST;
         }
@@ -494,4 +507,17 @@ fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Res
         mapped += 1;
     }
     Ok(mapped)
+}
+
+/// Whether no data are where the superblock has its own.
+fn expect_apart(superblock: &Superblock, format: AddressFormat, table: &ChunkTable) -> Result<(), OpenError> {
+    // Data there would be reset with the metadata.
+    let places = superblock.places.iter().copied().filter(|chunk| *chunk != u32::MAX).map(ChunkId);
+    if let Some(chunk) = superblock.chunks().chain(places).find(|chunk| table.valid(*chunk) > 0) {
+        let (blocks, address) = (table.valid(chunk), format.unpack_chunk(chunk));
+        return Err(OpenError::Inconsistent(format!(
+            "{blocks} logical blocks are mapped to the chunk of {address}, which is for log, checkpoints or superblocks"
+        )));
+    }
+    Ok(())
 }

@@ -41,6 +41,8 @@ use crate::plan::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
+use std::collections::HashMap;
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -54,6 +56,9 @@ pub const SEARCH_CHUNKS: u32 = 8;
 pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
 /// Gaps in the log that a superblock remembers; a recovery that would need one more takes a checkpoint.
 pub const LOG_GAPS_MAX: usize = 64;
+
+/// No count of a drive comes so far: the out-of-band bytes have 48 bits for it.
+pub const COUNTS_END: u64 = 1 << 48;
 
 const CLEAN: u32 = 1;
 
@@ -184,13 +189,13 @@ pub enum SuperblockError {
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
     Length(u32),
-    /// A gap that ends before it begins, or before the one before it.
-    #[error("superblock with an impossible gap in its log: from {end} to {next}")]
-    Gap {
-        /// The first LSN that does not count.
-        end: u64,
-        /// The first that counts again.
-        next: u64,
+    /// Whole, and of things that the device does not have.
+    #[error("superblock {sequence} cannot be true: {reason}")]
+    Untrue {
+        /// Which superblock.
+        sequence: u64,
+        /// Which of its fields, and what it says.
+        reason: String,
     },
     /// Damaged.
     #[error("superblock with CRC32C {found:#010x} where {expected:#010x} was expected")]
@@ -213,6 +218,17 @@ impl Superblock {
         [geometry.groups, geometry.pus_per_group, geometry.chunks_per_pu, geometry.blocks_per_chunk]
     }
 
+    /// Log chunks that a record has room for beside `extents`. It is whole units, of one chunk.
+    #[must_use]
+    pub fn log_chunks_max(geometry: &Geometry, extents: u64) -> u64 {
+        let blocks = (SUPERBLOCK_BYTES_MAX / BLOCK_BYTES).min(geometry.blocks_per_chunk as usize);
+        let bytes = blocks / geometry.ws_min as usize * geometry.ws_min as usize * BLOCK_BYTES;
+        let left = (bytes as u64).saturating_sub(size_of::<Header>() as u64);
+        let others = extents.saturating_mul(size_of::<ExtentBytes>() as u64);
+        left.saturating_sub(others.saturating_add((LOG_GAPS_MAX * size_of::<GapBytes>()) as u64))
+            / size_of::<U32>() as u64
+    }
+
     /// The record, padded with zeroes to whole blocks.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -232,7 +248,7 @@ impl Superblock {
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
             version: U32::new(SUPERBLOCK_VERSION),
-            bytes: U32::new(length as u32),
+            bytes: U32::ZERO,
             crc: U32::ZERO,
             flags: U32::new(if self.clean { CLEAN } else { 0 }),
             drive: U64::new(self.drive),
@@ -255,8 +271,7 @@ impl Superblock {
             places: self.places.map(U32::new),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
-        let crc = crc32c(&bytes);
-        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
         bytes
     }
@@ -288,9 +303,7 @@ impl Superblock {
         let length = Superblock::length(bytes)?;
         let record = bytes.get(..length).ok_or(SuperblockError::Length(length as u32))?;
         let (header, rest) = Header::read_from_prefix(record).expect("the length was checked");
-        let mut unsigned = record.to_vec();
-        unsigned[16..20].fill(0);
-        let (found, expected) = (header.crc.get(), crc32c(&unsigned));
+        let (found, expected) = (header.crc.get(), checksum(record));
         if found != expected {
             return Err(SuperblockError::Crc { found, expected });
         }
@@ -317,13 +330,6 @@ impl Superblock {
         }
         let log_gaps =
             <[GapBytes]>::ref_from_bytes_with_elems(rest, header.log_gaps.get() as usize).map_err(|_| bad())?;
-        let log_gaps: Vec<LogGap> =
-            log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect();
-        let first_lsn = header.first_lsn.get();
-        log_gaps.iter().try_fold(first_lsn, |counts_from, LogGap { end, next }| {
-            let follows = (counts_from..*next).contains(end);
-            follows.then_some(*next).ok_or(SuperblockError::Gap { end: *end, next: *next })
-        })?;
         Ok(Superblock {
             drive: header.drive.get(),
             sequence: header.sequence.get(),
@@ -341,13 +347,75 @@ impl Superblock {
                 blocks: header.checkpoint_blocks.get(),
                 copies,
             },
-            first_lsn,
+            first_lsn: header.first_lsn.get(),
             position: header.position.get(),
             durable_below: header.durable_below.get(),
             log_chunks,
-            log_gaps,
+            log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
             places: header.places.map(U32::get),
         })
+    }
+
+    /// Whether all of it can be true of a device of this shape, for which it was written.
+    ///
+    /// # Errors
+    /// The first field that cannot.
+    pub fn validate(&self, geometry: &Geometry) -> Result<(), SuperblockError> {
+        let untrue = |reason: String| Err(SuperblockError::Untrue { sequence: self.sequence, reason });
+        for (name, count) in [
+            ("its sequence", self.sequence),
+            ("the checkpoint's sequence", self.checkpoint.sequence),
+            ("the first LSN", self.first_lsn),
+            ("host blocks written", self.position),
+            ("the LSN below which the log is durable", self.durable_below),
+        ] {
+            if count >= COUNTS_END {
+                return untrue(format!("{name} is {count}, and no drive has counted that far"));
+            }
+        }
+        if self.first_lsn == 0 {
+            return untrue("the first LSN is 0, and they are counted from 1".to_owned());
+        }
+        if self.capacity_blocks == 0 || self.capacity_blocks > geometry.blocks() {
+            let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
+            return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
+        }
+        let mut uses: HashMap<u32, &str> = HashMap::new();
+        let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);
+        let extents = || self.checkpoint.extents();
+        let named = places
+            .map(|chunk| (*chunk, "superblocks"))
+            .chain(self.log_chunks.iter().flatten().map(|chunk| (*chunk, "the log")))
+            .chain(extents().map(|extent| (extent.chunk, "the checkpoint")));
+        for (chunk, usage) in named {
+            if !geometry.has_chunk(ChunkId(chunk)) {
+                return untrue(format!("chunk {chunk} is for {usage}, and the device has no such chunk"));
+            }
+            // A lane of a checkpoint has several extents in one chunk; everything else is named once.
+            let other = uses.insert(chunk, usage);
+            if other.is_some_and(|other| other != usage || usage != "the checkpoint") {
+                return untrue(format!("chunk {chunk} is for {usage}, and for {} too", other.unwrap_or_default()));
+            }
+        }
+        if let Some(Extent { chunk, first, blocks }) = extents()
+            .find(|extent| u64::from(extent.first) + u64::from(extent.blocks) > u64::from(geometry.blocks_per_chunk))
+        {
+            return untrue(format!("the checkpoint has {blocks} blocks of chunk {chunk} from block {first} on"));
+        }
+        let mut before = 0;
+        for LogGap { end, next } in &self.log_gaps {
+            if !(before..*next).contains(end) || *next >= COUNTS_END {
+                return untrue(format!(
+                    "the log has a gap from LSN {end} to {next}, and one before it ends at {before}"
+                ));
+            }
+            before = *next;
+        }
+        let blocks: u64 = extents().map(|extent| u64::from(extent.blocks)).sum();
+        if blocks > geometry.blocks() {
+            return untrue(format!("the checkpoint lies in {blocks} blocks, and the device has {}", geometry.blocks()));
+        }
+        Ok(())
     }
 
     /// The chunks that the superblock names: of the checkpoint and of the log.
@@ -379,10 +447,34 @@ impl Superblock {
     }
 }
 
+/// CRC32C of a record, whatever stands in its own place.
+fn checksum(record: &[u8]) -> u32 {
+    let mut record = record.to_vec();
+    record[offset_of!(Header, crc)..][..4].fill(0);
+    crc32c(&record)
+}
+
+/// Sets length and checksum of a record whose other fields and lists are in place, if there are as many bytes as the
+/// lists need.
+pub fn seal(record: &mut [u8]) {
+    let available = record.len() as u64;
+    let Ok((header, _)) = Header::mut_from_prefix(record) else { return };
+    let sum = |counts: &[U32]| counts.iter().map(|count| u64::from(count.get())).sum::<u64>();
+    let lists = sum(&header.extents) * size_of::<ExtentBytes>() as u64
+        + sum(&header.log_chunks) * size_of::<U32>() as u64
+        + u64::from(header.log_gaps.get()) * size_of::<GapBytes>() as u64;
+    let length = size_of::<Header>() as u64 + lists;
+    if length > available {
+        return;
+    }
+    header.bytes = U32::new(length as u32);
+    let crc = checksum(&record[..length as usize]);
+    record[offset_of!(Header, crc)..][..4].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// The rows of the table in `docs/FORMAT.md`.
 #[must_use]
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
-    use std::mem::offset_of;
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
         (offset_of!(Header, version), 4, "format version, 2"),
@@ -477,16 +569,18 @@ mod tests {
     }
 
     #[test]
-    fn gaps_go_upwards_from_the_first_lsn() {
-        let decoded = |gaps: &[(u64, u64)]| {
-            let log_gaps = gaps.iter().map(|(end, next)| LogGap { end: *end, next: *next }).collect();
-            Superblock::decode(&Superblock { log_gaps, ..superblock() }.encode())
-        };
-        assert!(decoded(&[(99, 100), (100, 130), (150, 151)]).is_ok());
-        for (end, next) in [(98, 120), (120, 120), (130, 120)] {
-            assert_eq!(decoded(&[(end, next)]), Err(SuperblockError::Gap { end, next }));
+    fn a_record_with_as_many_log_chunks_as_there_is_room_for_fits_and_is_full() {
+        for ws_min in [1, 4, 24] {
+            let geometry = Geometry { ws_min, ws_opt: ws_min, blocks_per_chunk: 96, ..Geometry::tiny() };
+            let fits = |count: u32| {
+                let log_gaps = vec![LogGap { end: 1, next: 2 }; LOG_GAPS_MAX];
+                let long = Superblock { log_chunks: [(0..count).collect(), Vec::new()], log_gaps, ..superblock() };
+                let blocks = (long.encode().len() / BLOCK_BYTES).next_multiple_of(ws_min as usize);
+                blocks * BLOCK_BYTES <= SUPERBLOCK_BYTES_MAX
+            };
+            let most = Superblock::log_chunks_max(&geometry, superblock().checkpoint.extents().count() as u64) as u32;
+            assert!(fits(most) && !fits(most + 1), "{most} of units of {ws_min}");
         }
-        assert_eq!(decoded(&[(110, 130), (129, 140)]), Err(SuperblockError::Gap { end: 129, next: 140 }));
     }
 
     #[test]

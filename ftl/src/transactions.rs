@@ -100,6 +100,15 @@ impl<M: Media> BlockFtl<M> {
         self.check_range(first, blocks as u64, TRANSACTION_BLOCKS_MAX as u64)
     }
 
+    /// What a host that asks for `durability` gets.
+    fn kept(&self, durability: Durability) -> Durability {
+        match (self.config.lies_about_flush, self.config.write_through) {
+            (true, _) => Durability::Volatile,
+            (false, true) => Durability::Durable,
+            (false, false) => durability,
+        }
+    }
+
     pub(crate) fn write(
         &mut self,
         tag: u64,
@@ -111,7 +120,7 @@ impl<M: Media> BlockFtl<M> {
         if self.read_only.is_some() {
             return Err(IoError::ReadOnly);
         }
-        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let durability = self.kept(durability);
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
             self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), durability);
@@ -143,6 +152,12 @@ impl<M: Media> BlockFtl<M> {
         Ok(())
     }
 
+    /// A flush of a drive that lies.
+    pub(crate) fn pretend_flush(&mut self, tag: u64) {
+        self.statistics.host_flushes += 1;
+        self.done.push(Done { tag, result: Ok(()), at: self.now });
+    }
+
     pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
         self.check_range(first, blocks, u64::MAX)?;
         if self.read_only.is_some() {
@@ -151,7 +166,7 @@ impl<M: Media> BlockFtl<M> {
         if self.transactions.trims.len() >= REQUESTS_MAX {
             return Err(IoError::QueueFull);
         }
-        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let durability = self.kept(durability);
         let (first, blocks) = (first as u32, blocks as u32);
         let buffered = (first..first + blocks).any(|block| matches!(self.mapping.get(block).place(), Place::Buffer(_)));
         let position = if buffered { self.buffer.head() } else { self.buffer.released() };

@@ -163,6 +163,10 @@ fn recovery_table(name: &str) -> String {
                     "the profile it was created with; for a drive file `openftl inspect` shows it",
                 ),
                 refusal(
+                    SuperblockError::Untrue { sequence: 7, reason: "…".into() }.into(),
+                    "restore a copy; please report it with the drive",
+                ),
+                refusal(
                     OpenError::CheckpointLost { sequence: 7, blocks: 8, missing: 1, first: 3 },
                     "the tool that it names, or a copy",
                 ),

@@ -166,6 +166,7 @@ fn run<M: Media>(checks: Vec<Check<M>>, mut make: impl FnMut() -> M) {
 struct Named(&'static str);
 
 impl Drop for Named {
+    #[expect(clippy::print_stderr, reason = "a suite that panics says in which rule")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the device breaks the rule `{}`", self.0);

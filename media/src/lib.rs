@@ -11,6 +11,8 @@
 //! | [`device`] | the emulated device |
 //! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod conformance;
 pub mod contract;
 pub mod device;
@@ -21,7 +23,7 @@ pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
-pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, ProgramFailure, Timing};
+pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, PowerLoss, ProgramFailure, Timing};
 pub use profile::{Profile, ProfileError};
 pub use store::file::FileStore;
 pub use store::{Store, StoreError};

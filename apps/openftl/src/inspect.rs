@@ -120,10 +120,7 @@ fn cells(drive: &Drive) -> Vec<Cell> {
 fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
     let geometry = assembly::geometry(drive);
     let format = geometry.format();
-    let name = |chunk: ChunkId| {
-        let address = format.unpack_chunk(chunk);
-        format!("g{}p{}c{}", address.group, address.pu, address.chunk)
-    };
+    let name = |chunk: ChunkId| format.name(chunk).to_string();
     let superblock = drive.superblock();
     let wear: Vec<u32> = drive.media().wear().map(|(_, resets)| resets).collect();
     let mut chunks_by_use = BTreeMap::new();

@@ -8,6 +8,7 @@
 //! | [`server`] | one thread that owns the drives and all connections |
 //! | [`clock`] | the clock on the wall |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod bytes;
@@ -17,4 +18,7 @@ pub mod server;
 pub mod wire;
 
 pub use clock::WallClock;
-pub use server::{Counters, Endpoint, Export, ListenError, ServeError, Server, ServerConfig, Stop};
+pub use server::{
+    Counters, Drives, End, Endpoint, Export, ListenError, Listener, NoOperator, Operator, ServeError, Server,
+    ServerConfig, Stop,
+};

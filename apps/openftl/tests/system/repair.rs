@@ -10,7 +10,7 @@ use openftl_media::{EmulatedDevice, Media, Timing};
 /// A drive with something in it, stopped cleanly.
 fn written() -> Drive {
     let drive = Drive::create();
-    let mut server = drive.serve();
+    let server = drive.serve();
     let mut client = server.client();
     for number in 0..64u8 {
         client.write(u64::from(number) * 65_536, &[number; 65_536]).unwrap();
@@ -41,7 +41,7 @@ fn check(drive: &Drive, flags: &[&str]) -> Ended {
 }
 
 fn expect_data(drive: &Drive) {
-    let mut server = drive.serve();
+    let server = drive.serve();
     let mut client = server.client();
     for number in 0..64u8 {
         assert_eq!(client.read(u64::from(number) * 65_536, 65_536).unwrap(), [number; 65_536], "write {number}");
@@ -90,7 +90,7 @@ fn lost_data_are_named_and_the_exit_code_says_so() {
     let ended = check(&drive, &["--repair"]);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     ended.saying(&["unsound", "overwritten or trimmed"]).printing(&["logical block 33", "1 are lost"]);
-    let mut server = drive.serve();
+    let server = drive.serve();
     let mut client = server.client();
     assert!(client.read(33 * 4096, 4096).is_err());
     client.write(33 * 4096, &[2; 4096]).unwrap();
