@@ -22,7 +22,7 @@
 //! # The body
 //! | blocks | contents |
 //! |---|---|
-//! | ⌈capacity / 1024⌉ | map entries, 4 bytes each, in the order of logical blocks: address, or FFFF_FFFFh |
+//! | ⌈capacity / 1024⌉ | map entries, 4 bytes each, in the order of logical blocks: address, FFFF_FFFFh (nowhere), FFFF_FFFEh (lost) |
 //! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets, flags (bit 0: retired) |
 //!
 //! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence.

@@ -39,8 +39,11 @@ impl FoundCheckpoint {
         access: Access,
         (mapping, table): (&mut Mapping, &mut ChunkTable),
     ) -> Result<FoundCheckpoint, OpenError> {
-        let blocks = superblock.checkpoint.blocks;
+        let mut blocks = superblock.checkpoint.blocks;
         let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry);
+        if access == Access::Repair && blocks != 0 {
+            blocks = layout.blocks();
+        }
         if blocks != 0 && blocks != layout.blocks() {
             let found = format!("the checkpoint has {blocks} blocks, and this drive's has {}", layout.blocks());
             return Err(OpenError::Inconsistent(found));

@@ -30,7 +30,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
-use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, GeometryError, Nanos, PuId, Time};
@@ -252,7 +252,8 @@ impl<M: Media> BlockFtl<M> {
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
-        let (mut superblock, mut in_doubt) = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        let mut found = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        let mut superblock = found.superblock.clone();
         trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
@@ -275,9 +276,10 @@ impl<M: Media> BlockFtl<M> {
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-            if newest.0.sequence != superblock.sequence {
-                trust(&newest.0, &geometry)?;
-                (superblock, in_doubt) = newest;
+            if newest.superblock.sequence != superblock.sequence {
+                trust(&newest.superblock, &geometry)?;
+                found = newest;
+                superblock = found.superblock.clone();
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
                 let maps = (&mut mapping, &mut table);
                 checkpoint =
@@ -290,7 +292,7 @@ impl<M: Media> BlockFtl<M> {
         let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
         let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
         sound = sound.and_then(|()| log.expect_whole());
-        if in_doubt && sound.is_ok() {
+        if found.in_doubt && sound.is_ok() {
             sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
         }
         steps.report.clean = superblock.clean && log.is_empty();
@@ -306,7 +308,7 @@ impl<M: Media> BlockFtl<M> {
 
         let mut highest = Highest::default();
         if !is_settled && !steps.report.clean {
-            forget_impossible(&chunks, &mut mapping);
+            forget_impossible(&chunks, &superblock, &mut mapping);
         }
         let mapped = match replayed.and_then(|_| {
             let mapped = mark_valid(&chunks, &mapping, &mut table)?;
@@ -314,10 +316,10 @@ impl<M: Media> BlockFtl<M> {
             Ok(mapped)
         }) {
             Err(damage) if access == Access::Repair => {
-                let found = (&checkpoint, &log);
+                let left = (&checkpoint, &log);
                 let (media, clock) = (&mut media, &mut *steps.clock);
                 let (report, on_media) =
-                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, found, &damage, &mut mapping);
+                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, &mut mapping);
                 steps.report.repair = Some(report);
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
@@ -350,11 +352,11 @@ impl<M: Media> BlockFtl<M> {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
-        steps.report.single_copies = single_copies(&superblock, &checkpoint, &log);
+        steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
         let lacking = log.lacking();
         let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
         let is_mendable = units <= Log::mendable();
-        let mend = if access == Access::Inspect || !is_mendable { Default::default() } else { lacking };
+        let mend = if is_mendable { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
@@ -378,23 +380,13 @@ impl<M: Media> BlockFtl<M> {
         ftl.turn_read_only_if_worn_out();
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
-            let superblock = ftl.superblock.current_mut();
-            // Right behind a gap it grows, so cutting recoveries short uses up none.
-            let behind = superblock.log_gaps.last_mut().filter(|last| last.next == gap.end);
-            let is_full = behind.is_none() && superblock.log_gaps.len() >= LOG_GAPS_MAX;
-            if steps.report.repair.is_some() || (is_full && !clean) {
+            let gap = (!clean).then_some(gap);
+            if steps.report.repair.is_some() || !ftl.skip(gap) {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {
-                if !clean {
-                    match superblock.log_gaps.last_mut().filter(|last| last.next == gap.end) {
-                        Some(last) => last.next = gap.next,
-                        None => superblock.log_gaps.push(gap),
-                    }
-                    superblock.position += POSITIONS_SKIPPED;
-                }
                 for (copy, blocks) in mend.iter().enumerate() {
                     ftl.log.mend(&mut ftl.frames, copy, blocks);
                 }
@@ -411,6 +403,21 @@ impl<M: Media> BlockFtl<M> {
         ftl.recovery = steps.report;
         ftl.reset_statistics();
         Ok(ftl)
+    }
+
+    /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more.
+    fn skip(&mut self, gap: Option<LogGap>) -> bool {
+        let superblock = self.superblock.current_mut();
+        let Some(gap) = gap else { return true };
+        let is_full = superblock.log_gaps.len() == LOG_GAPS_MAX;
+        // Right behind a gap that gap grows, so recoveries cut short use up none.
+        match superblock.log_gaps.last_mut() {
+            Some(last) if last.next == gap.end => last.next = gap.next,
+            _ if is_full => return false,
+            _ => superblock.log_gaps.push(gap),
+        }
+        superblock.position += POSITIONS_SKIPPED;
+        true
     }
 
     /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
@@ -430,8 +437,12 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
 }
 
 /// What is there only once and should be there twice.
-fn single_copies(superblock: &Superblock, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
+fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
     let mut single = Vec::new();
+    // A crash may leave it so; after a clean stop it is a loss.
+    if superblock.clean && places < superblock.places.chunks(2).filter(|pair| pair[0] != u32::MAX).count() {
+        single.push(format!("superblock {} is in one place", superblock.sequence));
+    }
     for (copy, lacking) in checkpoint.lacking.iter().enumerate().filter(|(_, lacking)| **lacking > 0) {
         let CheckpointPlace { sequence, blocks, .. } = &superblock.checkpoint;
         single.push(format!("checkpoint {sequence}: copy {copy} lacks {lacking} of {blocks} blocks"));
@@ -447,12 +458,13 @@ fn single_copies(superblock: &Superblock, checkpoint: &FoundCheckpoint, log: &Fo
 }
 
 /// Forgets what is no more where the map says. While the last blocks of the log cannot be read, the map is older than the
-/// chunks: what has moved since may have left a chunk that is free by now. Who only looks at the drive sees it as lost.
-fn forget_impossible(chunks: &Chunks, mapping: &mut Mapping) {
+/// chunks: what has moved since may have left a chunk that is free by now, or put to another use. Who only looks at the drive sees it as lost.
+fn forget_impossible(chunks: &Chunks, superblock: &Superblock, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
+    let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     for entry in mapping.entries_mut() {
         if let Place::Media(ppa) = entry.place()
-            && format.block_of(ppa) >= written(chunks, format.chunk_of(ppa))
+            && (format.block_of(ppa) >= written(chunks, format.chunk_of(ppa)) || named.contains(&format.chunk_of(ppa)))
         {
             *entry = Entry::LOST;
         }

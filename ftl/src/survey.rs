@@ -185,14 +185,23 @@ pub(crate) fn newer_log(
     newer
 }
 
-/// The valid superblock with the highest sequence, and whether a newer one may have been lost: something that cannot be
-/// read is where one would be.
+/// What was found of the superblocks.
+pub(crate) struct FoundSuperblock {
+    /// The valid one with the highest sequence.
+    pub(crate) superblock: Superblock,
+    /// Places that have it.
+    pub(crate) copies: usize,
+    /// Whether a newer one may have been lost: something that cannot be read is where one would be.
+    pub(crate) in_doubt: bool,
+}
+
+/// Looks for superblocks.
 pub(crate) fn find_superblock(
     media: &mut impl Media,
     clock: &mut impl Clock,
     scan: &mut Scan,
     chunks: &Chunks,
-) -> Result<(Superblock, bool), OpenError> {
+) -> Result<FoundSuperblock, OpenError> {
     let geometry = chunks.geometry;
     let format = geometry.format();
     let mut places = Vec::new();
@@ -218,6 +227,7 @@ pub(crate) fn find_superblock(
         }
     });
     candidates.sort_unstable();
+    let sequences: Vec<u64> = candidates.iter().map(|(sequence, ..)| *sequence).collect();
     let records: Vec<Ppa> = candidates.iter().map(|(_, ppa, _)| *ppa).collect();
     let (mut error, mut damaged) = (newest_error.clone(), false);
     while let Some((sequence, first, length)) = candidates.pop() {
@@ -246,7 +256,8 @@ pub(crate) fn find_superblock(
                 };
                 let is_gone = |chunk: &u32| *chunk != u32::MAX && chunks.state(ChunkId(*chunk)) == ChunkState::Offline;
                 let in_doubt = damaged || lost.iter().any(is_last) || superblock.places.iter().any(is_gone);
-                return Ok((superblock, in_doubt));
+                let copies = sequences.iter().filter(|sequence| **sequence == superblock.sequence).count();
+                return Ok(FoundSuperblock { superblock, copies, in_doubt });
             }
             Err(other) => (error, damaged) = (Some(other), true),
         }

@@ -78,7 +78,7 @@ fn format_table(name: &str) -> String {
             "| blocks | contents |",
             [
                 format!(
-                    "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉ | map: for each logical block, in order, 4 bytes: its address, or FFFF_FFFFh for nowhere |"
+                    "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉ | map: for each logical block, in order, 4 bytes: its address, FFFF_FFFFh for nowhere, FFFF_FFFEh for lost |"
                 ),
                 format!(
                     "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4), flags (4): \

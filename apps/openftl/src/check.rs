@@ -62,8 +62,10 @@ fn look(disk: &Path) -> Result<Findings, Failure> {
     let mut drive = assembly::open_to_look_at(disk, &mut clock)?;
     if drive.recovery_report().clean {
         let findings = verified(disk, &mut drive, &mut clock)?;
-        // What is not readable yet looks like damage. A drive without such blocks has no second chance.
-        if findings.sound || assembly::geometry(&drive).mw_cunits == 0 {
+        // Data that are not readable yet look like damage. A drive without such blocks has no second chance, and to use one
+        // whose metadata is there only once would hide that.
+        let is_certain = assembly::geometry(&drive).mw_cunits == 0 || !findings.single_copies.is_empty();
+        if findings.sound || is_certain {
             return Ok(findings);
         }
     }

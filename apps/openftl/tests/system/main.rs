@@ -34,5 +34,6 @@ mod pattern;
 mod power;
 mod program;
 mod qemu;
+mod repair;
 mod server;
 mod sqlite;

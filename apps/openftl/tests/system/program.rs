@@ -129,6 +129,14 @@ impl Ended {
         }
         self
     }
+
+    /// Asserts that every one of `words` is in what it printed to standard output.
+    pub fn printing(self, words: &[&str]) -> Ended {
+        for word in words {
+            assert!(self.stdout.contains(word), "does not print `{word}`: {self}");
+        }
+        self
+    }
 }
 
 impl std::fmt::Display for Ended {
