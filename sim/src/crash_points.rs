@@ -15,6 +15,7 @@
 //! A copy of the device is cut, so the workload runs only once. Two cuts count as one where they leave the device in the
 //! same state: the recovery does not know which of them it was. What the host had been told may differ; each is judged.
 
+use crate::caught::caught;
 use crate::history::{Found, History};
 use crate::wire::CrashPoint;
 use crate::world::World;
@@ -63,7 +64,7 @@ impl CrashPoints {
         let crash_points = recovered.crash_points();
         if self.cuts.is_multiple_of(GOES_ON) {
             recovered.wire.ignore();
-            recovered.work_on(&found);
+            caught(|| recovered.work_on(&found)).map_err(|panic| format!(", and then: {panic}"))?;
         }
         for (crash_point, _) in crash_points {
             self.recovery_cuts += 1;
@@ -82,9 +83,12 @@ fn describe(crash_point: &CrashPoint) -> String {
 
 /// Opens the drive and compares all of it with the model.
 fn judge(world: &mut World) -> Result<Vec<Found>, String> {
-    world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
-    let found = world.read_all();
-    world.history.verdict(&found)?;
-    world.check();
-    Ok(found)
+    caught(|| {
+        world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        let found = world.read_all();
+        world.history.verdict(&found)?;
+        world.check();
+        Ok(found)
+    })
+    .unwrap_or_else(|panic| Err(panic.to_string()))
 }

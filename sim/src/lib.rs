@@ -17,10 +17,26 @@
 //! | [`wire`] | what can be cut at every event |
 //! | [`world`] | drive, host and model |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
+//! | [`step`], [`fault`] | what may happen, and what may go wrong |
+//! | [`swarm`] | a run, drawn from a seed |
+//! | [`mod@explore`] | a run, played and judged |
+//! | [`mod@shrink`] | a run that fails, made short |
+//! | [`mod@caught`] | panics as values |
 
+pub mod caught;
 pub mod crash_points;
+pub mod explore;
+pub mod fault;
 pub mod history;
+pub mod shrink;
+pub mod step;
+pub mod swarm;
 pub mod wire;
 pub mod world;
 
+pub use caught::Failure;
+pub use explore::{Explored, Tally, explore};
+pub use fault::FaultKind;
+pub use shrink::{Shrunk, shrink};
+pub use swarm::Run;
 pub use world::World;

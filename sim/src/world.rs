@@ -98,6 +98,18 @@ fn words(change: Change, block: u64) -> impl Iterator<Item = u64> {
     (0..BLOCK_BYTES as u64 / 8).map(move |index| if stamp == 0 { 0 } else { stamp.wrapping_add(index << 56) })
 }
 
+/// The first eight bytes of a block, which say which write it is of.
+pub(crate) fn head_of(payload: Payload<'_>) -> u64 {
+    match payload {
+        Payload::Stamp(stamp) => stamp.0,
+        Payload::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("eight of many bytes")),
+    }
+}
+
+fn change_in(head: u64) -> Change {
+    (head >> 24) as Change
+}
+
 fn stamp(change: Change, block: u64) -> Stamp {
     if change == 0 { Stamp::ZERO } else { Stamp(u64::from(change) << 24 | block) }
 }
@@ -109,14 +121,25 @@ impl World {
     /// If there can be no such drive.
     #[must_use]
     pub fn new(profile: Profile, config: Config, spare: u32, seed: u64) -> World {
+        World::try_new(profile, config, spare, seed).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A new drive, if there can be one like it.
+    ///
+    /// # Errors
+    /// If the device has no such shape, or too few good chunks.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn try_new(profile: Profile, config: Config, spare: u32, seed: u64) -> Result<World, OpenError> {
         keep_freed_memory();
         let shape = profile.geometry(profile.chunks_per_pu).unwrap();
-        let chunks = chunks_per_pu(&shape, &config, Share::percent(spare)).unwrap();
+        let chunks = chunks_per_pu(&shape, &config, Share::percent(spare))?;
         let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
         let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
         let mut clock = VirtualClock::default();
-        let ftl = Ftl::format(wire.clone(), config.clone(), &mut clock).unwrap();
-        World {
+        let ftl = Ftl::format(wire.clone(), config.clone(), &mut clock)?;
+        Ok(World {
             ftl: Some(ftl),
             wire,
             clock,
@@ -128,7 +151,7 @@ impl World {
             tag: 0,
             trace: TraceHash::START,
             crash_points: Vec::new(),
-        }
+        })
     }
 
     /// The world after a power cut, with the drive not opened yet and the model as it was then.
@@ -159,6 +182,11 @@ impl World {
     fn collect_crash_points(&mut self) {
         let found = self.wire.crash_points().into_iter();
         self.crash_points.extend(found.map(|crash_point| (crash_point, self.history.clone())));
+    }
+
+    /// A block on the medium that holds a version of `block` and begins with `head` is damaged.
+    pub(crate) fn damage(&mut self, block: u64, head: u64) {
+        self.model().damage(block, change_in(head));
     }
 
     fn model(&mut self) -> &mut History {
@@ -311,11 +339,8 @@ impl World {
         let pool = self.ftl.as_mut().expect("the drive is open").frames();
         let mut found = Vec::new();
         for (block, frame) in (first..).zip(frames) {
-            let head = match pool.payload(frame) {
-                Payload::Stamp(stamp) => stamp.0,
-                Payload::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("eight of many bytes")),
-            };
-            let change = (head >> 24) as Change;
+            let head = head_of(pool.payload(frame));
+            let change = change_in(head);
             let whole = match pool.payload(frame) {
                 Payload::Stamp(found) => found == stamp(change, block),
                 Payload::Bytes(bytes) => bytes
@@ -661,7 +686,9 @@ impl World {
     /// # Errors
     /// What contradicts the model.
     pub fn recover(&mut self) -> Result<(), String> {
-        self.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        if self.ftl.is_none() {
+            self.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        }
         let found = self.read_all();
         self.model().reopened(&found)
     }

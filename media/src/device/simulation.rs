@@ -71,11 +71,13 @@ impl EmulatedDevice {
         hash.0
     }
 
-    /// Brings what the store keeps at `ppa` into `frame`, whatever the rules of reading say. `false` if nothing is
-    /// written there, or the frame cannot hold it.
+    /// Brings what the store keeps at `ppa` into `frame`, whatever the rules of reading say and without any time. `false` if
+    /// nothing is written there, it is lost, or the frame cannot hold it.
     pub fn look(&mut self, ppa: Ppa, frames: &mut Frames, frame: Frame) -> bool {
         let (chunk, block) = (self.format.chunk_of(ppa), self.format.block_of(ppa));
         let is_written = self.chunks.exists(chunk) && block < self.chunks.get(chunk).write_pointer;
-        is_written && self.backing.read(chunk, block, frames, frame) == Fetched::Good
+        is_written
+            && self.marks.get(&ppa) != Some(&super::Mark::Lost)
+            && self.backing.read(chunk, block, frames, frame) == Fetched::Good
     }
 }
