@@ -12,6 +12,7 @@
 
 use crate::geometry::Geometry;
 use std::fmt;
+use std::str::FromStr;
 
 /// The packed address of one logical block on the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -43,6 +44,50 @@ impl fmt::Display for Address {
         write!(f, "g{}p{}c{}b{}", self.group, self.pu, self.chunk, self.block)
     }
 }
+
+/// A chunk as people write it: `g0p1c5` is chunk 5 of parallel unit 1 of group 0. Not every name is one of a given device:
+/// see [`Geometry::chunk_named`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ChunkName {
+    /// Group.
+    pub group: u32,
+    /// Parallel unit within the group.
+    pub pu: u32,
+    /// Chunk within the parallel unit.
+    pub chunk: u32,
+}
+
+/// A text that names no chunk.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` names no chunk; write it like g0p1c5: group, parallel unit, chunk")]
+pub struct ChunkNameError {
+    text: String,
+}
+
+impl fmt::Display for ChunkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "g{}p{}c{}", self.group, self.pu, self.chunk)
+    }
+}
+
+impl FromStr for ChunkName {
+    type Err = ChunkNameError;
+
+    fn from_str(text: &str) -> Result<ChunkName, ChunkNameError> {
+        let number = |digits: &str| {
+            let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain.then(|| digits.parse().ok()).flatten()
+        };
+        let name = || {
+            let (group, rest) = text.strip_prefix('g')?.split_once('p')?;
+            let (pu, chunk) = rest.split_once('c')?;
+            Some(ChunkName { group: number(group)?, pu: number(pu)?, chunk: number(chunk)? })
+        };
+        name().ok_or_else(|| ChunkNameError { text: text.to_owned() })
+    }
+}
+
+crate::units::serde_as_text!(ChunkName);
 
 /// The bit lengths of the four fields (Open-Channel 2.0, geometry bytes 8 to 11, LBAF).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,6 +161,13 @@ impl AddressFormat {
             chunk: chunk.0 & ((1 << self.chunk_bits) - 1),
             block: 0,
         }
+    }
+
+    /// The name of `chunk`.
+    #[must_use]
+    pub fn name(self, chunk: ChunkId) -> ChunkName {
+        let Address { group, pu, chunk, .. } = self.unpack_chunk(chunk);
+        ChunkName { group, pu, chunk }
     }
 
     /// The chunk that holds `ppa`.
@@ -192,6 +244,25 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_chunk_has_one_name_and_a_name_at_most_one_chunk() {
+        let geometry =
+            Geometry { groups: 3, pus_per_group: 2, chunks_per_pu: 5, blocks_per_chunk: 24, ..Geometry::tiny() };
+        let format = geometry.format();
+        assert_eq!(format.name(format.chunk_id(format.pu_id(2, 1), 4)).to_string(), "g2p1c4");
+        for chunk in geometry.chunk_ids() {
+            let name: ChunkName = format.name(chunk).to_string().parse().unwrap();
+            assert_eq!(geometry.chunk_named(name), Some(chunk));
+        }
+        for absent in ["g3p0c0", "g0p2c0", "g0p0c5", "g4294967295p4294967295c4294967295"] {
+            assert_eq!(geometry.chunk_named(absent.parse().unwrap()), None, "{absent}");
+        }
+        for text in ["", "g", "g0p0c", "g0p0c+1", "0/0/0", "g0p0c0b0", "g4294967296p0c0", " g0p0c0", "g0c0p0"] {
+            let error = text.parse::<ChunkName>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")) && error.contains("g0p1c5"), "{error}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The shape of an Open-Channel device, as its Geometry command (E2h) reports it.
 
-use crate::address::{AddressFormat, ChunkId, PuId};
+use crate::address::{AddressFormat, ChunkId, ChunkName, PuId};
 use crate::time::Nanos;
 use crate::{BLOCK_BYTES, OOB_BYTES_MIN};
 
@@ -137,6 +137,14 @@ impl Geometry {
     pub fn has_chunk(&self, chunk: ChunkId) -> bool {
         let address = self.format().unpack_chunk(chunk);
         address.group < self.groups && address.pu < self.pus_per_group && address.chunk < self.chunks_per_pu
+    }
+
+    /// The chunk with this name, if the device has it.
+    #[must_use]
+    pub fn chunk_named(&self, name: ChunkName) -> Option<ChunkId> {
+        let exists = name.group < self.groups && name.pu < self.pus_per_group && name.chunk < self.chunks_per_pu;
+        let format = self.format();
+        exists.then(|| format.chunk_id(format.pu_id(name.group, name.pu), name.chunk))
     }
 
     /// Whether a device can have this shape.

@@ -11,7 +11,7 @@
 //! | [`stamp`] | eight bytes that stand for a whole block |
 //! | [`checksum`] | CRC32C |
 //! | [`trace`] | a hash over all that happened |
-//! | [`units`] | sizes and percentages as people write them |
+//! | [`units`] | sizes, percentages and spans of time as people write them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -24,7 +24,7 @@ pub mod time;
 pub mod trace;
 pub mod units;
 
-pub use address::{Address, AddressFormat, ChunkId, Ppa, PuId};
+pub use address::{Address, AddressFormat, ChunkId, ChunkName, ChunkNameError, Ppa, PuId};
 pub use frame::{Frame, FrameForm, Frames, Payload, PayloadMut};
 pub use geometry::{Geometry, GeometryError};
 pub use stamp::Stamp;

@@ -1,5 +1,6 @@
-//! Sizes and percentages as people write them.
+//! Sizes, percentages and spans of time as people write them.
 
+use crate::time::Nanos;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +16,7 @@ pub struct Share {
     pub millionths: u32,
 }
 
-/// A size or share that cannot be understood.
+/// A size, share or span that cannot be understood.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is no {what}; write it like {example}")]
 pub struct UnitError {
@@ -76,6 +77,23 @@ impl fmt::Display for ByteSize {
     }
 }
 
+const SPANS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
+
+/// A span, written `10s`, `1.5 s`, `500ms` or `2min`.
+impl FromStr for Nanos {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Nanos, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "span of time", example: "10s, 500ms or 2min" };
+        let trimmed = text.trim();
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let (number, suffix) = trimmed.split_at(digits);
+        let (_, factor) = SPANS.iter().find(|(name, _)| *name == suffix.trim()).ok_or_else(error)?;
+        let nanos = number.parse::<f64>().map_err(|_| error())? * factor;
+        if (0.0..u64::MAX as f64).contains(&nanos) { Ok(Nanos(nanos.round() as u64)) } else { Err(error()) }
+    }
+}
+
 impl FromStr for Share {
     type Err = UnitError;
 
@@ -117,6 +135,7 @@ impl fmt::Display for Share {
     }
 }
 
+/// Writes and reads types as the text that people use.
 macro_rules! serde_as_text {
     ($($type:ty),*) => {$(
         impl serde::Serialize for $type {
@@ -133,6 +152,8 @@ macro_rules! serde_as_text {
         }
     )*};
 }
+pub(crate) use serde_as_text;
+
 serde_as_text!(ByteSize, Share);
 
 #[cfg(test)]
@@ -149,6 +170,19 @@ mod tests {
         check("4096", 4096);
         for text in ["", "GiB", "8 Gibi", "-1", "1..2", "99999999999TiB"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_are_understood_as_people_write_them() {
+        let check = |text: &str, nanos| assert_eq!(text.parse(), Ok(Nanos(nanos)), "{text}");
+        check("10s", 10_000_000_000);
+        check("1.5 s", 1_500_000_000);
+        check("500ms", 500_000_000);
+        check("2 min", 120_000_000_000);
+        check("3us", 3_000);
+        for text in ["", "10", "s", "-1s", "1h", "1e30s", "9999999999999s"] {
+            assert!(text.parse::<Nanos>().is_err(), "{text}");
         }
     }
 

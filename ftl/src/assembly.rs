@@ -7,13 +7,14 @@ use crate::block::{BlockFtl, HostFrontiers, Phase};
 use crate::checkpoint::{BodyLayout, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
+use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
 use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
 use crate::oob::{BlockKind, Oob};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
-use crate::recovery::{FoundLog, OpenError, RecoveryReport};
+use crate::recovery::{OpenError, RecoveryReport};
 use crate::scan::Scan;
 use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
@@ -77,7 +78,9 @@ impl<M: Media> BlockFtl<M> {
             checkpoint: Default::default(),
             first_lsn: 1,
             position: 0,
-            log_chunks: Vec::new(),
+            durable_below: 1,
+            log_chunks: Default::default(),
+            log_gaps: Vec::new(),
             places,
         };
         let mapping = Mapping::new(config.capacity_blocks);
@@ -86,10 +89,13 @@ impl<M: Media> BlockFtl<M> {
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, 1, now);
         ftl.place_superblocks(states);
         ftl.sort_chunks(&chunks);
-        let log = ftl.provisioning.take(Claim::Metadata(0)).expect("the plan has room for a log");
-        ftl.chunks.set_usage(log, ChunkUse::Metadata, 0);
-        ftl.log.chunks.push_back(LogChunk { chunk: log, last_lsn: 0 });
-        ftl.log.open = Some(ftl.units.open(log, 0));
+        for copy in 0..METADATA_COPIES {
+            let claim = Claim::Metadata { copy, turn: 0 };
+            let chunk = ftl.provisioning.take(claim).expect("the plan has room for a log");
+            ftl.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+            ftl.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
+            ftl.log.copies[copy].open = Some(ftl.units.open(chunk, 0));
+        }
         let superblock = ftl.request_superblock();
         ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.read_only.is_some())?;
         match ftl.read_only {
@@ -198,40 +204,44 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Takes over the chunks of log and checkpoint that the superblock names.
-    pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, log_chunks: &[u32], found: &FoundLog) {
-        let sequence = self.superblock.current().sequence;
-        let named: Vec<ChunkId> = self.superblock.current().chunks().collect();
-        for chunk in named {
-            if self.chunks.usage(chunk) != ChunkUse::Metadata {
-                self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
-                self.provisioning.begin_metadata();
-            }
-        }
-        for chunk in log_chunks.iter().copied().map(ChunkId) {
-            let last_lsn = found.last_lsns.iter().find(|(other, _)| *other == chunk).map_or(0, |(_, lsn)| *lsn);
-            let state = chunks.state(chunk);
-            let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
-            match state {
-                ChunkState::Open if self.log.open.is_none() => {
-                    self.log.open = Some(self.units.open(chunk, write_pointer));
+    pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, found: &FoundLog) {
+        let superblock = self.superblock.current().clone();
+        for (copy, extents) in superblock.checkpoint.copies.iter().enumerate() {
+            for chunk in extents.iter().map(|extent| ChunkId(extent.chunk)) {
+                if self.adopt_chunk(chunk) && chunks.state(chunk) == ChunkState::Open {
+                    let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
+                    self.checkpoint.adopt(copy, chunk, write_pointer);
                 }
-                ChunkState::Free => self.log.successor = Some(Successor { chunk, superblock: sequence }),
-                _ => {}
             }
-            // A closed chunk without a readable block is as good as one that ended before the log began.
-            let last_lsn = if last_lsn == 0 && state != ChunkState::Free { 1 } else { last_lsn };
-            self.log.chunks.push_back(LogChunk { chunk, last_lsn });
         }
-        let extents = self.superblock.current().checkpoint.extents.clone();
-        let mut adopted = Vec::new();
-        for extent in extents {
-            let chunk = ChunkId(extent.chunk);
-            if chunks.state(chunk) == ChunkState::Open && !adopted.contains(&chunk) {
+        for (copy, list) in superblock.log_chunks.iter().enumerate() {
+            for chunk in list.iter().copied().map(ChunkId) {
+                let log = &mut self.log.copies[copy];
                 let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
-                self.checkpoint.adopt(chunk, write_pointer);
-                adopted.push(chunk);
+                match chunks.state(chunk) {
+                    ChunkState::Open => log.open = Some(self.units.open(chunk, write_pointer)),
+                    // One is enough. The next superblock does not name the others, and nothing is written to them before.
+                    ChunkState::Free if log.successor.is_some() => continue,
+                    ChunkState::Free => log.successor = Some(Successor { chunk, superblock: superblock.sequence }),
+                    ChunkState::Closed | ChunkState::Offline => {}
+                }
+                // A chunk without a readable block is as good as one that ended before the log began.
+                let written = u64::from(chunks.state(chunk) != ChunkState::Free);
+                let last_lsn = found.last_lsn(chunk).unwrap_or(written);
+                log.chunks.push_back(LogChunk { chunk, last_lsn });
+                self.adopt_chunk(chunk);
             }
         }
+    }
+
+    /// Counts a chunk among those of log and checkpoint. Returns false if it was already.
+    fn adopt_chunk(&mut self, chunk: ChunkId) -> bool {
+        let is_new = self.chunks.usage(chunk) != ChunkUse::Metadata;
+        if is_new {
+            self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+            self.provisioning.begin_metadata();
+        }
+        is_new
     }
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
@@ -244,6 +254,7 @@ impl<M: Media> BlockFtl<M> {
             }
             let valid = self.chunks.valid(chunk);
             match descriptor.state {
+                ChunkState::Offline if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Stuck, 0),
                 ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired, 0),
                 ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
                 ChunkState::Closed if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Closed, 0),

@@ -186,6 +186,11 @@ impl<M: Media> BlockFtl<M> {
         &self.config
     }
 
+    /// Whether the drive lies about flushes from now on; see [`Config::lies_about_flush`].
+    pub fn lie_about_flush(&mut self, lies: bool) {
+        self.config.lies_about_flush = lies;
+    }
+
     /// What the chunks of this drive are for.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -218,12 +223,18 @@ impl<M: Media> BlockFtl<M> {
         self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
     }
 
+    /// Where logical block `block` of this drive is.
+    #[must_use]
+    pub fn place(&self, block: u64) -> Place {
+        self.mapping.get(block as u32).place()
+    }
+
     /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
     #[must_use]
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
-        match self.mapping.get(block as u32).place() {
+        match self.place(block) {
             Place::Media(ppa) => Some(ppa),
-            Place::Unmapped | Place::Buffer(_) => None,
+            Place::Unmapped | Place::Lost | Place::Buffer(_) => None,
         }
     }
 
@@ -281,7 +292,7 @@ impl<M: Media> BlockFtl<M> {
             self.buffer.head(),
             self.log.durable(),
             self.log.position(),
-            self.log.chunks.len(),
+            self.log.chunks().count(),
             self.checkpoint.describe(),
             self.units.under_way(),
             self.provisioning.coming(),
@@ -388,7 +399,7 @@ impl<M: Media> BlockFtl<M> {
     /// Takes a free chunk and opens it.
     pub(crate) fn open_chunk(&mut self, claim: Claim) -> Option<OpenId> {
         let chunk = self.provisioning.take(claim)?;
-        let usage = if matches!(claim, Claim::Metadata(_)) { ChunkUse::Metadata } else { ChunkUse::Open };
+        let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
         self.chunks.set_usage(chunk, usage, self.buffer.head());
         self.sample_spare();
         self.collection.stir();
@@ -448,6 +459,7 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.completions = completions;
+        self.stirred |= self.checkpoint.next_due() <= self.now;
         let mut rounds = 0;
         while std::mem::take(&mut self.stirred) {
             rounds += 1;
@@ -497,7 +509,7 @@ impl<M: Media> BlockFtl<M> {
                             }
                             self.buffer.advance();
                         }
-                        Purpose::Log => self.log.unit_durable(unit.owner),
+                        Purpose::Log => self.log.copy_durable(unit.owner),
                         _ => {}
                     }
                 }
@@ -551,8 +563,8 @@ impl<M: Media> BlockFtl<M> {
                     self.collection.move_again(unit.owner as u32, *frame);
                 }
             }
-            Purpose::Log => self.log.unit_failed(unit.owner),
-            Purpose::Checkpoint => self.checkpoint.write_again(unit.frames()),
+            Purpose::Log => self.log.copy_failed(unit.owner),
+            Purpose::Checkpoint => self.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.superblock.copy_failed(unit.owner),
             Purpose::Padding => {}
         }
@@ -580,6 +592,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             Request::Read { first, frames } => self.read(tag, first, frames),
             Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush if self.config.lies_about_flush => {
+                self.pretend_flush(tag);
+                Ok(())
+            }
             Request::Flush => self.flush(tag),
         };
         if result.is_err() {
@@ -594,7 +610,14 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.stirred { Some(Time::ZERO) } else { self.media.next_due() }
+        if !self.done.is_empty() || self.stirred {
+            return Some(Time::ZERO);
+        }
+        let checkpoint = self.checkpoint.next_due();
+        match self.media.next_due() {
+            Some(due) => Some(due.min(checkpoint)),
+            None => (checkpoint != Time::NEVER).then_some(checkpoint),
+        }
     }
 
     fn is_read_only(&self) -> bool {

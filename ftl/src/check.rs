@@ -1,6 +1,6 @@
 //! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared.
 
-use crate::block::BlockFtl;
+use crate::block::{BlockFtl, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
 use crate::mapping::Place;
 use crate::recovery::OpenError;
@@ -24,6 +24,19 @@ pub struct CheckReport {
     pub findings_total: u64,
     /// The first of them, in words.
     pub findings: Vec<String>,
+    /// Of these the logical blocks that cannot be read: errors until they are written or trimmed.
+    pub blocks_lost: u64,
+    /// The first of them.
+    pub lost: Vec<LostBlock>,
+}
+
+/// A logical block that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct LostBlock {
+    /// Which.
+    pub block: u64,
+    /// Where the map says that it is; `None` if no version of it was found by a repair.
+    pub address: Option<String>,
 }
 
 impl CheckReport {
@@ -31,6 +44,17 @@ impl CheckReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings_total == 0
+    }
+
+    fn add_lost(&mut self, lost: LostBlock, error: &IoError) {
+        self.add(match &lost.address {
+            Some(address) => format!("{error} (it is at {address})"),
+            None => format!("{error} (no version of it was found)"),
+        });
+        self.blocks_lost += 1;
+        if self.lost.len() < FINDINGS_MAX {
+            self.lost.push(lost);
+        }
     }
 
     fn add(&mut self, finding: String) {
@@ -52,6 +76,12 @@ impl<M: Media> BlockFtl<M> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
         let mut report = CheckReport::default();
+        // On a drive that is in use, what was there only once is there twice again, or soon will be.
+        if self.read_only == Some(ReadOnlyReason::Inspection) {
+            for single in &self.recovery.single_copies {
+                report.add(single.clone());
+            }
+        }
         self.compare_chunks(clock, &mut report)?;
         let mut frames = Vec::new();
         let form = self.payload_form();
@@ -66,23 +96,22 @@ impl<M: Media> BlockFtl<M> {
                 // One by one, to say which.
                 for block in first..first + blocks as u64 {
                     if let Err(error) = self.read_and_wait(clock, block, &frames[..1])? {
-                        report.add(error.to_string());
+                        let address = self.place_on_media(block).map(|ppa| self.format.unpack(ppa).to_string());
+                        report.add_lost(LostBlock { block, address }, &error);
                     }
                 }
             }
-            for block in first..first + blocks as u64 {
-                if self.mapping.get(block as u32).place() == Place::Unmapped {
-                    report.blocks_unmapped += 1;
-                } else {
-                    report.blocks_verified += 1;
-                }
-            }
+            let is_unmapped = |block: &u64| self.mapping.get(*block as u32).place() == Place::Unmapped;
+            let unmapped = (first..first + blocks as u64).filter(is_unmapped).count() as u64;
+            report.blocks_unmapped += unmapped;
+            report.blocks_verified += blocks as u64 - unmapped;
             first += blocks as u64;
             progress(first, capacity);
         }
         for frame in frames {
             self.frames.release(frame);
         }
+        report.blocks_verified -= report.blocks_lost;
         Ok(report)
     }
 

@@ -5,11 +5,17 @@
 //! same one. The steps, and what a crash after each leaves:
 //!
 //! 1. **Begin**: note the log's next LSN. *Crash: the older checkpoint and the log since.*
-//! 2. **Write** the body, spread over lanes of open chunks in different groups. *Crash: the same.*
+//! 2. **Write** the body twice, each copy spread over lanes of open chunks in groups of its own. *Crash: the same.*
 //! 3. **Log**: wait until the log is durable as far as the body may have seen it. *Crash: the same. Without this step the
 //!    body could know of half a transaction whose other half is lost.*
 //! 4. **Publish**: write a superblock that names the new body and the log from the noted LSN on. *Crash: the new one.*
 //! 5. **Free** the chunks that only the older checkpoint and log needed.
+//!
+//! The copies of a block are taken one after the other, so they may differ in age as any two blocks do; where one copy of a
+//! block is lost the other stands in for it.
+//!
+//! One is begun when the log has grown to what the plan has room for, or when the oldest change that is in the log alone
+//! has been there for the interval that the drive's owner chose.
 //!
 //! Nothing is overwritten: a body is appended to the lanes' open chunks, and a chunk is reset when nothing names it.
 //!
@@ -24,11 +30,12 @@
 use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
+use crate::plan::METADATA_COPIES;
 use crate::provisioning::Claim;
 use crate::statistics::Purpose;
 use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
 use crate::units::OpenId;
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 
 /// Chunk table entries in one block.
@@ -87,27 +94,33 @@ struct Lane {
 pub struct Checkpointer {
     layout: BodyLayout,
     phase: Phase,
-    lanes: Vec<Lane>,
-    next_lane: usize,
+    /// The lanes of each copy, and which comes next.
+    copies: [(Vec<Lane>, usize); METADATA_COPIES],
     frames: Vec<Frame>,
     frames_total: usize,
-    /// Units whose program failed.
-    again: Vec<Vec<Frame>>,
+    /// Units whose program failed, with their copy.
+    again: Vec<(usize, Vec<Frame>)>,
+    /// The next block of the body, and the copy that it goes to next.
     next: u32,
+    next_copy: usize,
     first_lsn: u64,
     position: u64,
     /// Chunks that are no longer needed once the superblock is durable.
     ended: Vec<ChunkId>,
+    /// The log's position when the last checkpoint began; `None` if none did since the drive was opened.
+    began_at: Option<u64>,
+    /// When the oldest change that no checkpoint has will have been in the log for the interval.
+    due: Time,
 }
 
 impl Checkpointer {
     /// Frames that a checkpoint needs: for each lane what cannot be read yet, and some units on top.
     #[must_use]
     pub fn frames_needed(lanes: u32, geometry: &Geometry) -> usize {
-        lanes as usize * (UNITS_PER_LANE * geometry.ws_min + geometry.mw_cunits) as usize
+        METADATA_COPIES * lanes as usize * (UNITS_PER_LANE * geometry.ws_min + geometry.mw_cunits) as usize
     }
 
-    /// No checkpoint is being written.
+    /// No checkpoint is being written. `lanes` are those of one copy.
     ///
     /// # Panics
     /// If the pool is too small.
@@ -119,15 +132,19 @@ impl Checkpointer {
         Checkpointer {
             layout,
             phase: Phase::Idle,
-            lanes: (0..lanes).map(|_| Lane { open: None, partial: None, extents: Vec::new() }).collect(),
-            next_lane: 0,
+            copies: std::array::from_fn(|_| {
+                ((0..lanes).map(|_| Lane { open: None, partial: None, extents: Vec::new() }).collect(), 0)
+            }),
             frames: own,
             frames_total: total,
             again: Vec::new(),
             next: 0,
+            next_copy: 0,
             first_lsn: 0,
             position: 0,
             ended: Vec::new(),
+            began_at: None,
+            due: Time::NEVER,
         }
     }
 
@@ -148,19 +165,30 @@ impl Checkpointer {
         self.phase != Phase::Idle
     }
 
-    /// A lane goes on in a chunk that an earlier checkpoint left partly written. Returns whether a lane wanted it.
-    pub(crate) fn adopt(&mut self, chunk: ChunkId, next: u32) -> bool {
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partial.is_none()) else { return false };
+    /// When the next one is due by the time; what wakes a drive that nothing else would.
+    #[inline]
+    #[must_use]
+    pub fn next_due(&self) -> Time {
+        if self.is_working() { Time::NEVER } else { self.due }
+    }
+
+    /// A lane of `copy` goes on in a chunk that an earlier checkpoint left partly written. Returns whether a lane wanted it.
+    pub(crate) fn adopt(&mut self, copy: usize, chunk: ChunkId, next: u32) -> bool {
+        let Some(lane) = self.copies[copy].0.iter_mut().find(|lane| lane.partial.is_none()) else { return false };
         lane.partial = Some((chunk, next));
         true
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.copies.iter().flat_map(|(lanes, _)| lanes)
     }
 
     pub(crate) fn written(&mut self, frames: &[Frame]) {
         self.frames.extend(frames);
     }
 
-    pub(crate) fn write_again(&mut self, frames: &[Frame]) {
-        self.again.push(frames.to_vec());
+    pub(crate) fn write_again(&mut self, copy: usize, frames: &[Frame]) {
+        self.again.push((copy, frames.to_vec()));
     }
 }
 
@@ -172,20 +200,44 @@ impl<M: Media> BlockFtl<M> {
         }
         let checkpoint = &mut self.checkpoint;
         checkpoint.phase = Phase::Writing;
-        checkpoint.next = 0;
+        (checkpoint.next, checkpoint.next_copy) = (0, 0);
         checkpoint.first_lsn = self.log.next_lsn();
         checkpoint.position = self.buffer.committed();
-        for lane in &mut checkpoint.lanes {
+        checkpoint.began_at = Some(self.log.position());
+        checkpoint.due = Time::NEVER;
+        for lane in checkpoint.copies.iter_mut().flat_map(|(lanes, _)| lanes) {
             lane.extents.clear();
         }
         self.stirred = true;
     }
 
+    /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
+    fn watch_interval(&mut self) {
+        let Some(interval) = self.config.checkpoint_interval else { return };
+        if self.phase != crate::block::Phase::Working || self.read_only.is_some() {
+            self.checkpoint.due = Time::NEVER;
+        } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
+            self.checkpoint.due = self.now + interval;
+        }
+    }
+
+    /// Whether anything was logged since the newest checkpoint began.
+    fn has_unsaved_changes(&self) -> bool {
+        match self.checkpoint.began_at {
+            Some(position) => self.log.position() > position,
+            None => self.log.position() > 0 || self.log.next_lsn() > self.superblock.current().first_lsn,
+        }
+    }
+
     pub(crate) fn advance_checkpoint(&mut self) {
+        self.watch_interval();
         match self.checkpoint.phase {
             Phase::Idle => {
-                let since = self.log.next_lsn() - self.superblock.current().first_lsn;
-                if since >= self.plan.log_blocks_max
+                let superblock = self.superblock.current();
+                let since = self.log.next_lsn() - superblock.first_lsn - superblock.log_skipped();
+                // Padding of recoveries and failed programs take room too, and are not counted.
+                let is_long = self.log.chunks().count() as u64 > self.plan.log_chunks;
+                if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
                     && self.read_only.is_none()
                 {
@@ -217,19 +269,18 @@ impl<M: Media> BlockFtl<M> {
     fn write_body(&mut self) {
         let ws_min = self.geometry.ws_min as usize;
         let blocks = self.checkpoint.layout.blocks();
-        while let Some(frames) = self.checkpoint.again.pop() {
-            if !self.write_body_unit(&frames) {
-                self.checkpoint.again.push(frames);
+        while let Some((copy, frames)) = self.checkpoint.again.pop() {
+            if !self.write_body_unit(copy, &frames) {
+                self.checkpoint.again.push((copy, frames));
                 return;
             }
         }
         while self.checkpoint.next < blocks && self.checkpoint.frames.len() >= ws_min {
             let from = self.checkpoint.frames.len() - ws_min;
             let frames = self.checkpoint.frames.split_off(from);
-            let sequence = self.superblock.current().checkpoint.sequence as u32 + 1;
-            for frame in &frames {
-                let index = self.checkpoint.next;
-                self.checkpoint.next += 1;
+            let sequence = self.superblock.current().checkpoint.sequence + 1;
+            let copy = self.checkpoint.next_copy;
+            for (index, frame) in (self.checkpoint.next..).zip(&frames) {
                 if index < blocks {
                     self.fill_body_block(*frame, index);
                     let oob = Oob { kind: BlockKind::Checkpoint, address: u64::from(index), sequence };
@@ -239,8 +290,12 @@ impl<M: Media> BlockFtl<M> {
                     Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut self.frames, *frame);
                 }
             }
-            if !self.write_body_unit(&frames) {
-                self.checkpoint.again.push(frames);
+            self.checkpoint.next_copy = (copy + 1) % METADATA_COPIES;
+            if self.checkpoint.next_copy == 0 {
+                self.checkpoint.next += ws_min as u32;
+            }
+            if !self.write_body_unit(copy, &frames) {
+                self.checkpoint.again.push((copy, frames));
                 return;
             }
         }
@@ -252,46 +307,44 @@ impl<M: Media> BlockFtl<M> {
             self.stirred = true;
             return;
         }
-        for lane in 0..self.checkpoint.lanes.len() {
-            if let Some(open) = self.checkpoint.lanes[lane].open
-                && self.geometry.mw_cunits > 0
-                && self.units.wants_padding(open)
-            {
-                self.pad(open);
+        for copy in 0..METADATA_COPIES {
+            for lane in 0..self.checkpoint.copies[copy].0.len() {
+                if let Some(open) = self.checkpoint.copies[copy].0[lane].open
+                    && self.geometry.mw_cunits > 0
+                    && self.units.wants_padding(open)
+                {
+                    self.pad(open);
+                }
             }
         }
     }
 
-    /// Appends a unit to the next lane. Returns false if no chunk is to be had now.
-    fn write_body_unit(&mut self, frames: &[Frame]) -> bool {
-        let index = self.checkpoint.next_lane;
-        let open = match self.checkpoint.lanes[index].open.filter(|open| self.units.room(*open) > 0) {
+    /// Appends a unit to the next lane of `copy`. Returns false if no chunk is to be had now.
+    fn write_body_unit(&mut self, copy: usize, frames: &[Frame]) -> bool {
+        let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
+        let (index, count) = (*next_lane, lanes.len());
+        let open = match lanes[index].open.filter(|open| self.units.room(*open) > 0) {
             Some(open) => open,
             None => {
-                let opened = match self.checkpoint.lanes[index].partial.take() {
+                let opened = match lanes[index].partial.take() {
                     Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                    None => self.open_chunk(Claim::Metadata(index as u32)),
+                    None => self.open_chunk(Claim::Metadata { copy, turn: index as u32 }),
                 };
-                self.checkpoint.lanes[index].open = opened;
+                self.checkpoint.copies[copy].0[index].open = opened;
                 let Some(open) = opened else { return false };
                 open
             }
         };
         let (chunk, first) = (self.units.chunk(open).chunk.0, self.units.chunk(open).next);
         let blocks = frames.len() as u32;
-        let lane = &mut self.checkpoint.lanes[index];
+        let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
+        *next_lane = (index + 1) % count;
+        let lane = &mut lanes[index];
         match lane.extents.last_mut() {
             Some(last) if last.chunk == chunk && last.first + last.blocks == first => last.blocks += blocks,
             _ => lane.extents.push(Extent { chunk, first, blocks }),
         }
-        self.checkpoint.next_lane = (index + 1) % self.checkpoint.lanes.len();
-        self.write_unit(
-            open,
-            Purpose::Checkpoint,
-            index as u64,
-            &frames[..frames.len().min(VECTOR_BLOCKS_MAX)],
-            blocks,
-        );
+        self.write_unit(open, Purpose::Checkpoint, copy as u64, &frames[..frames.len().min(VECTOR_BLOCKS_MAX)], blocks);
         self.stirred = true;
         true
     }
@@ -322,22 +375,26 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn publish_checkpoint(&mut self) {
-        let checkpoint = &mut self.checkpoint;
-        let extents: Vec<Extent> = checkpoint.lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect();
+        let checkpoint = &self.checkpoint;
+        let copies = checkpoint
+            .copies
+            .each_ref()
+            .map(|(lanes, _)| lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect());
         let current = self.superblock.current_mut();
         let sequence = current.checkpoint.sequence + 1;
-        let newer = CheckpointPlace { sequence, blocks: checkpoint.layout.blocks(), extents };
+        let newer = CheckpointPlace { sequence, blocks: checkpoint.layout.blocks(), copies };
         let older = std::mem::replace(&mut current.checkpoint, newer);
         current.first_lsn = checkpoint.first_lsn;
         current.position = checkpoint.position;
-        let (units, lanes) = (&self.units, &checkpoint.lanes);
+        current.log_gaps.retain(|gap| gap.next > checkpoint.first_lsn);
+        let units = &self.units;
         let in_lane = |chunk: u32| {
-            lanes.iter().any(|lane| lane.open.and_then(|open| units.chunk_if_open(open)) == Some(ChunkId(chunk)))
+            let open = |lane: &Lane| lane.open.and_then(|open| units.chunk_if_open(open));
+            checkpoint.lanes().any(|lane| open(lane) == Some(ChunkId(chunk)))
         };
-        let named = |chunk: u32| current.checkpoint.extents.iter().any(|extent| extent.chunk == chunk);
+        let named = |chunk: u32| current.checkpoint.extents().any(|extent| extent.chunk == chunk);
         let mut ended: Vec<ChunkId> = older
-            .extents
-            .iter()
+            .extents()
             .map(|extent| extent.chunk)
             .filter(|chunk| !named(*chunk) && !in_lane(*chunk))
             .map(ChunkId)
@@ -346,10 +403,13 @@ impl<M: Media> BlockFtl<M> {
         ended.dedup();
         let writing: Vec<ChunkId> = self
             .log
-            .open
-            .and_then(|open| self.units.chunk_if_open(open))
-            .into_iter()
-            .chain(self.log.successor.map(|successor| successor.chunk))
+            .copies
+            .iter()
+            .flat_map(|copy| {
+                let open = copy.open.and_then(|open| self.units.chunk_if_open(open));
+                [open, copy.successor.map(|successor| successor.chunk)]
+            })
+            .flatten()
             .collect();
         ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
         self.checkpoint.ended = ended;

@@ -160,7 +160,8 @@ impl ChunkTable {
 
     /// Counts one more reset.
     pub fn count_reset(&mut self, chunk: ChunkId) {
-        self.chunks[chunk.0 as usize].resets += 1;
+        let resets = &mut self.chunks[chunk.0 as usize].resets;
+        *resets = resets.saturating_add(1);
     }
 
     /// `blocks` of `chunk` are placed: they count as neither valid nor invalid until they are committed.
@@ -202,6 +203,14 @@ impl ChunkTable {
         *word |= 1 << (block % 64);
         self.chunks[chunk.0 as usize].valid += 1;
         debug_assert!(!self.chunks[chunk.0 as usize].listed, "a candidate has no placed blocks");
+    }
+
+    /// No block is valid: before another map is loaded.
+    pub(crate) fn forget_valid(&mut self) {
+        self.valid.fill(0);
+        for chunk in &mut self.chunks {
+            chunk.valid = 0;
+        }
     }
 
     /// A valid block is valid no more.

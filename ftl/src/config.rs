@@ -1,8 +1,8 @@
 //! What a drive's owner chooses about the block FTL.
 
 use crate::victim::VictimPolicy;
-use openftl_core::FrameForm;
 use openftl_core::units::Share;
+use openftl_core::{FrameForm, Nanos};
 
 /// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from
 /// its superblock afterwards; the rest may differ each time the drive is opened.
@@ -20,9 +20,15 @@ pub struct Config {
     pub host_frames: u32,
     /// Acknowledge every write only when it is durable.
     pub write_through: bool,
+    /// Acknowledge flushes and durable writes at once and make nothing durable for them: a drive that breaks its promise, to
+    /// test those who rely on it.
+    pub lies_about_flush: bool,
     /// Log blocks after which a checkpoint is taken. `None`: as many as the map has blocks, so that log and checkpoint
     /// cost about the same and a restart reads at most twice the map.
     pub checkpoint_log_blocks: Option<u64>,
+    /// How long a change may be in the log alone before a checkpoint is taken, if the log is not long enough for one by
+    /// then. `None`: only the length of the log counts. A drive that nobody writes to takes none.
+    pub checkpoint_interval: Option<Nanos>,
     /// How garbage collection chooses its victims.
     pub victim: VictimPolicy,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
@@ -40,7 +46,9 @@ impl Default for Config {
             payload: FrameForm::Bytes,
             host_frames: 4096,
             write_through: false,
+            lies_about_flush: false,
             checkpoint_log_blocks: None,
+            checkpoint_interval: None,
             victim: VictimPolicy::Greedy,
             marked_groups_max: None,
             verify_reads: true,

@@ -15,7 +15,8 @@
 //! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
-//! | `assembly`, `survey`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | [`repair`] | rebuilding the map from what the blocks say of themselves |
 //! | [`scan`], [`check`] | verifying all of it |
 //! | [`statistics`], [`latency`] | one accounting |
 //!
@@ -33,6 +34,8 @@ pub mod checkpoint;
 pub mod chunk_table;
 mod closing;
 pub mod config;
+mod found_checkpoint;
+mod found_log;
 pub mod garbage_collection;
 pub mod latency;
 pub mod log;
@@ -42,6 +45,7 @@ pub mod plan;
 pub mod provisioning;
 pub mod reading;
 pub mod recovery;
+pub mod repair;
 pub mod scan;
 pub mod statistics;
 pub mod superblock;
@@ -55,11 +59,12 @@ pub mod victim;
 pub mod write_buffer;
 
 pub use block::{BlockFtl, ReadOnlyReason};
-pub use check::CheckReport;
+pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};
+pub use repair::RepairReport;
 pub use statistics::{GroupStatistics, Purpose, Statistics};
 pub use superblock::Superblock;
 pub use target::{BlockTarget, Done, Durability, IoError, Request};

@@ -3,6 +3,17 @@
 //! Because it only redoes ("block is at address"), replaying a record twice, or on a map that is already newer, does no
 //! harm as long as everything after it is replayed too. That is what lets checkpoints be written while the drive works.
 //!
+//! It is written twice: each unit goes to the open chunk of both copies, and is durable when both are programmed. A copy
+//! is a sequence of chunks of its own, in other groups than the other's where there are others:
+//!
+//! ```text
+//!   copy 0   [ 1 2 3 4 5 6 7 ]──▶[ 8 9 10 …            ]──▶[ successor, named in a superblock ]
+//!   copy 1   [ 1 2 3 4 ]──▶[ 5 6 7 8 9 10 …  ]──▶[ successor ]
+//! ```
+//!
+//! Because durability is given in order, a block can say below which number everything was durable when it was made. So a
+//! number that is missing in both copies is the end of the log if no block speaks of it, and a lost page if one does.
+//!
 //! # On media
 //! A log unit is WS_MIN blocks. Each block has a header and up to [`WORDS_PER_BLOCK`] words of eight bytes:
 //!
@@ -13,7 +24,7 @@
 //! | 6-7 | words in use |
 //! | 8-15 | drive |
 //! | 16-23 | log sequence number (LSN) of this block, counting from 1 since the drive was formatted |
-//! | 24-31 | 0 |
+//! | 24-31 | the LSN below which all blocks were durable when this one was made |
 //! | 32-4095 | words |
 //!
 //! | word, bits 63-32 | bits 31-0 | meaning |
@@ -22,9 +33,10 @@
 //! | 0 | FFFF_FFFFh | nothing: fills a block |
 //! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
 //!
-//! The out-of-band bytes (kind log, address = LSN) carry the CRC32C.
+//! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
 use crate::oob::{BlockKind, Oob};
+use crate::plan::METADATA_COPIES;
 use crate::units::OpenId;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Ppa};
 use std::collections::VecDeque;
@@ -34,7 +46,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFLG`, little-endian.
 pub const LOG_MAGIC: u32 = u32::from_le_bytes(*b"OFLG");
 /// The version of this layout.
-pub const LOG_VERSION: u16 = 1;
+pub const LOG_VERSION: u16 = 2;
 /// Words of a block.
 pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
 /// Log units that may be under way at a time; commits wait beyond that.
@@ -54,7 +66,7 @@ struct Header {
     words: U16,
     drive: U64,
     lsn: U64,
-    reserved: U64,
+    durable_below: U64,
 }
 
 const _: () = assert!(size_of::<Header>() == 32);
@@ -97,11 +109,22 @@ pub enum LogBlockError {
     Words(u16),
 }
 
-/// Reads one block of the log whose CRC has been verified: its LSN and its words.
+/// One block of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogBlock<'a> {
+    /// Its log sequence number.
+    pub lsn: u64,
+    /// The LSN below which everything was durable when it was made.
+    pub durable_below: u64,
+    /// What is in it; see [`records`].
+    pub words: &'a [[u8; 8]],
+}
+
+/// Reads one block of the log whose CRC has been verified.
 ///
 /// # Errors
 /// If it is no log block of this drive.
-pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<(u64, &[[u8; 8]]), LogBlockError> {
+pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<LogBlock<'_>, LogBlockError> {
     let (header, words) = Header::ref_from_prefix(bytes).expect("a block is longer than its header");
     if header.magic.get() != LOG_MAGIC {
         return Err(LogBlockError::Magic(header.magic.get()));
@@ -113,12 +136,8 @@ pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<(u64, &[[u8;
         return Err(LogBlockError::Drive(header.drive.get()));
     }
     let count = header.words.get();
-    words
-        .as_chunks()
-        .0
-        .get(..usize::from(count))
-        .map(|words| (header.lsn.get(), words))
-        .ok_or(LogBlockError::Words(count))
+    let words = words.as_chunks().0.get(..usize::from(count)).ok_or(LogBlockError::Words(count))?;
+    Ok(LogBlock { lsn: header.lsn.get(), durable_below: header.durable_below.get(), words })
 }
 
 /// The records in the words of one block. A trim never spans two blocks. `None` marks a word that means nothing.
@@ -154,15 +173,47 @@ pub struct LogChunk {
     pub last_lsn: u64,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CopyState {
+    Waiting,
+    UnderWay,
+    Durable,
+}
+
 /// A full unit, waiting to be written or under way.
 struct Full {
     number: u64,
     frames: Vec<Frame>,
     first_lsn: u64,
+    last_lsn: u64,
+    /// Blocks at its end that were left empty.
+    empty: u32,
     /// Position after its last word.
     end: u64,
-    submitted: bool,
-    durable: bool,
+    copies: [CopyState; METADATA_COPIES],
+}
+
+/// A unit to be written to one copy.
+pub struct LogUnit<'a> {
+    /// Names unit and copy when it ends.
+    pub owner: u64,
+    /// Its blocks.
+    pub frames: &'a [Frame],
+    /// How many of them are not empty.
+    pub used: u32,
+    /// The highest LSN in it.
+    pub last_lsn: u64,
+}
+
+/// One copy of the log.
+#[derive(Default)]
+pub struct LogCopy {
+    /// The chunks that hold the log since the last checkpoint, oldest first; the last one or two are for what comes.
+    pub chunks: VecDeque<LogChunk>,
+    /// The chunk being written.
+    pub open: Option<OpenId>,
+    /// The superblock that names the chunk after the open one.
+    pub successor: Option<Successor>,
 }
 
 /// The log of a drive.
@@ -183,14 +234,8 @@ pub struct Log {
     full: VecDeque<Full>,
     next_number: u64,
     spare_frames: Vec<Vec<Frame>>,
-    /// The chunks that hold the log since the last checkpoint, oldest first; the last one or two are for what comes.
-    pub chunks: VecDeque<LogChunk>,
-    /// The chunk being written.
-    pub open: Option<OpenId>,
-    /// The superblock that names the chunk after the open one.
-    pub successor: Option<Successor>,
-    /// Blocks left empty in units that are not written yet: they count as padding.
-    pub padding_owed: u32,
+    /// Where it is written.
+    pub copies: [LogCopy; METADATA_COPIES],
 }
 
 /// The chunk that follows the open one.
@@ -237,10 +282,7 @@ impl Log {
             full: VecDeque::new(),
             next_number: 0,
             spare_frames: units,
-            chunks: VecDeque::new(),
-            open: None,
-            successor: None,
-            padding_owed: 0,
+            copies: Default::default(),
         }
     }
 
@@ -262,6 +304,17 @@ impl Log {
     #[must_use]
     pub fn next_lsn(&self) -> u64 {
         self.unit_lsn + self.blocks as u64
+    }
+
+    /// The LSN below which every block survives a power cut.
+    #[must_use]
+    pub fn durable_below(&self) -> u64 {
+        self.full.front().map_or(self.unit_lsn, |full| full.first_lsn)
+    }
+
+    /// The chunks of both copies.
+    pub fn chunks(&self) -> impl Iterator<Item = &LogChunk> {
+        self.copies.iter().flat_map(|copy| &copy.chunks)
     }
 
     /// Whether a whole transaction can be appended now.
@@ -308,13 +361,13 @@ impl Log {
             words: U16::new(self.words as u16),
             drive: U64::new(self.drive),
             lsn: U64::new(lsn),
-            reserved: U64::ZERO,
+            durable_below: U64::new(self.durable_below()),
         };
         let frame = self.filling[self.blocks];
         let bytes = frames.bytes_mut(frame);
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
         bytes[size_of::<Header>() + self.words * 8..].fill(0);
-        Oob { kind: BlockKind::Log, address: lsn, sequence: lsn as u32 }.seal(frames, frame);
+        Oob { kind: BlockKind::Log, address: 0, sequence: lsn }.seal(frames, frame);
         self.words = 0;
         self.blocks += 1;
         if self.blocks == self.unit_blocks {
@@ -325,24 +378,28 @@ impl Log {
     fn end_unit(&mut self) {
         let next = self.spare_frames.pop().expect("there was room");
         let frames = std::mem::replace(&mut self.filling, next);
-        self.full.push_back(Full {
-            number: self.next_number,
-            frames,
-            first_lsn: self.unit_lsn,
-            end: self.position,
-            submitted: false,
-            durable: false,
-        });
-        self.next_number += 1;
-        self.unit_lsn += self.unit_blocks as u64;
+        let lsns = self.unit_lsn..self.unit_lsn + self.unit_blocks as u64;
+        self.push_unit(frames, (lsns.start, lsns.end - 1), self.position, [CopyState::Waiting; METADATA_COPIES]);
+        self.unit_lsn = lsns.end;
         self.blocks = 0;
     }
 
-    /// Ends the unit being filled, so that what is in it can be written. Returns the blocks that were left empty, or
-    /// `None` if there is nothing to write or no room to go on.
-    pub fn force(&mut self, frames: &mut Frames) -> Option<u32> {
+    fn push_unit(
+        &mut self,
+        frames: Vec<Frame>,
+        (first_lsn, last_lsn): (u64, u64),
+        end: u64,
+        copies: [CopyState; METADATA_COPIES],
+    ) {
+        self.full.push_back(Full { number: self.next_number, frames, first_lsn, last_lsn, empty: 0, end, copies });
+        self.next_number += 1;
+    }
+
+    /// Ends the unit being filled, so that what is in it can be written. Returns whether there was anything to write and
+    /// room to go on.
+    pub fn force(&mut self, frames: &mut Frames) -> bool {
         if (self.words == 0 && self.blocks == 0) || self.spare_frames.is_empty() {
-            return None;
+            return false;
         }
         let number = self.next_number;
         if self.words > 0 {
@@ -353,7 +410,43 @@ impl Log {
             self.end_block(frames);
             empty += 1;
         }
-        Some(empty)
+        self.full.back_mut().expect("it has just ended").empty = empty;
+        true
+    }
+
+    /// Writes `blocks`, which one copy lacks, to that copy as they are: their LSNs and bytes. They are fewer than a log has
+    /// under way; nothing was appended yet.
+    ///
+    /// # Panics
+    /// If they are more than [`Log::mendable`].
+    pub fn mend(&mut self, frames: &mut Frames, copy: usize, blocks: &[(u64, Box<[u8; BLOCK_BYTES]>)]) {
+        assert_eq!(self.position, 0, "a log is mended before anything is appended to it");
+        for blocks in blocks.chunks(self.unit_blocks) {
+            let unit = self.spare_frames.pop().expect("the caller knows how many can be mended");
+            for (index, frame) in unit.iter().enumerate() {
+                match blocks.get(index) {
+                    Some((lsn, bytes)) => {
+                        frames.bytes_mut(*frame).copy_from_slice(&**bytes);
+                        Oob { kind: BlockKind::Log, address: 0, sequence: *lsn }.seal(frames, *frame);
+                    }
+                    None => {
+                        frames.zero(*frame);
+                        Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(frames, *frame);
+                    }
+                }
+            }
+            let mut copies = [CopyState::Durable; METADATA_COPIES];
+            copies[copy] = CopyState::Waiting;
+            let lsns = (blocks[0].0, blocks[blocks.len() - 1].0);
+            self.push_unit(unit, lsns, 0, copies);
+            self.full.back_mut().expect("it was just pushed").empty = (self.unit_blocks - blocks.len()) as u32;
+        }
+    }
+
+    /// Units that [`Log::mend`] can write at a time.
+    #[must_use]
+    pub fn mendable() -> usize {
+        LOG_UNITS_MAX - 1
     }
 
     /// Whether everything up to `position` has been handed to the device.
@@ -366,34 +459,46 @@ impl Log {
         self.position - self.full.back().map_or(self.durable, |full| full.end)
     }
 
-    /// Whether a unit waits to be written.
+    /// Whether a unit waits to be written to `copy`.
     #[must_use]
-    pub fn has_unwritten(&self) -> bool {
-        self.full.iter().any(|full| !full.submitted)
+    pub fn has_unwritten(&self, copy: usize) -> bool {
+        self.full.iter().any(|full| full.copies[copy] == CopyState::Waiting)
     }
 
-    /// The next unit to write: its number, frames and highest LSN.
-    pub fn next_unit(&mut self) -> Option<(u64, &[Frame], u64)> {
-        let blocks = self.unit_blocks as u64;
-        let full = self.full.iter_mut().find(|full| !full.submitted)?;
-        full.submitted = true;
-        Some((full.number, &full.frames, full.first_lsn + blocks - 1))
+    /// Whether `copy` has a unit that does not survive a power cut.
+    #[must_use]
+    pub fn is_waiting(&self, copy: usize) -> bool {
+        self.full.iter().any(|full| full.copies[copy] != CopyState::Durable)
     }
 
-    /// Unit `number` survives a power cut.
-    pub fn unit_durable(&mut self, number: u64) {
+    /// The next unit to write to `copy`.
+    pub fn next_unit(&mut self, copy: usize) -> Option<LogUnit<'_>> {
+        let full = self.full.iter_mut().find(|full| full.copies[copy] == CopyState::Waiting)?;
+        full.copies[copy] = CopyState::UnderWay;
+        let owner = full.number * METADATA_COPIES as u64 + copy as u64;
+        let used = full.frames.len() as u32 - full.empty;
+        Some(LogUnit { owner, frames: &full.frames, used, last_lsn: full.last_lsn })
+    }
+
+    fn copy_state(&mut self, owner: u64) -> &mut CopyState {
+        let (number, copy) = (owner / METADATA_COPIES as u64, (owner % METADATA_COPIES as u64) as usize);
         let unit = self.full.iter_mut().find(|full| full.number == number).expect("a unit under way");
-        unit.durable = true;
-        while self.full.front().is_some_and(|full| full.durable) {
+        &mut unit.copies[copy]
+    }
+
+    /// One copy of a unit survives a power cut.
+    pub fn copy_durable(&mut self, owner: u64) {
+        *self.copy_state(owner) = CopyState::Durable;
+        while self.full.front().is_some_and(|full| full.copies == [CopyState::Durable; METADATA_COPIES]) {
             let full = self.full.pop_front().expect("there is a first");
             self.durable = full.end;
             self.spare_frames.push(full.frames);
         }
     }
 
-    /// Unit `number` could not be written: it is written again.
-    pub fn unit_failed(&mut self, number: u64) {
-        self.full.iter_mut().find(|full| full.number == number).expect("a unit under way").submitted = false;
+    /// One copy of a unit could not be written: it is written again.
+    pub fn copy_failed(&mut self, owner: u64) {
+        *self.copy_state(owner) = CopyState::Waiting;
     }
 
     /// Whether nothing is under way or waits.
@@ -405,13 +510,15 @@ impl Log {
     /// Forgets the chunks in which nothing at or above `lsn` is written, and returns them.
     pub fn truncate(&mut self, lsn: u64, in_use: &[ChunkId]) -> Vec<ChunkId> {
         let mut ended = Vec::new();
-        self.chunks.retain(|chunk| {
-            let keep = chunk.last_lsn >= lsn || chunk.last_lsn == 0 || in_use.contains(&chunk.chunk);
-            if !keep {
-                ended.push(chunk.chunk);
-            }
-            keep
-        });
+        for copy in &mut self.copies {
+            copy.chunks.retain(|chunk| {
+                let keep = chunk.last_lsn >= lsn || chunk.last_lsn == 0 || in_use.contains(&chunk.chunk);
+                if !keep {
+                    ended.push(chunk.chunk);
+                }
+                keep
+            });
+        }
         ended
     }
 }
@@ -421,11 +528,11 @@ impl Log {
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
         (std::mem::offset_of!(Header, magic), 4, "magic, `OFLG`"),
-        (std::mem::offset_of!(Header, version), 2, "version, 1"),
+        (std::mem::offset_of!(Header, version), 2, "version, 2"),
         (std::mem::offset_of!(Header, words), 2, "words in use"),
         (std::mem::offset_of!(Header, drive), 8, "drive"),
         (std::mem::offset_of!(Header, lsn), 8, "log sequence number (LSN)"),
-        (std::mem::offset_of!(Header, reserved), 8, "0"),
+        (std::mem::offset_of!(Header, durable_below), 8, "LSN below which all blocks were durable when it was made"),
         (size_of::<Header>(), BLOCK_BYTES - size_of::<Header>(), "words of 8 bytes"),
     ]
 }
@@ -467,8 +574,8 @@ mod tests {
         unit.iter()
             .flat_map(|frame| {
                 Oob::verify(frames, *frame).unwrap();
-                let (_, words) = parse_block(frames.bytes(*frame), 0xD21E).unwrap();
-                records(words).map(Option::unwrap).collect::<Vec<_>>()
+                let block = parse_block(frames.bytes(*frame), 0xD21E).unwrap();
+                records(block.words).map(Option::unwrap).collect::<Vec<_>>()
             })
             .collect()
     }
@@ -485,9 +592,9 @@ mod tests {
         for record in &records {
             log.append(&mut frames, *record);
         }
-        assert_eq!(log.force(&mut frames), Some(0));
-        let (number, unit, last_lsn) = log.next_unit().unwrap();
-        assert_eq!((number, last_lsn), (0, 11));
+        assert!(log.force(&mut frames));
+        let LogUnit { owner, frames: unit, used, last_lsn } = log.next_unit(0).unwrap();
+        assert_eq!((owner, used, last_lsn), (0, 2, 11));
         assert_eq!(read_back(&frames, unit), records);
     }
 
@@ -496,18 +603,60 @@ mod tests {
         let (mut frames, mut log) = log();
         let record = Record::Mapped { block: 1, ppa: Ppa(2), last: true };
         log.append(&mut frames, record);
-        assert_eq!(log.force(&mut frames), Some(1));
+        assert!(log.force(&mut frames));
         log.append(&mut frames, record);
         log.append(&mut frames, record);
-        log.force(&mut frames);
-        let (first, second) = (log.next_unit().unwrap().0, log.next_unit().unwrap().0);
-        log.unit_durable(second);
-        assert_eq!(log.durable(), 0);
-        log.unit_failed(first);
-        assert_eq!(log.next_unit().unwrap().0, first);
-        log.unit_durable(first);
-        assert_eq!((log.durable(), log.position()), (3, 3));
+        assert!(log.force(&mut frames));
+        let owners: Vec<u64> =
+            [0, 0, 1, 1].into_iter().map(|copy| log.next_unit(copy).map(|unit| unit.owner).unwrap()).collect();
+        let [first, second, first_again, second_again] = owners[..] else { panic!("four units") };
+        log.copy_durable(second);
+        log.copy_durable(second_again);
+        assert_eq!((log.durable(), log.durable_below()), (0, 10), "the second, but not the first");
+        log.copy_failed(first);
+        assert_eq!(log.next_unit(0).unwrap().owner, first);
+        log.copy_durable(first);
+        assert_eq!(log.durable(), 0, "in one copy");
+        log.copy_durable(first_again);
+        assert_eq!((log.durable(), log.position(), log.durable_below()), (3, 3, 14));
         assert!(log.is_idle());
+    }
+
+    #[test]
+    fn a_block_says_what_was_durable_when_it_was_made() {
+        let (mut frames, mut log) = log();
+        let record = Record::Mapped { block: 1, ppa: Ppa(2), last: true };
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            log.append(&mut frames, record);
+            log.force(&mut frames);
+            let unit = log.next_unit(0).unwrap();
+            said.push(parse_block(frames.bytes(unit.frames[1]), 0xD21E).map(|block| (block.lsn, block.durable_below)));
+            let owner = unit.owner;
+            log.copy_durable(owner);
+            log.copy_durable(log.full[0].number * 2 + 1);
+        }
+        assert_eq!(said, [Ok((11, 10)), Ok((13, 12)), Ok((15, 14))]);
+    }
+
+    #[test]
+    fn what_one_copy_lacks_is_written_to_it_as_it_was() {
+        let (mut frames, mut log) = log();
+        log.append(&mut frames, Record::Trimmed { first: 7, blocks: 1 });
+        log.force(&mut frames);
+        let whole: Vec<_> =
+            log.next_unit(0).unwrap().frames.iter().map(|frame| Box::new(*frames.bytes(*frame))).collect();
+        let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
+        let mut log = Log::new(0xD21E, 2, 30, &mut frames);
+        log.mend(&mut frames, 1, &[(10, whole[0].clone())]);
+        assert!(!log.has_unwritten(0) && log.has_unwritten(1));
+        let LogUnit { owner, frames: unit, used, last_lsn } = log.next_unit(1).unwrap();
+        assert_eq!((used, last_lsn), (1, 10));
+        assert_eq!(frames.bytes(unit[0]), &*whole[0]);
+        assert_eq!(read_back(&frames, &unit[..1]), [Record::Trimmed { first: 7, blocks: 1 }]);
+        log.copy_durable(owner);
+        assert!(log.is_idle());
+        assert_eq!((log.position(), log.durable(), log.next_lsn()), (0, 0, 30));
     }
 
     #[test]
@@ -519,7 +668,7 @@ mod tests {
             appended += 1;
         }
         assert!(appended >= (LOG_UNITS_MAX - 1) * 2 * WORDS_PER_BLOCK);
-        assert_eq!(log.force(&mut frames), None, "and cannot be forced until one is durable");
+        assert!(!log.force(&mut frames), "and cannot be forced until one is durable");
     }
 
     #[test]
@@ -527,7 +676,7 @@ mod tests {
         let (mut frames, mut log) = log();
         log.append(&mut frames, Record::Trimmed { first: 0, blocks: 1 });
         log.force(&mut frames);
-        let mut bytes = *frames.bytes(log.next_unit().unwrap().1[0]);
+        let mut bytes = *frames.bytes(log.next_unit(0).unwrap().frames[0]);
         assert!(parse_block(&bytes, 0xD21E).is_ok());
         assert_eq!(parse_block(&bytes, 1), Err(LogBlockError::Drive(0xD21E)));
         bytes[4] = 9;

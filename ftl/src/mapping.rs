@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   FFFF_FFFFh            never written, or trimmed: reads as zeroes
+//!   FFFF_FFFEh            lost: reads as an error
 //!   1 frame (31 bits)     in the write buffer
 //!   0 address (31 bits)   on media, packed and sparse
 //! ```
@@ -13,6 +14,8 @@ use openftl_core::{Frame, Ppa};
 pub enum Place {
     /// Nowhere: it reads as zeroes.
     Unmapped,
+    /// It was written, and a repair found no version of it: it reads as an error until it is written or trimmed.
+    Lost,
     /// On media.
     Media(Ppa),
     /// In the write buffer.
@@ -28,6 +31,9 @@ const BUFFER: u32 = 1 << 31;
 impl Entry {
     /// Nowhere.
     pub const UNMAPPED: Entry = Entry(u32::MAX);
+
+    /// Lost.
+    pub const LOST: Entry = Entry(u32::MAX - 1);
 
     /// On media; the address has at most 31 bits.
     #[inline]
@@ -52,6 +58,8 @@ impl Entry {
             Place::Media(Ppa(u64::from(self.0)))
         } else if self == Entry::UNMAPPED {
             Place::Unmapped
+        } else if self == Entry::LOST {
+            Place::Lost
         } else {
             Place::Buffer(Frame(self.0 & !BUFFER))
         }
@@ -126,7 +134,8 @@ mod tests {
         for ppa in [0, 1, (1 << 31) - 1] {
             assert_eq!(Entry::media(Ppa(ppa)).place(), Place::Media(Ppa(ppa)));
         }
-        for frame in [0, 1, (1 << 31) - 2] {
+        assert_eq!(Entry::LOST.place(), Place::Lost);
+        for frame in [0, 1, (1 << 31) - 3] {
             assert_eq!(Entry::buffer(Frame(frame)).place(), Place::Buffer(Frame(frame)));
         }
     }

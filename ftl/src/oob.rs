@@ -6,17 +6,22 @@
 //! |---|---|
 //! | 0 | kind ([`BlockKind`]) |
 //! | 1 | format version ([`OOB_VERSION`]) |
-//! | 2-7 | address: logical block, log sequence number, index in the checkpoint or the superblock |
-//! | 8-11 | sequence: low half of the write's, the checkpoint's or the superblock's number |
+//! | 2-3 | sequence, bits 47-32 |
+//! | 4-7 | address: logical block, index in the checkpoint or the superblock; 0 in the log |
+//! | 8-11 | sequence, bits 31-0: the number of the write, the log block, the checkpoint or the superblock |
 //! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp) |
+//!
+//! A sequence of 48 bits is never used up, so of two versions of a logical block the newer is known without the map.
 
 use openftl_core::checksum::crc32c;
-use openftl_core::{Frame, Frames, Payload};
+use openftl_core::{Frame, Frames, Payload, Stamp};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The version of this layout.
-pub const OOB_VERSION: u8 = 1;
+pub const OOB_VERSION: u8 = 2;
+/// Bits of a sequence.
+const SEQUENCE_BITS: u32 = 48;
 
 /// What a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,9 +52,9 @@ impl BlockKind {
 struct OobBytes {
     kind: u8,
     version: u8,
-    address_high: U16,
-    address_low: U32,
-    sequence: U32,
+    sequence_high: U16,
+    address: U32,
+    sequence_low: U32,
     crc: U32,
 }
 
@@ -60,10 +65,10 @@ const _: () = assert!(size_of::<OobBytes>() == openftl_core::OOB_BYTES_MIN);
 pub struct Oob {
     /// What the block is.
     pub kind: BlockKind,
-    /// Which of its kind, below 2⁴⁸.
+    /// Which of its kind, below 2³².
     pub address: u64,
-    /// When it was written.
-    pub sequence: u32,
+    /// When it was written, below 2⁴⁸.
+    pub sequence: u64,
 }
 
 /// Why a block cannot be trusted.
@@ -106,14 +111,18 @@ fn checksum(header: &[u8; 12], payload: Payload<'_>) -> u32 {
 
 impl Oob {
     /// Writes the out-of-band bytes of `frame` for the payload that it holds.
+    ///
+    /// # Panics
+    /// If the address or the sequence has more bits than there is room for.
     #[inline]
     pub fn seal(self, frames: &mut Frames, frame: Frame) {
+        assert!(self.sequence >> SEQUENCE_BITS == 0, "a drive never writes 2^48 blocks");
         let mut bytes = OobBytes {
             kind: self.kind as u8,
             version: OOB_VERSION,
-            address_high: U16::new((self.address >> 32) as u16),
-            address_low: U32::new(self.address as u32),
-            sequence: U32::new(self.sequence),
+            sequence_high: U16::new((self.sequence >> 32) as u16),
+            address: U32::new(u32::try_from(self.address).expect("an address has 32 bits")),
+            sequence_low: U32::new(self.sequence as u32),
             crc: U32::ZERO,
         };
         let header = bytes.as_bytes().first_chunk().expect("twelve of sixteen bytes");
@@ -132,8 +141,8 @@ impl Oob {
         if bytes.version != OOB_VERSION {
             return Err(OobError::Version { found: bytes.version });
         }
-        let address = u64::from(bytes.address_high.get()) << 32 | u64::from(bytes.address_low.get());
-        Ok(Oob { kind, address, sequence: bytes.sequence.get() })
+        let sequence = u64::from(bytes.sequence_high.get()) << 32 | u64::from(bytes.sequence_low.get());
+        Ok(Oob { kind, address: u64::from(bytes.address.get()), sequence })
     }
 
     /// Reads the out-of-band bytes of `frame` and verifies that the payload belongs to them.
@@ -142,9 +151,28 @@ impl Oob {
     /// If the kind or version is unknown, or the CRC32C does not agree.
     #[inline]
     pub fn verify(frames: &Frames, frame: Frame) -> Result<Oob, OobError> {
+        Oob::verify_payload(frames, frame, frames.payload(frame))
+    }
+
+    /// As [`Oob::verify`], for who does not know whether the block was written from bytes or from a stamp.
+    ///
+    /// # Errors
+    /// If the kind or version is unknown, or the CRC32C agrees with neither.
+    pub fn verify_either(frames: &Frames, frame: Frame) -> Result<Oob, OobError> {
+        Oob::verify(frames, frame).or_else(|error| match frames.payload(frame) {
+            Payload::Bytes(bytes) if matches!(error, OobError::Crc { .. }) => {
+                let stamp = Stamp::recognise(bytes).ok_or(error)?;
+                Oob::verify_payload(frames, frame, Payload::Stamp(stamp))
+            }
+            _ => Err(error),
+        })
+    }
+
+    #[inline]
+    fn verify_payload(frames: &Frames, frame: Frame, payload: Payload<'_>) -> Result<Oob, OobError> {
         let oob = Oob::peek(frames, frame)?;
         let bytes = frames.oob(frame);
-        let expected = checksum(bytes.first_chunk().expect("twelve of sixteen bytes"), frames.payload(frame));
+        let expected = checksum(bytes.first_chunk().expect("twelve of sixteen bytes"), payload);
         let found = u32::from_le_bytes(*bytes[12..].first_chunk().expect("the last four of sixteen"));
         if expected != found {
             return Err(OobError::Crc { found, expected });
@@ -158,10 +186,10 @@ impl Oob {
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
         (std::mem::offset_of!(OobBytes, kind), 1, "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock"),
-        (std::mem::offset_of!(OobBytes, version), 1, "format version, 1"),
-        (std::mem::offset_of!(OobBytes, address_high), 2, "address, bits 47-32"),
-        (std::mem::offset_of!(OobBytes, address_low), 4, "address, bits 31-0"),
-        (std::mem::offset_of!(OobBytes, sequence), 4, "sequence"),
+        (std::mem::offset_of!(OobBytes, version), 1, "format version, 2"),
+        (std::mem::offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
+        (std::mem::offset_of!(OobBytes, address), 4, "address"),
+        (std::mem::offset_of!(OobBytes, sequence_low), 4, "sequence, bits 31-0"),
         (std::mem::offset_of!(OobBytes, crc), 4, "CRC32C of bytes 0-11 and of the payload's CRC32C"),
     ]
 }
@@ -175,7 +203,7 @@ mod tests {
         let mut frames = Frames::new(1, 1, 16);
         let frame = frames.acquire(FrameForm::Bytes).unwrap();
         frames.bytes_mut(frame).fill(0x5A);
-        Oob { kind: BlockKind::Data, address: 0x1234_5678_9ABC, sequence: 7 }.seal(&mut frames, frame);
+        Oob { kind: BlockKind::Data, address: 0x5678_9ABC, sequence: 0x1234_0000_0007 }.seal(&mut frames, frame);
         (frames, frame)
     }
 
@@ -183,14 +211,14 @@ mod tests {
     fn the_bytes_on_media_are_these() {
         let (frames, frame) = sealed();
         let text = frames.oob(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["01013412bc9a785607000000d1429319"].assert_eq(&text);
+        expect_test::expect!["01023412bc9a785607000000d24500b1"].assert_eq(&text);
     }
 
     #[test]
     fn any_flipped_bit_is_found_out() {
         let (mut frames, frame) = sealed();
         let oob = Oob::verify(&frames, frame).unwrap();
-        assert_eq!((oob.kind, oob.address, oob.sequence), (BlockKind::Data, 0x1234_5678_9ABC, 7));
+        assert_eq!((oob.kind, oob.address, oob.sequence), (BlockKind::Data, 0x5678_9ABC, 0x1234_0000_0007));
         for bit in 0..16 * 8 {
             frames.oob_mut(frame)[bit / 8] ^= 1 << (bit % 8);
             assert!(Oob::verify(&frames, frame).is_err(), "bit {bit}");
@@ -210,5 +238,22 @@ mod tests {
             stamp.0 ^= 1;
         }
         assert!(Oob::verify(&frames, frame).is_err());
+    }
+
+    #[test]
+    fn a_stamp_read_as_bytes_is_recognised() {
+        let mut frames = Frames::new(1, 1, 16);
+        let (stamp, bytes) = (frames.acquire(FrameForm::Stamp).unwrap(), frames.acquire(FrameForm::Bytes).unwrap());
+        if let openftl_core::PayloadMut::Stamp(payload) = frames.payload_mut(stamp) {
+            payload.0 = 0xABCD;
+        }
+        Oob { kind: BlockKind::Data, address: 1, sequence: 1 }.seal(&mut frames, stamp);
+        frames.copy(stamp, bytes);
+        let oob = frames.oob(stamp).to_vec();
+        frames.oob_mut(bytes).copy_from_slice(&oob);
+        assert!(matches!(Oob::verify(&frames, bytes), Err(OobError::Crc { .. })));
+        assert_eq!(Oob::verify_either(&frames, bytes), Oob::verify(&frames, stamp));
+        frames.bytes_mut(bytes)[4000] ^= 1;
+        assert!(Oob::verify_either(&frames, bytes).is_err());
     }
 }

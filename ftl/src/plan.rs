@@ -9,14 +9,15 @@
 //!   frontiers       one open chunk per host frontier, one per group for relocation
 //!   transaction     room for the largest one, which makes nothing invalid before it is complete
 //!   collection      per group: the reserve that lets relocation finish, and chunks on their way from victim to free
-//!   log             what is written between two checkpoints, twice (the old one, the new one)
-//!   checkpoints     two complete ones, and an open chunk per lane
+//!   log             two copies of what is written between two checkpoints, twice (the old one, the new one)
+//!   checkpoints     two copies of two complete ones, and an open chunk per lane
 //!   superblocks     two pairs
 //! ```
 //!
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
 use crate::config::Config;
+use crate::superblock::Superblock;
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry};
@@ -33,7 +34,10 @@ pub const SUPERBLOCK_CHUNKS: u32 = 2;
 /// Places that a superblock is written to, in different groups where there is more than one.
 pub const SUPERBLOCK_COPIES: u32 = 2;
 
-/// Parallel units that a checkpoint is spread over, at most.
+/// Copies of log and checkpoint: in different groups, or on different parallel units of the one group.
+pub const METADATA_COPIES: usize = 2;
+
+/// Parallel units that one copy of a checkpoint is spread over, at most.
 pub const CHECKPOINT_LANES_MAX: u32 = 4;
 
 /// Bytes of a map entry.
@@ -51,15 +55,15 @@ pub struct Plan {
     pub data_chunks: u64,
     /// Host frontiers: chunks that host writes are spread over at a time.
     pub host_frontiers: u32,
-    /// Lanes of a checkpoint.
+    /// Lanes of one copy of a checkpoint.
     pub checkpoint_lanes: u32,
-    /// Blocks of one checkpoint.
+    /// Blocks of one copy of a checkpoint.
     pub checkpoint_blocks: u64,
-    /// Chunks of two checkpoints and their open lanes.
+    /// Chunks of both copies of two checkpoints and their open lanes.
     pub checkpoint_chunks: u64,
     /// Log blocks after which a checkpoint is due.
     pub log_blocks_max: u64,
-    /// Chunks of the log.
+    /// Chunks of both copies of the log.
     pub log_chunks: u64,
     /// Chunks of the superblocks.
     pub superblock_chunks: u64,
@@ -102,6 +106,17 @@ pub enum PlanError {
         /// Chunks of the device that are not offline.
         available: u64,
     },
+    /// A superblock names every chunk of the log, and has only so much room.
+    #[error(
+        "a checkpoint every {log_blocks} log blocks: a superblock has room to name the chunks of at most {most} on this \
+         device; choose a smaller checkpoint_log_blocks, or a profile with larger chunks"
+    )]
+    LogTooLong {
+        /// Log blocks after which a checkpoint is due.
+        log_blocks: u64,
+        /// The most that can be named.
+        most: u64,
+    },
     /// The device allows fewer open chunks than the FTL writes at a time.
     #[error("open_chunks_max = {open_chunks_max}: this FTL keeps at least {needed} chunks open at a time")]
     TooFewOpenChunks {
@@ -130,9 +145,10 @@ impl Plan {
         let groups = geometry.groups;
         let data_chunks = (capacity_blocks + config.over_provisioning.of(capacity_blocks)).div_ceil(blocks_per_chunk);
 
-        let checkpoint_lanes = groups.min(CHECKPOINT_LANES_MAX);
+        let copies = METADATA_COPIES as u32;
+        let checkpoint_lanes = (groups / copies).clamp(1, CHECKPOINT_LANES_MAX);
         // Besides the host frontiers: one relocation chunk a group, the log and its successor, checkpoint lanes, superblocks.
-        let others = groups + 2 + checkpoint_lanes + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
+        let others = groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
         let host_frontiers = match geometry.open_chunks_max {
             0 => geometry.pus(),
             max if max > others => geometry.pus().min(max - others),
@@ -146,10 +162,16 @@ impl Plan {
         let table_blocks = chunks.div_ceil(BLOCK_BYTES as u64 / CHUNK_ENTRY_BYTES);
         let checkpoint_blocks = (map_blocks + table_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
         let lane_chunks = checkpoint_blocks.div_ceil(u64::from(checkpoint_lanes)).div_ceil(blocks_per_chunk) + 1;
-        let checkpoint_chunks = 2 * lane_chunks * u64::from(checkpoint_lanes);
+        let checkpoint_chunks = 2 * lane_chunks * u64::from(copies * checkpoint_lanes);
 
         let log_blocks_max = config.checkpoint_log_blocks.unwrap_or(map_blocks.max(LOG_BLOCKS_MIN)).max(2 * unit);
-        let log_chunks = 2 * log_blocks_max.div_ceil(blocks_per_chunk) + 3;
+        let log_chunks = log_blocks_max.div_ceil(blocks_per_chunk).saturating_mul(2).saturating_add(3);
+        let log_chunks = log_chunks.saturating_mul(u64::from(copies));
+        let nameable = Superblock::log_chunks_max(geometry, checkpoint_chunks);
+        if log_chunks > nameable {
+            let most = (nameable / u64::from(copies)).saturating_sub(3) / 2 * blocks_per_chunk;
+            return Err(PlanError::LogTooLong { log_blocks: log_blocks_max, most });
+        }
         // A transaction makes nothing invalid before all of it is programmed, so there must be room for the largest one.
         let transaction_chunks = (TRANSACTION_BLOCKS_MAX as u64).div_ceil(blocks_per_chunk);
         let working_chunks = u64::from(host_frontiers)
@@ -198,5 +220,24 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Resu
     match scaled.format().bits() {
         0..=31 => Ok(scaled.chunks_per_pu),
         bits => Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_no_superblock_can_name_is_refused_with_the_longest_that_one_can() {
+        let geometry = Geometry::tiny();
+        let plan = |log_blocks| {
+            let config = Config { capacity_blocks: 1000, checkpoint_log_blocks: Some(log_blocks), ..Config::default() };
+            Plan::new(&geometry, &config)
+        };
+        let Err(PlanError::LogTooLong { log_blocks: u64::MAX, most }) = plan(u64::MAX) else {
+            panic!("{:?}", plan(u64::MAX))
+        };
+        assert_eq!(plan(most).map(|plan| plan.log_blocks_max), Ok(most));
+        assert_eq!(plan(most + 1), Err(PlanError::LogTooLong { log_blocks: most + 1, most }));
     }
 }

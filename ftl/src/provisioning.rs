@@ -7,8 +7,11 @@
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
 //! - **metadata**: what log and checkpoints may still need.
+//!
+//! The copies of the metadata have different *homes*: every other group, or every other parallel unit of the one group.
+//! They leave them only when there is no room.
 
-use crate::plan::{COLLECTION_HEADROOM_CHUNKS, Plan, RELOCATION_RESERVE_CHUNKS};
+use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, Plan, RELOCATION_RESERVE_CHUNKS};
 use openftl_core::{AddressFormat, ChunkId, Geometry, PuId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,8 +23,13 @@ pub enum Claim {
     Host(PuId),
     /// The relocation frontier of a group.
     Relocation(u32),
-    /// Log, checkpoint or superblock; in this group if it has more than its reserve.
-    Metadata(u32),
+    /// One copy of log or checkpoint: in its home if there is more than the reserve, group after group by turns.
+    Metadata {
+        /// Which copy.
+        copy: usize,
+        /// Whose turn it is.
+        turn: u32,
+    },
 }
 
 /// The free chunks.
@@ -190,31 +198,42 @@ impl Provisioning {
                 pu
             }
             Claim::Relocation(group) => self.fullest_pu(group),
-            Claim::Metadata(preferred) => {
-                let groups = self.free_in_group.len() as u32;
-                // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
-                let left = |group: u32| match self.free_in_group(group) {
-                    0 => 0,
-                    free => free + self.coming_in_group[group as usize],
-                };
-                let group = if self.host_chunks_in_group(preferred % groups) > 0 {
-                    preferred % groups
-                } else {
-                    (0..groups).max_by_key(|group| (left(*group), Reverse(*group)))?
-                };
-                if left(group) <= RELOCATION_RESERVE_CHUNKS {
-                    return None;
-                }
-                self.fullest_pu(group)
-            }
+            Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
         };
         let Reverse((_, chunk)) = self.free[pu.0 as usize].pop()?;
         self.free_in_group[self.format.group_of(pu) as usize] -= 1;
         self.free_total -= 1;
-        if matches!(claim, Claim::Metadata(_)) {
+        if matches!(claim, Claim::Metadata { .. }) {
             self.metadata_in_use += 1;
         }
         Some(chunk)
+    }
+
+    fn metadata_pu(&self, copy: usize, turn: u32) -> Option<PuId> {
+        let groups = self.free_in_group.len() as u32;
+        let copies = METADATA_COPIES as u32;
+        let homes = (groups + copies - 1 - copy as u32) / copies;
+        let preferred = if homes == 0 { 0 } else { copy as u32 + turn % homes * copies };
+        // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
+        let left = |group: u32| match self.free_in_group(group) {
+            0 => 0,
+            free => free + self.coming_in_group[group as usize],
+        };
+        let others = (0..groups).filter(|group| groups == 1 || group % copies == copy as u32);
+        let group = std::iter::once(preferred)
+            .chain(others)
+            .find(|group| self.host_chunks_in_group(*group) > 0)
+            .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
+        if left(group) <= RELOCATION_RESERVE_CHUNKS {
+            return None;
+        }
+        if groups > 1 {
+            return Some(self.fullest_pu(group));
+        }
+        let free = |pu: &PuId| self.free[pu.0 as usize].len();
+        let home = (0..self.pus_per_group).filter(|pu| pu % copies == copy as u32);
+        let home = home.map(|pu| self.format.pu_id(group, pu)).max_by_key(|pu| (free(pu), Reverse(*pu)));
+        Some(home.filter(|pu| free(pu) > 0).unwrap_or_else(|| self.fullest_pu(group)))
     }
 
     /// A chunk of log or checkpoint is no longer in use (it comes back through [`Provisioning::give`] after its reset).
@@ -241,7 +260,7 @@ mod tests {
     use crate::config::Config;
 
     fn provisioning() -> (Geometry, Provisioning) {
-        let geometry = Geometry { chunks_per_pu: 64, ..Geometry::tiny() };
+        let geometry = Geometry { chunks_per_pu: 128, ..Geometry::tiny() };
         let plan = Plan::new(&geometry, &Config { capacity_blocks: 512, ..Config::default() }).unwrap();
         let mut provisioning = Provisioning::new(&geometry, &plan);
         for chunk in geometry.chunk_ids() {
@@ -285,10 +304,34 @@ mod tests {
         }
         let budget = provisioning.metadata_budget;
         for number in 0..budget {
-            assert!(provisioning.take(Claim::Metadata(number)).is_some(), "chunk {number} of {budget}");
+            let claim = Claim::Metadata { copy: number as usize % METADATA_COPIES, turn: number };
+            assert!(provisioning.take(claim).is_some(), "chunk {number} of {budget}");
         }
         for group in 0..geometry.groups {
             assert!(provisioning.free_in_group(group) >= RELOCATION_RESERVE_CHUNKS, "not at the expense of relocation");
+        }
+    }
+
+    #[test]
+    fn the_copies_of_the_metadata_have_different_homes() {
+        for groups in [1, 2, 3, 8] {
+            let geometry = Geometry { groups, chunks_per_pu: 128, ..Geometry::tiny() };
+            let plan = Plan::new(&geometry, &Config { capacity_blocks: 512, ..Config::default() }).unwrap();
+            let mut provisioning = Provisioning::new(&geometry, &plan);
+            for chunk in geometry.chunk_ids() {
+                provisioning.give(chunk, 0);
+            }
+            let format = geometry.format();
+            let mut homes = [const { Vec::new() }; METADATA_COPIES];
+            for turn in 0..6 {
+                for (copy, homes) in homes.iter_mut().enumerate() {
+                    let pu = format.pu_of(provisioning.take(Claim::Metadata { copy, turn }).unwrap());
+                    homes.push(if groups == 1 { pu.0 } else { format.group_of(pu) });
+                }
+            }
+            assert!(homes[0].iter().all(|home| !homes[1].contains(home)), "{groups} groups: {homes:?}");
+            let used: std::collections::HashSet<u32> = homes.concat().into_iter().collect();
+            assert_eq!(used.len() as u32, groups.max(2), "turns go round: {homes:?}");
         }
     }
 

@@ -123,11 +123,12 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         self.check_read_range(first, frames.len())?;
         self.statistics.host_blocks_read += frames.len() as u64;
-        let (mut request, mut command) = (NONE, NONE);
+        let (mut request, mut command, mut lost) = (NONE, NONE, None);
         for (index, frame) in frames.iter().enumerate() {
             let block = first as u32 + index as u32;
             match self.mapping.get(block).place() {
                 Place::Unmapped => self.frames.zero(*frame),
+                Place::Lost => _ = lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
                 Place::Buffer(buffered) => {
                     self.statistics.buffer_hits += 1;
                     self.frames.copy(buffered, *frame);
@@ -155,7 +156,10 @@ impl<M: Media> BlockFtl<M> {
         }
         if request == NONE {
             self.statistics.read_latency.record(Nanos::ZERO);
-            self.done.push(Done { tag, result: Ok(()), at: self.now });
+            self.statistics.host_errors += u64::from(lost.is_some());
+            self.done.push(Done { tag, result: lost.map_or(Ok(()), Err), at: self.now });
+        } else {
+            self.reads.requests[request as usize].error = lost;
         }
         Ok(())
     }

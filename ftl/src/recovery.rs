@@ -5,31 +5,37 @@
 //! which the last blocks of a chunk cannot be read), so a crash during recovery leaves what the crash before it left. The
 //! padding comes after superblock and checkpoint: whatever they refuse has not been touched.
 //!
-//! Where does the log end? Blocks are put in the order of their LSNs, from the first that the superblock names:
+//! Log and checkpoint are there twice, and a block that cannot be read or does not verify is read once more and then
+//! taken from the other copy. What is left in one copy only is soon in two again: the last blocks of the log are written
+//! to the copy that lacks them, and for anything more a new checkpoint is begun.
 //!
-//! | next LSN is | then |
+//! The last step writes a superblock. It says which numbers of the log do not count ([`crate::superblock::LogGap`]): what
+//! was found beyond its end, and what may have been given away. From then on the drive works; the log goes on behind the
+//! gap, and the next checkpoint leaves it behind.
+//!
+//! | cut off | then |
 //! |---|---|
-//! | found, verified | replay its records; go on |
-//! | not found | the log ends here: nothing after it was ever promised, because durability is given in order |
-//!
-//! Records of a transaction without its last one are dropped: it was never acknowledged as durable.
-//!
-//! Whatever was logged beyond the end keeps its LSNs to itself: the new log begins above the highest LSN seen anywhere.
+//! | before the superblock is on media | the next recovery finds what this one found |
+//! | after it | it finds the gap, and skips it |
+//! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use crate::checkpoint::CHUNK_RETIRED;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
-use crate::log::{self, Record};
+use crate::found_checkpoint::FoundCheckpoint;
+use crate::found_log::{self, FoundLog};
+use crate::log::Log;
 use crate::mapping::{Entry, Mapping, Place};
-use crate::oob::{BlockKind, Oob};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{METADATA_COPIES, Plan, PlanError};
+use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
-use crate::superblock::{ENTRIES_PER_BLOCK, SEARCH_CHUNKS, Superblock, SuperblockError};
-use crate::survey::{Chunks, find_superblock, settle, superblock_places};
+use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{ChunkId, Clock, Geometry, GeometryError, Nanos, Ppa, PuId, Time};
-use openftl_media::{ChunkDescriptor, ChunkState, Media, MediaError};
+use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, GeometryError, Nanos, PuId, Time};
+use openftl_media::{ChunkState, Media, MediaError};
+use std::collections::HashSet;
 
 /// The names of the steps, in their order.
 pub const STEPS: [&str; 8] = [
@@ -40,8 +46,15 @@ pub const STEPS: [&str; 8] = [
     "read log",
     "replay log",
     "rebuild chunk table",
-    "write checkpoint",
+    "write superblock",
 ];
+
+/// Sequences of data that a recovery skips, so that none is used twice: more than any pool has frames for blocks that were
+/// programmed and not yet logged.
+const POSITIONS_SKIPPED: u64 = 1 << 24;
+
+/// Sequences of superblocks that a repair skips.
+const SUPERBLOCKS_SKIPPED: u64 = 1 << 10;
 
 /// One step of opening a drive.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -70,6 +83,11 @@ pub struct RecoveryReport {
     pub dropped: u64,
     /// Log blocks found beyond the end of the log.
     pub beyond_end: u64,
+    /// What was found in one copy only, in words; the copies are made anew.
+    pub single_copies: Vec<String>,
+    /// What had to be rebuilt, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairReport>,
 }
 
 /// A drive that cannot be opened, or formatted.
@@ -103,9 +121,34 @@ pub enum OpenError {
         /// Of the device.
         found: [u32; 4],
     },
-    /// A block of the checkpoint cannot be read or does not verify.
+    /// Log is in a chunk that no superblock names.
     #[error(
-        "checkpoint {sequence} lacks {missing} of its {blocks} blocks (the first is {first}): the map cannot be trusted"
+        "chunk {chunk} holds log block {lsn}, and superblock {sequence}, the newest that can be read, does not know that \
+         chunk: a newer superblock is lost; run `openftl check --repair`"
+    )]
+    SuperblockLost {
+        /// The newest superblock left.
+        sequence: u64,
+        /// The address of the chunk.
+        chunk: String,
+        /// The log block.
+        lsn: u64,
+    },
+    /// Both copies of a block of the log are lost.
+    #[error(
+        "log block {lsn} is lost in both copies, and all below {durable_below} had been promised: the map would be older \
+         than it may be; run `openftl check --repair`"
+    )]
+    LogLost {
+        /// The first that is lost.
+        lsn: u64,
+        /// What was durable.
+        durable_below: u64,
+    },
+    /// Both copies of a block of the checkpoint cannot be read or do not verify.
+    #[error(
+        "checkpoint {sequence} lacks {missing} of its {blocks} blocks in both copies (the first is {first}): the map cannot \
+         be trusted; run `openftl check --repair`"
     )]
     CheckpointLost {
         /// Which checkpoint.
@@ -118,7 +161,7 @@ pub enum OpenError {
         first: u32,
     },
     /// Checkpoint and log together say something that cannot be.
-    #[error("the map is inconsistent: {0}")]
+    #[error("the map is inconsistent: {0}; run `openftl check --repair`")]
     Inconsistent(String),
     /// Too few chunks for superblocks.
     #[error("parallel unit {0:?} has no two good chunks among its first {SEARCH_CHUNKS}: no place for superblocks")]
@@ -131,13 +174,29 @@ pub enum OpenError {
     Stopped,
 }
 
+impl OpenError {
+    /// Whether [`Access::Repair`] may help.
+    #[must_use]
+    pub fn is_repairable(&self) -> bool {
+        matches!(
+            self,
+            OpenError::SuperblockLost { .. }
+                | OpenError::LogLost { .. }
+                | OpenError::CheckpointLost { .. }
+                | OpenError::Inconsistent(_)
+        )
+    }
+}
+
 /// Whether a drive may be written when it is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Recovery ends with a checkpoint, and the drive takes requests.
+    /// Recovery ends with a superblock, and the drive takes requests.
     ReadWrite,
     /// Nothing is written; the drive takes reads.
     Inspect,
+    /// As to use it; but what cannot be trusted is rebuilt instead of refused, and then a new checkpoint is written.
+    Repair,
 }
 
 struct Steps<'a, C> {
@@ -193,69 +252,116 @@ impl<M: Media> BlockFtl<M> {
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
-        let mut superblock = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-        if superblock.geometry != Superblock::geometry_of(&geometry) {
-            let found = Superblock::geometry_of(&geometry);
-            return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
-        }
+        let (mut superblock, mut in_doubt) = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
         config.drive_id = superblock.drive;
         let plan = Plan::new(&geometry, &config)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
-        let mut mapping = Mapping::new(config.capacity_blocks);
-        let mut table = ChunkTable::new(&geometry);
-        let mut flags =
-            load_checkpoint(&mut media, steps.clock, &mut scan, &superblock, &geometry, &mut mapping, &mut table)?;
+        let (mut mapping, mut table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
+        let maps = (&mut mapping, &mut table);
+        let mut checkpoint =
+            FoundCheckpoint::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
+        let mut sound = checkpoint.expect_whole(&superblock);
+        if access != Access::Repair {
+            sound = Ok(sound?);
+        }
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
         let settled =
-            if access == Access::ReadWrite { settle(&mut media, steps.clock, &mut scan, &mut chunks) } else { 0 };
+            if access == Access::Inspect { 0 } else { settle(&mut media, steps.clock, &mut scan, &mut chunks) };
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
-            if newest.sequence != superblock.sequence {
-                superblock = newest;
-                mapping = Mapping::new(config.capacity_blocks);
-                table = ChunkTable::new(&geometry);
-                flags = load_checkpoint(
-                    &mut media,
-                    steps.clock,
-                    &mut scan,
-                    &superblock,
-                    &geometry,
-                    &mut mapping,
-                    &mut table,
-                )?;
+            if newest.0.sequence != superblock.sequence {
+                trust(&newest.0, &geometry)?;
+                (superblock, in_doubt) = newest;
+                (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
+                let maps = (&mut mapping, &mut table);
+                checkpoint =
+                    FoundCheckpoint::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
+                sound = checkpoint.expect_whole(&superblock);
             }
         }
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
 
-        let found = read_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
-        // The superblock of a clean stop is still the newest when little was written after it.
-        steps.report.clean = superblock.clean && found.blocks.is_empty();
-        steps.end(scan.blocks_read, format!("{} blocks from LSN {}", found.blocks.len(), superblock.first_lsn));
+        let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
+        let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
+        sound = sound.and_then(|()| log.expect_whole());
+        if in_doubt && sound.is_ok() {
+            sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
+        }
+        steps.report.clean = superblock.clean && log.is_empty();
+        steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
-        replay(&found, &superblock, &mut mapping, &mut steps.report)?;
-        let (replayed, dropped) = (steps.report.replayed, steps.report.dropped);
-        steps.end(scan.blocks_read, format!("{replayed} records, {dropped} of cut-off transactions dropped"));
+        let replayed = sound.and_then(|()| log.replay(&superblock, &mut mapping));
+        if let Ok(replayed) = replayed {
+            (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
+        }
+        steps.report.beyond_end = log.beyond_end() as u64;
+        let (records, dropped) = (steps.report.replayed, steps.report.dropped);
+        steps.end(scan.blocks_read, format!("{records} records, {dropped} of cut-off transactions dropped"));
 
-        let mapped = rebuild(&chunks, &mapping, &mut table)?;
-        let is_retired =
-            |chunk: ChunkId| flags.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0);
-        let is_good = |chunk: &&ChunkDescriptor| chunk.state != ChunkState::Offline && !is_retired(chunk.chunk);
-        let good = chunks.all().filter(is_good).count() as u64;
-        let next_lsn = found.highest.max(superblock.first_lsn - 1) + 1;
-        let log_chunks = superblock.log_chunks.clone();
+        let mut highest = Highest::default();
+        if !is_settled && !steps.report.clean {
+            forget_impossible(&chunks, &mut mapping);
+        }
+        let mapped = match replayed.and_then(|_| {
+            let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+            expect_apart(&superblock, geometry.format(), &table)?;
+            Ok(mapped)
+        }) {
+            Err(damage) if access == Access::Repair => {
+                let found = (&checkpoint, &log);
+                let (media, clock) = (&mut media, &mut *steps.clock);
+                let (report, on_media) =
+                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, found, &damage, &mut mapping);
+                steps.report.repair = Some(report);
+                highest = on_media;
+                // Whatever a lost superblock called itself is not used again.
+                superblock.sequence += SUPERBLOCKS_SKIPPED;
+                table.forget_valid();
+                let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+                // An older superblock may name chunks that have been put to another use since.
+                superblock.forget_chunks(|chunk| {
+                    table.valid(chunk) > 0 || matches!(chunks.state(chunk), ChunkState::Free | ChunkState::Offline)
+                });
+                mapped
+            }
+            mapped => mapped?,
+        };
+        let named: HashSet<ChunkId> = superblock.chunks().collect();
+        let is_retired = |chunk: ChunkId| {
+            checkpoint.flagged.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0)
+        };
+        // A chunk that went offline counts until what it held is given up: only then it is retired.
+        let is_used = |chunk: ChunkId| table.valid(chunk) > 0 || named.contains(&chunk);
+        let is_good =
+            |chunk: ChunkId| !is_retired(chunk) && (chunks.state(chunk) != ChunkState::Offline || is_used(chunk));
+        let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
+        let gap = log.gap(geometry.ws_min);
+        let clean = steps.report.clean && steps.report.repair.is_none();
+        let next_lsn = if clean { gap.end } else { gap.next.max(highest.lsn + 1) };
+        let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
+        let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
+        if access != Access::Inspect {
+            close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
+        }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
-        let position = superblock.position + steps.report.replayed;
+        steps.report.single_copies = single_copies(&superblock, &checkpoint, &log);
+        let lacking = log.lacking();
+        let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
+        let is_mendable = units <= Log::mendable();
+        let mend = if access == Access::Inspect || !is_mendable { Default::default() } else { lacking };
+        let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
         ftl.buffer = WriteBuffer::new(ftl.frames.len(), position);
         ftl.place_superblocks(states);
-        ftl.adopt_metadata(&chunks, &log_chunks, &found);
-        for (chunk, flags) in flags {
+        ftl.adopt_metadata(&chunks, &log);
+        for (chunk, flags) in checkpoint.flagged {
             if flags & CHUNK_RETIRED != 0 {
                 ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
             } else if ftl.chunks.valid(chunk) > 0 {
@@ -272,190 +378,112 @@ impl<M: Media> BlockFtl<M> {
         }
         ftl.superblock.current_mut().clean = false;
         ftl.turn_read_only_if_worn_out();
-        // What is beyond the end of the log must never be taken for a part of it: a new checkpoint leaves it behind. On a
-        // worn-out drive nothing follows it.
-        let is_log_left = !found.blocks.is_empty() || found.highest >= ftl.superblock.current().first_lsn;
-        if is_log_left && ftl.read_only.is_none() {
-            ftl.begin_checkpoint();
-            ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
-            let blocks = ftl.superblock.current().checkpoint.blocks;
-            steps.end(scan.blocks_read, format!("{blocks} blocks written"));
+        // On a worn-out drive nothing follows the log that is there.
+        if ftl.read_only.is_none() {
+            let superblock = ftl.superblock.current_mut();
+            // Right behind a gap it grows, so cutting recoveries short uses up none.
+            let behind = superblock.log_gaps.last_mut().filter(|last| last.next == gap.end);
+            let is_full = behind.is_none() && superblock.log_gaps.len() >= LOG_GAPS_MAX;
+            if steps.report.repair.is_some() || (is_full && !clean) {
+                ftl.begin_checkpoint();
+                ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
+                let blocks = ftl.superblock.current().checkpoint.blocks;
+                steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
+            } else {
+                if !clean {
+                    match superblock.log_gaps.last_mut().filter(|last| last.next == gap.end) {
+                        Some(last) => last.next = gap.next,
+                        None => superblock.log_gaps.push(gap),
+                    }
+                    superblock.position += POSITIONS_SKIPPED;
+                }
+                for (copy, blocks) in mend.iter().enumerate() {
+                    ftl.log.mend(&mut ftl.frames, copy, blocks);
+                }
+                let superblock = ftl.request_superblock();
+                ftl.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
+                steps.end(scan.blocks_read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
+            }
         }
         ftl.phase = Phase::Working;
+        let is_single = checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable;
+        if is_single && steps.report.repair.is_none() {
+            ftl.begin_checkpoint();
+        }
         ftl.recovery = steps.report;
         ftl.reset_statistics();
         Ok(ftl)
     }
+
+    /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
+    fn is_opened(&self, superblock: u64) -> bool {
+        let is_at_rest = self.under_way == 0 && self.backlog.is_empty();
+        !self.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
+    }
 }
 
-fn load_checkpoint(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
-    scan: &mut Scan,
-    superblock: &Superblock,
-    geometry: &Geometry,
-    mapping: &mut Mapping,
-    table: &mut ChunkTable,
-) -> Result<Vec<(ChunkId, u32)>, OpenError> {
-    let mut flagged = Vec::new();
-    let blocks = superblock.checkpoint.blocks;
-    if blocks == 0 {
-        return Ok(flagged);
+/// Whether a superblock that verifies can be true of this device.
+fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> {
+    let found = Superblock::geometry_of(geometry);
+    if superblock.geometry != found {
+        return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
     }
-    let layout = BodyLayout::new(superblock.capacity_blocks, geometry);
-    if blocks != layout.blocks() {
-        let found = format!("the checkpoint has {blocks} blocks, and this drive's has {}", layout.blocks());
-        return Err(OpenError::Inconsistent(found));
+    Ok(superblock.validate(geometry)?)
+}
+
+/// What is there only once and should be there twice.
+fn single_copies(superblock: &Superblock, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
+    let mut single = Vec::new();
+    for (copy, lacking) in checkpoint.lacking.iter().enumerate().filter(|(_, lacking)| **lacking > 0) {
+        let CheckpointPlace { sequence, blocks, .. } = &superblock.checkpoint;
+        single.push(format!("checkpoint {sequence}: copy {copy} lacks {lacking} of {blocks} blocks"));
     }
-    let format = geometry.format();
-    let chunk_order: Vec<ChunkId> = geometry.chunk_ids().collect();
-    let extents = superblock.checkpoint.extents.iter().filter(|extent| geometry.has_chunk(ChunkId(extent.chunk)));
-    let places: Vec<Ppa> = extents
-        .flat_map(|extent| {
-            let last = (extent.first.saturating_add(extent.blocks)).min(geometry.blocks_per_chunk);
-            (extent.first..last).map(|block| format.ppa(ChunkId(extent.chunk), block))
-        })
-        .collect();
-    let mut have = vec![false; blocks as usize];
-    let mut bad_entry = None;
-    scan.read(media, clock, &places, |_, frames, frame, good| {
-        let Some(oob) = good.then(|| Oob::verify(frames, frame).ok()).flatten() else { return };
-        let of_this = oob.kind == BlockKind::Checkpoint && oob.sequence == superblock.checkpoint.sequence as u32;
-        if !of_this || oob.address >= u64::from(blocks) {
-            return;
+    for (copy, lacking) in log.lacking().iter().enumerate() {
+        let promised = lacking.iter().filter(|(lsn, _)| *lsn < log.durable_below());
+        if let Some((first, _)) = promised.clone().next() {
+            let count = promised.count();
+            single.push(format!("log: copy {copy} lacks {count} blocks (the first is {first})"));
         }
-        let index = oob.address as u32;
-        have[index as usize] = true;
-        let bytes = frames.bytes(frame);
-        if index < layout.map_blocks {
-            let first = index as usize * ENTRIES_PER_BLOCK;
-            let entries = &mut mapping.entries_mut()[first..];
-            for (at, (entry, word)) in entries.iter_mut().zip(bytes.as_chunks::<4>().0).enumerate() {
-                *entry = Entry(u32::from_le_bytes(*word));
-                if matches!(entry.place(), Place::Buffer(_)) {
-                    bad_entry = Some((first + at, entry.0));
-                }
-            }
-        } else {
-            let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
-            for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
-                let entry = u64::from_le_bytes(*entry);
-                table.set_resets(*chunk, entry as u32);
-                let flags = (entry >> 32) as u32;
-                if flags & (CHUNK_RETIRED | CHUNK_STUCK) != 0 {
-                    flagged.push((*chunk, flags));
-                }
-            }
-        }
-    });
-    if let Some(first) = have.iter().position(|have| !have) {
-        let missing = have.iter().filter(|have| !**have).count() as u32;
-        let sequence = superblock.checkpoint.sequence;
-        return Err(OpenError::CheckpointLost { sequence, blocks, missing, first: first as u32 });
     }
-    if let Some((block, word)) = bad_entry {
-        return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {word:#010x}")));
-    }
-    Ok(flagged)
+    single
 }
 
-/// What was found of the log.
-pub(crate) struct FoundLog {
-    /// LSN and records of the blocks from the first LSN of the superblock on, in the order of LSNs.
-    pub(crate) blocks: Vec<(u64, Vec<Option<Record>>)>,
-    /// The highest LSN of any block.
-    pub(crate) highest: u64,
-    /// The highest LSN in each chunk.
-    pub(crate) last_lsns: Vec<(ChunkId, u64)>,
-}
-
-fn read_log(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
-    scan: &mut Scan,
-    chunks: &Chunks,
-    superblock: &Superblock,
-) -> FoundLog {
+/// Forgets what is no more where the map says. While the last blocks of the log cannot be read, the map is older than the
+/// chunks: what has moved since may have left a chunk that is free by now. Who only looks at the drive sees it as lost.
+fn forget_impossible(chunks: &Chunks, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
-    let mut found = FoundLog { blocks: Vec::new(), highest: 0, last_lsns: Vec::new() };
-    for chunk in superblock.log_chunks.iter().copied().map(ChunkId) {
-        let places: Vec<Ppa> = (0..chunks.readable(chunk)).map(|block| format.ppa(chunk, block)).collect();
-        let mut last_lsn = 0;
-        scan.read(media, clock, &places, |_, frames, frame, good| {
-            let Some(oob) = good.then(|| Oob::verify(frames, frame).ok()).flatten() else { return };
-            if oob.kind != BlockKind::Log {
-                return;
-            }
-            let Ok((lsn, words)) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
-            last_lsn = last_lsn.max(lsn);
-            if lsn >= superblock.first_lsn {
-                found.blocks.push((lsn, log::records(words).collect()));
-            }
-        });
-        found.highest = found.highest.max(last_lsn);
-        if last_lsn > 0 {
-            found.last_lsns.push((chunk, last_lsn));
+    for entry in mapping.entries_mut() {
+        if let Place::Media(ppa) = entry.place()
+            && format.block_of(ppa) >= written(chunks, format.chunk_of(ppa))
+        {
+            *entry = Entry::LOST;
         }
     }
-    found.blocks.sort_by_key(|(lsn, _)| *lsn);
-    found.blocks.dedup_by_key(|(lsn, _)| *lsn);
-    found
 }
 
-fn replay(
-    found: &FoundLog,
-    superblock: &Superblock,
-    mapping: &mut Mapping,
-    report: &mut RecoveryReport,
-) -> Result<(), OpenError> {
-    let mut transaction: Vec<(u32, Ppa)> = Vec::new();
-    for (expected, (lsn, records)) in (superblock.first_lsn..).zip(&found.blocks) {
-        if *lsn != expected {
-            report.beyond_end = found.blocks.len() as u64 - (expected - superblock.first_lsn);
-            break;
-        }
-        for record in records {
-            match record {
-                Some(Record::Mapped { block, ppa, last }) if u64::from(*block) < mapping.len() => {
-                    transaction.push((*block, *ppa));
-                    if *last {
-                        report.replayed += transaction.len() as u64;
-                        for (block, ppa) in transaction.drain(..) {
-                            mapping.set(block, Entry::media(ppa));
-                        }
-                    }
-                }
-                Some(Record::Trimmed { first, blocks })
-                    if u64::from(*first) + u64::from(*blocks) <= mapping.len() && transaction.is_empty() =>
-                {
-                    report.replayed += 1;
-                    for block in *first..first + blocks {
-                        mapping.set(block, Entry::UNMAPPED);
-                    }
-                }
-                record => {
-                    return Err(OpenError::Inconsistent(format!(
-                        "log block {lsn} has the impossible record {record:?}"
-                    )));
-                }
-            }
-        }
+/// Blocks of `chunk` that a map may point at.
+fn written(chunks: &Chunks, chunk: ChunkId) -> u32 {
+    match chunks.get(chunk) {
+        None => 0,
+        // What it held is lost; which blocks that were is all that is left.
+        Some(descriptor) if descriptor.state == ChunkState::Offline => chunks.geometry.blocks_per_chunk,
+        Some(descriptor) if descriptor.state == ChunkState::Free => 0,
+        Some(descriptor) => descriptor.write_pointer,
     }
-    report.dropped = transaction.len() as u64;
-    Ok(())
 }
 
 /// Marks valid what the map points at. Returns how many blocks are mapped.
-fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
+///
+/// # Errors
+/// If a block cannot be where the map says.
+fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
     let format = chunks.geometry.format();
     let mut mapped = 0;
     for (block, entry) in mapping.entries().iter().enumerate() {
         let Place::Media(ppa) = entry.place() else { continue };
-        let (chunk, at) = (format.chunk_of(ppa), format.block_of(ppa));
-        let written =
-            chunks.get(chunk).filter(|chunk| chunk.state != ChunkState::Free).map_or(0, |chunk| chunk.write_pointer);
+        let written = written(chunks, format.chunk_of(ppa));
         let address = format.unpack(ppa);
-        if at >= written {
+        if format.block_of(ppa) >= written {
             return Err(OpenError::Inconsistent(format!(
                 "logical block {block} is mapped to {address}, and only {written} blocks of that chunk are written"
             )));
@@ -467,4 +495,17 @@ fn rebuild(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result
         mapped += 1;
     }
     Ok(mapped)
+}
+
+/// Whether no data are where the superblock has its own.
+fn expect_apart(superblock: &Superblock, format: AddressFormat, table: &ChunkTable) -> Result<(), OpenError> {
+    // Data there would be reset with the metadata.
+    let places = superblock.places.iter().copied().filter(|chunk| *chunk != u32::MAX).map(ChunkId);
+    if let Some(chunk) = superblock.chunks().chain(places).find(|chunk| table.valid(*chunk) > 0) {
+        let (blocks, address) = (table.valid(chunk), format.unpack_chunk(chunk));
+        return Err(OpenError::Inconsistent(format!(
+            "{blocks} logical blocks are mapped to the chunk of {address}, which is for log, checkpoints or superblocks"
+        )));
+    }
+    Ok(())
 }

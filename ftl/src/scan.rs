@@ -1,7 +1,9 @@
 //! Reading many blocks of a device that nobody else uses yet: what recovery and the checks do.
 
+use crate::oob::Oob;
 use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status};
+use std::collections::VecDeque;
 
 /// Commands under way at a time, at most.
 const COMMANDS_MAX: usize = 16;
@@ -37,14 +39,30 @@ impl Scan {
         Scan { frames, scratch, vector_blocks, commands, completions: Vec::new(), blocks_read: 0, blocks_written: 0 }
     }
 
-    /// Reads `places` and hands each block to `each`, in no particular order: its address, the pool, its frame, and
-    /// whether the device could read it.
+    /// Reads `places` and hands each block once to `each`, in no particular order: its address, the pool, its frame, and
+    /// what it says it is if it verifies. One that does not is read once more before that is believed. What the device
+    /// cannot read at all has out-of-band bytes of zeroes.
     pub fn read(
         &mut self,
         media: &mut impl Media,
         clock: &mut impl Clock,
         places: &[Ppa],
-        mut each: impl FnMut(Ppa, &mut Frames, Frame, bool),
+        mut each: impl FnMut(Ppa, &mut Frames, Frame, Option<Oob>),
+    ) {
+        let mut again = Vec::new();
+        self.pass(media, clock, places, |ppa, frames, frame, oob| match oob {
+            Some(_) => each(ppa, frames, frame, oob),
+            None => again.push(ppa),
+        });
+        self.pass(media, clock, &again, each);
+    }
+
+    fn pass(
+        &mut self,
+        media: &mut impl Media,
+        clock: &mut impl Clock,
+        places: &[Ppa],
+        mut each: impl FnMut(Ppa, &mut Frames, Frame, Option<Oob>),
     ) {
         self.blocks_read += places.len() as u64;
         let mut commands = places.chunks(self.vector_blocks);
@@ -67,7 +85,12 @@ impl Scan {
                 let slot = (completion.tag & !TAG) as usize;
                 for (index, ppa) in std::mem::take(&mut under_way[slot]).iter().enumerate() {
                     let good = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
-                    each(*ppa, &mut self.frames, self.scratch[slot * self.vector_blocks + index], good);
+                    let frame = self.scratch[slot * self.vector_blocks + index];
+                    if !good {
+                        self.frames.oob_mut(frame).fill(0);
+                    }
+                    let oob = Oob::verify_either(&self.frames, frame).ok();
+                    each(*ppa, &mut self.frames, frame, oob);
                 }
                 free.push(slot);
             }
@@ -116,4 +139,18 @@ impl Scan {
         }
         self.completions.retain(|completion| completion.tag & TAG == TAG);
     }
+}
+
+/// Commands for several chunks in turns, so that their dies read side by side.
+pub(crate) fn interleaved(chunks: impl Iterator<Item = Vec<Ppa>>) -> Vec<Ppa> {
+    let mut left: VecDeque<Vec<Ppa>> = chunks.filter(|places| !places.is_empty()).collect();
+    let mut places = Vec::new();
+    while let Some(mut chunk) = left.pop_front() {
+        let behind = chunk.split_off(chunk.len().min(VECTOR_BLOCKS_MAX));
+        places.append(&mut chunk);
+        if !behind.is_empty() {
+            left.push_back(behind);
+        }
+    }
+    places
 }

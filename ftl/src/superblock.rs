@@ -25,27 +25,40 @@
 //! | 68-71 | blocks of the checkpoint; 0 = nothing was ever written |
 //! | 72-79 | sequence of the checkpoint |
 //! | 80-87 | first LSN of the log after the checkpoint |
-//! | 88-95 | host blocks written since the drive was formatted, at the checkpoint |
-//! | 96-99 | number of checkpoint extents |
-//! | 100-103 | number of log chunks |
-//! | 104-119 | the chunks for superblocks: two of place 0, two of place 1; FFFF_FFFFh = none |
-//! | 120- | extents: chunk, first block, blocks (4 bytes each); then log chunks (4 bytes each) |
+//! | 88-95 | sequence that data had reached at the checkpoint: host blocks written, and what each crash skipped |
+//! | 96-103 | the LSN below which the log was durable |
+//! | 104-111 | number of extents of each copy of the checkpoint |
+//! | 112-119 | number of chunks of each copy of the log |
+//! | 120-123 | number of gaps in the log |
+//! | 124-127 | 0 |
+//! | 128-143 | the chunks for superblocks: two of place 0, two of place 1; FFFF_FFFFh = none |
+//! | 144- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
+//! | | log chunks of copy 0, of copy 1 (4 bytes each) |
+//! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::mapping::Entry;
+use crate::plan::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
+use std::collections::HashMap;
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 1;
+pub const SUPERBLOCK_VERSION: u32 = 2;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
 pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
+/// Gaps in the log that a superblock remembers; a recovery that would need one more takes a checkpoint.
+pub const LOG_GAPS_MAX: usize = 64;
+
+/// No count of a drive comes so far: the out-of-band bytes have 48 bits for it.
+pub const COUNTS_END: u64 = 1 << 48;
 
 const CLEAN: u32 = 1;
 
@@ -69,20 +82,29 @@ struct Header {
     checkpoint_sequence: U64,
     first_lsn: U64,
     position: U64,
-    extents: U32,
-    log_chunks: U32,
+    durable_below: U64,
+    extents: [U32; METADATA_COPIES],
+    log_chunks: [U32; METADATA_COPIES],
+    log_gaps: U32,
+    reserved: U32,
     places: [U32; 4],
 }
 
-const _: () = assert!(size_of::<Header>() == 120);
+const _: () = assert!(size_of::<Header>() == 144);
 
-/// Consecutive blocks of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct ExtentBytes {
     chunk: U32,
     first: U32,
     blocks: U32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct GapBytes {
+    end: U64,
+    next: U64,
 }
 
 /// Consecutive blocks of one chunk.
@@ -103,8 +125,24 @@ pub struct CheckpointPlace {
     pub sequence: u64,
     /// Blocks of its body; each says its own index, so failed writes between them do no harm.
     pub blocks: u32,
-    /// Where to look for them.
-    pub extents: Vec<Extent>,
+    /// Where to look for them, in each of the copies.
+    pub copies: [Vec<Extent>; METADATA_COPIES],
+}
+
+impl CheckpointPlace {
+    /// The extents of both copies.
+    pub fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.copies.iter().flatten()
+    }
+}
+
+/// Log sequence numbers that do not count: what a recovery found beyond the end of the log, and might have found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct LogGap {
+    /// The first that does not count.
+    pub end: u64,
+    /// The first that counts again.
+    pub next: u64,
 }
 
 /// What a superblock says.
@@ -126,10 +164,15 @@ pub struct Superblock {
     pub checkpoint: CheckpointPlace,
     /// The first LSN to replay on it.
     pub first_lsn: u64,
-    /// Host blocks written, at the checkpoint.
+    /// The sequence that data had reached at the checkpoint. It counts host blocks, and skips some at each recovery, so that
+    /// no two versions of a block ever have the same.
     pub position: u64,
-    /// Chunks of the log, oldest first.
-    pub log_chunks: Vec<u32>,
+    /// The LSN below which the log was durable when this was written.
+    pub durable_below: u64,
+    /// Chunks of each copy of the log, oldest first.
+    pub log_chunks: [Vec<u32>; METADATA_COPIES],
+    /// Numbers of the log since the checkpoint that do not count, in order.
+    pub log_gaps: Vec<LogGap>,
     /// Chunks for superblocks: two of place 0, two of place 1; `u32::MAX` = none.
     pub places: [u32; 4],
 }
@@ -140,12 +183,20 @@ pub enum SuperblockError {
     /// No superblock at all.
     #[error("no superblock here")]
     Magic,
-    /// Written by a newer version.
-    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: use a newer OpenFTL")]
+    /// Written by another version.
+    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: use {age} OpenFTL", age = age(*.0))]
     Version(u32),
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
     Length(u32),
+    /// Whole, and of things that the device does not have.
+    #[error("superblock {sequence} cannot be true: {reason}")]
+    Untrue {
+        /// Which superblock.
+        sequence: u64,
+        /// Which of its fields, and what it says.
+        reason: String,
+    },
     /// Damaged.
     #[error("superblock with CRC32C {found:#010x} where {expected:#010x} was expected")]
     Crc {
@@ -156,6 +207,10 @@ pub enum SuperblockError {
     },
 }
 
+fn age(version: u32) -> &'static str {
+    if version > SUPERBLOCK_VERSION { "a newer" } else { "the older" }
+}
+
 impl Superblock {
     /// The four counts of `geometry` that a superblock remembers.
     #[must_use]
@@ -163,25 +218,37 @@ impl Superblock {
         [geometry.groups, geometry.pus_per_group, geometry.chunks_per_pu, geometry.blocks_per_chunk]
     }
 
+    /// Log chunks that a record has room for beside `extents`. It is whole units, of one chunk.
+    #[must_use]
+    pub fn log_chunks_max(geometry: &Geometry, extents: u64) -> u64 {
+        let blocks = (SUPERBLOCK_BYTES_MAX / BLOCK_BYTES).min(geometry.blocks_per_chunk as usize);
+        let bytes = blocks / geometry.ws_min as usize * geometry.ws_min as usize * BLOCK_BYTES;
+        let left = (bytes as u64).saturating_sub(size_of::<Header>() as u64);
+        let others = extents.saturating_mul(size_of::<ExtentBytes>() as u64);
+        left.saturating_sub(others.saturating_add((LOG_GAPS_MAX * size_of::<GapBytes>()) as u64))
+            / size_of::<U32>() as u64
+    }
+
     /// The record, padded with zeroes to whole blocks.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let extents: Vec<ExtentBytes> = self
-            .checkpoint
-            .extents
-            .iter()
-            .map(|extent| ExtentBytes {
-                chunk: U32::new(extent.chunk),
-                first: U32::new(extent.first),
-                blocks: U32::new(extent.blocks),
-            })
-            .collect();
-        let log_chunks: Vec<U32> = self.log_chunks.iter().map(|chunk| U32::new(*chunk)).collect();
-        let length = size_of::<Header>() + extents.as_bytes().len() + log_chunks.as_bytes().len();
+        let mut bytes = vec![0; size_of::<Header>()];
+        for Extent { chunk, first, blocks } in self.checkpoint.extents() {
+            let extent = ExtentBytes { chunk: U32::new(*chunk), first: U32::new(*first), blocks: U32::new(*blocks) };
+            bytes.extend_from_slice(extent.as_bytes());
+        }
+        for chunk in self.log_chunks.iter().flatten() {
+            bytes.extend_from_slice(U32::new(*chunk).as_bytes());
+        }
+        for LogGap { end, next } in &self.log_gaps {
+            bytes.extend_from_slice(GapBytes { end: U64::new(*end), next: U64::new(*next) }.as_bytes());
+        }
+        let length = bytes.len();
+        let count = |len: usize| U32::new(len as u32);
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
             version: U32::new(SUPERBLOCK_VERSION),
-            bytes: U32::new(length as u32),
+            bytes: U32::ZERO,
             crc: U32::ZERO,
             flags: U32::new(if self.clean { CLEAN } else { 0 }),
             drive: U64::new(self.drive),
@@ -196,16 +263,15 @@ impl Superblock {
             checkpoint_sequence: U64::new(self.checkpoint.sequence),
             first_lsn: U64::new(self.first_lsn),
             position: U64::new(self.position),
-            extents: U32::new(extents.len() as u32),
-            log_chunks: U32::new(log_chunks.len() as u32),
+            durable_below: U64::new(self.durable_below),
+            extents: self.checkpoint.copies.each_ref().map(|copy| count(copy.len())),
+            log_chunks: self.log_chunks.each_ref().map(|copy| count(copy.len())),
+            log_gaps: count(self.log_gaps.len()),
+            reserved: U32::ZERO,
             places: self.places.map(U32::new),
         };
-        let mut bytes = Vec::with_capacity(length.next_multiple_of(BLOCK_BYTES));
-        bytes.extend_from_slice(header.as_bytes());
-        bytes.extend_from_slice(extents.as_bytes());
-        bytes.extend_from_slice(log_chunks.as_bytes());
-        let crc = crc32c(&bytes);
-        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+        bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
+        seal(&mut bytes);
         bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
         bytes
     }
@@ -237,17 +303,33 @@ impl Superblock {
         let length = Superblock::length(bytes)?;
         let record = bytes.get(..length).ok_or(SuperblockError::Length(length as u32))?;
         let (header, rest) = Header::read_from_prefix(record).expect("the length was checked");
-        let mut unsigned = record.to_vec();
-        unsigned[16..20].fill(0);
-        let (found, expected) = (header.crc.get(), crc32c(&unsigned));
+        let (found, expected) = (header.crc.get(), checksum(record));
         if found != expected {
             return Err(SuperblockError::Crc { found, expected });
         }
         let bad = || SuperblockError::Length(length as u32);
-        let (extents, rest) =
-            <[ExtentBytes]>::ref_from_prefix_with_elems(rest, header.extents.get() as usize).map_err(|_| bad())?;
-        let log_chunks =
-            <[U32]>::ref_from_bytes_with_elems(rest, header.log_chunks.get() as usize).map_err(|_| bad())?;
+        let mut rest = rest;
+        let mut copies: [Vec<Extent>; METADATA_COPIES] = Default::default();
+        for (copy, count) in copies.iter_mut().zip(header.extents) {
+            let (extents, behind) =
+                <[ExtentBytes]>::ref_from_prefix_with_elems(rest, count.get() as usize).map_err(|_| bad())?;
+            let extent = |bytes: &ExtentBytes| Extent {
+                chunk: bytes.chunk.get(),
+                first: bytes.first.get(),
+                blocks: bytes.blocks.get(),
+            };
+            *copy = extents.iter().map(extent).collect();
+            rest = behind;
+        }
+        let mut log_chunks: [Vec<u32>; METADATA_COPIES] = Default::default();
+        for (copy, count) in log_chunks.iter_mut().zip(header.log_chunks) {
+            let (chunks, behind) =
+                <[U32]>::ref_from_prefix_with_elems(rest, count.get() as usize).map_err(|_| bad())?;
+            *copy = chunks.iter().map(|chunk| chunk.get()).collect();
+            rest = behind;
+        }
+        let log_gaps =
+            <[GapBytes]>::ref_from_bytes_with_elems(rest, header.log_gaps.get() as usize).map_err(|_| bad())?;
         Ok(Superblock {
             drive: header.drive.get(),
             sequence: header.sequence.get(),
@@ -263,36 +345,139 @@ impl Superblock {
             checkpoint: CheckpointPlace {
                 sequence: header.checkpoint_sequence.get(),
                 blocks: header.checkpoint_blocks.get(),
-                extents: extents
-                    .iter()
-                    .map(|extent| Extent {
-                        chunk: extent.chunk.get(),
-                        first: extent.first.get(),
-                        blocks: extent.blocks.get(),
-                    })
-                    .collect(),
+                copies,
             },
             first_lsn: header.first_lsn.get(),
             position: header.position.get(),
-            log_chunks: log_chunks.iter().map(|chunk| chunk.get()).collect(),
+            durable_below: header.durable_below.get(),
+            log_chunks,
+            log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
             places: header.places.map(U32::get),
         })
     }
 
+    /// Whether all of it can be true of a device of this shape, for which it was written.
+    ///
+    /// # Errors
+    /// The first field that cannot.
+    pub fn validate(&self, geometry: &Geometry) -> Result<(), SuperblockError> {
+        let untrue = |reason: String| Err(SuperblockError::Untrue { sequence: self.sequence, reason });
+        for (name, count) in [
+            ("its sequence", self.sequence),
+            ("the checkpoint's sequence", self.checkpoint.sequence),
+            ("the first LSN", self.first_lsn),
+            ("host blocks written", self.position),
+            ("the LSN below which the log is durable", self.durable_below),
+        ] {
+            if count >= COUNTS_END {
+                return untrue(format!("{name} is {count}, and no drive has counted that far"));
+            }
+        }
+        if self.first_lsn == 0 {
+            return untrue("the first LSN is 0, and they are counted from 1".to_owned());
+        }
+        if self.capacity_blocks == 0 || self.capacity_blocks > geometry.blocks() {
+            let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
+            return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
+        }
+        let mut uses: HashMap<u32, &str> = HashMap::new();
+        let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);
+        let extents = || self.checkpoint.extents();
+        let named = places
+            .map(|chunk| (*chunk, "superblocks"))
+            .chain(self.log_chunks.iter().flatten().map(|chunk| (*chunk, "the log")))
+            .chain(extents().map(|extent| (extent.chunk, "the checkpoint")));
+        for (chunk, usage) in named {
+            if !geometry.has_chunk(ChunkId(chunk)) {
+                return untrue(format!("chunk {chunk} is for {usage}, and the device has no such chunk"));
+            }
+            // A lane of a checkpoint has several extents in one chunk; everything else is named once.
+            let other = uses.insert(chunk, usage);
+            if other.is_some_and(|other| other != usage || usage != "the checkpoint") {
+                return untrue(format!("chunk {chunk} is for {usage}, and for {} too", other.unwrap_or_default()));
+            }
+        }
+        if let Some(Extent { chunk, first, blocks }) = extents()
+            .find(|extent| u64::from(extent.first) + u64::from(extent.blocks) > u64::from(geometry.blocks_per_chunk))
+        {
+            return untrue(format!("the checkpoint has {blocks} blocks of chunk {chunk} from block {first} on"));
+        }
+        let mut before = 0;
+        for LogGap { end, next } in &self.log_gaps {
+            if !(before..*next).contains(end) || *next >= COUNTS_END {
+                return untrue(format!(
+                    "the log has a gap from LSN {end} to {next}, and one before it ends at {before}"
+                ));
+            }
+            before = *next;
+        }
+        let blocks: u64 = extents().map(|extent| u64::from(extent.blocks)).sum();
+        if blocks > geometry.blocks() {
+            return untrue(format!("the checkpoint lies in {blocks} blocks, and the device has {}", geometry.blocks()));
+        }
+        Ok(())
+    }
+
     /// The chunks that the superblock names: of the checkpoint and of the log.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
-        let extents = self.checkpoint.extents.iter().map(|extent| extent.chunk);
-        extents.chain(self.log_chunks.iter().copied()).map(ChunkId)
+        let extents = self.checkpoint.extents().map(|extent| extent.chunk);
+        extents.chain(self.log_chunks.iter().flatten().copied()).map(ChunkId)
     }
+
+    /// Names no longer the chunks of checkpoint and log for which `is_other` holds.
+    pub(crate) fn forget_chunks(&mut self, is_other: impl Fn(ChunkId) -> bool) {
+        for copy in &mut self.checkpoint.copies {
+            copy.retain(|extent| !is_other(ChunkId(extent.chunk)));
+        }
+        for copy in &mut self.log_chunks {
+            copy.retain(|chunk| !is_other(ChunkId(*chunk)));
+        }
+    }
+
+    /// Whether a log sequence number does not count.
+    #[must_use]
+    pub fn is_in_gap(&self, lsn: u64) -> bool {
+        self.log_gaps.iter().any(|gap| (gap.end..gap.next).contains(&lsn))
+    }
+
+    /// How many log sequence numbers since the checkpoint do not count.
+    #[must_use]
+    pub fn log_skipped(&self) -> u64 {
+        self.log_gaps.iter().map(|gap| gap.next - gap.end).sum()
+    }
+}
+
+/// CRC32C of a record, whatever stands in its own place.
+fn checksum(record: &[u8]) -> u32 {
+    let mut record = record.to_vec();
+    record[offset_of!(Header, crc)..][..4].fill(0);
+    crc32c(&record)
+}
+
+/// Sets length and checksum of a record whose other fields and lists are in place, if there are as many bytes as the
+/// lists need.
+pub fn seal(record: &mut [u8]) {
+    let available = record.len() as u64;
+    let Ok((header, _)) = Header::mut_from_prefix(record) else { return };
+    let sum = |counts: &[U32]| counts.iter().map(|count| u64::from(count.get())).sum::<u64>();
+    let lists = sum(&header.extents) * size_of::<ExtentBytes>() as u64
+        + sum(&header.log_chunks) * size_of::<U32>() as u64
+        + u64::from(header.log_gaps.get()) * size_of::<GapBytes>() as u64;
+    let length = size_of::<Header>() as u64 + lists;
+    if length > available {
+        return;
+    }
+    header.bytes = U32::new(length as u32);
+    let crc = checksum(&record[..length as usize]);
+    record[offset_of!(Header, crc)..][..4].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// The rows of the table in `docs/FORMAT.md`.
 #[must_use]
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
-    use std::mem::offset_of;
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 1"),
+        (offset_of!(Header, version), 4, "format version, 2"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
         (offset_of!(Header, flags), 4, "flags: bit 0, closed cleanly"),
@@ -307,12 +492,24 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, checkpoint_blocks), 4, "blocks of the checkpoint; 0 = none yet"),
         (offset_of!(Header, checkpoint_sequence), 8, "sequence of the checkpoint"),
         (offset_of!(Header, first_lsn), 8, "first LSN to replay"),
-        (offset_of!(Header, position), 8, "host blocks written since formatting, at the checkpoint"),
-        (offset_of!(Header, extents), 4, "checkpoint extents, n"),
-        (offset_of!(Header, log_chunks), 4, "log chunks, m"),
+        (offset_of!(Header, position), 8, "sequence that data had reached at the checkpoint"),
+        (offset_of!(Header, durable_below), 8, "LSN below which the log was durable"),
+        (offset_of!(Header, extents), 8, "extents of the checkpoint, of copy 0 and of copy 1 (4 bytes each)"),
+        (offset_of!(Header, log_chunks), 8, "log chunks of copy 0 and of copy 1 (4 bytes each)"),
+        (offset_of!(Header, log_gaps), 4, "gaps in the log"),
+        (offset_of!(Header, reserved), 4, "0"),
         (offset_of!(Header, places), 16, "chunks for superblocks, two of each place; FFFF_FFFFh = none"),
-        (size_of::<Header>(), 12, "n extents: chunk, first block, blocks (4 bytes each)"),
-        (size_of::<Header>() + 12, 4, "m log chunks (after the extents)"),
+        (
+            size_of::<Header>(),
+            size_of::<ExtentBytes>(),
+            "extents of copy 0, then of copy 1: chunk, first block, blocks (4 bytes each)",
+        ),
+        (size_of::<Header>(), 4, "behind them the log chunks of copy 0, then of copy 1"),
+        (
+            size_of::<Header>(),
+            size_of::<GapBytes>(),
+            "behind them the gaps: first LSN that does not count, first that counts again (8 bytes each)",
+        ),
     ]
 }
 
@@ -334,11 +531,16 @@ mod tests {
             checkpoint: CheckpointPlace {
                 sequence: 3,
                 blocks: 100,
-                extents: vec![Extent { chunk: 5, first: 24, blocks: 48 }, Extent { chunk: 9, first: 0, blocks: 52 }],
+                copies: [
+                    vec![Extent { chunk: 5, first: 24, blocks: 48 }, Extent { chunk: 9, first: 0, blocks: 52 }],
+                    vec![Extent { chunk: 6, first: 0, blocks: 100 }],
+                ],
             },
             first_lsn: 99,
             position: 12345,
-            log_chunks: vec![7, 8],
+            durable_below: 140,
+            log_chunks: [vec![7, 8], vec![10]],
+            log_gaps: vec![LogGap { end: 110, next: 130 }],
             places: [0, 1, 64, u32::MAX],
         }
     }
@@ -352,24 +554,39 @@ mod tests {
 
     #[test]
     fn the_bytes_on_media_are_these() {
-        let text = superblock().encode()[..120 + 32].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["4f46544c53555052010000009800000018e7c91d010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000000200000002000000000000000100000040000000ffffffff0500000018000000300000000900000000000000340000000700000008000000"].assert_eq(&text);
+        let text = superblock().encode()[..144 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        expect_test::expect!["4f46544c5355505202000000d0000000d5051f59010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
     #[test]
     fn a_long_superblock_takes_several_blocks() {
-        let long = Superblock { log_chunks: (0..3000).collect(), ..superblock() };
+        let long = Superblock { log_chunks: [(0..3000).collect(), Vec::new()], ..superblock() };
         let bytes = long.encode();
         assert_eq!(bytes.len(), 3 * BLOCK_BYTES);
-        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(120 + 24 + 12_000));
+        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(144 + 36 + 12_000 + 16));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
-        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_144)));
+        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_196)));
+    }
+
+    #[test]
+    fn a_record_with_as_many_log_chunks_as_there_is_room_for_fits_and_is_full() {
+        for ws_min in [1, 4, 24] {
+            let geometry = Geometry { ws_min, ws_opt: ws_min, blocks_per_chunk: 96, ..Geometry::tiny() };
+            let fits = |count: u32| {
+                let log_gaps = vec![LogGap { end: 1, next: 2 }; LOG_GAPS_MAX];
+                let long = Superblock { log_chunks: [(0..count).collect(), Vec::new()], log_gaps, ..superblock() };
+                let blocks = (long.encode().len() / BLOCK_BYTES).next_multiple_of(ws_min as usize);
+                blocks * BLOCK_BYTES <= SUPERBLOCK_BYTES_MAX
+            };
+            let most = Superblock::log_chunks_max(&geometry, superblock().checkpoint.extents().count() as u64) as u32;
+            assert!(fits(most) && !fits(most + 1), "{most} of units of {ws_min}");
+        }
     }
 
     #[test]
     fn any_flipped_bit_is_found_out() {
         let mut bytes = superblock().encode();
-        for bit in 0..152 * 8 {
+        for bit in 0..208 * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -377,9 +594,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_named() {
+    fn another_version_is_named() {
         let mut bytes = superblock().encode();
-        bytes[8] = 2;
-        assert_eq!(Superblock::decode(&bytes), Err(SuperblockError::Version(2)));
+        bytes[8] = 3;
+        let error = Superblock::decode(&bytes).unwrap_err();
+        assert_eq!(error, SuperblockError::Version(3));
+        assert!(error.to_string().ends_with("use a newer OpenFTL"), "{error}");
+        bytes[8] = 1;
+        let error = Superblock::decode(&bytes).unwrap_err();
+        assert!(error.to_string().ends_with("use the older OpenFTL"), "{error}");
     }
 }

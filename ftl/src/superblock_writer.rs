@@ -160,21 +160,21 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    /// Takes a chunk to follow the log's open one, and has a superblock name it.
-    pub(crate) fn name_log_successor(&mut self) {
-        let preferred = self.log.chunks.len() as u32;
-        let Some(chunk) = self.provisioning.take(Claim::Metadata(preferred)) else { return };
+    /// Takes a chunk to follow the open one of a copy of the log, and has a superblock name it.
+    pub(crate) fn name_log_successor(&mut self, copy: usize) {
+        let turn = self.log.copies[copy].chunks.len() as u32;
+        let Some(chunk) = self.provisioning.take(Claim::Metadata { copy, turn }) else { return };
         self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());
         self.sample_spare();
         self.collection.stir();
-        self.log.chunks.push_back(LogChunk { chunk, last_lsn: 0 });
+        self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
         let superblock = self.request_superblock();
-        self.log.successor = Some(Successor { chunk, superblock });
+        self.log.copies[copy].successor = Some(Successor { chunk, superblock });
     }
 
     /// Asks for a superblock with the log's present chunks.
     pub(crate) fn request_superblock(&mut self) -> u64 {
-        let chunks = self.log.chunks.iter().map(|chunk| chunk.chunk.0).collect();
+        let chunks = self.log.copies.each_ref().map(|copy| copy.chunks.iter().map(|chunk| chunk.chunk.0).collect());
         self.superblock.current_mut().log_chunks = chunks;
         self.stirred = true;
         self.superblock.request()
@@ -222,6 +222,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn begin_superblock(&mut self) {
+        self.superblock.current.durable_below = self.log.durable_below();
         let bytes = self.superblock.current.encode();
         let sequence = self.superblock.current.sequence;
         let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.geometry.ws_min as usize);
@@ -232,7 +233,7 @@ impl<M: Media> BlockFtl<M> {
                 Some(bytes) => block.copy_from_slice(bytes),
                 None => block.fill(0),
             }
-            let oob = Oob { kind: BlockKind::Superblock, address: index as u64, sequence: sequence as u32 };
+            let oob = Oob { kind: BlockKind::Superblock, address: index as u64, sequence };
             oob.seal(&mut self.frames, *frame);
         }
         self.superblock.record_blocks = blocks;

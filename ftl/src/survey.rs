@@ -3,6 +3,7 @@
 //! Also the little that is written before an FTL runs: padding without which the end of a chunk cannot be read, and
 //! resets of the places for superblocks.
 
+use crate::log;
 use crate::oob::{BlockKind, Oob};
 use crate::plan::{PlanError, SUPERBLOCK_COPIES};
 use crate::recovery::{Access, OpenError};
@@ -11,6 +12,7 @@ use crate::superblock::{SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::superblock_writer::PlaceState;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Media, Status};
+use std::collections::HashSet;
 
 /// Parallel units that hold superblocks.
 pub(crate) fn superblock_pus(geometry: &Geometry) -> impl Iterator<Item = PuId> + use<> {
@@ -132,13 +134,65 @@ pub(crate) fn settle(media: &mut impl Media, clock: &mut impl Clock, scan: &mut 
     scan.blocks_written
 }
 
-/// The valid superblock with the highest sequence.
+/// Makes sure that of each copy of the log at most one chunk is open, the last: a crash may leave one that was not full
+/// when the next was begun, and only closed chunks can be reset.
+pub(crate) fn close_all_but_last(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &mut Chunks,
+    superblock: &Superblock,
+) {
+    let geometry = chunks.geometry;
+    for list in &superblock.log_chunks {
+        let is_open = |chunk: &ChunkId| chunks.state(*chunk) == ChunkState::Open;
+        let mut open: Vec<ChunkId> = list.iter().copied().map(ChunkId).filter(is_open).collect();
+        open.pop();
+        for chunk in open {
+            let descriptor = chunks.table[chunk.0 as usize].as_mut().expect("it is open");
+            pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
+        }
+    }
+}
+
+/// Whether no log of the drive is in a chunk that `superblock` does not know. It would have been named by a newer one.
+///
+/// # Errors
+/// If there is such a chunk.
+pub(crate) fn newer_log(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    superblock: &Superblock,
+) -> Result<(), OpenError> {
+    let format = chunks.geometry.format();
+    let known: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
+    let unknown = chunks.all().map(|descriptor| descriptor.chunk).filter(|chunk| !known.contains(chunk));
+    let written = unknown.filter(|chunk| chunks.readable(*chunk) > 0);
+    let places: Vec<Ppa> = written.map(|chunk| format.ppa(chunk, 0)).collect();
+    let mut newer = Ok(());
+    scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+        if oob.is_none_or(|oob| oob.kind != BlockKind::Log) {
+            return;
+        }
+        let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+        if block.lsn >= superblock.first_lsn && !superblock.is_in_gap(block.lsn) {
+            let chunk = format.unpack_chunk(format.chunk_of(ppa)).to_string();
+            newer = Err(OpenError::SuperblockLost { sequence: superblock.sequence, chunk, lsn: block.lsn });
+        }
+    });
+    newer
+}
+
+/// The valid superblock with the highest sequence, and whether a newer one may have been lost: something that cannot be
+/// read is where one would be.
 pub(crate) fn find_superblock(
     media: &mut impl Media,
     clock: &mut impl Clock,
     scan: &mut Scan,
     chunks: &Chunks,
-) -> Result<Superblock, OpenError> {
+) -> Result<(Superblock, bool), OpenError> {
     let geometry = chunks.geometry;
     let format = geometry.format();
     let mut places = Vec::new();
@@ -148,11 +202,14 @@ pub(crate) fn find_superblock(
             places.extend((0..readable).step_by(geometry.ws_min as usize).map(|block| format.ppa(chunk, block)));
         }
     }
-    // Candidates by sequence; the low half that the out-of-band bytes carry is enough to order them.
-    let mut candidates: Vec<(u32, Ppa, usize)> = Vec::new();
+    let mut candidates: Vec<(u64, Ppa, usize)> = Vec::new();
+    let mut lost: Vec<Ppa> = Vec::new();
     let mut newest_error = None;
-    scan.read(media, clock, &places, |ppa, frames, frame, good| {
-        let Some(oob) = good.then(|| Oob::verify(frames, frame).ok()).flatten() else { return };
+    scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+        let Some(oob) = oob else {
+            lost.push(ppa);
+            return;
+        };
         if oob.kind == BlockKind::Superblock && oob.address == 0 {
             match Superblock::length(frames.bytes(frame)) {
                 Ok(length) => candidates.push((oob.sequence, ppa, length)),
@@ -161,13 +218,14 @@ pub(crate) fn find_superblock(
         }
     });
     candidates.sort_unstable();
-    let mut error = newest_error.clone();
+    let records: Vec<Ppa> = candidates.iter().map(|(_, ppa, _)| *ppa).collect();
+    let (mut error, mut damaged) = (newest_error.clone(), false);
     while let Some((_, first, length)) = candidates.pop() {
         let blocks = length.div_ceil(BLOCK_BYTES);
         let places: Vec<Ppa> = (0..blocks as u64).map(|index| Ppa(first.0 + index)).collect();
         let mut record = vec![0; blocks * BLOCK_BYTES];
-        scan.read(media, clock, &places, |ppa, frames, frame, good| {
-            if good && Oob::verify(frames, frame).is_ok() {
+        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+            if oob.is_some() {
                 let at = (ppa.0 - first.0) as usize * BLOCK_BYTES;
                 record[at..at + BLOCK_BYTES].copy_from_slice(frames.bytes(frame));
             }
@@ -175,8 +233,18 @@ pub(crate) fn find_superblock(
         match Superblock::decode(&record) {
             // A drive that a newer version has written to is not to be opened by what it wrote before.
             Ok(_) if matches!(newest_error, Some(SuperblockError::Version(_))) => break,
-            Ok(superblock) => return Ok(superblock),
-            Err(other) => error = Some(other),
+            Ok(superblock) => {
+                // A lost unit behind every record of its chunk may have been the newest; so may any in a chunk that is gone.
+                let is_last = |lost: &Ppa| {
+                    let chunk = format.chunk_of(*lost);
+                    superblock.places.contains(&chunk.0)
+                        && records.iter().all(|record| format.chunk_of(*record) != chunk || record < lost)
+                };
+                let is_gone = |chunk: &u32| *chunk != u32::MAX && chunks.state(ChunkId(*chunk)) == ChunkState::Offline;
+                let in_doubt = damaged || lost.iter().any(is_last) || superblock.places.iter().any(is_gone);
+                return Ok((superblock, in_doubt));
+            }
+            Err(other) => (error, damaged) = (Some(other), true),
         }
     }
     Err(error.map_or(OpenError::NotFormatted, OpenError::Superblock))
@@ -200,8 +268,7 @@ pub(crate) fn superblock_places(
         for (sequence, chunk) in sequences.iter_mut().zip(pair) {
             let units = (0..chunks.readable(chunk)).step_by(chunks.geometry.ws_min as usize);
             let places: Vec<Ppa> = units.map(|block| format.ppa(chunk, block)).collect();
-            scan.read(media, clock, &places, |_, frames, frame, good| {
-                let oob = good.then(|| Oob::verify(frames, frame).ok()).flatten();
+            scan.read(media, clock, &places, |_, _, _, oob| {
                 let record = oob.filter(|oob| oob.kind == BlockKind::Superblock);
                 *sequence = (*sequence).max(record.map(|oob| oob.sequence));
             });
@@ -219,14 +286,14 @@ pub(crate) fn superblock_places(
             ChunkState::Free => state.spare = Some(other),
             ChunkState::Offline => {}
             // Older records: with the active one full too, it has to be free before the next superblock.
-            _ if state.full.is_some() && access == Access::ReadWrite => {
+            _ if state.full.is_some() && access != Access::Inspect => {
                 if make_free(media, clock, scan, chunks, other) {
                     state.spare = Some(other);
                 }
             }
             ChunkState::Closed => state.full = Some(other),
             ChunkState::Open => {
-                if access == Access::ReadWrite && make_free(media, clock, scan, chunks, other) {
+                if access != Access::Inspect && make_free(media, clock, scan, chunks, other) {
                     state.spare = Some(other);
                 }
             }

@@ -16,9 +16,10 @@
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
 
 use crate::block::{BlockFtl, Phase};
-use crate::log::Record;
+use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
+use crate::plan::METADATA_COPIES;
 use crate::statistics::Purpose;
 use crate::target::{Done, Durability, IoError, TRANSACTION_BLOCKS_MAX};
 use crate::throttle::{Room, Throttle};
@@ -99,6 +100,15 @@ impl<M: Media> BlockFtl<M> {
         self.check_range(first, blocks as u64, TRANSACTION_BLOCKS_MAX as u64)
     }
 
+    /// What a host that asks for `durability` gets.
+    fn kept(&self, durability: Durability) -> Durability {
+        match (self.config.lies_about_flush, self.config.write_through) {
+            (true, _) => Durability::Volatile,
+            (false, true) => Durability::Durable,
+            (false, false) => durability,
+        }
+    }
+
     pub(crate) fn write(
         &mut self,
         tag: u64,
@@ -110,7 +120,7 @@ impl<M: Media> BlockFtl<M> {
         if self.read_only.is_some() {
             return Err(IoError::ReadOnly);
         }
-        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let durability = self.kept(durability);
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
             self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), durability);
@@ -142,6 +152,12 @@ impl<M: Media> BlockFtl<M> {
         Ok(())
     }
 
+    /// A flush of a drive that lies.
+    pub(crate) fn pretend_flush(&mut self, tag: u64) {
+        self.statistics.host_flushes += 1;
+        self.done.push(Done { tag, result: Ok(()), at: self.now });
+    }
+
     pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
         self.check_range(first, blocks, u64::MAX)?;
         if self.read_only.is_some() {
@@ -150,7 +166,7 @@ impl<M: Media> BlockFtl<M> {
         if self.transactions.trims.len() >= REQUESTS_MAX {
             return Err(IoError::QueueFull);
         }
-        let durability = if self.config.write_through { Durability::Durable } else { durability };
+        let durability = self.kept(durability);
         let (first, blocks) = (first as u32, blocks as u32);
         let buffered = (first..first + blocks).any(|block| matches!(self.mapping.get(block).place(), Place::Buffer(_)));
         let position = if buffered { self.buffer.head() } else { self.buffer.released() };
@@ -322,9 +338,11 @@ impl<M: Media> BlockFtl<M> {
             }
             for block in first..first + blocks {
                 let base = self.buffer.base(&self.mapping, block);
-                if let Place::Media(ppa) = base.place() {
+                if base != Entry::UNMAPPED {
                     let there = self.buffer.rebase(&mut self.mapping, block, base, Entry::UNMAPPED);
                     assert!(there, "block {block} is where the map says");
+                }
+                if let Place::Media(ppa) = base.place() {
                     self.chunks.invalidate(ppa);
                 }
             }
@@ -399,58 +417,58 @@ impl<M: Media> BlockFtl<M> {
 
     /// Lets the log's last words be written though their unit is not full.
     pub(crate) fn force_log(&mut self) {
-        if let Some(empty) = self.log.force(&mut self.frames) {
-            self.log.padding_owed += empty;
-            self.stirred = true;
-        }
+        self.stirred |= self.log.force(&mut self.frames);
     }
 
     /// Writes what the log has ready.
     pub(crate) fn advance_log(&mut self) {
+        for copy in 0..METADATA_COPIES {
+            self.advance_log_copy(copy);
+        }
+    }
+
+    fn advance_log_copy(&mut self, copy: usize) {
         loop {
-            let room = self.log.open.map_or(0, |open| self.units.room(open));
+            let LogCopy { open, successor, .. } = self.log.copies[copy];
+            let room = open.map_or(0, |open| self.units.room(open));
             // The successor is named in a superblock before it is needed.
             let is_due = match self.read_only {
                 None => room <= self.geometry.blocks_per_chunk / 2,
                 // Superblocks may be what is scarce on a worn-out drive.
-                Some(_) => room == 0 && self.log.has_unwritten(),
+                Some(_) => room == 0 && self.log.has_unwritten(copy),
             };
-            if is_due && self.log.successor.is_none() && self.may_program() {
-                self.name_log_successor();
+            if is_due && successor.is_none() && self.may_program() {
+                self.name_log_successor(copy);
             }
-            if !self.log.has_unwritten() {
+            if !self.log.has_unwritten(copy) {
                 break;
             }
             if room == 0 {
-                let Some(successor) = self.log.successor else { break };
+                let Some(successor) = self.log.copies[copy].successor else { break };
                 if self.superblock.durable() < successor.superblock {
                     break;
                 }
-                self.log.successor = None;
-                self.log.open = Some(self.units.open(successor.chunk, 0));
+                self.log.copies[copy].successor = None;
+                self.log.copies[copy].open = Some(self.units.open(successor.chunk, 0));
                 continue;
             }
-            let open = self.log.open.expect("it has room");
+            let open = open.expect("it has room");
             let chunk = self.units.chunk(open).chunk;
-            let (number, frames, last_lsn) = self.log.next_unit().expect("a unit waits");
+            let LogUnit { owner, frames, used, last_lsn } = self.log.next_unit(copy).expect("a unit waits");
             let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
             unit[..frames.len()].copy_from_slice(frames);
             let count = frames.len();
-            let entry = self.log.chunks.iter_mut().find(|entry| entry.chunk == chunk);
+            let entry = self.log.copies[copy].chunks.iter_mut().find(|entry| entry.chunk == chunk);
             let entry = entry.expect("the open chunk belongs to the log");
             entry.last_lsn = entry.last_lsn.max(last_lsn);
             // What was left empty in it counts as padding.
-            let empty = self.log.padding_owed.min(count as u32);
-            self.log.padding_owed -= empty;
-            self.write_unit(open, Purpose::Log, number, &unit[..count], count as u32);
-            self.statistics.programmed[Purpose::Log as usize] -= u64::from(empty);
-            self.statistics.programmed[Purpose::Padding as usize] += u64::from(empty);
+            self.write_unit(open, Purpose::Log, owner, &unit[..count], used);
             self.stirred = true;
         }
         if self.geometry.mw_cunits > 0
             && self.geometry.volatile_cache
-            && let Some(open) = self.log.open
-            && !self.log.is_idle()
+            && let Some(open) = self.log.copies[copy].open
+            && self.log.is_waiting(copy)
             && self.units.wants_padding(open)
         {
             self.pad(open);

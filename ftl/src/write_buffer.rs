@@ -61,7 +61,7 @@ pub struct WriteBuffer {
     slots: Vec<Slot>,
     ring: Vec<Frame>,
     mask: u64,
-    /// Positions count host blocks since the drive was formatted; the next write gets this one.
+    /// Positions count host blocks since the drive was formatted, and skip some after a crash; the next write gets this.
     head: u64,
     placed: u64,
     done: u64,
@@ -69,7 +69,7 @@ pub struct WriteBuffer {
     committed: u64,
     released: u64,
     /// Frames whose program failed; they are placed again before anything newer.
-    again: Vec<(Frame, u32)>,
+    again: Vec<(Frame, u64)>,
 }
 
 impl WriteBuffer {
@@ -152,10 +152,10 @@ impl WriteBuffer {
         debug_assert!(self.head - self.released <= self.ring.len() as u64, "the frame pool bounds the ring");
     }
 
-    /// The next block to place, with its position's low half.
+    /// The next block to place, with its position.
     #[inline]
     #[must_use]
-    pub fn next_to_place(&mut self) -> Option<(Frame, u32)> {
+    pub fn next_to_place(&mut self) -> Option<(Frame, u64)> {
         if let Some(again) = self.again.pop() {
             return Some(again);
         }
@@ -164,11 +164,11 @@ impl WriteBuffer {
         }
         let position = self.placed;
         self.placed += 1;
-        Some((self.ring[(position & self.mask) as usize], position as u32))
+        Some((self.ring[(position & self.mask) as usize], position))
     }
 
     /// The program of `frame` failed: place it again, under the sequence that it had.
-    pub fn place_again(&mut self, frame: Frame, sequence: u32) {
+    pub fn place_again(&mut self, frame: Frame, sequence: u64) {
         self.again.push((frame, sequence));
     }
 
@@ -210,7 +210,7 @@ impl WriteBuffer {
         let slot = self.slots[frame.0 as usize];
         // Commits are in order, so whatever is older is committed already.
         let old = match slot.older.place() {
-            Place::Unmapped => None,
+            Place::Unmapped | Place::Lost => None,
             Place::Media(ppa) => Some(ppa),
             Place::Buffer(older) => Some(self.slots[older.0 as usize].ppa),
         };

@@ -3,9 +3,9 @@
 
 use openftl_core::{OOB_BYTES_MIN, PuId, VECTOR_BLOCKS_MAX};
 use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
-use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
+use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, METADATA_COPIES, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
 use openftl_ftl::recovery::{OpenError, STEPS};
-use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
+use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
 use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
 use openftl_media::store::format::{self, Header, Record};
 use std::fmt::Write as _;
@@ -13,6 +13,9 @@ use std::mem::offset_of;
 use std::path::PathBuf;
 
 type Row = (usize, usize, &'static str);
+
+/// Lists behind the header of a superblock.
+const BEHIND_SUPERBLOCK: usize = 3;
 
 /// Replaces what stands between the comments in `text`.
 fn with_tables(text: &str, table: impl Fn(&str) -> String) -> String {
@@ -83,10 +86,10 @@ fn format_table(name: &str) -> String {
                 ),
             ],
         ),
-        // The last two rows have no place of their own.
+        // The rows behind the header have no place of their own.
         "superblock" => {
             let table = superblock::format_table();
-            let (header, behind) = table.split_at(table.len() - 2);
+            let (header, behind) = table.split_at(table.len() - BEHIND_SUPERBLOCK);
             let end = header.iter().map(|(first, bytes, _)| first + bytes).max().unwrap();
             behind.iter().fold(fields(header), |text, (.., field)| text + &format!("| {end}- | {field} |\n"))
         }
@@ -104,7 +107,9 @@ fn format_table(name: &str) -> String {
                 format!("| places of superblocks, chunks of each | {SUPERBLOCK_COPIES}, {SUPERBLOCK_CHUNKS} |"),
                 format!("| chunks of a parallel unit in which superblocks are looked for | {SEARCH_CHUNKS} |"),
                 format!("| longest superblock | {SUPERBLOCK_BYTES_MAX} bytes |"),
-                format!("| lanes of a checkpoint, at most | {CHECKPOINT_LANES_MAX} |"),
+                format!("| copies of log and checkpoint | {METADATA_COPIES} |"),
+                format!("| lanes of one copy of a checkpoint, at most | {CHECKPOINT_LANES_MAX} |"),
+                format!("| gaps in the log, at most | {LOG_GAPS_MAX} |"),
                 format!("| blocks of one vector command, at most | {VECTOR_BLOCKS_MAX} |"),
             ],
         ),
@@ -152,16 +157,22 @@ fn recovery_table(name: &str) -> String {
             "| message | what to do |",
             [
                 refusal(OpenError::NotFormatted, "`openftl create`, if nothing else is on the device"),
-                refusal(SuperblockError::Version(2).into(), "a newer program"),
+                refusal(SuperblockError::Version(3).into(), "a newer program"),
                 refusal(
                     OpenError::OtherGeometry { formatted: [2, 2, 16, 32], found: [2, 2, 15, 32] },
                     "the profile it was created with; for a drive file `openftl inspect` shows it",
                 ),
                 refusal(
-                    OpenError::CheckpointLost { sequence: 7, blocks: 8, missing: 1, first: 3 },
-                    "restore a copy; `openftl inspect` shows where the checkpoint is",
+                    SuperblockError::Untrue { sequence: 7, reason: "…".into() }.into(),
+                    "restore a copy; please report it with the drive",
                 ),
-                refusal(OpenError::Inconsistent("…".into()), "restore a copy; please report it with the drive"),
+                refusal(
+                    OpenError::CheckpointLost { sequence: 7, blocks: 8, missing: 1, first: 3 },
+                    "the tool that it names, or a copy",
+                ),
+                refusal(OpenError::LogLost { lsn: 99, durable_below: 104 }, "the same"),
+                refusal(OpenError::SuperblockLost { sequence: 17, chunk: "g0p1c5".into(), lsn: 104 }, "the same"),
+                refusal(OpenError::Inconsistent("…".into()), "the same; please report it with the drive"),
                 refusal(OpenError::NoSuperblockPlace(PuId(0)), "another device: this one cannot hold a drive"),
                 refusal(OpenError::Stopped, "look at the device"),
             ],
@@ -206,8 +217,8 @@ fn the_tables_have_no_gaps_and_no_overlaps() {
     complete(oob::format_table(), OOB_BYTES_MIN);
     complete(log::format_table(), openftl_core::BLOCK_BYTES);
     let table = superblock::format_table();
-    let header = &table[..table.len() - 2];
-    complete(header, table[table.len() - 2].0);
+    let (header, behind) = table.split_at(table.len() - BEHIND_SUPERBLOCK);
+    complete(header, behind[0].0);
     assert_eq!(format::MAGIC, *b"OFTLNAND");
     assert_eq!((size_of::<Header>(), size_of::<Record>()), (80, 16));
 }

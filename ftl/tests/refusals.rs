@@ -3,6 +3,7 @@
 
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
 use openftl_ftl::block::BlockFtl;
+use openftl_ftl::log::{Log, Record};
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::superblock::{Superblock, SuperblockError};
@@ -21,7 +22,8 @@ fn drive(clean: bool) -> World {
         world.flush();
     }
     if clean {
-        world.clean_restart();
+        world.settle();
+        world.ftl.take().unwrap().close(&mut world.clock).unwrap();
     }
     world.power_cut(false);
     world
@@ -35,6 +37,11 @@ fn refused(world: &mut World) -> OpenError {
     assert_eq!(world.chunk_report(), before, "nothing was written");
     assert_eq!(world.device().statistics().blocks_programmed, programmed);
     error
+}
+
+/// The same where padding is written before: the log is read after it.
+fn refused_after_padding(world: &mut World) -> OpenError {
+    world.open(Access::ReadWrite).expect_err("it cannot be opened")
 }
 
 /// Writes raw blocks at the write pointer of a chunk, as somebody else would.
@@ -118,16 +125,123 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
         let superblock = world.ftl().superblock().clone();
         world.ftl = None;
         let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
-        bytes[8] = 2;
-        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence as u32 + 1 };
+        bytes[8] = 3;
+        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence + 1 };
         let mut record = padding();
         record[0] = (oob, bytes);
         let place = open_place(&mut world, &superblock);
         write_raw(&mut world, place, &[record, padding(), padding()]);
         let error = refused(&mut world);
-        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(3)));
         assert!(error.to_string().contains("use a newer"), "{error}");
     }
+}
+
+/// Appends `superblock` to one of its places, as the newest.
+fn write_superblock(world: &mut World, superblock: &Superblock) {
+    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
+    let mut record = padding();
+    record[0] = (oob, superblock.encode());
+    let place = open_place(world, superblock);
+    write_raw(world, place, &[record, padding(), padding()]);
+}
+
+#[test]
+fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
+    type Change = fn(&mut Superblock);
+    let changes: [(Change, &str); 10] = [
+        (|superblock| superblock.capacity_blocks = 0, "capacity is 0 blocks"),
+        (|superblock| superblock.capacity_blocks = 0x7FFF_FFFF, "capacity is 2147483647 blocks, and the device has"),
+        (|superblock| superblock.first_lsn = 0, "the first LSN is 0"),
+        (|superblock| superblock.first_lsn = u64::MAX, "the first LSN is 18446744073709551615"),
+        (|superblock| superblock.position = u64::MAX, "host blocks written is"),
+        (|superblock| superblock.checkpoint.sequence = u64::MAX, "the checkpoint's sequence is"),
+        (
+            |superblock| superblock.log_chunks[0].push(0xFFFF),
+            "chunk 65535 is for the log, and the device has no such chunk",
+        ),
+        (
+            |superblock| superblock.log_chunks[1].push(superblock.log_chunks[0][0]),
+            "is for the log, and for the log too",
+        ),
+        (|superblock| superblock.log_chunks[0].push(superblock.checkpoint.copies[0][0].chunk), "and for the log too"),
+        (
+            |superblock| superblock.checkpoint.copies[0][0].blocks = u32::MAX,
+            "the checkpoint has 4294967295 blocks of chunk",
+        ),
+    ];
+    let rewritten = |change: &dyn Fn(&mut Superblock)| {
+        let mut world = drive(false);
+        world.open(Access::Inspect).unwrap();
+        let mut superblock = world.ftl().superblock().clone();
+        world.ftl = None;
+        superblock.sequence += 1;
+        change(&mut superblock);
+        write_superblock(&mut world, &superblock);
+        world
+    };
+    for (change, reason) in changes {
+        let error = refused(&mut rewritten(&change));
+        assert!(matches!(error, OpenError::Superblock(SuperblockError::Untrue { .. })), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    // And one that is only written again is not.
+    let mut world = rewritten(&|_| ());
+    world.recover().unwrap();
+}
+
+/// Appends a block to the log of a drive that was cut off, with one record, as number `lsn` and saying that it is `says`.
+fn write_log_block(world: &mut World, lsn: u64, says: u64, record: Record) {
+    let superblock = world.ftl().superblock().clone();
+    world.ftl = None;
+    let report = world.chunk_report();
+    let is = |chunk: &u32, state| report.iter().any(|other| other.chunk.0 == *chunk && other.state == state);
+    let chunk = |state| superblock.log_chunks[0].iter().copied().find(|chunk| is(chunk, state));
+    let chunk = chunk(ChunkState::Open).or_else(|| chunk(ChunkState::Free)).expect("a log can be written");
+    let mut frames = Frames::new(Log::frames_needed(1), 0, 16);
+    let mut log = Log::new(superblock.drive, 1, says, &mut frames);
+    log.append(&mut frames, record);
+    log.force(&mut frames);
+    let frame = log.next_unit(0).expect("a unit was ended").frames[0];
+    let mut unit = padding();
+    let oob = Oob { kind: BlockKind::Log, address: 0, sequence: lsn };
+    unit[0] = (oob, frames.bytes(frame).to_vec());
+    write_raw(world, ChunkId(chunk), &[unit, padding(), padding()]);
+}
+
+/// The LSN after the last of the log.
+fn next_lsn(world: &mut World) -> u64 {
+    let found = world.ftl().recovery_report().steps.iter().find(|step| step.name == "read log").unwrap().found.clone();
+    let numbers: Vec<u64> = found.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [blocks, first_lsn] = numbers[..] else { panic!("{found}") };
+    first_lsn + blocks
+}
+
+#[test]
+fn a_map_that_points_into_metadata_is_refused() {
+    let mut world = drive(false);
+    world.open(Access::Inspect).unwrap();
+    let superblock = world.ftl().superblock().clone();
+    let lsn = next_lsn(&mut world);
+    let report = world.chunk_report();
+    let written = |chunk: &u32| report.iter().any(|other| other.chunk.0 == *chunk && other.write_pointer > 0);
+    let place = superblock.places.into_iter().find(written).expect("a superblock was written");
+    let ppa = world.wire.geometry().format().ppa(ChunkId(place), 0);
+    write_log_block(&mut world, lsn, lsn, Record::Mapped { block: 3, ppa, last: true });
+    let error = refused_after_padding(&mut world);
+    assert!(error.to_string().contains("which is for log, checkpoints or superblocks"), "{error}");
+}
+
+#[test]
+fn a_log_block_that_says_another_number_than_its_out_of_band_bytes_is_none() {
+    let mut world = drive(false);
+    world.open(Access::Inspect).unwrap();
+    let lsn = next_lsn(&mut world);
+    write_log_block(&mut world, lsn, u64::MAX / 2, Record::Trimmed { first: 0, blocks: 700 });
+    world.recover().unwrap();
+    world.verify_all();
+    world.clean_restart();
+    assert!(world.ftl().superblock().first_lsn < lsn + 100, "the log goes on where it was");
 }
 
 #[test]
@@ -138,8 +252,9 @@ fn a_drive_whose_checkpoint_is_damaged_is_refused() {
         let checkpoint = world.ftl().superblock().checkpoint.clone();
         world.ftl = None;
         let format = world.wire.geometry().format();
-        let extent = checkpoint.extents[0];
-        world.device().corrupt(format.ppa(ChunkId(extent.chunk), extent.first)).unwrap();
+        for extents in &checkpoint.copies {
+            world.device().corrupt(format.ppa(ChunkId(extents[0].chunk), extents[0].first)).unwrap();
+        }
         let error = refused(&mut world);
         let OpenError::CheckpointLost { sequence, missing, .. } = error else { panic!("{error}") };
         assert_eq!((sequence, missing), (checkpoint.sequence, 1));

@@ -59,6 +59,31 @@ fn blocks_never_written_or_trimmed_read_as_zeroes() {
 }
 
 #[test]
+fn a_drive_that_lies_about_flush_loses_what_it_promised_and_the_model_notices() {
+    let config = Config { write_through: true, lies_about_flush: true, ..config(CAPACITY, 5) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 0, 5);
+    let programs = world.device().statistics().programs;
+    world.write(0, 2);
+    let durable = world.submit_write(2, 1, Durability::Durable);
+    world.wait(durable);
+    world.flush();
+    assert_eq!(world.device().statistics().programs, programs, "nothing was written to flash for a flush");
+    world.power_cut(false);
+    let error = world.recover().unwrap_err();
+    assert!(error.contains("block 0"), "{error}");
+}
+
+#[test]
+fn a_drive_that_lies_about_flush_still_keeps_everything_across_a_clean_stop() {
+    let config = Config { lies_about_flush: true, ..config(CAPACITY, 6) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 0, 6);
+    world.write(0, 3);
+    world.flush();
+    world.clean_restart();
+    world.verify_all();
+}
+
+#[test]
 fn what_was_just_written_is_read_from_the_buffer() {
     let mut world = tiny(3);
     world.write(10, 3);

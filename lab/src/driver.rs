@@ -18,7 +18,7 @@
 
 use crate::outcome::Outcome;
 use crate::workload::{Access, Operation, Workload};
-use openftl_core::{Clock, Frame, FrameForm, Payload, PayloadMut, Stamp, Time};
+use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
 use std::collections::VecDeque;
@@ -42,6 +42,8 @@ pub enum Limit {
     BlocksWritten(u64),
     /// When the drive's clock shows this time.
     Until(Time),
+    /// At this time, without waiting for anything: the drive is about to lose its power. See [`Driver::after_cut`].
+    Cut(Time),
 }
 
 /// Why a run failed.
@@ -115,6 +117,12 @@ pub struct Driver {
     write_frames: Vec<Frame>,
     done: Vec<Done>,
     durability: Durability,
+    /// The least time from one request to the next.
+    pace: Nanos,
+    /// When the next request may come.
+    next_at: Time,
+    /// Writes under way when the power was cut: they took place or did not.
+    in_doubt: Vec<Access>,
 }
 
 impl Driver {
@@ -143,6 +151,33 @@ impl Driver {
             write_frames: Vec::with_capacity(access_blocks_max),
             done: Vec::with_capacity(queue_depth),
             durability: Durability::Volatile,
+            pace: Nanos::ZERO,
+            next_at: Time::ZERO,
+            in_doubt: Vec::new(),
+        }
+    }
+
+    /// From here on, requests come at least `pace` apart, so that drives of different speed get the same load.
+    pub fn set_pace(&mut self, pace: Nanos) {
+        self.pace = pace;
+    }
+
+    /// The drive lost its power after [`Limit::Cut`] and is back. What was under way took place or did not; all that
+    /// was acknowledged must be there, so writes must have been durable.
+    ///
+    /// # Panics
+    /// If writes were not durable: then the driver does not know what may be lost.
+    pub fn after_cut(&mut self) {
+        assert_eq!(self.durability, Durability::Durable, "only of durable writes is known what survives");
+        self.waiting.clear();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.access.blocks > 0 {
+                if slot.access.operation == Operation::Write {
+                    self.in_doubt.push(slot.access);
+                }
+                slot.access.blocks = 0;
+                self.idle.push(index as u32);
+            }
         }
     }
 
@@ -170,15 +205,21 @@ impl Driver {
         let mut watched = 0;
         let mut more = true;
         let mut fruitless = 0;
+        let cut = if let Limit::Cut(cut) = limit { cut } else { Time::NEVER };
         loop {
-            while more && self.waiting.len() < self.idle.len() {
+            if now >= cut {
+                outcome.ended = now;
+                return Ok(outcome);
+            }
+            while more && self.waiting.len() < self.idle.len() && now >= self.next_at {
                 more = match limit {
                     Limit::Requests(requests) => issued.requests < requests,
                     Limit::BlocksWritten(blocks) => issued.blocks_written < blocks,
-                    Limit::Until(end) => now < end,
+                    Limit::Until(end) | Limit::Cut(end) => now < end,
                 };
                 if more {
                     now = clock.now();
+                    self.next_at = now + self.pace;
                     let access = workload.next_access();
                     issued.count(access);
                     self.waiting.push_back((access, now));
@@ -200,8 +241,12 @@ impl Driver {
             now = clock.now();
             target.poll(now, &mut self.done);
             let progressed = !self.done.is_empty();
+            let told = clock.now();
             let mut done = std::mem::take(&mut self.done);
             for done in done.drain(..) {
+                if told > done.at {
+                    outcome.lateness.saturating_record(told.since(done.at).0);
+                }
                 more &= self.complete(target, &mut outcome, done)?;
             }
             self.done = done;
@@ -216,11 +261,14 @@ impl Driver {
             if !more && in_flight == 0 && self.waiting.is_empty() {
                 return Ok(outcome);
             }
+            // The host's own next step, where the drive's is later.
+            let next = if more && self.waiting.len() < self.idle.len() { self.next_at.min(cut) } else { cut };
             now = match target.next_due() {
                 // As long as requests end there may be more to submit at the same moment.
                 _ if progressed => clock.now(),
                 Some(due) if due <= now => clock.now(),
-                Some(due) => clock.wait_until(due),
+                Some(due) => clock.wait_until(due.min(next)),
+                None if next != Time::NEVER => clock.wait_until(next),
                 None => return Err(RunError::Stalled { in_flight, at: now }),
             };
             fruitless = if progressed { 0 } else { fruitless + 1 };
@@ -298,14 +346,14 @@ impl Driver {
         let blocks = access.blocks as usize;
         let oldest = &mut self.oldest[slot as usize * self.access_blocks_max..][..blocks];
         oldest.copy_from_slice(&self.versions[access.first as usize..][..blocks]);
-        if self.idle.len() == self.queue_depth {
+        if self.idle.len() == self.queue_depth && self.in_doubt.is_empty() {
             return;
         }
         // Idle slots hold accesses of no blocks.
-        for other in &self.slots {
-            let end = (other.access.first + u64::from(other.access.blocks)).min(access.first + blocks as u64);
-            if other.access.operation == Operation::Write {
-                for block in other.access.first.max(access.first)..end {
+        for other in self.slots.iter().map(|slot| &slot.access).chain(&self.in_doubt) {
+            let end = (other.first + u64::from(other.blocks)).min(access.first + blocks as u64);
+            if other.operation == Operation::Write {
+                for block in other.first.max(access.first)..end {
                     oldest[(block - access.first) as usize] -= 1;
                 }
             }

@@ -173,6 +173,26 @@ fn a_worn_out_drive_ends_the_run_without_an_error() {
 }
 
 #[test]
+fn a_paced_host_asks_no_sooner_whatever_the_drive_has_to_do_meanwhile() {
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let mut driver = Driver::new(memory.blocks(), 8, 3);
+    driver.set_pace(Nanos::from_micros(120));
+    let config = WorkloadConfig {
+        pattern: Pattern::Uniform,
+        read_share: Share::percent(0),
+        access_blocks: 3,
+        drive_blocks: memory.blocks(),
+        seed: 3,
+    };
+    let (mut workload, mut clock) = (Workload::new(&config), VirtualClock::default());
+    let limit = Limit::Requests(1000);
+    let outcome = driver.run(&mut memory, &mut clock, &mut workload, limit, |_| ControlFlow::Continue(())).unwrap();
+    // The last of them comes after 999 intervals, and takes 50 µs.
+    assert_eq!(outcome.ended, Time(999 * 120_000 + 50_000));
+    assert_eq!(outcome.writes.slowest, Nanos::from_micros(50));
+}
+
+#[test]
 fn a_phase_ends_at_its_limit() {
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksWritten(999)).unwrap();
     assert!((999..1002).contains(&outcome.writes.blocks), "{}", outcome.writes.blocks);
@@ -201,4 +221,63 @@ fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
     assert!(check(Payload::Stamp(stamp(5, 7)), 5, versions.clone()).is_ok());
     assert!(check(Payload::Stamp(stamp(5, 8)), 5, versions.clone()).is_ok());
     assert!(check(Payload::Stamp(stamp(6, 7)), 5, versions).is_err());
+}
+
+/// Writes to `memory` until the power is cut at `cut`, and loses what was under way if `lose`.
+fn write_until_cut(memory: &mut Memory, cut: Time, lose: bool) -> (Driver, Outcome) {
+    let mut driver = Driver::new(memory.blocks(), 8, 3);
+    driver.set_durability(Durability::Durable);
+    let config = WorkloadConfig {
+        pattern: Pattern::Uniform,
+        read_share: Share::percent(0),
+        access_blocks: 3,
+        drive_blocks: memory.blocks(),
+        seed: 3,
+    };
+    let mut workload = Workload::new(&config).of_any_length();
+    let mut clock = VirtualClock::default();
+    let limit = Limit::Cut(cut);
+    let before = memory.stored.clone();
+    let outcome = driver.run(memory, &mut clock, &mut workload, limit, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((clock.0, outcome.ended), (cut, cut), "the power is cut at its moment, not when a request ends");
+    assert!(!memory.under_way.is_empty(), "something was under way");
+    if lose {
+        memory.stored = before;
+    }
+    memory.under_way.clear();
+    driver.after_cut();
+    (driver, outcome)
+}
+
+fn read_all(memory: &mut Memory, driver: &mut Driver) -> Result<Outcome, RunError> {
+    let mut workload = Workload::new(&WorkloadConfig {
+        pattern: Pattern::Sequential,
+        read_share: Share::percent(100),
+        access_blocks: 3,
+        drive_blocks: memory.blocks(),
+        seed: 0,
+    });
+    let limit = Limit::Requests(workload.slots());
+    driver.run(memory, &mut VirtualClock::default(), &mut workload, limit, |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn what_was_under_way_when_the_power_was_cut_may_be_there_or_not() {
+    // Nothing is acknowledged yet.
+    for lose in [false, true] {
+        let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+        let (mut driver, outcome) = write_until_cut(&mut memory, Time(20_000), lose);
+        assert_eq!(outcome.requests(), 0);
+        assert_eq!(read_all(&mut memory, &mut driver).unwrap().reads.blocks, memory.blocks());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_before_the_power_was_cut_must_be_there() {
+    for lose in [false, true] {
+        let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+        let (mut driver, outcome) = write_until_cut(&mut memory, Time(1_020_000), lose);
+        assert!(outcome.writes.requests > 100);
+        assert_eq!(read_all(&mut memory, &mut driver).is_err(), lose);
+    }
 }

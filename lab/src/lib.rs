@@ -12,10 +12,14 @@
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`theory`] | write amplification as the literature computes it |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
+//! | [`fit`] | a straight line through points |
+//! | [`experiments`] | what papers measured, measured again, with a verdict |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod driver;
+pub mod experiments;
+pub mod fit;
 pub mod outcome;
 pub mod picture;
 pub mod steady;

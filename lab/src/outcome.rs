@@ -21,9 +21,12 @@ pub struct Requests {
 
 impl Default for Requests {
     fn default() -> Requests {
-        let latency = Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3).expect("constant bounds are in order");
-        Requests { requests: 0, blocks: 0, latency, slowest: Nanos::ZERO }
+        Requests { requests: 0, blocks: 0, latency: nanoseconds(), slowest: Nanos::ZERO }
     }
+}
+
+fn nanoseconds() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3).expect("constant bounds are in order")
 }
 
 impl Requests {
@@ -48,6 +51,8 @@ pub struct Outcome {
     pub reads: Requests,
     /// Writes.
     pub writes: Requests,
+    /// How long after the moment at which a request ended the host was told, in nanoseconds: nothing in simulated time.
+    pub lateness: Histogram<u64>,
     /// Over operation, address, completion time and result of every request, in order of completion.
     pub trace_hash: TraceHash,
     /// The drive turned read-only, so the phase ended early.
@@ -78,6 +83,7 @@ impl Outcome {
             ended: started,
             reads: Requests::default(),
             writes: Requests::default(),
+            lateness: nanoseconds(),
             trace_hash: TraceHash::START,
             turned_read_only: false,
             stopped: false,

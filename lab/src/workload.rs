@@ -80,6 +80,7 @@ pub struct Workload {
     /// Below which a draw of 64 bits means a read.
     read_below: u64,
     access_blocks: u32,
+    any_length: bool,
     drive_blocks: u64,
 }
 
@@ -107,8 +108,15 @@ impl Workload {
             slots,
             read_below: threshold(config.read_share),
             access_blocks: config.access_blocks,
+            any_length: false,
             drive_blocks: config.drive_blocks,
         }
+    }
+
+    /// The same, with accesses of any length up to that of a slot, each as likely, that begin anywhere in their slot.
+    #[must_use]
+    pub fn of_any_length(self) -> Workload {
+        Workload { any_length: true, ..self }
     }
 
     /// Accesses that touch each slot once.
@@ -137,8 +145,12 @@ impl Workload {
             }
         };
         let reads = self.read_below != 0 && self.rng.next_u64() < self.read_below;
-        let first = slot * u64::from(self.access_blocks);
-        let blocks = (self.drive_blocks - first).min(u64::from(self.access_blocks)) as u32;
+        let (mut first, mut blocks) = (slot * u64::from(self.access_blocks), u64::from(self.access_blocks));
+        if self.any_length {
+            blocks = 1 + below(self.rng.next_u64(), blocks);
+            first = (first + below(self.rng.next_u64(), u64::from(self.access_blocks))).min(self.drive_blocks - 1);
+        }
+        let blocks = blocks.min(self.drive_blocks - first) as u32;
         Access { operation: if reads { Operation::Read } else { Operation::Write }, first, blocks }
     }
 }
@@ -240,6 +252,24 @@ mod tests {
                 seen_short |= access.blocks == 40;
             }
             assert!(seen_short, "{pattern:?} never reached the last slot");
+        }
+    }
+
+    #[test]
+    fn accesses_of_any_length_begin_anywhere_and_reach_every_block() {
+        for pattern in PATTERNS {
+            let config = WorkloadConfig { access_blocks: 64, ..config(pattern) };
+            let mut workload = Workload::new(&config).of_any_length();
+            let (mut begun, mut covered, mut lengths) = ([false; DRIVE as usize], [false; DRIVE as usize], [false; 65]);
+            for _ in 0..400_000 {
+                let Access { first, blocks, .. } = workload.next_access();
+                assert!((1..=64).contains(&blocks) && first + u64::from(blocks) <= DRIVE);
+                begun[first as usize] = true;
+                lengths[blocks as usize] = true;
+                covered[first as usize..][..blocks as usize].fill(true);
+            }
+            assert!(begun.iter().all(|begun| *begun) && covered.iter().all(|covered| *covered), "{pattern:?}");
+            assert!(lengths[1..].iter().all(|seen| *seen), "{pattern:?}");
         }
     }
 

@@ -26,6 +26,7 @@ mod simulation;
 mod write;
 
 pub use injection::ProgramFailure;
+pub use power::PowerLoss;
 pub use queue::COMMANDS_MAX;
 
 use crate::contract::{
@@ -66,7 +67,7 @@ pub enum DeviceError {
 }
 
 /// What the NAND has done since the device was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct NandStatistics {
     /// Commands submitted.
     pub commands: u64,
@@ -128,6 +129,8 @@ pub struct EmulatedDevice {
     log: NotificationLog,
     statistics: NandStatistics,
     store_error: Option<StoreError>,
+    /// A test wants the next program operation to fail, wherever it is.
+    next_program_fails: Option<ProgramFailure>,
     dulbe: bool,
     now: Time,
 }
@@ -169,6 +172,7 @@ impl EmulatedDevice {
             log: NotificationLog::default(),
             statistics: NandStatistics::default(),
             store_error: None,
+            next_program_fails: None,
             dulbe: false,
             now: Time::ZERO,
             profile,

@@ -23,7 +23,7 @@ pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
-pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, ProgramFailure, Timing};
+pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, PowerLoss, ProgramFailure, Timing};
 pub use profile::{Profile, ProfileError};
 pub use store::file::FileStore;
 pub use store::{Store, StoreError};

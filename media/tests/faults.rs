@@ -4,7 +4,7 @@ mod common;
 
 use common::Host;
 use openftl_core::Time;
-use openftl_media::{ChunkState, EmulatedDevice, Profile, Status, Store, Timing};
+use openftl_media::{ChunkState, EmulatedDevice, Profile, ProgramFailure, Status, Store, Timing};
 
 fn device(profile: &Profile, chunks_per_pu: u32, seed: u64) -> EmulatedDevice {
     EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::Stamps, Timing::Instant, seed).unwrap()
@@ -124,4 +124,16 @@ fn a_reset_heals_a_chunk_of_any_number_for_good() {
         assert_eq!(host.status(Time::ZERO, chunk, 3), Status::Success);
         assert_eq!(host.status(Time::ZERO, chunk, 5), Status::UnrecoveredRead);
     }
+}
+
+#[test]
+fn the_next_program_on_the_device_fails_once_wherever_it_is() {
+    let mut host = Host::with(device(&tiny(), 4, 1));
+    let (first, second) = (host.chunk(1, 0, 2), host.chunk(0, 1, 0));
+    host.device.inject_next_program_failure(ProgramFailure::ChunkClosed);
+    host.write(Time::ZERO, 0, first, 0, 8, false);
+    host.write(Time::ZERO, 1, second, 0, 8, false);
+    let statuses: Vec<Status> = host.finish().iter().map(|completion| completion.status).collect();
+    assert_eq!(statuses, [Status::WriteFailedChunkClosedEarly, Status::Success]);
+    assert_eq!((host.descriptor(first).state, host.descriptor(first).write_pointer), (ChunkState::Closed, 0));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::Host;
 use openftl_core::Time;
-use openftl_media::{ChunkState, EmulatedDevice, Media, Profile, Status, Timing};
+use openftl_media::{ChunkState, EmulatedDevice, Media, PowerLoss, Profile, Status, Timing};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +38,8 @@ fn what_was_not_programmed_is_gone_and_the_chunk_goes_on_there() {
     let cut = Time(FIRST + 2 * LOWER + 1);
     host.poll(cut);
     assert_eq!(host.completions.len(), 4, "two were programmed and made room, two are in the cache");
-    host.device.power_cut(cut, false).unwrap();
+    let loss = host.device.power_cut(cut, false).unwrap();
+    assert_eq!(loss, PowerLoss { programs_lost: 6, ..PowerLoss::default() });
     assert_eq!(host.device.next_due(), None, "commands under way never complete");
     let found = host.descriptor(chunk);
     assert_eq!((found.state, found.write_pointer), (ChunkState::Open, 2 * UNIT));
@@ -58,7 +59,8 @@ fn a_torn_upper_page_takes_its_lower_page_with_it() {
     let chunk = host.chunk(0, 0, 0);
     // Units 0 and 1 are lower pages, 2 and 3 their upper ones. The cut falls into the programming of unit 3.
     let cut = Time(FIRST + LOWER + UPPER + UPPER / 2);
-    host.device.power_cut(cut, true).unwrap();
+    let loss = host.device.power_cut(cut, true).unwrap();
+    assert_eq!(loss, PowerLoss { programs_lost: 4, programs_torn: 1, erases_cut_short: 0 });
     let found = host.descriptor(chunk);
     assert_eq!((found.state, found.write_pointer), (ChunkState::Open, 4 * UNIT), "the torn unit is used up");
     for unit in 4..8 {
@@ -92,7 +94,8 @@ fn an_interrupted_erase_leaves_nothing_to_read_until_the_next_one() {
         let start = host.fill(&[chunk]);
         host.reset(start, 0, chunk);
         let cut = Time(start.0 + 1_000_000);
-        host.device.power_cut(cut, false).unwrap();
+        let loss = host.device.power_cut(cut, false).unwrap();
+        assert_eq!(loss, PowerLoss { erases_cut_short: 1, ..PowerLoss::default() });
         let found = host.descriptor(chunk);
         assert_eq!((found.state, found.write_pointer), (ChunkState::Closed, 32));
         for block in 0..32 {
@@ -128,7 +131,7 @@ fn a_cut_that_finds_nothing_under_way_changes_nothing() {
     let mut host = Host::new(&tiny(false), 4);
     let chunk = host.chunk(0, 0, 0);
     let quiet = host.fill(&[chunk]);
-    host.device.power_cut(quiet, true).unwrap();
+    assert_eq!(host.device.power_cut(quiet, true).unwrap(), PowerLoss::default());
     for block in 0..32 {
         assert_eq!(host.status(quiet, chunk, block), Status::Success);
     }

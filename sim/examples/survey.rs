@@ -1,6 +1,6 @@
 use openftl_sim::{Run, Tally, explore, shrink, step::write_steps};
 fn main() {
-    let a: Vec<u64> = std::env::args().skip(1).map(|x| x.parse().unwrap()).collect();
+    let a: Vec<u64> = std::env::args().skip(1).map(|x| x.parse().unwrap_or(1)).collect();
     let mut tally = Tally::default();
     let mut seen = std::collections::BTreeMap::new();
     for seed in a[0]..a[1] {

@@ -167,7 +167,7 @@ impl<'a> Play<'a> {
         let world = &mut self.world;
         world.settle();
         world.verify_all();
-        if !world.history.is_damaged() {
+        if !world.history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
             world.check();
         }
         self.tally.worn_out += u64::from(world.ftl().is_read_only());

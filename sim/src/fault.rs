@@ -96,7 +96,7 @@ struct Inscription {
 
 impl Inscription {
     /// What its copies have in common; `None` if it is missed by nobody but the host.
-    fn metadata(&self) -> Option<(u8, u64, u32)> {
+    fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
             BlockKind::Data | BlockKind::Padding => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
@@ -107,7 +107,7 @@ impl Inscription {
 /// All blocks that verify, and how many copies there are of metadata.
 struct Inscriptions {
     blocks: Vec<Inscription>,
-    copies: BTreeMap<(u8, u64, u32), u32>,
+    copies: BTreeMap<(u8, u64, u64), u32>,
 }
 
 impl Inscriptions {
@@ -121,7 +121,7 @@ impl Inscriptions {
             if !device.look(ppa, &mut frames, frame) {
                 continue;
             }
-            let Ok(oob) = Oob::verify(&frames, frame) else { continue };
+            let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
             let inscription = Inscription { ppa, oob, head: head_of(frames.payload(frame)) };
             if let Some(metadata) = inscription.metadata() {
                 *found.copies.entry(metadata).or_default() += 1;
@@ -133,7 +133,7 @@ impl Inscriptions {
 
     /// Whether all of these may be damaged at once.
     fn may_go(&self, blocks: &[Inscription]) -> bool {
-        let mut going: BTreeMap<(u8, u64, u32), u32> = BTreeMap::new();
+        let mut going: BTreeMap<(u8, u64, u64), u32> = BTreeMap::new();
         for metadata in blocks.iter().filter_map(Inscription::metadata) {
             *going.entry(metadata).or_default() += 1;
         }

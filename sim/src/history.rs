@@ -236,11 +236,8 @@ impl History {
     }
 
     /// The drive was opened again, and holds `found`: that is what counts from now on, and it is durable.
-    ///
-    /// # Errors
-    /// The [`History::verdict`], if it is bad.
-    pub fn reopened(&mut self, found: &[Found]) -> Result<(), String> {
-        let survived = self.verdict(found)?;
+    pub fn reopened(&mut self, found: &[Found]) {
+        let survived = self.verdict(found).unwrap_or(self.changes.len() as Change - 1);
         let versions: Vec<Change> = (self.blocks.iter().zip(found))
             .map(|(block, found)| found.or_else(|| self.survivors(block, survived).written).unwrap_or(0))
             .collect();
@@ -256,7 +253,6 @@ impl History {
             block.candidates.push(version);
             block.touched.clone_from(&block.candidates);
         }
-        Ok(())
     }
 }
 
@@ -353,7 +349,7 @@ mod tests {
         );
         assert!(history.verdict(&[Some(first), None, Some(0)]).is_err(), "this block was not damaged");
         assert!(history.verdict(&[Some(0), Some(first), Some(0)]).is_err(), "zeroes are wrong data");
-        history.reopened(&[None, Some(first), Some(0)]).unwrap();
+        history.reopened(&[None, Some(first), Some(0)]);
         assert_eq!(history.readable(0, 1), [vec![second]]);
         let third = written(&mut history, 0, 1, true);
         assert!(history.verdict(&[None, Some(first), Some(0)]).is_err(), "the block was overwritten since");

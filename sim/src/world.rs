@@ -690,15 +690,22 @@ impl World {
             self.open(Access::ReadWrite).map_err(|error| error.to_string())?;
         }
         let found = self.read_all();
-        self.model().reopened(&found)
+        self.history.verdict(&found)?;
+        self.adopt(&found);
+        Ok(())
+    }
+
+    /// What the drive holds is `found`, whatever the model says: that counts from now on.
+    pub fn adopt(&mut self, found: &[Found]) {
+        self.model().reopened(found);
     }
 
     /// Goes on after the drive was opened and holds `found`, to show that it can.
     ///
     /// # Panics
-    /// If `found` contradicts the model, or what comes then.
+    /// If what comes then contradicts the model.
     pub fn work_on(&mut self, found: &[Found]) {
-        self.model().reopened(found).unwrap();
+        self.adopt(found);
         for _ in 0..40 {
             self.operation(5);
         }

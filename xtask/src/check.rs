@@ -22,11 +22,23 @@ pub fn run() -> ExitCode {
         let flags = "--deny warnings";
         Outcome::of(shell::run(shell::cargo(arguments).env("RUSTDOCFLAGS", flags)))
     });
+    let has_deny = shell::succeeds(&mut shell::cargo(["deny", "--version"]));
+    let no_deny = || Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
     steps.run("licences and sources", || {
-        if !shell::succeeds(&mut shell::cargo(["deny", "--version"])) {
-            return Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
+        if !has_deny {
+            return no_deny();
         }
         Outcome::of(shell::run(&mut shell::cargo(["deny", "check", "licenses", "bans", "sources"])))
+    });
+    steps.run("security advisories", || {
+        if !has_deny {
+            return no_deny();
+        }
+        // The list is on the network, and changes while our code does not.
+        if !shell::succeeds(&mut shell::cargo(["deny", "fetch", "db"])) {
+            return Outcome::LeftOut("the advisory database cannot be fetched from github.com/RustSec".to_owned());
+        }
+        Outcome::of(shell::run(&mut shell::cargo(["deny", "--offline", "check", "advisories"])))
     });
     steps.finish()
 }

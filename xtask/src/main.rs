@@ -29,11 +29,16 @@ cargo xtask: what a contributor does
                                        Tests that cannot run here are listed with the reason;
                                        with --require-all that is a failure
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
-                                       software-cost, simulation, waf, open-time, nbd; all of them if none is named)
+                                       software-cost, simulation, waf, open-time, recovery,
+                                       wall-clock, nbd;
+                                       all of them if none is named)
   cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
                                        or prints what to install
   cargo xtask fuzz [TARGET] [--seconds N]
-                                       libFuzzer on TARGET, or on each target in turn, N seconds each (60)
+                                       libFuzzer on TARGET, or on each target in turn, N seconds each (60); the
+                                       targets are the folders of fuzz/corpus
+  cargo xtask fuzz --short             a few seconds for each target, as `test` does
+  cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

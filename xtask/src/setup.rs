@@ -5,8 +5,8 @@ use crate::steps::{Outcome, Steps};
 use std::process::{Command, ExitCode};
 
 /// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
-/// of them is in this list.
-const PROGRAMS: [(&str, &str); 18] = [
+/// of them is in this list. The C++ compiler is for the fuzzing engine.
+const PROGRAMS: [(&str, &str); 20] = [
     ("fio", "fio"),
     ("qemu-io", "qemu-utils"),
     ("qemu-img", "qemu-utils"),
@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("nbdfuse", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("fusermount3", "fuse3"),
+    ("sqlite3", "sqlite3"),
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("mount", "mount"),
@@ -25,6 +26,7 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("cp", "coreutils"),
     ("cmp", "diffutils"),
     ("diff", "diffutils"),
+    ("c++", "g++"),
 ];
 
 /// Installs what is missing, as the only step of the command.

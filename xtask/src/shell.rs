@@ -1,7 +1,7 @@
 //! Other programs: finding them, running them, reading what they print.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// The cargo that started us, in the workspace's root.
 pub fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
@@ -37,15 +37,19 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 
 /// Runs `command` and returns what it printed; its errors are shown.
 pub fn output(command: &mut Command) -> Result<String, String> {
+    let (text, status) = output_and_status(command)?;
+    if status.success() { Ok(text) } else { Err(format!("`{}` ended with {status}", line(command))) }
+}
+
+/// Runs `command` and returns what it printed and how it ended; its errors are shown.
+pub fn output_and_status(command: &mut Command) -> Result<(String, ExitStatus), String> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("`{}` does not start: {error}", line(command)))?;
-    if !output.status.success() {
-        return Err(format!("`{}` ended with {}", line(command), output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|_| format!("`{}` printed what is no UTF-8", line(command)))
+    let text = String::from_utf8(output.stdout).map_err(|_| format!("`{}` printed what is no UTF-8", line(command)))?;
+    Ok((text, output.status))
 }
 
 /// Whether `command` runs and succeeds; prints nothing.

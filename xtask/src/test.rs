@@ -5,7 +5,7 @@
 //! `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
 
 use crate::steps::{Outcome, Steps};
-use crate::{setup, shell};
+use crate::{fuzz, setup, shell};
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 
@@ -47,6 +47,13 @@ pub fn run(options: Options) -> ExitCode {
             }
             Err(error) => Outcome::Failed(error),
         }
+    });
+    steps.run("fuzzing", || match fuzz::short_run() {
+        Outcome::LeftOut(reason) => {
+            left_out.push(format!("fuzzing: {reason}"));
+            Outcome::LeftOut(reason)
+        }
+        outcome => outcome,
     });
     steps.run("nothing left out", || judge(&left_out, options));
     steps.finish()

@@ -95,7 +95,7 @@ pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl 
         ))
         .fix("leave --profile away, or create another drive"));
     }
-    let drive = BlockFtl::open(device, reopen.config.clone(), clock).map_err(|error| open_failure(path, &error))?;
+    let drive = open(device, reopen.config.clone(), path, clock)?;
     // Both were fixed when the drive was created.
     let capacity = ByteSize(drive.plan().capacity_blocks * BLOCK_BYTES as u64);
     let over_provisioning = drive.config().over_provisioning;
@@ -120,15 +120,25 @@ pub fn open_to_look_at(path: &Path, clock: &mut impl Clock) -> Result<Drive, Fai
 
 /// Opens a drive that is kept in a file as it is opened for use: if it was not closed cleanly, it is recovered.
 pub fn open_and_recover(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    open(open_device(path, Timing::Modelled)?, Config::default(), path, clock)
+}
+
+/// Opens a drive that is kept in a file for repair: what cannot be trusted of its map is rebuilt.
+pub fn open_and_repair(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let device = open_device(path, Timing::Modelled)?;
-    BlockFtl::open(device, Config::default(), clock).map_err(|error| open_failure(path, &error))
+    BlockFtl::open_with(device, Config::default(), Access::Repair, clock).map_err(|error| open_failure(path, &error))
 }
 
 /// Switches a drive off, cleanly, and on again.
 pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let config = drive.config().clone();
     let device = close(drive, clock)?;
-    BlockFtl::open(device, config, clock).map_err(|error| open_failure(Path::new("the drive"), &error))
+    open(device, config, Path::new("the drive"), clock)
+}
+
+/// Opens the drive on a device. `name` is for messages.
+pub fn open(device: EmulatedDevice, config: Config, name: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    BlockFtl::open(device, config, clock).map_err(|error| open_failure(name, &error))
 }
 
 /// How a drive was opened, for a title.
@@ -164,6 +174,10 @@ fn open_failure(path: &Path, error: &OpenError) -> Failure {
             Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
         }
         OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
+        error if error.is_repairable() => Failure::failed(failure).fix(format_args!(
+            "openftl check {} --repair rebuilds what can be rebuilt, and says what was lost",
+            path.display()
+        )),
         _ => Failure::failed(failure).fix("restore it from a copy: what is left cannot be trusted"),
     }
 }

@@ -204,7 +204,7 @@ impl Run {
                 let share = match limit {
                     Limit::Requests(requests) => progress.outcome.requests() as f64 / requests as f64,
                     Limit::BlocksWritten(blocks) => progress.outcome.writes.blocks as f64 / blocks as f64,
-                    Limit::Until(end) => {
+                    Limit::Until(end) | Limit::Cut(end) => {
                         progress.now.since(progress.outcome.started).0 as f64
                             / end.since(progress.outcome.started).0.max(1) as f64
                     }

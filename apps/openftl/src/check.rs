@@ -2,7 +2,8 @@
 //!
 //! A drive that can be checked as it is, is not written to. One that was not closed cleanly is recovered first, as the
 //! next start would do; so is one whose open chunks end in blocks that cannot be read yet (MW_CUNITS: on flash with
-//! paired pages something has to be written behind them first). The report says so.
+//! paired pages something has to be written behind them first). The report says so. With `--repair` it is opened for
+//! repair, checked, and closed.
 
 use crate::assembly::{self, Drive};
 use crate::cli;
@@ -10,25 +11,32 @@ use crate::failure::Failure;
 use crate::measure::{rate, show};
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::VirtualClock;
-use openftl_ftl::CheckReport;
+use openftl_ftl::{CheckReport, RepairReport};
 use openftl_lab::picture::thousands;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Findings {
     sound: bool,
     /// The drive was opened for writing, and so recovered, before it was checked.
     recovered: bool,
+    /// It was opened for repair.
+    repaired: bool,
+    /// What was there in one copy only. If the drive was opened for writing, it is there twice again.
+    single_copies: Vec<String>,
+    /// What had to be rebuilt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt: Option<RepairReport>,
     #[serde(flatten)]
     report: CheckReport,
 }
 
 pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let findings = look(disk)?;
+    let findings = if arguments.repair { repair(disk)? } else { look(disk)? };
     let name = disk.display().to_string();
     match arguments.json {
         true => say(&crate::json(&findings)?)?,
@@ -37,8 +45,15 @@ pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
     if findings.sound {
         return Ok(());
     }
-    Err(Failure::failed(format_args!("{name} is unsound: {} findings", findings.report.findings_total))
-        .fix("copy what can still be read (nbdcopy), and create a new drive"))
+    let CheckReport { findings_total, blocks_lost, .. } = findings.report;
+    let failure = Failure::failed(format_args!("{name} is unsound: {findings_total} findings"));
+    Err(match () {
+        () if blocks_lost == findings_total => {
+            failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
+        }
+        () if arguments.repair => failure.fix("copy what can still be read (nbdcopy), and create a new drive"),
+        () => failure.fix(format_args!("openftl check {name} --repair")),
+    })
 }
 
 /// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
@@ -46,19 +61,48 @@ fn look(disk: &Path) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
     let mut drive = assembly::open_to_look_at(disk, &mut clock)?;
     if drive.recovery_report().clean {
-        let report = verify(disk, &mut drive, &mut clock)?;
+        let findings = verified(disk, &mut drive, &mut clock)?;
         // What is not readable yet looks like damage. A drive without such blocks has no second chance.
-        if report.is_sound() || assembly::geometry(&drive).mw_cunits == 0 {
-            return Ok(Findings { sound: report.is_sound(), recovered: false, report });
+        if findings.sound || assembly::geometry(&drive).mw_cunits == 0 {
+            return Ok(findings);
         }
     }
     drop(drive);
     let mut drive = assembly::open_and_recover(disk, &mut clock)?;
-    let report = verify(disk, &mut drive, &mut clock)?;
+    let findings = verified(disk, &mut drive, &mut clock)?;
+    close(drive, &mut clock)?;
+    Ok(Findings { recovered: true, ..findings })
+}
+
+/// Repairs the drive, and checks what it is then.
+fn repair(disk: &Path) -> Result<Findings, Failure> {
+    let mut clock = VirtualClock::default();
+    let mut live = Live::new(false);
+    live.show(&["repair: the drive is opened; if its map is lost, every block on the media is read".to_owned()]);
+    let mut drive = assembly::open_and_repair(disk, &mut clock)?;
+    drop(live);
+    let findings = verified(disk, &mut drive, &mut clock)?;
+    close(drive, &mut clock)?;
+    Ok(Findings { repaired: true, ..findings })
+}
+
+fn close(drive: Drive, clock: &mut VirtualClock) -> Result<(), Failure> {
     if drive.read_only_reason().is_none() {
-        assembly::close(drive, &mut clock)?;
+        assembly::close(drive, clock)?;
     }
-    Ok(Findings { sound: report.is_sound(), recovered: true, report })
+    Ok(())
+}
+
+fn verified(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
+    let report = verify(disk, drive, clock)?;
+    let recovery = drive.recovery_report();
+    Ok(Findings {
+        sound: report.is_sound(),
+        single_copies: recovery.single_copies.clone(),
+        rebuilt: recovery.repair.clone(),
+        report,
+        ..Findings::default()
+    })
 }
 
 fn verify(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
@@ -81,6 +125,17 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
             "{name} could not be checked as it was. It was opened as for use (recovery, padding), then checked."
         );
     }
+    if let Some(rebuilt) = &findings.rebuilt {
+        write_rebuilt(&mut text, rebuilt, palette);
+    }
+    if findings.recovered || findings.repaired {
+        for single in &findings.single_copies {
+            _ = writeln!(text, "{} {single}; both are written anew", palette.paint(Ink::Good, "·"));
+        }
+    }
+    if findings.repaired && findings.rebuilt.is_none() && findings.single_copies.is_empty() {
+        _ = writeln!(text, "There was nothing to repair.");
+    }
     for finding in &report.findings {
         _ = writeln!(text, "{} {finding}", palette.paint(Ink::Bad, "✗"));
     }
@@ -100,6 +155,36 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     text
 }
 
+fn write_rebuilt(text: &mut String, rebuilt: &RepairReport, palette: Palette) {
+    let RepairReport { damage, blocks_known, blocks_rebuilt, blocks_returned, blocks_lost, .. } = rebuilt;
+    _ = writeln!(text, "{} {damage}", palette.paint(Ink::Bad, "✗"));
+    _ = writeln!(
+        text,
+        "  The map was rebuilt: {} logical blocks are as checkpoint and log say, {} as the newest version on the media,\n  \
+         {} are lost.",
+        thousands(*blocks_known),
+        thousands(*blocks_rebuilt),
+        thousands(*blocks_lost)
+    );
+    if *blocks_returned > 0 {
+        _ = writeln!(
+            text,
+            "  {} of them were nowhere as far as the old map goes: blocks that were trimmed may be back.",
+            thousands(*blocks_returned)
+        );
+    }
+    if *blocks_rebuilt > 0 {
+        _ = writeln!(text, "  Writes that were under way or never flushed may be there in part.");
+        if rebuilt.media_blocks_unreadable > 0 {
+            _ = writeln!(
+                text,
+                "  {} blocks on the media cannot be read; if they held newer versions, older ones have taken their place.",
+                thousands(rebuilt.media_blocks_unreadable)
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,8 +198,9 @@ mod tests {
             chunks_compared: 4,
             findings_total: 3,
             findings: vec!["logical block 7 came back damaged or as another block".to_owned()],
+            ..CheckReport::default()
         };
-        let unsound = Findings { sound: false, recovered: true, report };
+        let unsound = Findings { recovered: true, report, ..Findings::default() };
         expect![[r#"
             disk.oftl could not be checked as it was. It was opened as for use (recovery, padding), then checked.
             ✗ logical block 7 came back damaged or as another block
@@ -124,12 +210,44 @@ mod tests {
         .assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
         let sound = Findings {
             sound: true,
-            recovered: false,
             report: CheckReport { blocks_verified: 10, ..CheckReport::default() },
+            ..Findings::default()
         };
         expect![[r#"
             ✓ sound  disk.oftl: 10 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]]
         .assert_eq(&page("disk.oftl", &sound, Palette::PLAIN));
+    }
+
+    #[test]
+    fn a_repair_says_what_it_did_and_what_it_cannot_know() {
+        let nothing = Findings { sound: true, repaired: true, ..Findings::default() };
+        expect![[r#"
+            There was nothing to repair.
+            ✓ sound  disk.oftl: 0 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+        "#]]
+        .assert_eq(&page("disk.oftl", &nothing, Palette::PLAIN));
+        let rebuilt = RepairReport {
+            damage: "log block 9 is lost".to_owned(),
+            media_blocks_unreadable: 3,
+            blocks_known: 1000,
+            blocks_rebuilt: 20,
+            blocks_returned: 2,
+            blocks_lost: 1,
+        };
+        let findings = Findings {
+            repaired: true,
+            rebuilt: Some(rebuilt),
+            single_copies: vec!["checkpoint 7: copy 1 lacks 3 of 8 blocks".to_owned()],
+            report: CheckReport {
+                blocks_verified: 1019,
+                blocks_lost: 1,
+                findings_total: 1,
+                findings: vec!["logical block 7 cannot be read".to_owned()],
+                ..CheckReport::default()
+            },
+            ..Findings::default()
+        };
+        expect![[]].assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
     }
 }

@@ -1,7 +1,10 @@
 //! The words of the command line.
 
+pub use crate::drive_file::Timing;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Share};
+use openftl_core::{ChunkName, Nanos};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -29,6 +32,8 @@ pub enum Command {
     Create(Create),
     /// Serves a drive to NBD clients until it is told to stop.
     Serve(Serve),
+    /// Operates a drive that is being served: cuts its power, makes it fail, asks how it is.
+    Ctl(Ctl),
     /// Runs a workload on a new drive in memory and measures.
     Bench(Bench),
     /// Shows what a stored drive holds: geometry, chunk states, superblocks, log, checkpoint, wear.
@@ -37,6 +42,8 @@ pub enum Command {
     Check(Check),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
+    /// Makes an experiment of a paper again and says whether its findings hold.
+    Reproduce(Reproduce),
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -77,6 +84,10 @@ pub struct DriveFlags {
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
+    /// Take a checkpoint this often while the drive is written to, like 10s, if the log is not long enough for one
+    /// sooner [default: only the length of the log counts].
+    #[arg(long, value_name = "TIME", help_heading = "Drive")]
+    pub checkpoint_interval: Option<Nanos>,
 }
 
 const CREATE_EXAMPLES: &str = "\
@@ -111,6 +122,7 @@ Examples:
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
   openftl serve --drive drives/cosmos-block.toml
 
+While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
 Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
 
 #[derive(Args, Debug)]
@@ -130,12 +142,107 @@ pub struct Serve {
     /// Whether clients feel the latencies of the NAND [default: wall-clock].
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,
+    /// Where `openftl ctl` reaches the drive, like unix:/tmp/openftl.ctl [default: beside the drive, DISK.ctl; none for a
+    /// drive in memory].
+    #[arg(long, value_name = "ADDRESS")]
+    pub control: Option<String>,
+    /// Acknowledge flushes and durable writes at once, and make nothing durable for them: to see whether a test notices.
+    #[arg(long, conflicts_with = "write_through")]
+    pub lie_about_flush: bool,
     /// Listen on addresses that other machines can reach. NBD has no passwords here.
     #[arg(long)]
     pub allow_remote: bool,
     /// Print the report after stopping as one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  openftl ctl disk.oftl power-cut                    at once
+  openftl ctl disk.oftl power-cut --seed 7           at a moment that the seed chooses, perhaps torn
+  openftl ctl disk.oftl power-on
+  openftl ctl disk.oftl fail-read 1000
+  openftl ctl disk.oftl fail-program g0p0c7 --close
+  openftl ctl disk.oftl stats --json
+  openftl ctl unix:/tmp/openftl.ctl power-cycle      where the drive was served with --control
+
+Blocks are logical blocks of 4 KiB; chunks are named as `openftl inspect` names them.
+
+Exit codes: 0 it was done; 1 not now, or it failed; 2 nobody serves the drive, or it has no such block or chunk.";
+
+#[derive(Args, Debug)]
+#[command(after_help = CTL_EXAMPLES)]
+pub struct Ctl {
+    /// The file of a drive that is being served, or its control socket.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    #[command(subcommand)]
+    pub command: CtlCommand,
+    /// Print the answer as one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Clone, Copy, Debug)]
+pub enum CtlCommand {
+    /// Cuts the power: every connection is dropped, and whatever is not durable is gone.
+    PowerCut(Cut),
+    /// Turns the power on again: the drive recovers.
+    PowerOn,
+    /// Cuts the power and turns it on again.
+    PowerCycle(Cut),
+    /// Makes a logical block unreadable on the medium, until it is overwritten or trimmed.
+    FailRead {
+        #[arg(value_name = "LBA")]
+        block: u64,
+    },
+    /// Makes the next program operation fail.
+    FailProgram {
+        /// The next one on this chunk [default: the next one anywhere].
+        #[arg(value_name = "CHUNK")]
+        chunk: Option<ChunkName>,
+        /// Have the chunk closed by it: nothing more can be written there.
+        #[arg(long)]
+        close: bool,
+    },
+    /// Turns one bit of a logical block on the medium, unnoticed.
+    Corrupt {
+        #[arg(value_name = "LBA")]
+        block: u64,
+    },
+    /// Makes a chunk look as if it had been erased N times.
+    Wear {
+        #[arg(value_name = "CHUNK")]
+        chunk: ChunkName,
+        #[arg(value_name = "N")]
+        resets: u32,
+    },
+    /// Acknowledges flushes and durable writes at once from now on, or honestly again.
+    LieAboutFlush {
+        #[arg(value_enum, value_name = "on|off")]
+        switch: Switch,
+    },
+    /// What the drive has done since it was opened.
+    Stats,
+}
+
+/// When and how the power goes.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Cut {
+    /// Leave units torn that are being programmed, where the device does not protect its cache.
+    #[arg(long)]
+    pub torn: bool,
+    /// Let this number choose a moment soon from now, and whether units are torn.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// On or off.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 const BENCH_EXAMPLES: &str = "\
@@ -217,11 +324,19 @@ pub struct Inspect {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   openftl check disk.oftl && echo sound
+  openftl check disk.oftl --repair
+  openftl check disk.oftl --repair --json > repair.json
 
 A drive that cannot be checked as it is (not closed cleanly, or with blocks that paired pages keep from being read) is
 opened as for use first, and the report says so. Otherwise nothing is written.
 
-Exit codes: 0 the drive is sound; 1 it is not, or cannot be opened; 2 the file is no drive.";
+With --repair, what is left in one copy is written twice again, and a map that cannot be trusted is rebuilt from what is
+left of it and from what every block on the media says of itself. Then blocks that were trimmed may be back, and writes
+that were never flushed may be there in part; what is lost stays an error until it is overwritten or trimmed. Copy the
+file first if you can.
+
+Exit codes: 0 the drive is sound (with --repair: now, and nothing is lost); 1 it is not, or cannot be opened; 2 the file is
+no drive.";
 
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES)]
@@ -229,6 +344,9 @@ pub struct Check {
     /// A drive made by `openftl create`.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
+    /// Repair what can be repaired, and say what was lost.
+    #[arg(long)]
+    pub repair: bool,
     /// Print the findings as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -254,16 +372,38 @@ pub struct Profiles {
     pub json: bool,
 }
 
-/// Which clock, and whether the media take their time.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// Simulated time: as fast as the CPU goes, and repeatable.
-    Virtual,
-    /// Your time: requests end when those of the NAND would.
-    WallClock,
-    /// The NAND takes no time at all.
-    Instant,
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  openftl reproduce                                       what there is
+  openftl reproduce ox-recovery                           table and verdicts; CSV and SVG in ./reproduce
+  openftl reproduce ox-recovery --quick --json
+  openftl reproduce recovery-scale --out results --seed 7
+
+All runs are in virtual time: the same seed gives the same figures, but for CPU times.
+
+Exit codes: 0 all findings hold; 1 one does not; 2 there is no such experiment.";
+
+#[derive(Args, Debug)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub struct Reproduce {
+    /// The experiment; without one, they are listed.
+    #[arg(value_name = "NAME", conflicts_with = "list")]
+    pub name: Option<String>,
+    /// List the experiments.
+    #[arg(long)]
+    pub list: bool,
+    /// The folder that CSV and SVG files are written to.
+    #[arg(long, value_name = "DIR", default_value = "reproduce")]
+    pub out: PathBuf,
+    /// Decides everything that is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// On a smaller scale, in seconds.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print the report, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What keeps the payload of a drive in memory.
@@ -362,12 +502,26 @@ mod tests {
             "openftl serve disk.oftl --nbd 127.0.0.1:10809",
             "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
+            "openftl serve disk.oftl --control unix:/path/socket --lie-about-flush",
+            "openftl ctl disk.oftl power-cut --torn --seed 7",
+            "openftl ctl disk.oftl power-on --json",
+            "openftl ctl disk.oftl power-cycle",
+            "openftl ctl disk.oftl fail-read 7",
+            "openftl ctl disk.oftl fail-program",
+            "openftl ctl disk.oftl fail-program g0p0c7 --close",
+            "openftl ctl disk.oftl corrupt 7",
+            "openftl ctl disk.oftl wear g0p0c7 2999",
+            "openftl ctl disk.oftl lie-about-flush on",
+            "openftl ctl --json disk.oftl stats",
             "openftl bench --workload random",
             "openftl inspect disk.oftl",
             "openftl inspect disk.oftl --json",
             "openftl check disk.oftl",
             "openftl profiles",
             "openftl profiles cosmos --toml",
+            "openftl bench --checkpoint-interval 10s",
+            "openftl reproduce --list",
+            "openftl reproduce ox-recovery --out results --seed 3 --quick --json",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -382,7 +536,14 @@ mod tests {
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
+            ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
+            ("openftl reproduce ox-recovery --list", "--list", "NAME"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
+            ("openftl serve disk.oftl --lie-about-flush --write-through", "--lie-about-flush", "--write-through"),
+            ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
+            ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
+            ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),
+            ("openftl ctl disk.oftl explode", "explode", "subcommand"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
         ] {
             let error = parse(line).unwrap_err();

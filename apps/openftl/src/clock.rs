@@ -3,10 +3,7 @@
 //! A drive is filled and warmed up in simulated time, whatever it is measured in: nobody wants to wait for the NAND then.
 
 use openftl_core::{Clock, Nanos, Time};
-use std::time::{Duration, Instant};
-
-/// Shorter waits than this are spun: the system wakes a sleeper some ten microseconds late.
-const SPIN: Duration = Duration::from_micros(80);
+use openftl_nbd::WallClock;
 
 /// Simulated time, or real time from some moment on.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +14,8 @@ pub enum BenchClock {
     Real {
         /// Its time when it began to run.
         origin: Time,
-        /// When that was.
-        started: Instant,
+        /// What has gone by since.
+        since: WallClock,
     },
 }
 
@@ -31,7 +28,7 @@ impl BenchClock {
     /// Real time from here on.
     pub fn start_running(&mut self) {
         let origin = self.now();
-        *self = BenchClock::Real { origin, started: Instant::now() };
+        *self = BenchClock::Real { origin, since: WallClock::new() };
     }
 }
 
@@ -39,21 +36,16 @@ impl Clock for BenchClock {
     fn now(&mut self) -> Time {
         match self {
             BenchClock::Simulated(now) => *now,
-            BenchClock::Real { origin, started } => *origin + Nanos(started.elapsed().as_nanos() as u64),
+            BenchClock::Real { origin, since } => *origin + Nanos(since.now().0),
         }
     }
 
     fn wait_until(&mut self, due: Time) -> Time {
         match self {
             BenchClock::Simulated(now) => *now = (*now).max(due),
-            BenchClock::Real { .. } => loop {
-                let left = Duration::from_nanos(due.since(self.now()).0);
-                match left.checked_sub(SPIN) {
-                    _ if left.is_zero() => break,
-                    Some(sleep) => std::thread::sleep(sleep),
-                    None => std::hint::spin_loop(),
-                }
-            },
+            BenchClock::Real { origin, since } => {
+                since.wait_until(Time(due.since(*origin).0));
+            }
         }
         self.now()
     }

@@ -15,18 +15,21 @@
 //! kind = "block"
 //! victim = "greedy"               # "greedy" or "cost-benefit"
 //! write_through = false
+//! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
+//! control = "unix:/tmp/openftl.ctl"
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
 
-use crate::cli::Timing;
 use crate::failure::Failure;
+use clap::ValueEnum;
+use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_ftl::VictimPolicy;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
 /// A drive file, as it is written.
@@ -36,48 +39,86 @@ pub struct DriveFile {
     /// One sentence for those who read the file.
     #[serde(default)]
     pub description: String,
+    /// The flash.
     #[serde(default)]
     pub media: MediaSection,
+    /// What is laid over it.
     #[serde(default)]
     pub ftl: FtlSection,
+    /// How the outside reaches it.
     #[serde(default)]
     pub host: HostSection,
 }
 
+/// The flash: which, how much, where it is kept, how fast it is.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct MediaSection {
+    /// A builtin profile, or a TOML file.
     pub profile: Option<String>,
+    /// What the host sees.
     pub capacity: Option<ByteSize>,
+    /// Flash for data beyond the capacity.
     pub over_provisioning: Option<Share>,
+    /// Where the payload is kept.
     pub store: Option<StoreName>,
+    /// The file of [`StoreName::File`].
     pub path: Option<PathBuf>,
+    /// Which clock.
     pub timing: Option<Timing>,
 }
 
+/// What is laid over the flash; as in [`openftl_ftl::Config`].
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct FtlSection {
+    /// Which FTL.
     pub kind: Option<FtlKind>,
+    /// How garbage collection chooses its victims.
     pub victim: Option<VictimPolicy>,
+    /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
+    /// Log blocks after which a checkpoint is taken.
     pub checkpoint_log_blocks: Option<u64>,
+    /// Time after which a checkpoint is taken.
+    #[serde(default, deserialize_with = "span")]
+    pub checkpoint_interval: Option<Nanos>,
+    /// Groups that may be marked for collection at a time.
     pub marked_groups_max: Option<u32>,
 }
 
+/// How the outside reaches the drive.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct HostSection {
+    /// Addresses to listen on: `host:port`, or `unix:path`.
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Where `openftl ctl` reaches the drive.
+    pub control: Option<String>,
+}
+
+/// Which clock, and whether the media take their time.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// Simulated time: as fast as the CPU goes, and repeatable.
+    Virtual,
+    /// Your time: requests end when those of the NAND would.
+    WallClock,
+    /// The NAND takes no time at all.
+    Instant,
 }
 
 /// Where the payload is kept.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreName {
+    /// In memory, every byte.
     Ram,
+    /// In memory, eight bytes a block.
     Stamps,
+    /// In a file.
     File,
 }
 
@@ -85,11 +126,15 @@ pub enum StoreName {
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum FtlKind {
+    /// 4 KiB blocks, transactions up to 1 MiB.
     Block,
 }
 
 impl DriveFile {
     /// Reads `path`. Files that it names are looked for beside it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or not be understood.
     pub fn read(path: &Path) -> Result<DriveFile, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::bad_input(format_args!("--drive {}: {error}", path.display()))
@@ -111,7 +156,10 @@ impl DriveFile {
         Ok(file)
     }
 
-    /// Understands the text of a drive file; the reason names line and field.
+    /// Understands the text of a drive file.
+    ///
+    /// # Errors
+    /// The reason, which names line and field.
     pub fn parse(text: &str) -> Result<DriveFile, String> {
         let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         match (file.media.store, &file.media.path) {
@@ -122,6 +170,12 @@ impl DriveFile {
             _ => Ok(file),
         }
     }
+}
+
+/// A span as people write it. In reports spans are numbers, so this is not how they are read everywhere.
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Whether a profile is named by its file and not by its name.
@@ -182,6 +236,15 @@ mod tests {
             2 | timing = "soon"
               |          ^^^^^^
             unknown variant `soon`, expected one of `virtual`, `wall-clock`, `instant`"#]],
+        );
+        check(
+            "[ftl]\ncheckpoint_interval = \"10\"\n",
+            expect![[r#"
+            TOML parse error at line 2, column 23
+              |
+            2 | checkpoint_interval = "10"
+              |                       ^^^^
+            `10` is no span of time; write it like 10s, 500ms or 2min"#]],
         );
         check(
             "[ftl]\nkind = \"zns\"\n",

@@ -36,6 +36,16 @@ impl Failure {
         self
     }
 
+    /// What was found.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What to do about it.
+    pub fn what_to_do(&self) -> Option<&str> {
+        self.fix.as_deref()
+    }
+
     /// The exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         match self.kind {

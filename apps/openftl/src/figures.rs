@@ -39,6 +39,12 @@ impl Latency {
         Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: slowest.0 }
     }
 
+    /// How late the host was told of ends, if it was.
+    pub fn of_lateness(outcome: &Outcome) -> Option<Latency> {
+        let lateness = &outcome.lateness;
+        (!lateness.is_empty()).then(|| Latency::of(lateness, Nanos(lateness.max())))
+    }
+
     /// Of `requests`, if there were any.
     pub fn of_some(requests: &Requests) -> Option<Latency> {
         (requests.requests > 0).then(|| Latency::of(&requests.latency, requests.slowest))
@@ -62,6 +68,8 @@ pub struct Figures {
     pub latency_ns: Latency,
     pub read_latency_ns: Option<Latency>,
     pub write_latency_ns: Option<Latency>,
+    /// How long after its end a request was reported; null in simulated time, where that takes no time.
+    pub lateness_ns: Option<Latency>,
     pub pages_per_block: u32,
     pub effective_over_provisioning: f64,
     /// NAND writes by purpose.
@@ -106,6 +114,7 @@ impl Measured {
             latency_ns: Latency::of(&outcome.latency(), outcome.reads.slowest.max(outcome.writes.slowest)),
             read_latency_ns: Latency::of_some(&outcome.reads),
             write_latency_ns: Latency::of_some(&outcome.writes),
+            lateness_ns: Latency::of_lateness(outcome),
             pages_per_block: self.geometry.blocks_per_chunk,
             effective_over_provisioning: self.effective_over_provisioning,
             programmed: Purpose::ALL

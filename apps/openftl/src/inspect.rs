@@ -97,8 +97,8 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
 /// What each chunk is used for, metadata told apart by what the superblock names.
 fn cells(drive: &Drive) -> Vec<Cell> {
     let superblock = drive.superblock();
-    let log: HashSet<u32> = superblock.log_chunks.iter().copied().collect();
-    let checkpoint: HashSet<u32> = superblock.checkpoint.extents.iter().map(|extent| extent.chunk).collect();
+    let log: HashSet<u32> = superblock.log_chunks.iter().flatten().copied().collect();
+    let checkpoint: HashSet<u32> = superblock.checkpoint.extents().map(|extent| extent.chunk).collect();
     let blocks = f64::from(assembly::geometry(drive).blocks_per_chunk);
     let mark = |chunk: ChunkId, usage| match usage {
         ChunkUse::Retired => Mark::Bad,
@@ -120,10 +120,7 @@ fn cells(drive: &Drive) -> Vec<Cell> {
 fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
     let geometry = assembly::geometry(drive);
     let format = geometry.format();
-    let name = |chunk: ChunkId| {
-        let address = format.unpack_chunk(chunk);
-        format!("g{}p{}c{}", address.group, address.pu, address.chunk)
-    };
+    let name = |chunk: ChunkId| format.name(chunk).to_string();
     let superblock = drive.superblock();
     let wear: Vec<u32> = drive.media().wear().map(|(_, resets)| resets).collect();
     let mut chunks_by_use = BTreeMap::new();
@@ -157,14 +154,13 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
             blocks: superblock.checkpoint.blocks,
             extents: superblock
                 .checkpoint
-                .extents
-                .iter()
+                .extents()
                 .map(|extent| format!("{}b{}+{}", name(ChunkId(extent.chunk)), extent.first, extent.blocks))
                 .collect(),
         },
         log: LogFacts {
             first_lsn: superblock.first_lsn,
-            chunks: superblock.log_chunks.iter().map(|&chunk| name(ChunkId(chunk))).collect(),
+            chunks: superblock.log_chunks.iter().flatten().map(|&chunk| name(ChunkId(chunk))).collect(),
         },
         wear: Wear {
             min: wear.iter().copied().min().unwrap_or(0),

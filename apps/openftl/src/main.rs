@@ -1,4 +1,4 @@
-//! The command line: `openftl demo`, `create`, `serve`, `bench`, `inspect`, `check`, `profiles`.
+//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -8,22 +8,26 @@ mod check;
 mod chunk_map;
 mod cli;
 mod clock;
+mod control;
 mod create;
+mod ctl;
 mod demo;
-mod drive_file;
-mod failure;
 mod figures;
 mod inspect;
 mod measure;
+mod power;
 mod profiles;
 mod report;
+mod reproduce;
 mod serve;
 mod settings;
 mod terminal;
+mod totals;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
+use openftl_drive::{drive_file, failure};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -32,10 +36,12 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

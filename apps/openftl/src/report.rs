@@ -62,7 +62,11 @@ fn write_speed(text: &mut String, measured: &Measured, seconds: Seconds, palette
 
 fn write_latency(text: &mut String, measured: &Measured, palette: Palette) {
     let outcome = &measured.outcome;
-    let rows = [("reads", Latency::of_some(&outcome.reads)), ("writes", Latency::of_some(&outcome.writes))];
+    let rows = [
+        ("reads", Latency::of_some(&outcome.reads)),
+        ("writes", Latency::of_some(&outcome.writes)),
+        ("told late", Latency::of_lateness(outcome)),
+    ];
     if rows.iter().all(|(_, latency)| latency.is_none_or(|latency| latency.max == 0)) {
         return;
     }

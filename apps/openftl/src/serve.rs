@@ -2,21 +2,22 @@
 
 use crate::assembly::{self, Drive};
 use crate::cli::{self, Store, Timing};
+use crate::control::{self, Control, Toll};
+use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
-use crate::report;
+use crate::power::{self, Home};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
+use crate::totals::Totals;
 use openftl_core::units::ByteSize;
-use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
-use openftl_ftl::{BlockTarget, RecoveryReport, Statistics};
-use openftl_lab::picture::thousands;
+use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
+use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::Timing as MediaTiming;
-use openftl_nbd::{Counters, Endpoint, Export, ServeError, Server, ServerConfig, Stop, WallClock};
-use serde::Serialize;
+use openftl_nbd::{End, Endpoint, Export, Listener, ServeError, Server, ServerConfig, Stop, WallClock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::io::Write as _;
 use std::time::Instant;
 
 /// What a drive in memory has unless the command says otherwise.
@@ -31,27 +32,40 @@ const HOST_FRAMES: u32 = 16_384;
 /// What the last words of a process are that a second Ctrl-C ended (128 + SIGINT, as shells count).
 const INTERRUPTED_TWICE: i32 = 130;
 
-#[derive(Serialize)]
-struct Served {
-    connections: u64,
-    reads: u64,
-    writes: u64,
-    trims: u64,
-    flushes: u64,
-    errors: u64,
-    bytes_read: u64,
-    bytes_written: u64,
-    wall_seconds: f64,
-    waf: f64,
-    nand_blocks_written: u64,
-    statistics: Statistics,
-    read_only: bool,
+/// Where a server tells what happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    /// Standard output belongs to the report.
+    json: bool,
 }
 
-/// Where the drive is kept.
-enum Home {
-    File(PathBuf),
-    Memory,
+impl Log {
+    /// Prints `text`. Whoever read it may have gone; the drive serves on.
+    pub fn tell(self, text: &str) {
+        if self.json {
+            _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+        } else {
+            _ = say(text);
+        }
+    }
+}
+
+/// A drive that is served, and everything that it takes.
+struct Serving {
+    server: Server,
+    control: Control,
+    clock: WallClock,
+    stop: Stop,
+    home: Home,
+    timing: MediaTiming,
+    name: String,
+}
+
+/// What a stopped server leaves.
+enum Last {
+    Drive(Box<Drive>, Result<(), ServeError>),
+    /// The power is off.
+    Dark,
 }
 
 pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
@@ -66,13 +80,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     };
     let home = home(arguments, &settings)?;
     let endpoints = endpoints(arguments, &settings)?;
-    let tell = |text: &str| match arguments.json {
-        true => {
-            eprint!("{text}");
-            Ok(())
-        }
-        false => say(text),
-    };
+    let log = Log { json: arguments.json };
     let palette = if arguments.json { Palette::of_stderr() } else { Palette::of_stdout() };
 
     let stop = Stop::new().map_err(Failure::failed)?;
@@ -86,15 +94,22 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             server.listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
         })
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
+    let listener = match control_endpoint(arguments, &settings)? {
+        Some(endpoint) => Ok(Some(
+            control::listen(endpoint)
+                .map_err(|error| Failure::failed(error).fix("choose another --control address"))?,
+        )),
+        None => control_beside(&home),
+    };
 
     let mut clock = WallClock::new();
-    let (drive, name) = match &home {
+    let (mut drive, name) = match &home {
         Home::Memory => (in_memory(&settings, timing, &mut clock)?, "memory".to_owned()),
         Home::File(path) => {
             let flags = &arguments.flags;
             if flags.drive.is_some() && !path.exists() {
                 crate::create::make(&settings, path, crate::create::another_seed())?;
-                tell(&format!("{} made\n", path.display()))?;
+                log.tell(&format!("{} made", path.display()));
             }
             let name = path.file_stem().map_or("disk".into(), |stem| stem.to_string_lossy().into_owned());
             let drive =
@@ -102,47 +117,110 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             (drive, name)
         }
     };
-    tell(&greeting(&home, &drive, &endpoints, palette))?;
+    drive.lie_about_flush(arguments.lie_about_flush);
+    let listener = listener.unwrap_or_else(|error| {
+        log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+        None
+    });
+    log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
 
-    let counters = server.counters();
-    let started = Instant::now();
-    let description = format!("{} of {}", ByteSize(drive.blocks() * BLOCK_BYTES as u64), drive.media().profile().name);
-    let mut exports = [Export { name, description, read_only: false, target: drive }];
-    let served = server.run(&mut exports, &mut clock, &stop);
-    let [Export { target: drive, .. }] = exports;
-    let wall_seconds = started.elapsed().as_secs_f64();
-    let statistics = drive.statistics().clone();
-    let read_only = drive.read_only_reason();
-    let store_error = drive.media().store_error().map(|error| error.to_string());
-    // Even if the server failed: what was acknowledged is better off with a checkpoint.
-    let closing = Instant::now();
-    let closed = assembly::close(drive, &mut clock);
-    if let Some(error) = store_error {
-        return Err(Failure::failed(format_args!("the file behind the drive failed: {error}")).fix(
-            "make room for it or mend its disk, then serve it again; everything acknowledged and flushed is on it",
-        ));
-    }
-    served.map_err(|error| serve_failure(&error))?;
-    closed?;
+    let control = Control::new(listener, Totals::new(server.counters()), log)?;
+    let mut serving = Serving { server, control, clock, stop, home, timing, name };
+    let last = serving.until_stopped(drive)?;
+    serving.end(last, arguments.json, palette)
+}
 
-    let summary = summary(&counters, statistics, wall_seconds, read_only.is_some());
-    if arguments.json {
-        return say(&crate::json(&summary)?);
+impl Serving {
+    /// Serves `drive`, through as many power cuts as come.
+    fn until_stopped(&mut self, mut drive: Drive) -> Result<Last, Failure> {
+        loop {
+            let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+            let description = format!("{capacity} of {}", drive.media().profile().name);
+            let mut exports = [Export { name: self.name.clone(), description, read_only: false, target: drive }];
+            let end = self.server.run_with(&mut self.control, &mut exports, &mut self.clock, &self.stop);
+            let [Export { target, .. }] = exports;
+            let Ok(End::Interrupted { connections, requests }) = end else {
+                return Ok(Last::Drive(Box::new(target), end.map(|_| ())));
+            };
+            match self.cut_power(target, connections, requests)? {
+                Some(recovered) => drive = recovered,
+                None => return Ok(Last::Dark),
+            }
+        }
     }
-    let mut text = farewell(&summary, palette);
-    if let Some(reason) = read_only {
-        _ = writeln!(text, "\n{} The drive is read-only: {reason}.", palette.paint(Ink::Bad, "!"));
+
+    /// Cuts the power and waits for it to come on again. `None` if the server is stopped before.
+    fn cut_power(&mut self, drive: Drive, connections: u64, requests: u64) -> Result<Option<Drive>, Failure> {
+        let cut = self.control.take_cut().expect("a drive at work is interrupted for a power cut only");
+        let now = self.clock.now();
+        self.control.totals().power_cut(&drive);
+        let (mut dark, loss) = power::cut(drive, &self.home, self.timing, now, cut.torn)?;
+        let answer = self.control.went_off(&cut, now, &Toll { connections, requests, loss });
+        let (mut client, mut before) = (cut.client, Some(answer));
+        let mut comes_on = cut.and_on;
+        loop {
+            if comes_on {
+                let on = dark.turn_on(&mut self.clock);
+                self.control.came_on(client, before.take(), on.as_ref());
+                if let Ok(drive) = on {
+                    return Ok(Some(drive));
+                }
+            }
+            let end = self.server.turn_away(&mut self.control, &mut self.clock, &self.stop);
+            match end.map_err(|error| serve_failure(&error))? {
+                End::Stopped => return Ok(None),
+                End::Interrupted { .. } => {}
+            }
+            client = self.control.take_on().expect("a drive without power is interrupted to turn it on only");
+            (before, comes_on) = (None, true);
+        }
     }
-    if let Home::File(path) = home {
-        let took = Nanos(closing.elapsed().as_nanos() as u64);
-        _ = writeln!(
-            text,
-            "\n{} {} is closed, with a checkpoint, in {took}.",
-            palette.paint(Ink::Good, "✓"),
-            path.display()
-        );
+
+    /// Closes the drive and says what was done.
+    fn end(mut self, last: Last, json: bool, palette: Palette) -> Result<(), Failure> {
+        let closing = Instant::now();
+        let totals = self.control.totals();
+        let mut read_only = None;
+        let is_closed = match last {
+            Last::Dark => false,
+            Last::Drive(drive, served) => {
+                totals.look(&drive);
+                read_only = drive.read_only_reason();
+                let store_error = drive.media().store_error();
+                // Even if the server failed: what was acknowledged is better off with a checkpoint.
+                let closed = assembly::close(*drive, &mut self.clock);
+                if let Some(error) = store_error {
+                    return Err(Failure::failed(format_args!("the file behind the drive failed: {error}")).fix(
+                        "make room for it or mend its disk, then serve it again; everything acknowledged and flushed is \
+                         on it",
+                    ));
+                }
+                served.map_err(|error| serve_failure(&error))?;
+                closed?;
+                true
+            }
+        };
+        if json {
+            return say(&totals.json()?);
+        }
+        let mut text = totals.farewell(palette);
+        if let Some(reason) = read_only {
+            _ = writeln!(text, "\n{} The drive is read-only: {reason}.", palette.paint(Ink::Bad, "!"));
+        }
+        if let Home::File(path) = &self.home {
+            let path = path.display();
+            _ = match is_closed {
+                true => writeln!(
+                    text,
+                    "\n{} {path} is closed, with a checkpoint, in {}.",
+                    palette.paint(Ink::Good, "✓"),
+                    Nanos(closing.elapsed().as_nanos() as u64)
+                ),
+                false => writeln!(text, "\n{path} is as the power cut left it: the next one to open it recovers it."),
+            };
+        }
+        say(&text)
     }
-    say(&text)
 }
 
 fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
@@ -166,6 +244,25 @@ fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint
         (true, true) => vec![NBD_DEFAULT.to_owned()],
     };
     texts.iter().map(|text| text.parse().map_err(|error| Failure::bad_input(format_args!("--nbd: {error}")))).collect()
+}
+
+/// Where the drive is to be controlled, if somebody said so.
+fn control_endpoint(arguments: &cli::Serve, settings: &Settings) -> Result<Option<Endpoint>, Failure> {
+    let Some(text) = arguments.control.as_ref().or(settings.control.as_ref()) else { return Ok(None) };
+    match text.parse() {
+        Ok(endpoint @ Endpoint::Unix(_)) => Ok(Some(endpoint)),
+        Ok(Endpoint::Tcp(_)) => Err(Failure::bad_input(format_args!("--control: {text} is no Unix socket"))
+            .fix("write it like unix:/path/to/socket: whoever reaches it can do anything to the drive")),
+        Err(error) => Err(Failure::bad_input(format_args!("--control: {error}"))),
+    }
+}
+
+/// The control socket beside a drive's file. A drive that can have none is served without, so the reason is but told.
+fn control_beside(home: &Home) -> Result<Option<Listener>, String> {
+    let Home::File(path) = home else { return Ok(None) };
+    let endpoint =
+        format!("unix:{}", socket_beside(path).display()).parse::<Endpoint>().map_err(|error| error.to_string())?;
+    control::listen(endpoint).map(Some).map_err(|error| error.to_string())
 }
 
 fn in_memory(settings: &Settings, timing: MediaTiming, clock: &mut WallClock) -> Result<Drive, Failure> {
@@ -192,7 +289,13 @@ fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-fn greeting(home: &Home, drive: &Drive, endpoints: &[Endpoint], palette: Palette) -> String {
+fn greeting(
+    home: &Home,
+    drive: &Drive,
+    endpoints: &[Endpoint],
+    control: Option<&Listener>,
+    palette: Palette,
+) -> String {
     let mut text = String::new();
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
@@ -206,6 +309,13 @@ fn greeting(home: &Home, drive: &Drive, endpoints: &[Endpoint], palette: Palette
     if let Some(reason) = drive.read_only_reason() {
         _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
     }
+    if drive.config().lies_about_flush {
+        _ = writeln!(
+            text,
+            "{} The drive lies about flush: nothing that it promises is kept.",
+            palette.paint(Ink::Bad, "!")
+        );
+    }
     for endpoint in endpoints {
         let uri = endpoint.uri("");
         _ = writeln!(text, "  {} {uri}", palette.paint(Ink::Good, "listening on"));
@@ -214,6 +324,17 @@ fn greeting(home: &Home, drive: &Drive, endpoints: &[Endpoint], palette: Palette
         for (note, command) in client_commands(&endpoint.uri("")) {
             _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
         }
+    }
+    if let Some(Endpoint::Unix(socket)) = control.map(Listener::endpoint) {
+        let name = match home {
+            Home::File(path) if socket_beside(path) == *socket => path.display().to_string(),
+            _ => format!("unix:{}", socket.display()),
+        };
+        _ = writeln!(
+            text,
+            "\n  {}\n  openftl ctl {name} power-cut",
+            palette.paint(Ink::Dim, "# cut its power; --help shows what else can happen to it")
+        );
     }
     _ = writeln!(text, "\nCtrl-C ends it cleanly.");
     text
@@ -243,41 +364,6 @@ pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palet
         let time = step.time.to_string();
         _ = writeln!(text, "    {:<24} {time:>10}  {}", step.name, palette.paint(Ink::Dim, &step.found));
     }
-}
-
-fn summary(counters: &Counters, statistics: Statistics, wall_seconds: f64, read_only: bool) -> Served {
-    Served {
-        connections: counters.connections_accepted.get(),
-        reads: counters.reads.get(),
-        writes: counters.writes.get(),
-        trims: counters.trims.get(),
-        flushes: counters.flushes.get(),
-        errors: counters.errors.get(),
-        bytes_read: counters.bytes_read.get(),
-        bytes_written: counters.bytes_written.get(),
-        wall_seconds,
-        waf: statistics.waf(),
-        nand_blocks_written: statistics.nand_blocks_written(),
-        statistics,
-        read_only,
-    }
-}
-
-fn farewell(served: &Served, palette: Palette) -> String {
-    let mut text = format!("\n{}\n", palette.paint(Ink::Bold, &format!("Served for {:.1} s", served.wall_seconds)));
-    for (what, count, bytes) in [
-        ("reads", served.reads, Some(served.bytes_read)),
-        ("writes", served.writes, Some(served.bytes_written)),
-        ("trims", served.trims, None),
-        ("flushes", served.flushes, None),
-        ("errors", served.errors, None),
-    ] {
-        let bytes = bytes.map_or(String::new(), |bytes| format!("  {}", ByteSize(bytes)));
-        _ = writeln!(text, "  {what:<12} {:>12}{bytes}", thousands(count));
-    }
-    _ = writeln!(text, "  {:<12} {:>12}", "connections", thousands(served.connections));
-    report::write_amplification(&mut text, &served.statistics, palette);
-    text
 }
 
 fn serve_failure(error: &ServeError) -> Failure {

@@ -4,7 +4,7 @@ use crate::cli::{DriveFlags, Timing};
 use crate::drive_file::{DriveFile, StoreName, is_file_name};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::{Config, VictimPolicy};
 use openftl_media::{Profile, ProfileError};
 use std::path::{Path, PathBuf};
@@ -18,11 +18,13 @@ pub struct Settings {
     pub victim: VictimPolicy,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
+    pub checkpoint_interval: Option<Nanos>,
     pub marked_groups_max: Option<u32>,
     pub store: Option<StoreName>,
     pub path: Option<PathBuf>,
     pub timing: Option<Timing>,
     pub nbd: Vec<String>,
+    pub control: Option<String>,
 }
 
 /// What holds where neither flags nor drive file say anything.
@@ -31,6 +33,9 @@ pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
 
 /// What the host may see at most: with over-provisioning, the blocks that 31 bits can name.
 const CAPACITY_MAX: ByteSize = ByteSize(7 << 40);
+
+/// Checkpoints more often than this keep the flash busy.
+const CHECKPOINT_INTERVAL_MIN: Nanos = Nanos::from_millis(100);
 
 impl Settings {
     /// Flags over drive file over defaults.
@@ -47,11 +52,13 @@ impl Settings {
             victim: flags.victim.map(VictimPolicy::from).or(file.ftl.victim).unwrap_or_default(),
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
+            checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
             marked_groups_max: file.ftl.marked_groups_max,
             store: file.media.store,
             path: file.media.path,
             timing: file.media.timing,
             nbd: file.host.nbd,
+            control: file.host.control,
         };
         settings.validate()?;
         Ok(settings)
@@ -80,6 +87,12 @@ impl Settings {
             ))
             .fix("drives have 7% to 28%"));
         }
+        if let Some(interval) = self.checkpoint_interval.filter(|interval| *interval < CHECKPOINT_INTERVAL_MIN) {
+            return Err(Failure::bad_input(format_args!(
+                "checkpoint_interval = {interval} is less than {CHECKPOINT_INTERVAL_MIN}: the drive would do little else"
+            ))
+            .fix("choose 1s, 10s or the like, or leave it away"));
+        }
         Ok(())
     }
 
@@ -92,6 +105,7 @@ impl Settings {
             payload,
             write_through: self.write_through,
             checkpoint_log_blocks: self.checkpoint_log_blocks,
+            checkpoint_interval: self.checkpoint_interval,
             victim: self.victim,
             marked_groups_max: self.marked_groups_max,
             ..Config::default()
@@ -209,6 +223,12 @@ mod tests {
             expect![[r#"
             error: over_provisioning = 0% is not between 1% and 1000%
               fix: drives have 7% to 28%"#]],
+        );
+        check(
+            DriveFlags { checkpoint_interval: Some(Nanos::from_millis(5)), ..DriveFlags::default() },
+            expect![[r#"
+                error: checkpoint_interval = 5000.0 µs is less than 100.0 ms: the drive would do little else
+                  fix: choose 1s, 10s or the like, or leave it away"#]],
         );
         check(
             DriveFlags { drive: Some("none.toml".into()), ..DriveFlags::default() },

@@ -18,4 +18,7 @@ pub mod server;
 pub mod wire;
 
 pub use clock::WallClock;
-pub use server::{Counters, Endpoint, Export, ListenError, ServeError, Server, ServerConfig, Stop};
+pub use server::{
+    Counters, Drives, End, Endpoint, Export, ListenError, Listener, NoOperator, Operator, ServeError, Server,
+    ServerConfig, Stop,
+};

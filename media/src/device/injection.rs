@@ -51,6 +51,11 @@ impl EmulatedDevice {
         };
     }
 
+    /// The next program operation on the device fails, whatever chunk it is on.
+    pub fn inject_next_program_failure(&mut self, failure: ProgramFailure) {
+        self.next_program_fails = Some(failure);
+    }
+
     /// Turns one bit of the payload at `ppa`, and nobody notices: reads go well.
     ///
     /// # Errors

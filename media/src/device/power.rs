@@ -19,27 +19,41 @@ use crate::profile::Programming;
 use crate::store::StoreError;
 use openftl_core::Time;
 
+/// What a power cut took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct PowerLoss {
+    /// Program operations under way or still to come that left nothing behind.
+    pub programs_lost: u32,
+    /// Program operations that were left torn.
+    pub programs_torn: u32,
+    /// Chunks whose erase was cut short: they cannot be read until they are reset again.
+    pub erases_cut_short: u32,
+}
+
 impl EmulatedDevice {
     /// Cuts the power at `now` and turns it on again. Commands under way never complete. With `torn`, a unit that was
     /// being programmed is left torn; without, it is left unwritten.
     ///
     /// # Errors
     /// If the store cannot note what is left.
-    pub fn power_cut(&mut self, now: Time, torn: bool) -> Result<(), StoreError> {
+    pub fn power_cut(&mut self, now: Time, torn: bool) -> Result<PowerLoss, StoreError> {
         self.now = self.now.max(now);
         self.forget_finished_erases();
         self.queue.clear();
         self.log = super::NotificationLog::default();
         self.dulbe = false;
+        self.next_program_fails = None;
         let mut unfinished = self.schedule.stop(self.now);
         if self.schedule.is_protected() {
             unfinished.retain(|program| program.accepted > self.now);
         }
+        let mut loss = PowerLoss { programs_lost: unfinished.len() as u32, ..PowerLoss::default() };
         // Erases first: a chunk that was reset too late is again what it was, and its unfinished programs count.
         let mut settled = Vec::new();
         for erase in std::mem::take(&mut self.erases) {
             if !settled.contains(&erase.chunk) && self.stop_erase(&erase)? {
                 settled.push(erase.chunk);
+                loss.erases_cut_short += 1;
             }
         }
         unfinished.sort_by_key(|program| program.chunk);
@@ -47,18 +61,22 @@ impl EmulatedDevice {
             // The first unit of a chunk that is not there decides; those behind it went the same way.
             if !settled.contains(&program.chunk) {
                 settled.push(program.chunk);
-                self.roll_back(&program, torn)?;
+                if self.roll_back(&program, torn)? {
+                    loss.programs_lost -= 1;
+                    loss.programs_torn += 1;
+                }
             }
         }
-        Ok(())
+        Ok(loss)
     }
 
-    fn roll_back(&mut self, program: &Program, torn: bool) -> Result<(), StoreError> {
+    /// Gives whether the unit is left torn.
+    fn roll_back(&mut self, program: &Program, torn: bool) -> Result<bool, StoreError> {
         let Program { chunk, first, .. } = *program;
         *self.chunks.programmed_at_mut(chunk) = self.now;
         if first >= self.chunks.get(chunk).write_pointer {
             // A failed operation that has closed the chunk before itself.
-            return Ok(());
+            return Ok(false);
         }
         let unit = self.geometry.ws_min;
         let is_torn = torn && program.begins <= self.now;
@@ -73,7 +91,8 @@ impl EmulatedDevice {
         for block in lost {
             self.mark_lost(chunk, block)?;
         }
-        self.settle(chunk, self.chunks.state_at(end), end)
+        self.settle(chunk, self.chunks.state_at(end), end)?;
+        Ok(is_torn)
     }
 
     /// The first blocks of the units on the same word lines as the unit at `first`, up to that unit itself.

@@ -29,6 +29,7 @@ impl EmulatedDevice {
             statistics: self.statistics,
             store_error: None,
             dulbe: self.dulbe,
+            next_program_fails: self.next_program_fails,
             now: self.now,
         }))
     }

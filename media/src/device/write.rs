@@ -74,6 +74,9 @@ impl EmulatedDevice {
             Ok(place) => place,
             Err(status) => return outcome.fail_all(index..index + len, status),
         };
+        if let Some(failure) = self.next_program_fails.take() {
+            self.inject_program_failure(chunk, failure);
+        }
         let flags = self.chunks.get(chunk).flags;
         if flags & ERASING != 0 {
             self.overtake_erase(chunk);

@@ -4,7 +4,7 @@
 //! order, so `kill -9` finds a record only with its data; [`crate::Command::Flush`] takes them to the disk. The file is
 //! described in [`super::format`].
 
-use super::format::{self, Header, Layout, Record};
+use super::format::{self, Header, Layout, Record, Start, StartError};
 use super::{Fetched, StoreError};
 use crate::contract::ChunkState;
 use crate::profile::Profile;
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Blocks that go into one vectored write: two slices each, well below what the system takes (1024).
 const VECTORED_BLOCKS: usize = 64;
@@ -102,35 +102,21 @@ impl FileStore {
         let found = file.metadata().map_err(failed)?.len();
         let mut start = vec![0; (found as usize).min(format::HEADER_BYTES as usize)];
         file.read_exact_at(&mut start, 0).map_err(failed)?;
-        if start.first_chunk() != Some(&format::MAGIC) {
-            return Err(StoreError::NotADrive { path: path_owned() });
-        }
         let truncated = |expected| StoreError::Truncated { path: path_owned(), found, expected };
-        let (header, rest) = Header::read_from_prefix(&start).map_err(|_| truncated(size_of::<Header>() as u64))?;
-        let version = header.version.get();
-        if version > format::VERSION {
-            return Err(StoreError::NewerVersion { path: path_owned(), found: version, newest: format::VERSION });
-        }
-        let damaged = |what: &str| StoreError::Damaged { path: path_owned(), what: what.to_owned() };
-        let profile_bytes = header.profile_bytes.get() as usize;
-        if profile_bytes > format::PROFILE_BYTES_MAX {
-            return Err(damaged("the header's checksum is wrong"));
-        }
-        let text = rest.get(..profile_bytes).ok_or_else(|| truncated((size_of::<Header>() + profile_bytes) as u64))?;
-        let text = std::str::from_utf8(text).map_err(|_| damaged("the header's checksum is wrong"))?;
-        if header.crc.get() != header.checksum(text) {
-            return Err(damaged("the header's checksum is wrong"));
-        }
-        let profile = Profile::parse(text)?;
-        let geometry = profile.geometry(header.chunks_per_pu.get())?;
-        if Header::new(&geometry, header.seed.get(), text) != header {
-            return Err(damaged("the header's geometry is not that of its profile"));
-        }
+        let Start { profile, geometry, seed } = Start::parse(&start).map_err(|error| match error {
+            StartError::Magic => StoreError::NotADrive { path: path_owned() },
+            StartError::Version(found) => {
+                StoreError::NewerVersion { path: path_owned(), found, newest: format::VERSION }
+            }
+            StartError::Truncated { expected } => truncated(expected),
+            StartError::Damaged(what) => StoreError::Damaged { path: path_owned(), what: what.to_owned() },
+            StartError::Profile(error) => StoreError::Profile(error),
+        })?;
         let layout = Layout::of(&geometry);
         if found < layout.file_bytes {
             return Err(truncated(layout.file_bytes));
         }
-        Ok(FileStore::new(file, path, profile, geometry, layout, header.seed.get()))
+        Ok(FileStore::new(file, path, profile, geometry, layout, seed))
     }
 
     fn new(file: File, path: &Path, profile: Profile, geometry: Geometry, layout: Layout, seed: u64) -> FileStore {

@@ -42,6 +42,7 @@
 //! A record is written after the blocks that it speaks of and is small enough never to be torn: what it says is there.
 
 use crate::contract::ChunkState;
+use crate::profile::{Profile, ProfileError};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -148,6 +149,75 @@ impl Layout {
             chunks_start,
             file_bytes: chunks_start + chunks * chunk_bytes,
         }
+    }
+}
+
+/// What the start of a drive file says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Start {
+    /// The profile that the drive was made with.
+    pub profile: Profile,
+    /// Its geometry, with as many chunks as the drive has.
+    pub geometry: Geometry,
+    /// What chance follows from.
+    pub seed: u64,
+}
+
+/// The start of a file that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another magic.
+    #[error("it does not begin with OFTLNAND")]
+    Magic,
+    /// Written by a newer version.
+    #[error("format version {0}")]
+    Version(u32),
+    /// Shorter than it has to be.
+    #[error("fewer than {expected} bytes")]
+    Truncated {
+        /// Bytes that there should be.
+        expected: u64,
+    },
+    /// Bytes that do not verify.
+    #[error("{0}")]
+    Damaged(&'static str),
+    /// The profile is an impossible one.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+impl Start {
+    /// Reads the first [`HEADER_BYTES`] of a file, or all of it if it is shorter.
+    ///
+    /// # Errors
+    /// If it is no drive file, of a newer version, cut off or damaged.
+    pub fn parse(bytes: &[u8]) -> Result<Start, StartError> {
+        if bytes.first_chunk() != Some(&MAGIC) {
+            return Err(StartError::Magic);
+        }
+        let truncated = |expected: usize| StartError::Truncated { expected: expected as u64 };
+        let (header, rest) = Header::read_from_prefix(bytes).map_err(|_| truncated(size_of::<Header>()))?;
+        let version = header.version.get();
+        if version > VERSION {
+            return Err(StartError::Version(version));
+        }
+        let wrong_checksum = || StartError::Damaged("the header's checksum is wrong");
+        let profile_bytes = header.profile_bytes.get() as usize;
+        if profile_bytes > PROFILE_BYTES_MAX {
+            return Err(wrong_checksum());
+        }
+        let text = rest.get(..profile_bytes).ok_or_else(|| truncated(size_of::<Header>() + profile_bytes))?;
+        let text = std::str::from_utf8(text).map_err(|_| wrong_checksum())?;
+        if header.crc.get() != header.checksum(text) {
+            return Err(wrong_checksum());
+        }
+        let profile = Profile::parse(text)?;
+        let geometry = profile.geometry(header.chunks_per_pu.get())?;
+        let seed = header.seed.get();
+        if Header::new(&geometry, seed, text) != header {
+            return Err(StartError::Damaged("the header's geometry is not that of its profile"));
+        }
+        Ok(Start { profile, geometry, seed })
     }
 }
 

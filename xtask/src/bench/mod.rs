@@ -7,9 +7,11 @@ mod figure;
 mod machine;
 mod nbd;
 mod open_time;
+mod recovery;
 mod simulation;
 mod software_cost;
 mod waf;
+mod wall_clock;
 
 use crate::shell;
 use crate::steps::{Outcome, Steps};
@@ -19,11 +21,13 @@ use std::process::{Command, ExitCode};
 /// Measures one figure; `openftl` is the release build of the command line tool.
 type Measure = fn(openftl: &Tool) -> Result<Figure, Unmeasured>;
 
-const FIGURES: [(&str, Measure); 5] = [
+const FIGURES: [(&str, Measure); 7] = [
     ("software-cost", software_cost::measure),
     ("simulation", simulation::measure),
     ("waf", waf::measure),
     ("open-time", open_time::measure),
+    ("recovery", recovery::measure),
+    ("wall-clock", wall_clock::measure),
     ("nbd", nbd::measure),
 ];
 

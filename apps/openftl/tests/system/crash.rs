@@ -1,4 +1,4 @@
-//! `kill -9` at any moment, against a model: what was flushed is there, and no write is there by half.
+//! `kill -9` and power cuts at any moment, against a model: what was flushed is there, and no write is there by half.
 //!
 //! Each block that the test writes carries its own number and the number of the write. After the crash every block must
 //! hold the last flushed write to it or a later one; and if one block of a write is there, then each of its blocks holds
@@ -163,6 +163,39 @@ fn crash_again_and_again(seed: u64, flags: &[&str]) {
     model.verify(&mut server.client());
     server.kill();
     drive.check();
+}
+
+/// The server lives on; the drive loses its power at moments that follow from the seed.
+fn cut_again_and_again(seed: u64, drive: &Drive, flags: &[&str]) {
+    let mut model = Model::new(seed);
+    let server = drive.serve_with(flags);
+    for life in 0..8 {
+        let mut client = server.client();
+        load(&mut model, &mut client, 100 + 40 * life);
+        drive.ctl(&["power-cut", "--seed", &(1000 * seed + life as u64).to_string()]).succeeded();
+        client.ends_disconnected();
+        drive.ctl(&["power-on"]).succeeded();
+        model.verify(&mut server.client());
+    }
+    server.stop();
+    drive.check();
+    let server = drive.serve_with(flags);
+    model.verify(&mut server.client());
+    server.stop();
+}
+
+#[test]
+fn no_power_cut_loses_a_flushed_write_or_leaves_a_half_one() {
+    for seed in 31..33 {
+        cut_again_and_again(seed, &Drive::create(), &["--timing", "instant"]);
+    }
+}
+
+#[test]
+fn no_power_cut_of_a_volatile_cache_loses_a_flushed_write_or_leaves_a_half_one() {
+    for seed in 41..43 {
+        cut_again_and_again(seed, &Drive::create_volatile(), &["--timing", "wall-clock"]);
+    }
 }
 
 #[test]

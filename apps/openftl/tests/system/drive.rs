@@ -2,6 +2,7 @@
 
 use crate::program::{Ended, run};
 use crate::server::Server;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -21,6 +22,9 @@ pub struct Drive {
     file: PathBuf,
 }
 
+const PROTECTED: &str = "power_loss_protection = true";
+const UNPROTECTED: &str = "power_loss_protection = false";
+
 /// What the host sees of a drive from [`Drive::create`].
 pub const CAPACITY_BYTES: u64 = 512 << 20;
 
@@ -30,6 +34,20 @@ impl Drive {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("disk.oftl");
         Drive::create_at(folder, file)
+    }
+
+    /// A new drive like the others, but on a device whose cache forgets what it has acknowledged when the power goes, and
+    /// leaves flash pages torn.
+    pub fn create_volatile() -> Drive {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let toml = run_openftl(["profiles", "cosmos", "--toml"]).succeeded().stdout;
+        assert!(toml.contains(PROTECTED), "the profile has a protected cache: {toml}");
+        let profile = folder.path().join("volatile.toml");
+        std::fs::write(&profile, toml.replace(PROTECTED, UNPROTECTED)).expect("room for a profile");
+        let drive = Drive { file: folder.path().join("disk.oftl"), folder };
+        let profile = profile.to_str().expect("a path of plain letters");
+        run_openftl(["create", drive.file(), "--profile", profile, "--capacity", "512MiB"]).succeeded();
+        drive
     }
 
     /// A new drive whose file lies in another folder, which the caller looks after.
@@ -61,6 +79,23 @@ impl Drive {
     /// Serves it with more flags.
     pub fn serve_with(&self, flags: &[&str]) -> Server {
         Server::start(&[&["serve", self.file()], flags].concat(), &self.beside("socket"))
+    }
+
+    /// Operates it while it is served: `openftl ctl` with `words`, to its end.
+    pub fn ctl(&self, words: &[&str]) -> Ended {
+        run_openftl([&["ctl", self.file()], words].concat())
+    }
+
+    /// Operates it, and expects an answer.
+    pub fn ask(&self, words: &[&str]) -> Value {
+        let ended = self.ctl(&[words, &["--json"]].concat()).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"))
+    }
+
+    /// What `openftl inspect` finds in its file.
+    pub fn inspect(&self) -> Value {
+        let ended = run_openftl(["inspect", self.file(), "--json"]).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"))
     }
 
     /// Tries to serve it and expects that this fails.

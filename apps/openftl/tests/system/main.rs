@@ -15,6 +15,8 @@
 //! | [`client`] | an NBD client that can misbehave |
 //! | [`pattern`] | data to write |
 //! | [`mounted`] | ext4 on a served drive |
+//! | [`power`] | what `openftl ctl` does to a served drive |
+//! | [`sqlite`] | a database that must keep what it has committed |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
@@ -29,6 +31,8 @@ mod fio;
 mod libnbd;
 mod mounted;
 mod pattern;
+mod power;
 mod program;
 mod qemu;
 mod server;
+mod sqlite;

@@ -79,9 +79,14 @@ impl Disk {
 
     /// Mounts the file system.
     pub fn mount(&self) -> Mounted {
+        self.try_mount().unwrap_or_else(|ended| panic!("{ended}"))
+    }
+
+    /// Mounts the file system if that can be done.
+    pub fn try_mount(&self) -> Result<Mounted, Ended> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        run("mount", ["-t", "ext4", self.device(), text(folder.path())]).succeeded();
-        Mounted { folder, mounted: true }
+        let ended = run("mount", ["-t", "ext4", self.device(), text(folder.path())]);
+        if ended.status.success() { Ok(Mounted { folder, mounted: true }) } else { Err(ended) }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::drive::openftl;
 use crate::program::{Ended, Running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,20 @@ impl Server {
     pub fn interrupt(self) -> Ended {
         kill_process(Pid::from_child(&self.running.child), Signal::INT).expect("our own child takes a signal");
         self.running.wait()
+    }
+
+    /// Asserts that whoever connects is turned away without a word.
+    pub fn turns_clients_away(&self) {
+        let mut said = Vec::new();
+        // Closed while something waits to be read, a socket ends with an error.
+        let _ = self.connect().read_to_end(&mut said);
+        assert!(said.is_empty(), "a client was greeted: {said:?}");
+    }
+
+    /// What it has printed, once `words` are in it.
+    pub fn says(&self, words: &str) -> String {
+        let said = || Some(self.running.stdout()).filter(|said| said.contains(words));
+        wait_for(words, said)
     }
 
     /// Asserts that it has not ended.

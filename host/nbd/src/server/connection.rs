@@ -114,6 +114,11 @@ impl Connection {
         self.requests == 0 && self.filling.is_none() && self.held.is_none() && self.output.is_empty()
     }
 
+    /// Requests that are under way: being received, with the drive, or their data being sent.
+    pub fn requests_under_way(&self) -> usize {
+        self.requests + usize::from(self.held.is_some())
+    }
+
     /// Whether a request waits for something that other requests give back.
     pub fn is_held_back(&self, config: &ServerConfig) -> bool {
         self.held.is_some() || (self.start < self.end && self.filling.is_none() && !self.may_take_more(config))

@@ -37,18 +37,23 @@ pub enum ListenError {
     },
 }
 
-pub(super) struct Listener {
+/// A socket that listens. The file of a Unix socket goes with it.
+pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
     /// Device and inode of the socket file, to remove no other server's.
     file: Option<(u64, u64)>,
     /// Whether connections may be waiting, and it is worth a try to accept one.
-    pub ready: bool,
+    pub(super) ready: bool,
     /// When to try again after the system refused to look for a connection.
-    pub retry_at: Option<Time>,
+    pub(super) retry_at: Option<Time>,
 }
 
 impl Listener {
+    /// Listens at `endpoint`. A socket file that nobody listens behind is replaced.
+    ///
+    /// # Errors
+    /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
     pub fn new(endpoint: Endpoint, allow_remote: bool) -> Result<Listener, ListenError> {
         if !endpoint.is_local() && !allow_remote {
             return Err(ListenError::NotLocal(endpoint));
@@ -74,16 +79,13 @@ impl Listener {
     }
 
     /// Where it listens, with the port that the system chose.
+    #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     /// The next connection that waits, if any.
-    pub fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
         self.retry_at = None;
         let socket = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
         // Both only make things faster or tidier; a socket that refuses them serves as well.
@@ -92,6 +94,12 @@ impl Listener {
             let _ = sockopt::set_socket_keepalive(&socket, true);
         }
         Ok(socket)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,9 +1,11 @@
 //! The server: one thread that owns the drives and all connections.
 //!
 //! ```text
-//!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ answer, send ──▶ wait …
-//!    ▲                  (who waits for frames first)                                      │
-//!    └── until a socket is ready, a drive is due, a peer is late, or the stop is pulled ──┘
+//!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ operator ──▶ answer, send ──▶ wait …
+//!    ▲                  (who waits for frames first)                      │                             │
+//!    │                                                                    └─ may interrupt it all       │
+//!    └── until a socket is ready, a drive is due, a peer is late, the operator is called, or the stop ──┘
+//!        is pulled
 //! ```
 //!
 //! Each turn costs a connection at most one system call to receive and one to send, however many requests they hold;
@@ -25,6 +27,7 @@ mod counters;
 mod endpoint;
 mod export;
 mod listener;
+mod operator;
 mod output;
 mod stop;
 
@@ -38,21 +41,24 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use crate::clock::SPIN;
+use crate::clock::Lead;
 use crate::protocol::{Command, ExportInfo};
 use connection::{Connection, Over};
 use export::export_infos;
-use listener::Listener;
 
 pub use counters::{Counter, Counters};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
-pub use listener::ListenError;
+pub use listener::{ListenError, Listener};
+pub use operator::{Drives, NoOperator, Operator};
 pub use stop::Stop;
 
 /// One connection's requests hold at most this part of a drive's pool, so that a few slow ones leave room for others. A
 /// single request may be as large as half of the pool.
 pub const POOL_SHARES: usize = 8;
+
+/// How often sockets are looked at while the end of a wait is spun.
+const LOOK_EVERY: Nanos = Nanos(1_000);
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 128;
@@ -71,6 +77,7 @@ const POLLS_PER_TURN_MAX: usize = 4;
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
 
@@ -139,6 +146,21 @@ pub enum ServeError {
     },
 }
 
+/// How serving ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It was asked to stop: what was under way is finished, the drives are flushed, nobody listens any more.
+    Stopped,
+    /// The operator interrupted it: connections are closed, their requests have no reply, and the drives are as they were
+    /// at that moment. Clients that connect from now on wait until the server runs again.
+    Interrupted {
+        /// Connections closed.
+        connections: u64,
+        /// Requests that were under way; their clients wait for them in vain.
+        requests: u64,
+    },
+}
+
 /// Who asked for a request, and what for.
 #[derive(Clone, Copy, Debug)]
 struct Ticket {
@@ -160,6 +182,14 @@ struct Served<'a, T> {
     released: Vec<RequestId>,
 }
 
+/// What a wait ended with.
+struct Woken {
+    /// When the first of the deadlines is over, if that was looked up.
+    late: Option<Time>,
+    /// Whether the operator was called.
+    called: bool,
+}
+
 /// A place for a connection. The generation tells its tenants apart.
 #[derive(Default)]
 struct Slot {
@@ -174,6 +204,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     slots: Vec<Slot>,
     counters: Arc<Counters>,
+    lead: Lead,
 }
 
 impl Server {
@@ -183,7 +214,14 @@ impl Server {
     /// If the process has no file descriptor left.
     pub fn new(config: ServerConfig) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Server { config, epoll, listeners: Vec::new(), slots: Vec::new(), counters: Arc::default() })
+        Ok(Server {
+            config,
+            epoll,
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            counters: Arc::default(),
+            lead: Lead::new(),
+        })
     }
 
     /// Listens at `endpoint`, as many as wanted. Clients that connect now are served once the server runs. Returns where
@@ -194,7 +232,7 @@ impl Server {
     pub fn listen(&mut self, endpoint: Endpoint) -> Result<Endpoint, ListenError> {
         let listener = Listener::new(endpoint, self.config.allow_remote)?;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
-        epoll::add(&self.epoll, listener.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+        epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(|error| ListenError::System { endpoint: listener.endpoint().clone(), error: error.into() })?;
         let endpoint = listener.endpoint().clone();
         self.listeners.push(listener);
@@ -217,6 +255,20 @@ impl Server {
         clock: &mut C,
         stop: &Stop,
     ) -> Result<(), ServeError> {
+        self.run_with(&mut NoOperator, exports, clock, stop).map(|_| ())
+    }
+
+    /// Serves `exports` until `stop` is requested, or `operator` interrupts it.
+    ///
+    /// # Errors
+    /// If the exports cannot be served, the system fails, or the drives cannot be flushed when it stops.
+    pub fn run_with<T: BlockTarget, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
+        exports: &mut [Export<T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
         let mut infos = export_infos(exports)?;
         let requests_max = self.config.connections_max * self.config.requests_max;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
@@ -231,28 +283,68 @@ impl Server {
                 released: Vec::new(),
             })
             .collect();
-        epoll::add(&self.epoll, stop.event(), epoll::EventData::new_u64(EVENT_STOP << 32), epoll::EventFlags::IN)
-            .map_err(io::Error::from)?;
-        let ended = self.turns(&mut infos, &read_only, &mut served, clock, stop);
+        let ended = self.watched(stop, operator, |server, operator| {
+            server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
+        });
         // Whatever ended it, nothing of this run may reach the next.
         for slot in 0..self.slots.len() {
             self.close(slot, &mut served);
         }
+        if let Ok(End::Interrupted { .. }) = ended {
+            return ended;
+        }
         self.listeners.clear();
         let flushed = infos.iter().zip(&mut served).map(|(info, served)| drain_and_flush(&info.name, served, clock));
-        let flushed = flushed.fold(Ok(()), Result::and);
-        epoll::delete(&self.epoll, stop.event()).map_err(io::Error::from)?;
-        ended.and(flushed)
+        flushed.fold(Ok(()), Result::and).and(ended)
     }
 
-    fn turns<T: BlockTarget, C: Clock>(
+    /// Closes every connection at once, until `stop` is requested or `operator` interrupts it: there is no drive.
+    ///
+    /// # Errors
+    /// If the system fails.
+    pub fn turn_away<T: BlockTarget, C: Clock, O: Operator<T>>(
         &mut self,
+        operator: &mut O,
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
+        let ended =
+            self.watched(stop, operator, |server, operator| server.turns(operator, &mut [], &[], &mut [], clock, stop));
+        if !matches!(ended, Ok(End::Interrupted { .. })) {
+            self.listeners.clear();
+        }
+        ended
+    }
+
+    /// Has `stop` and `operator` wake the server during `turns`.
+    fn watched<T: BlockTarget, O: Operator<T>>(
+        &mut self,
+        stop: &Stop,
+        operator: &mut O,
+        turns: impl FnOnce(&mut Server, &mut O) -> Result<End, ServeError>,
+    ) -> Result<End, ServeError> {
+        let data = |kind: u64| epoll::EventData::new_u64(kind << 32);
+        epoll::add(&self.epoll, stop.event(), data(EVENT_STOP), epoll::EventFlags::IN).map_err(io::Error::from)?;
+        if let Some(event) = operator.event() {
+            epoll::add(&self.epoll, event, data(EVENT_OPERATOR), epoll::EventFlags::IN).map_err(io::Error::from)?;
+        }
+        let ended = turns(self, operator);
+        if let Some(event) = operator.event() {
+            epoll::delete(&self.epoll, event).map_err(io::Error::from)?;
+        }
+        epoll::delete(&self.epoll, stop.event()).map_err(io::Error::from)?;
+        ended
+    }
+
+    fn turns<T: BlockTarget, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
         infos: &mut [ExportInfo],
         read_only: &[bool],
         served: &mut [Served<'_, T>],
         clock: &mut C,
         stop: &Stop,
-    ) -> Result<(), ServeError> {
+    ) -> Result<End, ServeError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut stopping: Option<Time> = None;
         let mut late_peers_at = Time::ZERO;
@@ -260,7 +352,8 @@ impl Server {
         // The first turn must not wait: drives may have work from before.
         let mut again = true;
         loop {
-            let late = self.wait(&mut events, again, stopping, served, clock, stop)?;
+            let Woken { late, called } =
+                self.wait(&mut events, again, stopping, operator.next_due(), served, clock, stop)?;
             let now = clock.now();
             self.counters.turns.add(1);
             for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
@@ -272,7 +365,7 @@ impl Server {
                 self.listeners.clear();
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
-            self.accept(now);
+            self.accept(now, !infos.is_empty());
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -289,6 +382,9 @@ impl Server {
             }
 
             let mut freed = self.poll_drives(clock, served);
+            if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
+                return Ok(self.interrupted());
+            }
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
@@ -307,25 +403,33 @@ impl Server {
                     }
                 }
                 if self.slots.iter().all(|slot| slot.connection.is_none()) {
-                    return Ok(());
+                    return Ok(End::Stopped);
                 }
             }
             again = self.can_go_on(freed, served);
         }
     }
 
-    /// Waits for a socket, a drive, a late peer, the end of a listener's rest or the stop, and marks what is ready. Returns
-    /// when the first of the deadlines is over, if that was looked up.
+    fn interrupted(&self) -> End {
+        End::Interrupted {
+            connections: self.counters.connections.get(),
+            requests: self.connections().map(|connection| connection.requests_under_way() as u64).sum(),
+        }
+    }
+
+    /// Waits for a socket, a drive, the operator, a late peer, the end of a listener's rest or the stop, and marks what is
+    /// ready.
     fn wait<T: BlockTarget, C: Clock>(
         &mut self,
         events: &mut Vec<epoll::Event>,
         again: bool,
         stopping: Option<Time>,
+        operator_due: Option<Time>,
         served: &[Served<'_, T>],
         clock: &mut C,
         stop: &Stop,
-    ) -> Result<Option<Time>, ServeError> {
-        let mut late = None;
+    ) -> Result<Woken, ServeError> {
+        let (mut late, mut called) = (None, false);
         let due = served.iter().filter_map(|served| served.target.next_due()).min();
         let mut precise = None;
         let timeout = if again {
@@ -337,12 +441,12 @@ impl Server {
             let now = clock.now();
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
-            late = deadlines.chain(retries).chain(stopping).min();
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
-                // The last few microseconds are the clock's: waking up takes about as long.
-                let span = due.since(now);
-                precise = (span > Nanos::ZERO).then_some(due);
-                Some(span - SPIN)
+                // Waking up takes a while: the end of the wait is spent looking again and again.
+                let span = due.since(now) - self.lead.get();
+                precise = Some((now + span, due));
+                Some(span)
             } else {
                 late.map(|late| late.since(now))
             }
@@ -350,19 +454,23 @@ impl Server {
         let timeout = timeout
             .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
         events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(ServeError::System(error.into())),
-        }
-        if events.is_empty()
-            && let Some(due) = precise
-        {
-            clock.wait_until(due);
+        self.look(events, timeout.as_ref())?;
+        if let Some((meant, due)) = precise.filter(|_| events.is_empty()) {
+            let mut now = clock.now();
+            if timeout.is_some_and(|timeout| timeout != Timespec::default()) {
+                self.lead.learn(meant, now);
+            }
+            while events.is_empty() && now < due {
+                std::thread::yield_now();
+                self.look(events, Some(&Timespec::default()))?;
+                now = clock.wait_until(due.min(now + LOOK_EVERY));
+            }
         }
         for event in events.iter() {
             let (data, flags) = (event.data.u64(), event.flags);
             match (data >> 32, data as u32 as usize) {
                 (EVENT_STOP, _) => stop.clear(),
+                (EVENT_OPERATOR, _) => called = true,
                 (EVENT_LISTENER, index) => {
                     if let Some(listener) = self.listeners.get_mut(index) {
                         listener.ready = true;
@@ -382,10 +490,19 @@ impl Server {
                 }
             }
         }
-        Ok(late)
+        Ok(Woken { late, called })
     }
 
-    fn accept(&mut self, now: Time) {
+    /// Looks which sockets are ready.
+    fn look(&self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), ServeError> {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(ServeError::System(error.into())),
+        }
+    }
+
+    /// Accepts those who wait, and lets them in if there is something `to_serve`.
+    fn accept(&mut self, now: Time, to_serve: bool) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].retry_at.is_some_and(|at| now >= at) {
                 self.listeners[index].ready = true;
@@ -395,7 +512,8 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].accept() {
-                    Ok(socket) => self.welcome(now, socket),
+                    Ok(socket) if to_serve => self.welcome(now, socket),
+                    Ok(_) => self.counters.connections_refused.add(1),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     // Out of descriptors or memory: a connection may wait in the backlog, and no event will tell of it

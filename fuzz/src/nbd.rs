@@ -1,17 +1,13 @@
-//! The protocol half under libFuzzer. The first byte says how the rest is cut into pieces.
+//! The protocol half of the NBD server. The first byte says how the rest is cut into pieces.
 
-#![no_main]
-
-#[path = "../../tests/support/exercise.rs"]
+#[path = "../../host/nbd/tests/support/exercise.rs"]
 mod exercise;
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&cut, stream)) = data.split_first() else { return };
     let mut turn = 0_usize;
     exercise::exercise(stream, || {
         turn = turn.wrapping_mul(31).wrapping_add(usize::from(cut));
         1 + turn % (1 + usize::from(cut))
     });
-});
+}

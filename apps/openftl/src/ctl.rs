@@ -1,0 +1,86 @@
+//! `openftl ctl`: operates a drive that another process serves.
+
+use crate::cli::{self, CtlCommand, Switch};
+use crate::failure::Failure;
+use crate::terminal::say;
+use openftl_control::{AskError, Client, Command, Cut, Refusal, RefusalKind};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+pub fn run(arguments: &cli::Ctl) -> Result<(), Failure> {
+    let drive = &arguments.drive;
+    let socket = socket_of(drive);
+    let mut client = Client::connect(&socket).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::bad_input(format_args!(
+            "{} is not being served: nobody listens at {}",
+            drive.display(),
+            socket.display()
+        ))
+        .fix("serve it first (openftl serve), or name the socket that it was served with (--control)"),
+        _ => Failure::failed(format_args!("{}: {error}", socket.display()))
+            .fix("only the user who serves a drive may operate it"),
+    })?;
+    let answer = client.ask(command(arguments.command)).map_err(|error| failure(&error))?;
+    say(&if arguments.json { crate::json(&answer)? } else { answer.message })
+}
+
+/// Where a drive in a file is controlled unless `serve` was told otherwise.
+pub fn socket_beside(disk: &Path) -> PathBuf {
+    let mut path = OsString::from(disk);
+    path.push(".ctl");
+    path.into()
+}
+
+/// The control socket of what the command line names: a socket, or a drive's file.
+fn socket_of(drive: &Path) -> PathBuf {
+    match drive.to_str().and_then(|text| text.strip_prefix("unix:")) {
+        Some(path) => path.into(),
+        None if drive.metadata().is_ok_and(|file| file.file_type().is_socket()) => drive.to_owned(),
+        None => socket_beside(drive),
+    }
+}
+
+fn command(command: CtlCommand) -> Command {
+    let cut = |cli::Cut { torn, seed }| Cut { torn, seed };
+    match command {
+        CtlCommand::PowerCut(how) => Command::PowerCut(cut(how)),
+        CtlCommand::PowerOn => Command::PowerOn {},
+        CtlCommand::PowerCycle(how) => Command::PowerCycle(cut(how)),
+        CtlCommand::FailRead { block } => Command::FailRead { block },
+        CtlCommand::FailProgram { chunk, close } => Command::FailProgram { chunk, close },
+        CtlCommand::Corrupt { block } => Command::Corrupt { block },
+        CtlCommand::Wear { chunk, resets } => Command::Wear { chunk, resets },
+        CtlCommand::LieAboutFlush { switch } => Command::LieAboutFlush { on: switch == Switch::On },
+        CtlCommand::Stats => Command::Stats {},
+    }
+}
+
+fn failure(error: &AskError) -> Failure {
+    let AskError::Refused(Refusal { kind, message, fix }) = error else { return Failure::failed(error) };
+    let failure = match kind {
+        RefusalKind::Malformed | RefusalKind::OutOfRange => Failure::bad_input(message),
+        RefusalKind::NotNow | RefusalKind::Failed => Failure::failed(message),
+    };
+    match fix {
+        Some(fix) => failure.fix(fix),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_is_named_by_its_file_or_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk.oftl");
+        assert_eq!(socket_of(&disk), folder.path().join("disk.oftl.ctl"));
+        let socket = folder.path().join("mine");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(socket_of(&socket), socket);
+        assert_eq!(socket_of(Path::new("unix:/run/a.ctl")), Path::new("/run/a.ctl"));
+    }
+}

@@ -1,0 +1,4 @@
+//! What people write for the command line tool: a drive in a file. Apart from the tool, so that it can be fuzzed.
+
+pub mod drive_file;
+pub mod failure;

@@ -1,0 +1,140 @@
+//! What is found of a checkpoint when a drive is opened: one copy, and the other where blocks of the first are lost.
+
+use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use crate::chunk_table::ChunkTable;
+use crate::mapping::{Entry, Mapping, Place};
+use crate::oob::BlockKind;
+use crate::plan::METADATA_COPIES;
+use crate::recovery::{Access, OpenError};
+use crate::scan::Scan;
+use crate::superblock::{ENTRIES_PER_BLOCK, Superblock};
+use crate::survey::Chunks;
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::Media;
+
+/// A checkpoint as it was found: map entries and resets are where they belong, the rest is here.
+#[derive(Default)]
+pub(crate) struct FoundCheckpoint {
+    /// Which blocks of the body were found in some copy.
+    have: Vec<bool>,
+    /// Chunks with flags.
+    pub(crate) flagged: Vec<(ChunkId, u32)>,
+    /// Blocks that each copy was found to lack.
+    pub(crate) lacking: [u32; METADATA_COPIES],
+    bad_entry: Option<(usize, u32)>,
+}
+
+impl FoundCheckpoint {
+    /// Reads the checkpoint that `superblock` names into `mapping` and `table`. Who opens a drive to use it reads the second
+    /// copy only for what the first lacks; who looks at it reads both.
+    ///
+    /// # Errors
+    /// If its size is not that of this drive's.
+    pub(crate) fn read(
+        media: &mut impl Media,
+        clock: &mut impl Clock,
+        scan: &mut Scan,
+        chunks: &Chunks,
+        superblock: &Superblock,
+        access: Access,
+        (mapping, table): (&mut Mapping, &mut ChunkTable),
+    ) -> Result<FoundCheckpoint, OpenError> {
+        let blocks = superblock.checkpoint.blocks;
+        let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry);
+        if blocks != 0 && blocks != layout.blocks() {
+            let found = format!("the checkpoint has {blocks} blocks, and this drive's has {}", layout.blocks());
+            return Err(OpenError::Inconsistent(found));
+        }
+        let mut found = FoundCheckpoint { have: vec![false; blocks as usize], ..FoundCheckpoint::default() };
+        let chunk_order: Vec<ChunkId> = chunks.geometry.chunk_ids().collect();
+        for copy in 0..METADATA_COPIES {
+            if access == Access::ReadWrite && found.have.iter().all(|have| *have) {
+                break;
+            }
+            let mut in_copy = vec![false; blocks as usize];
+            let places = places(chunks, superblock, copy);
+            scan.read(media, clock, &places, |_, frames, frame, oob| {
+                let is_of_this = |oob: &crate::oob::Oob| {
+                    oob.kind == BlockKind::Checkpoint
+                        && oob.sequence == superblock.checkpoint.sequence
+                        && oob.address < u64::from(blocks)
+                };
+                let Some(oob) = oob.filter(is_of_this) else { return };
+                let index = oob.address as usize;
+                in_copy[index] = true;
+                if !std::mem::replace(&mut found.have[index], true) {
+                    found.take(index, layout, frames.bytes(frame), &chunk_order, mapping, table);
+                }
+            });
+            found.lacking[copy] = in_copy.iter().filter(|have| !**have).count() as u32;
+        }
+        Ok(found)
+    }
+
+    fn take(
+        &mut self,
+        index: usize,
+        layout: BodyLayout,
+        bytes: &[u8],
+        chunk_order: &[ChunkId],
+        mapping: &mut Mapping,
+        table: &mut ChunkTable,
+    ) {
+        if index < layout.map_blocks as usize {
+            let first = index * ENTRIES_PER_BLOCK;
+            let entries = &mut mapping.entries_mut()[first..];
+            for (at, (entry, word)) in entries.iter_mut().zip(bytes.as_chunks::<4>().0).enumerate() {
+                *entry = Entry(u32::from_le_bytes(*word));
+                if matches!(entry.place(), Place::Buffer(_)) {
+                    self.bad_entry = Some((first + at, entry.0));
+                }
+            }
+        } else {
+            let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;
+            for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
+                let entry = u64::from_le_bytes(*entry);
+                table.set_resets(*chunk, entry as u32);
+                let flags = (entry >> 32) as u32;
+                if flags & (CHUNK_RETIRED | CHUNK_STUCK) != 0 {
+                    self.flagged.push((*chunk, flags));
+                }
+            }
+        }
+    }
+
+    /// Whether the checkpoint says where logical block `block` is.
+    pub(crate) fn knows(&self, block: u32) -> bool {
+        self.have.is_empty() || self.have[block as usize / ENTRIES_PER_BLOCK]
+    }
+
+    /// Whether every block was found, and says what can be.
+    ///
+    /// # Errors
+    /// If not.
+    pub(crate) fn expect_whole(&self, superblock: &Superblock) -> Result<(), OpenError> {
+        if let Some(first) = self.have.iter().position(|have| !have) {
+            let missing = self.have.iter().filter(|have| !**have).count() as u32;
+            let sequence = superblock.checkpoint.sequence;
+            let blocks = superblock.checkpoint.blocks;
+            return Err(OpenError::CheckpointLost { sequence, blocks, missing, first: first as u32 });
+        }
+        if let Some((block, word)) = self.bad_entry {
+            return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {word:#010x}")));
+        }
+        Ok(())
+    }
+}
+
+/// Where blocks of one copy may be read.
+fn places(chunks: &Chunks, superblock: &Superblock, copy: usize) -> Vec<Ppa> {
+    let format = chunks.geometry.format();
+    let extents = &superblock.checkpoint.copies[copy];
+    extents
+        .iter()
+        .flat_map(|extent| {
+            let chunk = ChunkId(extent.chunk);
+            let last = extent.first.saturating_add(extent.blocks).min(chunks.readable(chunk));
+            (extent.first..last).map(move |block| format.ppa(chunk, block))
+        })
+        .collect()
+}

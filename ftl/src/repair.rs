@@ -1,0 +1,197 @@
+//! Rebuilding a map that cannot be trusted: from what is left of checkpoint and log, and from what each block on the
+//! media says of itself.
+//!
+//! Every block of data carries its logical address and the sequence of its write, which a relocation keeps. So the newest
+//! version of a logical block is known without a map. What is not known from the blocks alone is which of them were
+//! trimmed, and which belong to writes that were never committed.
+//!
+//! | the map is lost, and what is left of it says | on the media | then |
+//! |---|---|---|
+//! | the last word: no page of the log behind it is lost | | that |
+//! | it was at a place that cannot be read | | it stays there: an error until it is overwritten |
+//! | anything else | a version of it | the newest |
+//! | it was somewhere | none | lost: an error until it is overwritten or trimmed |
+//! | nothing | none, and not all blocks can be read | the same |
+//! | it is nowhere, or nothing | none | never written, or trimmed |
+//!
+//! A chunk of which not a single block can be read was being erased, and only chunks are that hold nothing any more.
+//!
+//! A damaged block whose out-of-band bytes can still be read is a version too, so that an older one never takes its place.
+
+use crate::found_checkpoint::FoundCheckpoint;
+use crate::found_log::FoundLog;
+use crate::log;
+use crate::mapping::{Entry, Mapping, Place};
+use crate::oob::{BlockKind, Oob};
+use crate::recovery::OpenError;
+use crate::scan::{Scan, interleaved};
+use crate::superblock::Superblock;
+use crate::survey::Chunks;
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::{ChunkState, Media};
+use std::collections::HashSet;
+
+/// What had to be rebuilt, and how well that went.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct RepairReport {
+    /// Why the drive could not be opened as it was.
+    pub damage: String,
+    /// Written blocks on the media that cannot be read, or do not verify.
+    pub media_blocks_unreadable: u64,
+    /// Logical blocks of which checkpoint and log still had the last word.
+    pub blocks_known: u64,
+    /// Logical blocks whose newest version on the media was taken.
+    pub blocks_rebuilt: u64,
+    /// Of those, the ones that were nowhere by what is left of the map: they may have been trimmed.
+    pub blocks_returned: u64,
+    /// Logical blocks of which no version can be read, or the newest cannot: errors until they are written or trimmed.
+    pub blocks_lost: u64,
+}
+
+/// A rebuilt map goes on above all that is on the media.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Highest {
+    /// Sequence of data.
+    pub(crate) sequence: u64,
+    /// Log sequence number.
+    pub(crate) lsn: u64,
+}
+
+/// The newest version of each logical block on the media.
+struct Versions {
+    sequences: Vec<u64>,
+    places: Vec<Option<Ppa>>,
+    /// Written blocks that cannot be read, in chunks of which others can.
+    unreadable: HashSet<Ppa>,
+    /// Versions that do not verify.
+    damaged: HashSet<Ppa>,
+    highest: Highest,
+}
+
+impl Versions {
+    fn read(
+        media: &mut impl Media,
+        clock: &mut impl Clock,
+        scan: &mut Scan,
+        chunks: &Chunks,
+        superblock: &Superblock,
+    ) -> Versions {
+        let blocks = superblock.capacity_blocks as usize;
+        let mut versions = Versions {
+            sequences: vec![0; blocks],
+            places: vec![None; blocks],
+            unreadable: HashSet::new(),
+            damaged: HashSet::new(),
+            highest: Highest::default(),
+        };
+        let format = chunks.geometry.format();
+        for number in 0..chunks.geometry.chunks_per_pu {
+            let on_each_pu = chunks.geometry.pu_ids().map(|pu| format.chunk_id(pu, number));
+            let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
+            let mut unreadable = Vec::new();
+            let mut is_read = HashSet::new();
+            let places = interleaved(
+                data.map(|chunk| (0..chunks.readable(chunk)).map(|block| format.ppa(chunk, block)).collect()),
+            );
+            scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+                let oob = oob.map(|oob| (oob, true)).or_else(|| Some((Oob::peek(frames, frame).ok()?, false)));
+                let Some((Oob { kind, address, sequence }, is_good)) = oob else {
+                    unreadable.push(ppa);
+                    return;
+                };
+                is_read.insert(format.chunk_of(ppa));
+                match kind {
+                    BlockKind::Data => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Log => {
+                        if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
+                            versions.highest.lsn = versions.highest.lsn.max(block.lsn);
+                        }
+                    }
+                    _ => {}
+                }
+            });
+            versions.unreadable.extend(unreadable.iter().filter(|ppa| is_read.contains(&format.chunk_of(**ppa))));
+        }
+        versions
+    }
+
+    fn add(&mut self, ppa: Ppa, address: u64, sequence: u64, is_good: bool) {
+        let Some(place) = self.places.get_mut(address as usize) else { return };
+        if is_good {
+            self.highest.sequence = self.highest.sequence.max(sequence);
+        } else {
+            self.damaged.insert(ppa);
+        }
+        let newest = &mut self.sequences[address as usize];
+        // Of a block that was relocated both places are as good, if both can be read.
+        let replaces = match place {
+            None => true,
+            Some(there) => sequence > *newest || (sequence == *newest && is_good && self.damaged.contains(there)),
+        };
+        if replaces {
+            (*place, *newest) = (Some(ppa), sequence);
+        }
+    }
+}
+
+/// Rebuilds `mapping`, which holds what is left of the checkpoint.
+pub(crate) fn rebuild(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    superblock: &Superblock,
+    (checkpoint, log): (&FoundCheckpoint, &FoundLog),
+    damage: &OpenError,
+    mapping: &mut Mapping,
+) -> (RepairReport, Highest) {
+    let mut report = RepairReport { damage: damage.to_string(), ..RepairReport::default() };
+    let mut known: Vec<bool> = (0..mapping.len() as u32).map(|block| checkpoint.knows(block)).collect();
+    log.replay_remains(superblock, mapping, &mut known);
+    if !matches!(damage, OpenError::CheckpointLost { .. } | OpenError::LogLost { .. }) {
+        // There is log that was not found, or the map contradicts itself.
+        known.fill(false);
+    }
+    let versions = Versions::read(media, clock, scan, chunks, superblock);
+    report.media_blocks_unreadable = (versions.unreadable.len() + versions.damaged.len()) as u64;
+    let format = chunks.geometry.format();
+    let cannot_be_read = |ppa: Ppa| {
+        let chunk: ChunkId = format.chunk_of(ppa);
+        versions.unreadable.contains(&ppa)
+            || (chunks.get(chunk).is_some() && chunks.state(chunk) == ChunkState::Offline)
+    };
+    let may_hide = !versions.unreadable.is_empty() || chunks.all().any(|chunk| chunk.state == ChunkState::Offline);
+    let mut kept = HashSet::new();
+    for block in 0..mapping.len() as u32 {
+        let said = mapping.get(block).place();
+        if known[block as usize] {
+            report.blocks_known += 1;
+            if let Place::Media(ppa) = said {
+                report.blocks_lost += u64::from(cannot_be_read(ppa) || versions.damaged.contains(&ppa));
+                kept.insert(ppa);
+            }
+        }
+    }
+    for block in (0..mapping.len() as u32).filter(|block| !known[*block as usize]) {
+        let said = mapping.get(block).place();
+        let entry = match (said, versions.places[block as usize]) {
+            (Place::Media(ppa), _) if cannot_be_read(ppa) => {
+                report.blocks_lost += 1;
+                if kept.insert(ppa) { Entry::media(ppa) } else { Entry::LOST }
+            }
+            (_, Some(ppa)) => {
+                report.blocks_rebuilt += 1;
+                report.blocks_lost += u64::from(versions.damaged.contains(&ppa));
+                report.blocks_returned += u64::from(said == Place::Unmapped && checkpoint.knows(block));
+                Entry::media(ppa)
+            }
+            (Place::Unmapped, None) if checkpoint.knows(block) || !may_hide => Entry::UNMAPPED,
+            (_, None) => {
+                report.blocks_lost += 1;
+                Entry::LOST
+            }
+        };
+        mapping.set(block, entry);
+    }
+    (report, versions.highest)
+}

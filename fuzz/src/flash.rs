@@ -1,0 +1,364 @@
+//! A whole drive whose metadata says something else: it opens, or says why not; and what opens works.
+//!
+//! ```text
+//! input   [choice] [edit] [edit] …
+//! choice  bit 0: the drive was cut off, not closed; bit 1: it is only looked at
+//! edit    [block, 2 bytes] [at, 2 bytes] [length, and what is edited] [bytes …]
+//! ```
+//!
+//! Each edit overwrites some bytes of one block that is no data: superblocks count first, newest first, then the log,
+//! then checkpoints. Its checksums are made to agree, unless the edit says that they are to be left wrong.
+
+use openftl_core::units::Share;
+use openftl_core::{
+    BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Nanos, OOB_BYTES_MIN, Payload, PayloadMut, Ppa,
+    Time, VirtualClock,
+};
+use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::{Access, BlockFtl, BlockTarget, Config, Durability, IoError, Request, chunks_per_pu, superblock};
+use openftl_media::{
+    Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull,
+    Status, Store, Tag, Timing,
+};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+const CAPACITY_BLOCKS: u64 = 300;
+/// Moments that a request may take before it counts as one that never ends.
+const STEPS_MAX: u32 = 100_000;
+
+/// Choice: the drive that was cut off.
+const CUT_OFF: u8 = 1 << 0;
+/// Choice: only look at it.
+const INSPECT: u8 = 1 << 1;
+/// In the length of an edit: of the out-of-band bytes.
+const OF_OOB: u8 = 1 << 7;
+/// In the length of an edit: leave the checksums wrong.
+const UNSEALED: u8 = 1 << 6;
+/// In the length of an edit: the length itself.
+const LENGTH: u8 = 0x1F;
+
+pub fn run(data: &[u8]) {
+    let Some((&choice, edits)) = data.split_first() else { return };
+    thread_local! {
+        static IMAGES: RefCell<[Image; 2]> = RefCell::new([Image::new(false), Image::new(true)]);
+    }
+    IMAGES.with_borrow_mut(|images| {
+        let image = &mut images[usize::from(choice & CUT_OFF)];
+        image.edit(edits);
+        let access = if choice & INSPECT == 0 { Access::ReadWrite } else { Access::Inspect };
+        live(image.device(), access);
+        image.undo();
+    });
+}
+
+fn config() -> Config {
+    Config {
+        capacity_blocks: CAPACITY_BLOCKS,
+        over_provisioning: Share::percent(20),
+        drive_id: 0xD21E,
+        payload: FrameForm::Stamp,
+        host_frames: 64,
+        checkpoint_log_blocks: Some(8),
+        ..Config::default()
+    }
+}
+
+/// Opens the drive and uses it.
+fn live(device: EmulatedDevice, access: Access) {
+    let mut clock = VirtualClock::default();
+    let mut drive = match BlockFtl::open_with(device, config(), access, &mut clock) {
+        Ok(drive) => drive,
+        Err(error) => {
+            assert!(!error.to_string().is_empty(), "an error says something");
+            return;
+        }
+    };
+    let capacity = drive.blocks();
+    // Reads every block. What it finds is what was edited.
+    _ = drive.check(&mut clock, &mut |_, _| ());
+    if access == Access::Inspect {
+        return;
+    }
+    for first in [0, capacity / 2, capacity.saturating_sub(8)] {
+        let blocks = (capacity - first).min(8);
+        _ = write(&mut drive, &mut clock, first, blocks);
+    }
+    let trim = Request::Trim { first: capacity / 3, blocks: 1, durability: Durability::Volatile };
+    _ = finish(&mut drive, &mut clock, trim);
+    _ = finish(&mut drive, &mut clock, Request::Flush);
+    // What was opened and closed opens again.
+    if let Ok(device) = drive.close(&mut clock) {
+        BlockFtl::open(device, config(), &mut clock).expect("a drive that was closed opens");
+    }
+}
+
+fn write<M: Media>(drive: &mut BlockFtl<M>, clock: &mut VirtualClock, first: u64, blocks: u64) -> Result<(), IoError> {
+    let mut frames = Vec::new();
+    let taken = drive.frames().acquire_many(FrameForm::Stamp, blocks as usize, &mut frames);
+    assert!(taken, "an idle drive has frames");
+    for frame in &frames {
+        drive.frames().zero(*frame);
+    }
+    let now = clock.now();
+    let request = Request::Write { first, frames: &frames, durability: Durability::Volatile };
+    if let Err(error) = drive.submit(now, 1, request) {
+        for frame in frames {
+            drive.frames().release(frame);
+        }
+        return Err(error);
+    }
+    wait(drive, clock)
+}
+
+fn finish<M: Media>(drive: &mut BlockFtl<M>, clock: &mut VirtualClock, request: Request<'_>) -> Result<(), IoError> {
+    drive.submit(clock.now(), 1, request)?;
+    wait(drive, clock)
+}
+
+/// Waits for the one request under way.
+fn wait<M: Media>(drive: &mut BlockFtl<M>, clock: &mut VirtualClock) -> Result<(), IoError> {
+    let mut done = Vec::new();
+    for _ in 0..STEPS_MAX {
+        let now = clock.now();
+        drive.poll(now, &mut done);
+        if let Some(done) = done.pop() {
+            return done.result;
+        }
+        let due = drive.next_due().expect("a drive with a request under way has something due");
+        clock.wait_until(due);
+    }
+    panic!("a request does not end: {}", drive.describe());
+}
+
+/// What is on the flash of a drive: a frame for each block that is written.
+struct Image {
+    frames: Frames,
+    /// The blocks of each chunk that is written, from its first on.
+    chunks: BTreeMap<ChunkId, Vec<Frame>>,
+    /// Blocks that are no data.
+    metadata: Vec<Frame>,
+    /// What edited blocks held before.
+    before: Vec<(Frame, Box<[u8; BLOCK_BYTES]>, [u8; OOB_BYTES_MIN])>,
+    profile: Profile,
+    chunks_per_pu: u32,
+}
+
+impl Image {
+    /// Of a drive with log and checkpoints in use, closed or cut off.
+    fn new(cut_off: bool) -> Image {
+        let profile = Profile::builtin("tiny").expect("a builtin profile");
+        let shape = profile.geometry(profile.chunks_per_pu).expect("a builtin profile");
+        let chunks_per_pu = chunks_per_pu(&shape, &config(), Share::percent(10)).expect("a possible drive");
+        let device = EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::Stamps, Timing::Modelled, 1)
+            .expect("a possible device");
+        let mut clock = VirtualClock::default();
+        let mut drive = BlockFtl::format(Recorder::new(device), config(), &mut clock).expect("a drive that fits");
+        let fill = |drive: &mut BlockFtl<Recorder>, clock: &mut VirtualClock, first, blocks| {
+            write(drive, clock, first, blocks).expect("a good drive");
+            finish(drive, clock, Request::Flush).expect("a good drive");
+        };
+        for first in (0..CAPACITY_BLOCKS).step_by(20) {
+            fill(&mut drive, &mut clock, first, 20);
+        }
+        while drive.statistics().checkpoints < 2 {
+            fill(&mut drive, &mut clock, 40, 2);
+        }
+        let trim = Request::Trim { first: 7, blocks: 9, durability: Durability::Durable };
+        finish(&mut drive, &mut clock, trim).expect("a good drive");
+        fill(&mut drive, &mut clock, 100, 8);
+        let recorder = if cut_off { drive.crash() } else { drive.close(&mut clock).expect("a good drive") };
+        Image::of(recorder, profile, chunks_per_pu)
+    }
+
+    fn of(recorder: Recorder, profile: Profile, chunks_per_pu: u32) -> Image {
+        let Recorder { written: frames, chunks, .. } = recorder;
+        let mut metadata: Vec<(Oob, ChunkId, Frame)> = Vec::new();
+        for (chunk, blocks) in &chunks {
+            for frame in blocks {
+                let oob = Oob::peek(&frames, *frame).expect("what was written says what it is");
+                if !matches!(oob.kind, BlockKind::Data | BlockKind::Padding) {
+                    metadata.push((oob, *chunk, *frame));
+                }
+            }
+        }
+        metadata.sort_by_key(|(oob, chunk, frame)| Reverse((oob.kind as u8, oob.sequence, *chunk, *frame)));
+        let metadata = metadata.into_iter().map(|(_, _, frame)| frame).collect();
+        Image { frames, chunks, metadata, before: Vec::new(), profile, chunks_per_pu }
+    }
+
+    /// Carries out the edits of an input.
+    fn edit(&mut self, mut edits: &[u8]) {
+        while let Some((&[b0, b1, a0, a1, how], rest)) = edits.split_first_chunk() {
+            let (block, at) = (usize::from(u16::from_le_bytes([b0, b1])), usize::from(u16::from_le_bytes([a0, a1])));
+            let (bytes, rest) = rest.split_at(rest.len().min(usize::from(how & LENGTH)));
+            edits = rest;
+            let frame = self.metadata[block % self.metadata.len()];
+            let oob = *self.frames.oob(frame).first_chunk().expect("sixteen bytes");
+            self.before.push((frame, Box::new(*self.frames.bytes(frame)), oob));
+            let place =
+                if how & OF_OOB == 0 { &mut self.frames.bytes_mut(frame)[..] } else { self.frames.oob_mut(frame) };
+            let at = at % place.len();
+            for (byte, new) in place[at..].iter_mut().zip(bytes) {
+                *byte = *new;
+            }
+            if how & UNSEALED == 0
+                && let Ok(oob) = Oob::peek(&self.frames, frame)
+            {
+                if oob.kind == BlockKind::Superblock {
+                    superblock::seal(self.frames.bytes_mut(frame));
+                }
+                oob.seal(&mut self.frames, frame);
+            }
+        }
+    }
+
+    /// Puts back what was edited.
+    fn undo(&mut self) {
+        while let Some((frame, bytes, oob)) = self.before.pop() {
+            *self.frames.bytes_mut(frame) = *bytes;
+            self.frames.oob_mut(frame).copy_from_slice(&oob);
+        }
+    }
+
+    /// A device that holds this.
+    fn device(&mut self) -> EmulatedDevice {
+        let mut device =
+            EmulatedDevice::new(self.profile.clone(), self.chunks_per_pu, Store::Stamps, Timing::Instant, 1)
+                .expect("a possible device");
+        let Geometry { ws_min, .. } = *device.geometry();
+        let format = device.geometry().format();
+        let mut completions = Vec::new();
+        for (chunk, blocks) in &self.chunks {
+            for (first, unit) in (0..).step_by(ws_min as usize).zip(blocks.chunks(ws_min as usize)) {
+                let places: Vec<Ppa> = (first..first + ws_min).map(|block| format.ppa(*chunk, block)).collect();
+                let command = Command::Write { blocks: Blocks::Vector(&places), frames: unit, fua: false };
+                device.submit(Time::ZERO, &mut self.frames, 0, command).expect("nothing else is under way");
+                device.poll(Time::ZERO, &mut self.frames, &mut completions);
+                assert_eq!(completions.pop().map(|completion| completion.status), Some(Status::Success));
+            }
+        }
+        device
+    }
+}
+
+/// A device that remembers what was written to it.
+struct Recorder {
+    device: EmulatedDevice,
+    written: Frames,
+    chunks: BTreeMap<ChunkId, Vec<Frame>>,
+}
+
+impl Recorder {
+    fn new(device: EmulatedDevice) -> Recorder {
+        let blocks = device.geometry().blocks() as usize;
+        Recorder { device, written: Frames::new(blocks, blocks, OOB_BYTES_MIN), chunks: BTreeMap::new() }
+    }
+
+    fn write(&mut self, pool: &Frames, places: &[Ppa], frames: &[Frame]) {
+        let format = self.device.geometry().format();
+        for (ppa, from) in places.iter().zip(frames) {
+            let to = self.written.acquire(pool.form(*from)).expect("a frame for each block of the device");
+            match (pool.payload(*from), self.written.payload_mut(to)) {
+                (Payload::Bytes(from), PayloadMut::Bytes(to)) => *to = *from,
+                (Payload::Stamp(from), PayloadMut::Stamp(to)) => *to = from,
+                _ => unreachable!("frames of the same form"),
+            }
+            self.written.oob_mut(to).copy_from_slice(pool.oob(*from));
+            let blocks = self.chunks.entry(format.chunk_of(*ppa)).or_default();
+            assert_eq!(blocks.len(), format.block_of(*ppa) as usize, "a chunk is written in order");
+            blocks.push(to);
+        }
+    }
+
+    fn reset(&mut self, chunk: ChunkId) {
+        for frame in self.chunks.remove(&chunk).unwrap_or_default() {
+            self.written.release(frame);
+        }
+    }
+}
+
+impl Media for Recorder {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
+        let format = self.device.geometry().format();
+        match command {
+            Command::Write { blocks: Blocks::Vector(places), frames: from, .. } => {
+                self.device.submit(now, frames, tag, command)?;
+                self.write(frames, places, from);
+            }
+            Command::Reset { blocks: Blocks::Vector(places) } => {
+                self.device.submit(now, frames, tag, command)?;
+                for place in places {
+                    self.reset(format.chunk_of(*place));
+                }
+            }
+            command => self.device.submit(now, frames, tag, command)?,
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>) {
+        self.device.poll(now, frames, completions);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.device.next_due()
+    }
+
+    fn chunk_report(&mut self, now: Time, first: ChunkId, into: &mut [ChunkDescriptor]) -> Result<(), MediaError> {
+        self.device.chunk_report(now, first, into)
+    }
+
+    fn notifications(&mut self, now: Time, after: u64, into: &mut Vec<Notification>) -> Result<(), MediaError> {
+        self.device.notifications(now, after, into)
+    }
+
+    fn set_dulbe(&mut self, dulbe: bool) {
+        self.device.set_dulbe(dulbe);
+    }
+
+    fn pu_busy(&self) -> Vec<Nanos> {
+        self.device.pu_busy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unedited_drives_open_and_are_sound() {
+        for cut_off in [false, true] {
+            let mut image = Image::new(cut_off);
+            let kinds: Vec<BlockKind> =
+                image.metadata.iter().map(|frame| Oob::verify(&image.frames, *frame).unwrap().kind).collect();
+            for kind in [BlockKind::Superblock, BlockKind::Checkpoint, BlockKind::Log] {
+                assert!(kinds.contains(&kind), "there is no {kind:?} to edit");
+            }
+            assert_eq!(kinds[0], BlockKind::Superblock);
+            let mut clock = VirtualClock::default();
+            let mut drive = BlockFtl::open(image.device(), config(), &mut clock).unwrap();
+            assert_eq!(drive.recovery_report().clean, !cut_off);
+            assert_eq!(drive.recovery_report().replayed > 0, cut_off);
+            let report = drive.check(&mut clock, &mut |_, _| ()).unwrap();
+            assert!(report.is_sound() && report.blocks_verified > 200, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn an_edit_is_seen_by_the_drive_and_undone_after_it() {
+        let mut image = Image::new(false);
+        // The capacity in the newest superblock.
+        image.edit(&[0, 0, 40, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let open = |image: &mut Image| BlockFtl::open(image.device(), config(), &mut VirtualClock::default());
+        let error = open(&mut image).err().expect("a drive without blocks").to_string();
+        assert!(error.contains("capacity is 0 blocks"), "{error}");
+        image.undo();
+        open(&mut image).unwrap();
+    }
+}

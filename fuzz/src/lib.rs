@@ -1,0 +1,46 @@
+//! Fuzz targets: whatever bytes come from outside, a parser returns what they say or an error. It never panics, hangs
+//! or takes memory without bound, and what it accepted it would write the same way.
+//!
+//! | target | bytes | shown |
+//! |---|---|---|
+//! | `nbd` | what a client sends | the same answers however they are cut into pieces |
+//! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
+//! | `drive_file` | a drive as TOML | errors name line and field |
+//! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
+//! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
+//! | `superblock` | a superblock | the same |
+//! | `log_block` | a block of the log | the same records again |
+//! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
+//!
+//! Where a checksum would keep a fuzzer out, the target computes it. `cargo xtask fuzz` runs them under libFuzzer; each
+//! has a folder in `corpus/` with inputs to begin with, among them everything that was ever found, which an ordinary
+//! test runs too.
+
+mod drive_file;
+mod flash;
+mod log_block;
+mod nbd;
+mod out_of_band;
+mod profile;
+mod store_file;
+mod superblock;
+
+/// One parser, or several that work together.
+pub struct Target {
+    /// As on the command line; also the folder of its inputs.
+    pub name: &'static str,
+    /// Runs one input. Panics where something is wrong.
+    pub run: fn(&[u8]),
+}
+
+/// All of them, by name.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "drive_file", run: drive_file::run },
+    Target { name: "flash", run: flash::run },
+    Target { name: "log_block", run: log_block::run },
+    Target { name: "nbd", run: nbd::run },
+    Target { name: "out_of_band", run: out_of_band::run },
+    Target { name: "profile", run: profile::run },
+    Target { name: "store_file", run: store_file::run },
+    Target { name: "superblock", run: superblock::run },
+];

@@ -1,0 +1,162 @@
+//! Experiments: what a paper measured, measured again here, with a verdict.
+//!
+//! ```text
+//!   ALL ─▶ Experiment ── run(options, assistant) ─▶ Report ┬ tables    text, CSV
+//!            name                                          ├ plots     SVG
+//!            paper: what it found                          └ findings  claim, numbers, does it hold?
+//! ```
+//!
+//! | module | experiment |
+//! |---|---|
+//! | [`ox_recovery`] | recovery time against failure time, without and with checkpoints |
+//! | [`recovery_scale`] | recovery of drives from 1 GiB to 1 TiB |
+//!
+//! To add one: a file here with a `pub const EXPERIMENT: Experiment`, and its place in [`ALL`]. It draws on a drive in
+//! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`], and whatever the
+//! next one needs.
+
+pub mod crash;
+pub mod ox_recovery;
+pub mod plot;
+pub mod recovery_scale;
+pub mod report;
+
+pub use plot::{Axis, Plot, Series};
+pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
+
+use crate::RunError;
+use openftl_core::Nanos;
+use openftl_ftl::{OpenError, PlanError};
+use openftl_media::{DeviceError, ProfileError, StoreError};
+
+/// Every experiment, in the order in which they are listed.
+pub const ALL: [Experiment; 2] = [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT];
+
+/// The experiment of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.iter().find(|experiment| experiment.name == name)
+}
+
+/// One question, and how it is answered.
+pub struct Experiment {
+    /// What it is called on the command line, and what its files are called.
+    pub name: &'static str,
+    /// What is asked, in one line.
+    pub question: &'static str,
+    /// Who asked it first, if a paper did.
+    pub paper: Option<Paper>,
+    /// Memory that it takes at the most, in bytes: of a full run, of a quick one.
+    pub memory_bytes: [u64; 2],
+    /// Answers it.
+    pub run: fn(Options, &mut dyn Assistant) -> Result<Report, ExperimentError>,
+}
+
+/// Where a paper says something, and what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Paper {
+    /// Its title.
+    pub title: &'static str,
+    /// Section and figure.
+    pub place: &'static str,
+    /// What it found, in our words.
+    pub found: &'static str,
+}
+
+/// What may differ from run to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// The same on a smaller scale, in seconds: shows that it works, not what is so.
+    pub quick: bool,
+}
+
+/// Who runs an experiment: shows how far it is, and holds the stopwatch that nothing here may read by itself.
+pub trait Assistant {
+    /// A `share` (0 to 1) of the experiment is done; `doing` says what is next.
+    fn progress(&mut self, share: f64, doing: &str);
+
+    /// CPU time that the process has taken so far.
+    fn cpu_time(&mut self) -> Nanos;
+}
+
+/// An experiment that came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// The NAND.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What is behind the device.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The drive has no room for what it is to hold.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The drive did not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The drive was at fault.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Watches that progress only ever goes forward, and counts CPU time by the question.
+    struct Watch {
+        share: f64,
+        asked: u64,
+    }
+
+    impl Assistant for Watch {
+        fn progress(&mut self, share: f64, doing: &str) {
+            assert!((self.share..=1.0).contains(&share), "{doing}: {share} after {}", self.share);
+            self.share = share;
+        }
+
+        fn cpu_time(&mut self) -> Nanos {
+            self.asked += 1;
+            Nanos::from_millis(self.asked)
+        }
+    }
+
+    fn quick(experiment: &Experiment, seed: u64) -> Report {
+        let mut watch = Watch { share: 0.0, asked: 0 };
+        let report = (experiment.run)(Options { seed, quick: true }, &mut watch)
+            .unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
+        assert!(watch.asked > 0, "{} measures CPU time", experiment.name);
+        report
+    }
+
+    #[test]
+    fn names_are_fit_for_files_and_found_again() {
+        for experiment in &ALL {
+            assert!(
+                experiment.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{}",
+                experiment.name
+            );
+            assert_eq!(find(experiment.name).map(|found| found.question), Some(experiment.question));
+        }
+        assert!(find("nothing").is_none());
+    }
+
+    #[test]
+    fn every_experiment_comes_to_its_findings_on_a_small_scale_and_repeats_itself() {
+        for experiment in &ALL {
+            let report = quick(experiment, 1);
+            assert!(!report.findings.is_empty() && !report.tables.is_empty(), "{}", experiment.name);
+            for finding in &report.findings {
+                assert!(finding.holds, "{}: {finding:?}\n{}", experiment.name, report.tables[0]);
+            }
+            assert_eq!(report, quick(experiment, 1), "{}", experiment.name);
+            assert_ne!(report.tables, quick(experiment, 2).tables, "{}", experiment.name);
+        }
+    }
+}
