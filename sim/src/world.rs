@@ -17,6 +17,7 @@ use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timi
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
+use std::fmt;
 use std::rc::Rc;
 
 /// The production FTL, on a wire that can be cut.
@@ -30,6 +31,18 @@ enum Errand {
     Change { change: Change, durable: bool },
     Flush { tick: u64 },
     Read { first: u64, frames: Vec<Frame>, allowed: Vec<Vec<Change>> },
+}
+
+impl fmt::Display for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Errand::Change { change, durable } => {
+                write!(f, "change {change}{}", if *durable { ", durable" } else { "" })
+            }
+            Errand::Flush { .. } => write!(f, "flush"),
+            Errand::Read { first, .. } => write!(f, "read of {first}"),
+        }
+    }
 }
 
 /// All that takes part in a run.
@@ -249,8 +262,8 @@ impl World {
         assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().describe());
         if done.is_empty() {
             let Some(due) = self.ftl().next_due() else {
-                let waiting = self.under_way.len();
-                panic!("nothing is due, and {waiting} requests or frames are waited for: {}", self.ftl().describe());
+                let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
+                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().describe());
             };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
