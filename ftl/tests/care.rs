@@ -1,14 +1,12 @@
 //! Care: what is weak moves before it is lost, all that the drive holds is read now and then, and what is lost costs no
 //! more than itself.
 
-mod world;
-
 use openftl_core::{ChunkId, FrameForm, Nanos, Time};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::{Access, BlockTarget, Care, Config, IoError, Moved};
 use openftl_media::{ChunkState, Media, Profile, ProgramFailure};
+use openftl_sim::world::{World, config, profile};
 use std::collections::BTreeSet;
-use world::{World, config, profile};
 
 /// A drive whose blocks are all on the medium, with all of its chunks closed or free.
 fn settled(config: Config, spare: u32, seed: u64) -> World {

@@ -1,15 +1,13 @@
 //! What the block FTL bears from its medium: programs, erases and reads that fail, blocks that come back damaged, chunks
 //! that wear out.
 
-mod world;
-
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, FrameForm};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason};
 use openftl_media::{ChunkState, Profile, ProgramFailure};
-use world::{World, config, profile};
+use openftl_sim::world::{World, config, profile};
 
 const FAILURES: [ProgramFailure; 2] = [ProgramFailure::NextUnit, ProgramFailure::ChunkClosed];
 

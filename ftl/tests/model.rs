@@ -2,14 +2,12 @@
 //! under way, clean stops and power cuts, on devices with and without power-loss protection, with and without paired
 //! pages, with few open chunks, and with real bytes.
 
-mod world;
-
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
 use openftl_ftl::Config;
 use openftl_media::{NandStatistics, Profile};
+use openftl_sim::world::{World, config, profile};
 use proptest::prelude::*;
-use world::{World, config, profile};
 
 struct Run {
     profile: Profile,

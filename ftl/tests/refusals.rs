@@ -1,8 +1,6 @@
 //! Drives that cannot be opened, each with the error that says why, and nothing written to any of them. And a drive that
 //! is only looked at.
 
-mod world;
-
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::log::{Log, Record};
@@ -11,8 +9,8 @@ use openftl_ftl::recovery::OpenError;
 use openftl_ftl::superblock::{Superblock, SuperblockError};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
-use world::wire::Wire;
-use world::{World, config};
+use openftl_sim::wire::Wire;
+use openftl_sim::world::{World, config};
 
 /// A drive that was closed, or cut off, with something in it.
 fn drive(clean: bool) -> World {

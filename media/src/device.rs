@@ -22,6 +22,7 @@ mod queue;
 mod read;
 mod reset;
 mod schedule;
+mod simulation;
 mod write;
 
 pub use injection::ProgramFailure;
@@ -104,6 +105,7 @@ enum Mark {
 }
 
 /// A chunk that was reset, and that its die may still be erasing.
+#[derive(Clone)]
 struct Erase {
     chunk: ChunkId,
     begins: Time,

@@ -137,6 +137,15 @@ pub(crate) enum Backing {
 }
 
 impl Backing {
+    /// The same store once more, in memory of its own; `None` for a file.
+    pub fn fork(&self) -> Result<Option<Backing>, StoreError> {
+        Ok(match self {
+            Backing::Ram(store) => Some(Backing::Ram(store.fork()?)),
+            Backing::Stamps(store) => Some(Backing::Stamps(store.fork()?)),
+            Backing::File(_) => None,
+        })
+    }
+
     /// Keeps the contents of `frames` in consecutive blocks of `chunk`.
     #[inline]
     pub fn write(&mut self, chunk: ChunkId, first: u32, pool: &Frames, frames: &[Frame]) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// The odds of a device, and the sequences they are drawn from.
+#[derive(Clone)]
 pub struct Chance {
     faults: Faults,
     endurance: f64,

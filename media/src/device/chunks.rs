@@ -36,6 +36,7 @@ pub struct Chunk {
 }
 
 /// All chunks of the device, and how many are open.
+#[derive(Clone)]
 pub struct Chunks {
     table: Vec<Chunk>,
     format: AddressFormat,

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 pub const NOTIFICATIONS_MAX: usize = 4096;
 
 /// The newest notifications.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct NotificationLog {
     entries: VecDeque<Notification>,
     count: u64,

@@ -16,6 +16,11 @@ impl RamStore {
         RamStore { arena: Arena::new(geometry, BLOCK_BYTES) }
     }
 
+    /// The same store in memory of its own.
+    pub(super) fn fork(&self) -> Result<RamStore, StoreError> {
+        Ok(RamStore { arena: self.arena.fork().map_err(StoreError::Memory)? })
+    }
+
     #[inline]
     pub(super) fn write(
         &mut self,

@@ -6,13 +6,15 @@
 use super::arena::{Arena, Slot};
 use super::{Fetched, StoreError};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp};
+use std::sync::Arc;
 
 type Block = [u8; BLOCK_BYTES];
 
 /// Keeps a stamp and the out-of-band bytes of each block.
 pub struct StampStore {
     arena: Arena,
-    whole: Vec<Box<Block>>,
+    /// Shared with forks, until one of them writes.
+    whole: Vec<Arc<Block>>,
     free: Vec<u32>,
     /// Blocks kept whole in each chunk: where it is zero no flag need be looked at.
     whole_in_chunk: Vec<u32>,
@@ -30,6 +32,17 @@ impl StampStore {
             whole_in_chunk: vec![0; geometry.format().chunk_ids()],
             blocks_per_chunk: geometry.blocks_per_chunk,
         }
+    }
+
+    /// The same store in memory of its own.
+    pub(super) fn fork(&self) -> Result<StampStore, StoreError> {
+        Ok(StampStore {
+            arena: self.arena.fork().map_err(StoreError::Memory)?,
+            whole: self.whole.clone(),
+            free: self.free.clone(),
+            whole_in_chunk: self.whole_in_chunk.clone(),
+            blocks_per_chunk: self.blocks_per_chunk,
+        })
     }
 
     #[inline]
@@ -90,7 +103,7 @@ impl StampStore {
         let slot = self.arena.slot(chunk);
         match self.place(chunk, slot, block) {
             None => self.arena.item_mut(slot, block)[0] ^= 1,
-            Some(place) => self.whole[place][0] ^= 1,
+            Some(place) => Arc::make_mut(&mut self.whole[place])[0] ^= 1,
         }
     }
 
@@ -151,11 +164,14 @@ impl StampStore {
         self.drop_whole(chunk, slot, block);
         let place = match self.free.pop() {
             Some(place) => {
-                *self.whole[place as usize] = *bytes;
+                match Arc::get_mut(&mut self.whole[place as usize]) {
+                    Some(own) => *own = *bytes,
+                    None => self.whole[place as usize] = Arc::new(*bytes),
+                }
                 place
             }
             None => {
-                self.whole.push(Box::new(*bytes));
+                self.whole.push(Arc::new(*bytes));
                 self.whole.len() as u32 - 1
             }
         };
