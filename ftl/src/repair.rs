@@ -25,7 +25,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::recovery::OpenError;
 use crate::scan::{Scan, interleaved};
-use crate::superblock::Superblock;
+use crate::superblock::{COUNTS_END, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
@@ -101,10 +101,17 @@ impl Versions {
                 };
                 is_read.insert(format.chunk_of(ppa));
                 match kind {
+<<<<<<< ours
                     BlockKind::Data | BlockKind::Lost => versions.add(ppa, address, sequence, is_good),
                     BlockKind::Log => {
                         if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
                             versions.highest.lsn = versions.highest.lsn.max(block.lsn);
+=======
+                    BlockKind::Data if sequence < COUNTS_END => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Log if sequence < COUNTS_END => {
+                        if log::parse_block(frames.bytes(frame), superblock.drive).is_ok() {
+                            versions.highest.lsn = versions.highest.lsn.max(sequence);
+>>>>>>> theirs
                         }
                     }
                     _ => {}
