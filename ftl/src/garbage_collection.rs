@@ -117,6 +117,8 @@ pub struct Collection {
     groups: Vec<Group>,
     turns: u64,
     marked: u32,
+    /// Victims that are emptied for another reason than their room.
+    cared_for: u32,
     frames: Vec<Frame>,
     reads: Vec<CollectionRead>,
     free_reads: Vec<u32>,
@@ -141,6 +143,7 @@ impl Collection {
             groups: (0..groups).map(|_| Group::default()).collect(),
             turns: 0,
             marked: 0,
+            cared_for: 0,
             frames,
             reads: Vec::new(),
             free_reads: Vec::new(),
@@ -240,18 +243,21 @@ impl<M: Media> BlockFtl<M> {
         if std::mem::take(&mut self.collection.stirred) {
             self.mark_groups(self.marked_groups());
         }
-        for group in 0..self.geometry.groups {
-            if self.collection.groups[group as usize].marked || self.cares_for(group) {
-                self.collect(group);
+        let cares = self.cares();
+        if self.collection.marked > 0 || cares {
+            for group in 0..self.geometry.groups {
+                if cares || self.collection.groups[group as usize].marked {
+                    self.collect(group);
+                }
             }
         }
     }
 
-    /// Whether a chunk of `group` is emptied, or should be, for another reason than its room.
-    fn cares_for(&self, group: u32) -> bool {
-        let victims = &self.collection.groups[group as usize].victims;
-        let is_wanted = self.refresh.is_waiting(group) || self.wear_levelling.is_due(group);
-        self.read_only.is_none() && (is_wanted || victims.iter().any(|victim| victim.care.is_some()))
+    /// Whether chunks are emptied, or should be, for another reason than their room.
+    #[inline]
+    fn cares(&self) -> bool {
+        let is_wanted = self.refresh.waiting() > 0 || self.wear_levelling.due() > 0;
+        self.read_only.is_none() && (is_wanted || self.collection.cared_for > 0)
     }
 
     /// Whether `group` should be collected now.
@@ -399,6 +405,7 @@ impl<M: Media> BlockFtl<M> {
         if relocations == 0 {
             self.transactions.earn(self.earned_by(freed, 0));
         }
+        self.collection.cared_for += u32::from(care.is_some());
         let victim = Victim {
             chunk,
             next: 0,
@@ -695,7 +702,8 @@ impl<M: Media> BlockFtl<M> {
         if !victims[index].scanned || victims[index].outstanding > 0 {
             return;
         }
-        victims.swap_remove(index);
+        let victim = victims.swap_remove(index);
+        self.collection.cared_for -= u32::from(victim.care.is_some());
         assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
         self.reset_when_durable(chunk, self.log.position());
         self.collection.stirred = true;

@@ -31,6 +31,8 @@ const CHUNKS_AT_ONCE: i64 = 4;
 /// What waits to be refreshed.
 pub struct Refresh {
     queues: Vec<VecDeque<ChunkId>>,
+    /// Chunks in all queues.
+    waiting: usize,
     /// What may be moved now, in parts of a block: each read of a block is worth one, moving it [`READS_PER_BLOCK_MIN`].
     allowance: i64,
     allowance_max: i64,
@@ -50,6 +52,7 @@ impl Refresh {
         let allowance_max = CHUNKS_AT_ONCE * i64::from(geometry.blocks_per_chunk) * READS_PER_BLOCK_MIN;
         Refresh {
             queues: (0..geometry.groups).map(|_| VecDeque::new()).collect(),
+            waiting: 0,
             allowance: allowance_max,
             allowance_max,
             metadata: false,
@@ -75,10 +78,11 @@ impl Refresh {
         self.allowance -= READS_PER_BLOCK_MIN * i64::from(blocks);
     }
 
-    /// Whether a chunk of `group` waits.
+    /// Chunks that wait.
+    #[inline]
     #[must_use]
-    pub fn is_waiting(&self, group: u32) -> bool {
-        !self.queues[group as usize].is_empty()
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 }
 
@@ -122,6 +126,7 @@ impl<M: Media> BlockFtl<M> {
         let queue = &mut self.refresh.queues[self.format.group_of(self.format.pu_of(chunk)) as usize];
         if queue.len() < REFRESHES_MAX {
             queue.push_back(chunk);
+            self.refresh.waiting += 1;
         } else {
             self.chunks.strengthen(chunk);
         }
@@ -137,7 +142,10 @@ impl<M: Media> BlockFtl<M> {
             match weak {
                 Some(care) => return self.chunks.is_candidate(chunk).then_some((chunk, care)),
                 // Collected meanwhile.
-                None => _ = self.refresh.queues[group as usize].pop_front(),
+                None => {
+                    self.refresh.queues[group as usize].pop_front();
+                    self.refresh.waiting -= 1;
+                }
             }
         }
         None

@@ -35,6 +35,8 @@ const RESETS_PER_MOVE_MIN: u32 = 8;
 /// Which groups wear unevenly.
 pub struct WearLevelling {
     groups: Vec<Group>,
+    /// Groups in which a chunk is to be moved.
+    due: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -49,18 +51,25 @@ impl WearLevelling {
     /// Nothing is uneven yet.
     #[must_use]
     pub fn new(groups: u32) -> WearLevelling {
-        WearLevelling { groups: vec![Group::default(); groups as usize] }
+        WearLevelling { groups: vec![Group::default(); groups as usize], due: 0 }
     }
 
-    /// Whether data in `group` are to be moved.
+    /// Groups in which data are to be moved.
+    #[inline]
     #[must_use]
-    pub fn is_due(&self, group: u32) -> bool {
-        self.groups[group as usize].due
+    pub fn due(&self) -> u32 {
+        self.due
     }
 
     /// A chunk of `group` is being moved.
     pub(crate) fn begin(&mut self, group: u32) {
-        self.groups[group as usize] = Group::default();
+        self.set_due(group, false);
+        self.groups[group as usize].resets = 0;
+    }
+
+    fn set_due(&mut self, group: u32, due: bool) {
+        let was = std::mem::replace(&mut self.groups[group as usize].due, due);
+        self.due = self.due + u32::from(due) - u32::from(was);
     }
 }
 
@@ -78,18 +87,19 @@ impl<M: Media> BlockFtl<M> {
         let is_due = self.wear_spread(group) > most;
         let watched = &mut self.wear_levelling.groups[group as usize];
         watched.resets = watched.resets.saturating_add(1);
-        watched.due = is_due && watched.resets >= RESETS_PER_MOVE_MIN;
+        let may_move = watched.resets >= RESETS_PER_MOVE_MIN;
+        self.wear_levelling.set_due(group, is_due && may_move);
     }
 
     /// The chunk of `group` whose data rest while others wear: little worn, and closed for a whole drive write at least.
     /// What was written lately to a chunk that is little worn will make room by itself.
     pub(crate) fn resting(&mut self, group: u32) -> Option<ChunkId> {
-        let most = self.config.wear_spread_max.filter(|_| self.wear_levelling.is_due(group))?;
+        let most = self.config.wear_spread_max.filter(|_| self.wear_levelling.groups[group as usize].due)?;
         let resets_below = self.chunks.most_resets(group).saturating_sub(most);
         let closed_by = self.buffer.head().checked_sub(self.plan.capacity_blocks);
         let resting = closed_by.and_then(|closed_by| self.chunks.resting(group, resets_below, closed_by));
         // Looked for again after the next reset.
-        self.wear_levelling.groups[group as usize].due = resting.is_some();
+        self.wear_levelling.set_due(group, resting.is_some());
         resting
     }
 }

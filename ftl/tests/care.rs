@@ -445,18 +445,23 @@ fn the_scrub_goes_on_elsewhere_each_time_the_drive_is_opened() {
 
 /// Everything at once, under load and power cuts: nothing is lost that the medium did not lose.
 #[test]
-fn scrub_and_refresh_bear_load_and_power_cuts() {
+fn scrub_refresh_and_wear_levelling_bear_load_and_power_cuts() {
+    let mut moved = [0; 4];
     for seed in 200..212 {
         let protected = format!("power_loss_protection = {}", seed % 2 == 0);
         let mut weak = profile("tiny", &[("power_loss_protection = true", &protected)]);
         weak.faults.high_ecc = 0.003;
         weak.faults.program_fail = 0.002;
         // A pass takes about as long as some tens of requests.
-        let config = Config { scrub_interval: Some(Nanos::from_millis(100)), ..config(600, seed) };
+        let scrub_interval = Some(Nanos::from_millis(100));
+        let config = Config { scrub_interval, wear_spread_max: Some(1), ..config(600, seed) };
         let mut world = World::new(weak, config, 60, seed);
         for number in 0..1_000 {
             world.operation(6);
             if number % 100 == 99 {
+                for (sum, moved) in moved.iter_mut().zip(world.ftl().statistics().cared) {
+                    *sum += moved.chunks;
+                }
                 world.power_cut(number % 200 == 99);
                 if let Err(contradiction) = world.recover() {
                     panic!("seed {seed}, after operation {number}: {contradiction}");
@@ -481,4 +486,5 @@ fn scrub_and_refresh_bear_load_and_power_cuts() {
         let offline = world.chunk_report().iter().filter(|chunk| chunk.state == ChunkState::Offline).count();
         assert_eq!(offline, 0);
     }
+    assert!(moved.iter().all(|chunks| *chunks > 0), "chunks have moved for every reason: {moved:?}");
 }
