@@ -6,6 +6,7 @@
 //! read-only, while all its data can still be read.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use openftl_core::ChunkId;
 use openftl_media::{Media, Status};
@@ -59,6 +60,7 @@ impl<M: Media> BlockFtl<M> {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
+        let barrier = if self.config.has(Canary::ResetBeforeLog) { 0 } else { barrier };
         let grace = self.reads.grace();
         self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
         self.provisioning.expect(self.group_of(chunk));

@@ -35,6 +35,9 @@ pub struct Config {
     pub marked_groups_max: Option<u32>,
     /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
     pub verify_reads: bool,
+    /// A bug to be found.
+    #[cfg(feature = "canary")]
+    pub canary: Option<crate::canary::Canary>,
 }
 
 impl Default for Config {
@@ -52,6 +55,8 @@ impl Default for Config {
             victim: VictimPolicy::Greedy,
             marked_groups_max: None,
             verify_reads: true,
+            #[cfg(feature = "canary")]
+            canary: None,
         }
     }
 }

@@ -29,6 +29,7 @@
 mod assembly;
 pub mod bad_chunks;
 pub mod block;
+mod canary;
 pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
@@ -59,6 +60,8 @@ pub mod victim;
 pub mod write_buffer;
 
 pub use block::{BlockFtl, ReadOnlyReason};
+#[cfg(feature = "canary")]
+pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;
