@@ -7,6 +7,7 @@
 //! read-only, while all its data can still be read.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::statistics::Care;
 use openftl_core::ChunkId;
@@ -61,6 +62,7 @@ impl<M: Media> BlockFtl<M> {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
+        let barrier = if self.config.has(Canary::ResetBeforeLog) { 0 } else { barrier };
         let grace = self.reads.grace();
         self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
         self.provisioning.expect(self.group_of(chunk));

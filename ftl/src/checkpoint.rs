@@ -28,6 +28,7 @@
 //! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence.
 
 use crate::block::BlockFtl;
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
 use crate::plan::METADATA_COPIES;
@@ -244,7 +245,7 @@ impl<M: Media> BlockFtl<M> {
             }
             Phase::Writing => self.write_body(),
             Phase::Logging { position } => {
-                if self.log.durable() >= position {
+                if self.log.durable() >= position || self.config.has(Canary::CheckpointBeforeLog) {
                     self.publish_checkpoint();
                 } else if !self.log.is_submitted(position) && self.log.is_idle() {
                     self.force_log();

@@ -42,6 +42,9 @@ pub struct Config {
     pub wear_spread_max: Option<u32>,
     /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
     pub verify_reads: bool,
+    /// A bug to be found.
+    #[cfg(feature = "canary")]
+    pub canary: Option<crate::canary::Canary>,
 }
 
 impl Default for Config {
@@ -61,6 +64,8 @@ impl Default for Config {
             scrub_interval: None,
             wear_spread_max: Some(WEAR_SPREAD_MAX),
             verify_reads: true,
+            #[cfg(feature = "canary")]
+            canary: None,
         }
     }
 }

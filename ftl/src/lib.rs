@@ -30,6 +30,7 @@
 mod assembly;
 pub mod bad_chunks;
 pub mod block;
+mod canary;
 pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
@@ -63,6 +64,8 @@ pub mod wear_levelling;
 pub mod write_buffer;
 
 pub use block::{BlockFtl, ReadOnlyReason};
+#[cfg(feature = "canary")]
+pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;

@@ -11,7 +11,7 @@
 //! | `offline7` | a chunk is gone with all it holds | the same, of each of its blocks |
 //!
 //! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
-//! is whole, because nothing survives the loss of all copies.
+//! is whole, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
 
 use crate::world::{World, head_of};
 use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
@@ -151,18 +151,17 @@ impl World {
     pub fn inject(&mut self, fault: Fault) -> bool {
         let Fault { kind, pick } = fault;
         match kind {
-            FaultKind::Program | FaultKind::Close | FaultKind::Erase => {
-                let chunks = self.chunks_in(|state| state != ChunkState::Offline);
-                let Some(chunk) = picked(&chunks, pick) else { return false };
-                let mut device = self.device();
-                match kind {
-                    FaultKind::Program => device.inject_program_failure(chunk, ProgramFailure::NextUnit),
-                    FaultKind::Close => device.inject_program_failure(chunk, ProgramFailure::ChunkClosed),
-                    _ => {
-                        let endurance = device.endurance();
-                        device.set_wear(chunk, endurance).expect("a store in memory");
-                    }
-                }
+            FaultKind::Program | FaultKind::Close => {
+                let Some(chunk) = picked(&self.good_chunks(), pick) else { return false };
+                let failure =
+                    if kind == FaultKind::Close { ProgramFailure::ChunkClosed } else { ProgramFailure::NextUnit };
+                self.device().inject_program_failure(chunk, failure);
+                true
+            }
+            FaultKind::Erase => {
+                let Some(chunk) = picked(&self.dispensable_chunks(), pick) else { return false };
+                let endurance = self.device().endurance();
+                self.device().set_wear(chunk, endurance).expect("a store in memory");
                 true
             }
             FaultKind::HighEcc => {
@@ -186,7 +185,7 @@ impl World {
             }
             FaultKind::Offline => {
                 let inscriptions = Inscriptions::read(self);
-                let mut chunks = self.chunks_in(|state| state != ChunkState::Offline);
+                let mut chunks = self.dispensable_chunks();
                 chunks.retain(|chunk| inscriptions.may_go(&inscriptions.in_chunk(self, *chunk)));
                 let Some(chunk) = picked(&chunks, pick) else { return false };
                 self.tell_the_model(&inscriptions.in_chunk(self, chunk));
@@ -196,8 +195,20 @@ impl World {
         }
     }
 
-    fn chunks_in(&mut self, is: impl Fn(ChunkState) -> bool) -> Vec<ChunkId> {
-        self.chunk_report().iter().filter(|chunk| is(chunk.state)).map(|chunk| chunk.chunk).collect()
+    fn good_chunks(&mut self) -> Vec<ChunkId> {
+        self.chunk_report().iter().filter(|chunk| chunk.state != ChunkState::Offline).map(|chunk| chunk.chunk).collect()
+    }
+
+    /// Good chunks without which the drive can go on, or wear out.
+    fn dispensable_chunks(&mut self) -> Vec<ChunkId> {
+        let mut chunks = self.good_chunks();
+        let endurance = self.device().endurance();
+        let worn: Vec<ChunkId> =
+            self.device().wear().filter(|(_, resets)| *resets >= endurance).map(|(chunk, _)| chunk).collect();
+        let places: Vec<ChunkId> = self.ftl().superblock().places.iter().copied().map(ChunkId).collect();
+        let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
+        chunks.retain(|chunk| good > 2 || !places.contains(chunk));
+        chunks
     }
 
     fn tell_the_model(&mut self, blocks: &[Inscription]) {

@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::step::{Moment, Range, Step};
 use crate::world::World;
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Config, Durability, VictimPolicy};
 use openftl_media::Profile;
@@ -131,6 +131,7 @@ fn config(seed: u64, dice: &mut Dice) -> Config {
         host_frames: dice.one_of(&[300, 400, 600]),
         write_through: dice.once_in(10),
         checkpoint_log_blocks: dice.one_of(&[Some(8), Some(24), None]),
+        checkpoint_interval: dice.one_of(&[None, None, Some(Nanos::from_millis(20))]),
         victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
         ..Config::default()

@@ -337,7 +337,8 @@ impl World {
     /// A write may fail only because the drive is worn out.
     fn expect_worn_out(&mut self, error: IoError) {
         let reason = self.ftl().read_only_reason();
-        let may = self.may_wear_out && error == IoError::ReadOnly && reason == Some(ReadOnlyReason::WornOut);
+        let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
+        let may = self.may_wear_out && error == IoError::ReadOnly && is_worn_out;
         assert!(may, "{error}: {reason:?}, {}", self.ftl().describe());
     }
 
@@ -660,7 +661,16 @@ impl World {
         self.settle();
         let was_read_only = self.ftl().is_read_only();
         let ftl = self.ftl.take().expect("the drive is open");
-        ftl.close(&mut self.clock).unwrap();
+        match ftl.close(&mut self.clock) {
+            // Not even a superblock can be written any more. What is durable is there, as after a power cut.
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => {
+                if let Err(contradiction) = self.recover() {
+                    panic!("{contradiction}");
+                }
+                return;
+            }
+            closed => drop(closed.unwrap()),
+        }
         let ftl = Ftl::open(self.wire.clone(), self.config.clone(), &mut self.clock).unwrap();
         if !was_read_only {
             assert!(ftl.recovery_report().clean, "closed cleanly: {:?}", ftl.recovery_report());
