@@ -44,6 +44,8 @@ pub enum Command {
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.
     Reproduce(Reproduce),
+    /// Tries drives out: random histories with faults and power cuts, judged by a model; a failure is made short.
+    Explore(Explore),
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -410,6 +412,40 @@ pub struct Reproduce {
     pub json: bool,
 }
 
+const EXPLORE_EXAMPLES: &str = "\
+Examples:
+  openftl explore                                         a thousand histories
+  openftl explore --minutes 60 --jobs 2                   for an hour
+  openftl explore --seed 4711 --runs 1 --json
+  openftl explore --seed 4711 --steps 'w12+8 f x37t'      plays what a failure was shrunk to
+
+Each history is drawn from its seed: device, drive, requests, faults, power cuts. The same seeds give the same trace.
+
+Exit codes: 0 all were sound; 1 one failed; 2 something in the command is wrong.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXPLORE_EXAMPLES)]
+pub struct Explore {
+    /// The first seed; each history has the next.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many histories [default: 1000].
+    #[arg(long, value_name = "N", conflicts_with = "minutes")]
+    pub runs: Option<u64>,
+    /// How long, instead of how many.
+    #[arg(long, value_name = "M", value_parser = positive)]
+    pub minutes: Option<f64>,
+    /// Threads [default: one for each core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
+    /// Play these steps in the setting of the seed, as a failure was shrunk to.
+    #[arg(long, value_name = "STEPS", conflicts_with_all = ["runs", "minutes", "jobs"])]
+    pub steps: Option<String>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What keeps the payload of a drive in memory.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -518,6 +554,10 @@ mod tests {
             "openftl ctl disk.oftl wear g0p0c7 2999",
             "openftl ctl disk.oftl lie-about-flush on",
             "openftl ctl --json disk.oftl stats",
+            "openftl explore",
+            "openftl explore --seed 7 --runs 20 --jobs 2 --json",
+            "openftl explore --minutes 0.5",
+            "openftl explore --seed 7 --steps 'f'",
             "openftl bench --workload random",
             "openftl inspect disk.oftl",
             "openftl inspect disk.oftl --json",
@@ -544,6 +584,8 @@ mod tests {
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
             ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
             ("openftl reproduce ox-recovery --list", "--list", "NAME"),
+            ("openftl explore --runs 5 --minutes 1", "--runs", "--minutes"),
+            ("openftl explore --jobs 0", "--jobs", "0"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl serve disk.oftl --lie-about-flush --write-through", "--lie-about-flush", "--write-through"),
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
