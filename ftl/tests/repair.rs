@@ -5,7 +5,6 @@ use damage::{Damage, checkpoint, cut_off, log, superblock};
 use openftl_core::Ppa;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, CheckReport, IoError, RepairReport, Superblock};
-use openftl_media::Media;
 use openftl_sim::World;
 use std::ops::Range;
 

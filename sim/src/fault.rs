@@ -22,7 +22,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What goes wrong.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// The next program on a chunk fails, and the chunk goes on behind it.
     Program,
