@@ -273,7 +273,8 @@ mod tests {
               1 234 steps, 0 events; 20 power cuts, and 0 of recoveries; 0 clean restarts; 0 drives wore out
               faults: none
               trace hash 0000000000000001
-        "#]].assert_eq(&page(&findings, Palette::PLAIN));
+        "#]]
+        .assert_eq(&page(&findings, Palette::PLAIN));
     }
 
     #[test]
