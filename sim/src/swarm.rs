@@ -137,6 +137,7 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
         checkpoint_interval: dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]),
         victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
+        wear_spread_max: dice.one_of(&[Config::default().wear_spread_max, None, Some(2)]),
         ..Config::default()
     }
 }
