@@ -506,10 +506,9 @@ impl<M: Media> BlockFtl<M> {
         match status {
             Status::Success | Status::HighEcc => self.units.completed(unit),
             Status::WriteFailedWriteNextUnit => self.units.failed(unit, false),
-            Status::WriteFault => {
-                self.units.failed(unit, true);
-                self.turn_read_only(ReadOnlyReason::StoreFault);
-            }
+            // Nothing was written, and nothing will be: the unit never ends, its blocks are read from their frames, and so
+            // are those before it that MW_CUNITS hold back.
+            Status::WriteFault => self.turn_read_only(ReadOnlyReason::StoreFault),
             // Closed early, or behind one that was, or offline.
             _ => {
                 self.refresh.ask();

@@ -159,6 +159,7 @@ impl<M: Media> BlockFtl<M> {
         self.refresh.heeded = notifications.last().map_or(self.refresh.heeded, |last| last.count);
         notifications.clear();
         self.refresh.notifications = notifications;
+        self.refresh.metadata = false;
     }
 
     /// Acts on what the device has noticed.

@@ -138,11 +138,10 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
 }
 
 /// Appends `superblock` to one of its places; its out-of-band bytes call it number `sequence`.
-fn write_superblock(world: &mut World, superblock: &Superblock, sequence: u64) {
+fn write_superblock(world: &mut World, place: ChunkId, superblock: &Superblock, sequence: u64) {
     let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence };
     let mut record = padding();
     record[0] = (oob, superblock.encode());
-    let place = open_place(world, superblock);
     write_raw(world, place, &[record, padding(), padding()]);
 }
 
@@ -177,11 +176,12 @@ fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
         world.open(Access::Inspect).unwrap();
         let mut superblock = world.ftl().superblock().clone();
         world.ftl = None;
+        let place = open_place(&mut world, &superblock);
         // One that cannot be read yet may have the next number.
         superblock.sequence += 10;
         change(&mut superblock);
         let sequence = superblock.sequence;
-        write_superblock(&mut world, &superblock, sequence);
+        write_superblock(&mut world, place, &superblock, sequence);
         world
     };
     for (change, reason) in changes {
@@ -202,7 +202,8 @@ fn a_superblock_that_its_out_of_band_bytes_call_otherwise_is_refused() {
     world.ftl = None;
     // Taken as it is, the next one would be number 6, and older than this for whoever orders them.
     let newest = superblock.sequence + 1;
-    write_superblock(&mut world, &Superblock { sequence: 5, ..superblock }, newest);
+    let place = open_place(&mut world, &superblock);
+    write_superblock(&mut world, place, &Superblock { sequence: 5, ..superblock }, newest);
     let error = refused(&mut world);
     assert!(
         error.to_string().contains(&format!("superblock 5 cannot be true: its out-of-band bytes call it {newest}"))

@@ -5,7 +5,7 @@
 //!       ◀── poll ──── [event for each new moment] ────────────────────────────────
 //! ```
 //!
-//! When the count of events reaches the one chosen, the thread unwinds with [`PowerCut`], out of whatever the FTL was
+//! When the count of events reaches the one chosen, the thread unwinds with `PowerCut`, out of whatever the FTL was
 //! doing; of a vector write the device then has the units up to that event. The FTL is gone, the device works on with what
 //! it has, and at one of its own instants ([`EmulatedDevice::instants`]) the power goes.
 //!
