@@ -18,7 +18,8 @@
 //!   resets of a data chunk     2 × blocks of a chunk × WAF / (1 + OP)
 //! ```
 //!
-//! On the profile `cosmos` at WAF 3 that is 1 % at 256 MiB, 2 % at 1 GiB, and more than 100 % at 64 GiB.
+//! On the profile `cosmos` that is 2 % at 1 GiB and 17 % at 8 GiB. It grows with the capacity, so from about 50 GiB on
+//! these chunks would wear out first.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
