@@ -19,7 +19,7 @@ use crate::scan::Scan;
 use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
-use crate::survey::{Chunks, make_free, superblock_pus};
+use crate::survey::{Chunks, make_free, pad, superblock_pus};
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::transactions::Transactions;
 use crate::units::Units;
@@ -51,6 +51,10 @@ impl<M: Media> BlockFtl<M> {
             .into());
         }
         let mut scan = Scan::new(&geometry);
+        // Data of another life of the flash are not to be written behind: a repair could not tell them from this drive's.
+        for descriptor in chunks.table.iter_mut().flatten() {
+            pad(&mut media, clock, &mut scan, &geometry, descriptor, geometry.blocks_per_chunk);
+        }
         let mut places = [u32::MAX; 4];
         let mut states = Vec::new();
         for (place, pu) in superblock_pus(&geometry).enumerate() {

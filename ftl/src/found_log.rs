@@ -23,7 +23,7 @@ use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::OpenError;
 use crate::scan::{Scan, interleaved};
-use crate::superblock::{LogGap, Superblock};
+use crate::superblock::{COUNTS_END, LogGap, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Ppa};
 use openftl_media::Media;
@@ -80,14 +80,16 @@ impl FoundLog {
         for (copy, list) in superblock.log_chunks.iter().enumerate() {
             copy_of.extend(list.iter().map(|chunk| (ChunkId(*chunk), copy)));
         }
-        let places = interleaved(copy_of.keys().map(|chunk| {
-            let readable = chunks.readable(*chunk);
-            (0..readable).map(|block| format.ppa(*chunk, block)).collect()
-        }));
+        let written = copy_of.keys().flat_map(|chunk| {
+            let readable = 0..chunks.readable(*chunk);
+            readable.map(|block| format.ppa(*chunk, block))
+        });
+        let places = interleaved(format, written);
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
             let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Log) else { return };
             let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
-            if block.lsn != oob.sequence {
+            let is_possible = block.lsn.max(block.durable_below) < COUNTS_END;
+            if !is_possible || block.lsn != oob.sequence {
                 return;
             }
             let chunk = format.chunk_of(ppa);

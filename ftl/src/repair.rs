@@ -25,7 +25,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::recovery::OpenError;
 use crate::scan::{Scan, interleaved};
-use crate::superblock::Superblock;
+use crate::superblock::{COUNTS_END, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
@@ -90,9 +90,8 @@ impl Versions {
             let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
             let mut unreadable = Vec::new();
             let mut is_read = HashSet::new();
-            let places = interleaved(
-                data.map(|chunk| (0..chunks.readable(chunk)).map(|block| format.ppa(chunk, block)).collect()),
-            );
+            let written = data.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
+            let places = interleaved(format, written);
             scan.read(media, clock, &places, |ppa, frames, frame, oob| {
                 let oob = oob.map(|oob| (oob, true)).or_else(|| Some((Oob::peek(frames, frame).ok()?, false)));
                 let Some((Oob { kind, address, sequence }, is_good)) = oob else {
@@ -101,10 +100,10 @@ impl Versions {
                 };
                 is_read.insert(format.chunk_of(ppa));
                 match kind {
-                    BlockKind::Data => versions.add(ppa, address, sequence, is_good),
-                    BlockKind::Log => {
-                        if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) {
-                            versions.highest.lsn = versions.highest.lsn.max(block.lsn);
+                    BlockKind::Data if sequence < COUNTS_END => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Log if sequence < COUNTS_END => {
+                        if log::parse_block(frames.bytes(frame), superblock.drive).is_ok() {
+                            versions.highest.lsn = versions.highest.lsn.max(sequence);
                         }
                     }
                     _ => {}

@@ -57,8 +57,8 @@ pub const SUPERBLOCK_BYTES_MAX: usize = 64 * BLOCK_BYTES;
 /// Gaps in the log that a superblock remembers; a recovery that would need one more takes a checkpoint.
 pub const LOG_GAPS_MAX: usize = 64;
 
-/// No count of a drive comes so far: the out-of-band bytes have 48 bits for it.
-pub const COUNTS_END: u64 = 1 << 48;
+/// No count of a drive comes so far: half of what the out-of-band bytes have room for.
+pub const COUNTS_END: u64 = 1 << 47;
 
 const CLEAN: u32 = 1;
 

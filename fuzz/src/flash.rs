@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! input   [choice] [edit] [edit] …
-//! choice  bit 0: the drive was cut off, not closed; bit 1: it is only looked at
+//! choice  bit 0: the drive was cut off, not closed; bit 1: it is only looked at; bit 2: it is repaired
 //! edit    [block, 2 bytes] [at, 2 bytes] [length, and what is edited] [bytes …]
 //! ```
 //!
@@ -32,6 +32,8 @@ const STEPS_MAX: u32 = 100_000;
 const CUT_OFF: u8 = 1 << 0;
 /// Choice: only look at it.
 const INSPECT: u8 = 1 << 1;
+/// Choice: repair it.
+const REPAIR: u8 = 1 << 2;
 /// In the length of an edit: of the out-of-band bytes.
 const OF_OOB: u8 = 1 << 7;
 /// In the length of an edit: leave the checksums wrong.
@@ -47,7 +49,11 @@ pub fn run(data: &[u8]) {
     IMAGES.with_borrow_mut(|images| {
         let image = &mut images[usize::from(choice & CUT_OFF)];
         image.edit(edits);
-        let access = if choice & INSPECT == 0 { Access::ReadWrite } else { Access::Inspect };
+        let access = match choice {
+            _ if choice & INSPECT != 0 => Access::Inspect,
+            _ if choice & REPAIR != 0 => Access::Repair,
+            _ => Access::ReadWrite,
+        };
         live(image.device(), access);
         image.undo();
     });
