@@ -10,6 +10,7 @@
 //! | [`frame`] | the memory that payload travels in between host, FTL and media |
 //! | [`stamp`] | eight bytes that stand for a whole block |
 //! | [`checksum`] | CRC32C |
+//! | [`trace`] | a hash over all that happened |
 //! | [`units`] | sizes, percentages and spans of time as people write them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -20,6 +21,7 @@ pub mod frame;
 pub mod geometry;
 pub mod stamp;
 pub mod time;
+pub mod trace;
 pub mod units;
 
 pub use address::{Address, AddressFormat, ChunkId, ChunkName, ChunkNameError, Ppa, PuId};
@@ -27,6 +29,7 @@ pub use frame::{Frame, FrameForm, Frames, Payload, PayloadMut};
 pub use geometry::{Geometry, GeometryError};
 pub use stamp::Stamp;
 pub use time::{Clock, Nanos, Time, VirtualClock};
+pub use trace::TraceHash;
 
 /// Bytes in a logical block, the unit of read of the device and of the map (seed: OX-Block maps 4 KiB pages).
 pub const BLOCK_BYTES: usize = 4096;

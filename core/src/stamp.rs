@@ -16,6 +16,9 @@ impl Stamp {
 
     /// Writes out the block that this stamp stands for.
     pub fn expand(self, block: &mut [u8; BLOCK_BYTES]) {
+        if self == Stamp::ZERO {
+            return block.fill(0);
+        }
         for (word, bytes) in block.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             *bytes = self.0.wrapping_mul(2 * word as u64 + 1).to_le_bytes();
         }

@@ -1,4 +1,4 @@
-//! Sizes, percentages and spans of time as people write them.
+//! Sizes, percentages, spans of time and intervals as people write them.
 
 use crate::time::Nanos;
 use std::fmt;
@@ -16,7 +16,16 @@ pub struct Share {
     pub millionths: u32,
 }
 
-/// A size, share or span that cannot be understood.
+/// How often something is done: every so often, written `7d`, `12h`, `30min`, `90s` or `500ms`, or `never`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Interval {
+    /// Once in this time.
+    Every(Nanos),
+    /// Not at all.
+    Never,
+}
+
+/// A size, share, span or interval that cannot be understood.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is no {what}; write it like {example}")]
 pub struct UnitError {
@@ -77,8 +86,6 @@ impl fmt::Display for ByteSize {
     }
 }
 
-const SPANS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
-
 /// A span, written `10s`, `1.5 s`, `500ms` or `2min`.
 impl FromStr for Nanos {
     type Err = UnitError;
@@ -88,8 +95,8 @@ impl FromStr for Nanos {
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(digits);
-        let (_, factor) = SPANS.iter().find(|(name, _)| *name == suffix.trim()).ok_or_else(error)?;
-        let nanos = number.parse::<f64>().map_err(|_| error())? * factor;
+        let (_, unit) = SPANS.iter().find(|(name, _)| name.eq_ignore_ascii_case(suffix.trim())).ok_or_else(error)?;
+        let nanos = number.parse::<f64>().map_err(|_| error())? * *unit as f64;
         if (0.0..u64::MAX as f64).contains(&nanos) { Ok(Nanos(nanos.round() as u64)) } else { Err(error()) }
     }
 }
@@ -129,6 +136,62 @@ impl Share {
     }
 }
 
+/// Spans of time and their nanoseconds, the longest first.
+const SPANS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+impl Interval {
+    /// A whole number of days.
+    #[must_use]
+    pub const fn days(days: u64) -> Interval {
+        Interval::Every(Nanos(days * SPANS[0].1))
+    }
+
+    /// The time between one and the next, if there is a next.
+    #[must_use]
+    pub fn span(self) -> Option<Nanos> {
+        match self {
+            Interval::Every(span) => Some(span),
+            Interval::Never => None,
+        }
+    }
+}
+
+impl FromStr for Interval {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Interval, UnitError> {
+        let error = || UnitError { text: text.to_owned(), what: "interval", example: "7d, 12h, 30min, 90s or never" };
+        let trimmed = text.trim();
+        if trimmed.eq_ignore_ascii_case("never") {
+            return Ok(Interval::Never);
+        }
+        match trimmed.parse() {
+            Ok(Nanos::ZERO) | Err(_) => Err(error()),
+            Ok(span) => Ok(Interval::Every(span)),
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Interval::Never => write!(f, "never"),
+            Interval::Every(span) => match SPANS.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos)) {
+                Some((name, nanos)) => write!(f, "{}{name}", span.0 / nanos),
+                None => write!(f, "{span}"),
+            },
+        }
+    }
+}
+
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.millionths) / 1e4)
@@ -154,7 +217,7 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
-serde_as_text!(ByteSize, Share);
+serde_as_text!(ByteSize, Interval, Share);
 
 #[cfg(test)]
 mod tests {
@@ -194,6 +257,22 @@ mod tests {
         assert_eq!(Share::percent(7).of(101), 8);
         assert!("ten".parse::<Share>().is_err());
         assert!("-1%".parse::<Share>().is_err());
+    }
+
+    #[test]
+    fn intervals_are_understood_and_printed_as_people_write_them() {
+        let check = |text: &str, interval: Interval, printed: &str| {
+            assert_eq!(text.parse::<Interval>().unwrap(), interval, "{text}");
+            assert_eq!(interval.to_string(), printed);
+        };
+        check("7d", Interval::days(7), "7d");
+        check("48 h", Interval::days(2), "2d");
+        check("90MIN", Interval::Every(Nanos(5_400_000_000_000)), "90min");
+        check("500ms", Interval::Every(Nanos::from_millis(500)), "500ms");
+        check("never", Interval::Never, "never");
+        for text in ["", "7", "d", "0s", "-1d", "1.5d", "7 days", "999999999999d"] {
+            assert!(text.parse::<Interval>().is_err(), "{text}");
+        }
     }
 
     #[test]

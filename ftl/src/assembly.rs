@@ -15,14 +15,17 @@ use crate::oob::{BlockKind, Oob};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
 use crate::recovery::{OpenError, RecoveryReport};
+use crate::refresh::Refresh;
 use crate::scan::Scan;
-use crate::statistics::{GroupStatistics, Statistics};
+use crate::scrub::Scrub;
+use crate::statistics::{Care, GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
 use crate::survey::{Chunks, make_free, pad, superblock_pus};
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::transactions::Transactions;
 use crate::units::Units;
+use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkState, Media};
@@ -130,8 +133,11 @@ impl<M: Media> BlockFtl<M> {
         let collection_frames = Collection::frames_needed(groups, unit_blocks, mw_cunits);
         // What can be stuck in the buffer: a partly filled unit, and on each frontier what cannot be read yet.
         let stuck = (plan.host_frontiers * (unit_blocks + mw_cunits) + unit_blocks) as usize;
-        let payload = collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1;
+        let scrub_frames = Scrub::frames_needed(&config);
+        let payload =
+            collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1 + scrub_frames;
         let metadata = Log::frames_needed(ws_min)
+            + scrub_frames
             + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
             + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
         let (pages, stamps) = match config.payload {
@@ -153,6 +159,9 @@ impl<M: Media> BlockFtl<M> {
         let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
         let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
+        let scrub_frames =
+            [own(&mut frames, config.payload, scrub_frames), own(&mut frames, FrameForm::Bytes, scrub_frames)];
+        let scrub = Scrub::new(&config, &geometry, superblock.sequence, scrub_frames);
         // The smallest drive that can still be written has a quarter of its over-provisioning.
         let over_provisioned = plan.data_chunks
             - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
@@ -179,6 +188,9 @@ impl<M: Media> BlockFtl<M> {
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
             collection: Collection::new(groups, relocation_frames),
+            refresh: Refresh::new(&geometry),
+            wear_levelling: WearLevelling::new(groups),
+            scrub,
             bad_chunks: BadChunks::new(good, good_min),
             transactions: Transactions::default(),
             reads: Default::default(),
@@ -258,7 +270,11 @@ impl<M: Media> BlockFtl<M> {
             }
             let valid = self.chunks.valid(chunk);
             match descriptor.state {
-                ChunkState::Offline if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Stuck, 0),
+                ChunkState::Offline if valid > 0 => {
+                    self.chunks.set_usage(chunk, ChunkUse::Closed, 0);
+                    self.chunks.take_offline(chunk);
+                    self.weak_chunk(chunk, Care::Notification);
+                }
                 ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired, 0),
                 ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
                 ChunkState::Closed if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Closed, 0),

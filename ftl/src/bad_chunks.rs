@@ -2,11 +2,14 @@
 //!
 //! A chunk is reset only when nothing in it can be needed any more: the log that says where its blocks went is durable,
 //! and no read of it is under way. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
-//! place. When there are no spares left the over-provisioning shrinks, and when most of it is gone the drive turns
+//! place. A chunk that the device takes offline with all it holds costs the blocks that were valid in it, which are noted
+//! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the drive turns
 //! read-only, while all its data can still be read.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
+use crate::statistics::Care;
 use openftl_core::ChunkId;
 use openftl_media::{Media, Status};
 use std::collections::VecDeque;
@@ -59,6 +62,7 @@ impl<M: Media> BlockFtl<M> {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
+        let barrier = if self.config.has(Canary::ResetBeforeLog) { 0 } else { barrier };
         let grace = self.reads.grace();
         self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
         self.provisioning.expect(self.group_of(chunk));
@@ -97,9 +101,14 @@ impl<M: Media> BlockFtl<M> {
     }
 
     pub(crate) fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
+        if status != Status::Success {
+            self.refresh.ask();
+        }
         if self.superblock.reset_ended(chunk, status == Status::Success) {
+            self.chunks.strengthen(chunk);
             if status != Status::Success {
                 self.statistics.reset_failures += 1;
+                self.chunks.take_offline(chunk);
                 self.turn_read_only_if_worn_out();
             }
             return;
@@ -109,6 +118,7 @@ impl<M: Media> BlockFtl<M> {
             self.statistics.resets += 1;
             self.chunks.count_reset(chunk);
             self.chunks.set_usage(chunk, ChunkUse::Free, self.buffer.head());
+            self.watch_wear(chunk);
             self.provisioning.give(chunk, self.chunks.resets(chunk));
         } else {
             self.statistics.reset_failures += 1;
@@ -120,6 +130,28 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn retire(&mut self, chunk: ChunkId) {
         self.chunks.set_usage(chunk, ChunkUse::Retired, self.buffer.head());
         self.statistics.retired_chunks += 1;
+        if !self.chunks.is_offline(chunk) {
+            self.count_bad(chunk);
+        }
+    }
+
+    /// The device has taken `chunk` out of use, with all it holds: what is valid there is lost. It is retired when that
+    /// is noted block by block.
+    pub(crate) fn chunk_went_offline(&mut self, chunk: ChunkId) {
+        // What is being reset holds nothing: the reset will fail, and its end is all there is to it.
+        let is_empty = matches!(self.chunks.usage(chunk), ChunkUse::Retired | ChunkUse::Resetting)
+            || self.superblock.is_resetting(chunk);
+        if is_empty || self.chunks.is_offline(chunk) {
+            return;
+        }
+        self.chunks.take_offline(chunk);
+        self.statistics.offline_chunks += 1;
+        self.count_bad(chunk);
+        self.weak_chunk(chunk, Care::Notification);
+    }
+
+    /// One chunk less to write with.
+    fn count_bad(&mut self, chunk: ChunkId) {
         self.bad_chunks.good -= 1;
         self.provisioning.use_spare(self.group_of(chunk));
         self.turn_read_only_if_worn_out();

@@ -16,7 +16,7 @@
 //!
 //! This file holds the drive's state and hands out what the device reports. What is done with it stands in the files of
 //! the parts: [`crate::transactions`] (write, trim, flush), [`crate::reading`], [`crate::garbage_collection`],
-//! [`crate::checkpoint`], [`crate::recovery`].
+//! [`crate::refresh`], [`crate::scrub`], [`crate::checkpoint`], [`crate::recovery`].
 
 use crate::bad_chunks::BadChunks;
 use crate::checkpoint::Checkpointer;
@@ -30,11 +30,14 @@ use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
 use crate::recovery::RecoveryReport;
+use crate::refresh::Refresh;
+use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::target::{BlockTarget, Done, IoError, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
+use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
@@ -108,6 +111,9 @@ pub struct BlockFtl<M> {
     pub(crate) superblock: SuperblockWriter,
     pub(crate) checkpoint: Checkpointer,
     pub(crate) collection: Collection,
+    pub(crate) refresh: Refresh,
+    pub(crate) wear_levelling: WearLevelling,
+    pub(crate) scrub: Scrub,
     pub(crate) bad_chunks: BadChunks,
     pub(crate) transactions: Transactions,
     pub(crate) reads: Reads,
@@ -137,6 +143,7 @@ pub(crate) enum Errand {
     HostRead(u32),
     CollectionRead(u32),
     Reset(ChunkId),
+    ScrubRead,
 }
 
 impl Errand {
@@ -146,6 +153,7 @@ impl Errand {
             Errand::HostRead(index) => (1, index),
             Errand::CollectionRead(index) => (2, index),
             Errand::Reset(chunk) => (3, chunk.0),
+            Errand::ScrubRead => (4, 0),
         };
         kind << 56 | u64::from(index)
     }
@@ -157,6 +165,7 @@ impl Errand {
             1 => Errand::HostRead(index),
             2 => Errand::CollectionRead(index),
             3 => Errand::Reset(ChunkId(index)),
+            4 => Errand::ScrubRead,
             kind => panic!("the device completed a command that was never submitted: kind {kind}"),
         }
     }
@@ -386,6 +395,11 @@ impl<M: Media> BlockFtl<M> {
                 let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
+            Errand::ScrubRead => {
+                let (blocks, into) = self.scrub.command();
+                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
             Errand::Reset(chunk) => {
                 let blocks = [self.format.ppa(chunk, 0)];
                 let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
@@ -456,16 +470,21 @@ impl<M: Media> BlockFtl<M> {
                 Errand::HostRead(index) => self.host_read_ended(index, completion),
                 Errand::CollectionRead(index) => self.collection_read_ended(index, completion),
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
+                Errand::ScrubRead => self.scrub_read_ended(completion),
             }
         }
         self.completions = completions;
         self.stirred |= self.checkpoint.next_due() <= self.now;
+        if self.scrub_due().is_some_and(|due| due <= self.now) {
+            self.advance_scrub();
+        }
         let mut rounds = 0;
         while std::mem::take(&mut self.stirred) {
             rounds += 1;
             assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
             self.settle_events();
             self.advance_transactions();
+            self.advance_refresh();
             self.advance_collection();
             self.advance_resets();
             self.advance_checkpoint();
@@ -491,8 +510,11 @@ impl<M: Media> BlockFtl<M> {
                 self.units.failed(unit, true);
                 self.turn_read_only(ReadOnlyReason::StoreFault);
             }
-            // Closed early, or behind one that was.
-            _ => self.units.failed(unit, true),
+            // Closed early, or behind one that was, or offline.
+            _ => {
+                self.refresh.ask();
+                self.units.failed(unit, true);
+            }
         }
     }
 
@@ -537,6 +559,9 @@ impl<M: Media> BlockFtl<M> {
                     if self.chunks.usage(chunk) == ChunkUse::Open {
                         self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
                         self.collection.stir();
+                        if self.chunks.weakness(chunk).is_some() {
+                            self.queue_refresh(chunk);
+                        }
                     }
                 }
             }
@@ -560,7 +585,7 @@ impl<M: Media> BlockFtl<M> {
             Purpose::Relocation => {
                 for frame in used.iter().rev() {
                     self.chunks.abandon(self.buffer.slot(*frame).ppa);
-                    self.collection.move_again(unit.owner as u32, *frame);
+                    self.collection.move_again(unit.owner, *frame);
                 }
             }
             Purpose::Log => self.log.copy_failed(unit.owner),
@@ -613,11 +638,8 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         if !self.done.is_empty() || self.stirred {
             return Some(Time::ZERO);
         }
-        let checkpoint = self.checkpoint.next_due();
-        match self.media.next_due() {
-            Some(due) => Some(due.min(checkpoint)),
-            None => (checkpoint != Time::NEVER).then_some(checkpoint),
-        }
+        let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
+        [self.media.next_due(), self.scrub_due(), checkpoint].into_iter().flatten().min()
     }
 
     fn is_read_only(&self) -> bool {

@@ -158,7 +158,7 @@ impl<M: Media> BlockFtl<M> {
                 ChunkUse::Free => descriptor.state == ChunkState::Free,
                 ChunkUse::Closed | ChunkUse::Victim => descriptor.state == ChunkState::Closed,
                 ChunkUse::Open => matches!(descriptor.state, ChunkState::Open | ChunkState::Free | ChunkState::Closed),
-                ChunkUse::Retired | ChunkUse::Resetting | ChunkUse::Metadata | ChunkUse::Stuck => true,
+                ChunkUse::Retired | ChunkUse::Resetting | ChunkUse::Metadata => true,
             };
             if !agree {
                 report.add(format!("chunk {address}: {usage:?} for the FTL, {:?} for the device", descriptor.state));

@@ -23,11 +23,12 @@
 //! | blocks | contents |
 //! |---|---|
 //! | ⌈capacity / 1024⌉ | map entries, 4 bytes each, in the order of logical blocks: address, FFFF_FFFFh (nowhere), FFFF_FFFEh (lost) |
-//! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets, flags (bit 0: retired, bit 1: stuck) |
+//! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets, flags (bit 0: retired) |
 //!
 //! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence.
 
 use crate::block::BlockFtl;
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
 use crate::plan::METADATA_COPIES;
@@ -43,8 +44,6 @@ pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 
 /// Flag of a chunk table entry: retired.
 pub const CHUNK_RETIRED: u32 = 1;
-/// Flag of a chunk table entry: holds valid data that cannot be read.
-pub const CHUNK_STUCK: u32 = 2;
 
 /// Units of a lane under way at a time.
 const UNITS_PER_LANE: u32 = 2;
@@ -246,7 +245,7 @@ impl<M: Media> BlockFtl<M> {
             }
             Phase::Writing => self.write_body(),
             Phase::Logging { position } => {
-                if self.log.durable() >= position {
+                if self.log.durable() >= position || self.config.has(Canary::CheckpointBeforeLog) {
                     self.publish_checkpoint();
                 } else if !self.log.is_submitted(position) && self.log.is_idle() {
                     self.force_log();
@@ -365,7 +364,6 @@ impl<M: Media> BlockFtl<M> {
             for (chunk, entry) in self.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
                 let flags = match self.chunks.usage(chunk) {
                     ChunkUse::Retired => CHUNK_RETIRED,
-                    ChunkUse::Stuck => CHUNK_STUCK,
                     _ => 0,
                 };
                 entry[..4].copy_from_slice(&self.chunks.resets(chunk).to_le_bytes());

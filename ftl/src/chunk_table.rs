@@ -11,11 +11,14 @@
 //! ```
 //!
 //! Closed chunks hang in lists by the number of their valid blocks, one array of lists a group, so that the greedy
-//! victim is found without a search and an invalidated block costs one relinking.
+//! victim is found without a search and an invalidated block costs one relinking. They also stand in the order of their
+//! resets, for wear levelling.
 
+use crate::statistics::Care;
 use crate::victim::{Candidate, VictimPolicy};
 use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 /// The state of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
@@ -35,11 +38,15 @@ pub enum ChunkUse {
     Resetting,
     /// Log, checkpoint or superblock.
     Metadata,
-    /// Holds valid data that cannot be read: kept as it is, so that the loss stays visible.
-    Stuck,
 }
 
 const NONE: u32 = u32::MAX;
+
+/// Victims as empty as each other of which the least worn is chosen, at most.
+const ALIKE_LOOKED_AT_MAX: usize = 8;
+
+/// Chunks that are looked at for one whose data rest, at most.
+const RESTING_LOOKED_AT_MAX: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Chunk {
@@ -56,6 +63,10 @@ struct Chunk {
     listed: bool,
     /// A program failed here: retire it once its data has moved.
     suspect: bool,
+    /// The device has taken it out of use, with all it held.
+    offline: bool,
+    /// Its data should move, because of this.
+    weak: Option<Care>,
 }
 
 /// The table.
@@ -66,10 +77,16 @@ pub struct ChunkTable {
     group_shift: u32,
     chunks: Vec<Chunk>,
     valid: Vec<u64>,
+    /// Valid blocks of all chunks.
+    valid_total: u64,
     /// First chunk of each list: `lists[group][valid blocks]`.
     lists: Vec<Vec<u32>>,
     /// No list below this one has a chunk, by group.
     lowest: Vec<Cell<u32>>,
+    /// Closed chunks by their resets, by group.
+    closed: Vec<BTreeSet<(u32, ChunkId)>>,
+    /// Resets of the most worn chunk, by group.
+    most_resets: Vec<u32>,
 }
 
 impl ChunkTable {
@@ -88,6 +105,8 @@ impl ChunkTable {
             usage: ChunkUse::Retired,
             listed: false,
             suspect: false,
+            offline: false,
+            weak: None,
         };
         let mut chunks = vec![empty; format.chunk_ids()];
         for chunk in geometry.chunk_ids() {
@@ -100,9 +119,12 @@ impl ChunkTable {
             words_per_chunk,
             group_shift: u32::from(format.chunk_bits + format.pu_bits),
             valid: vec![0; chunks.len() * words_per_chunk],
+            valid_total: 0,
             chunks,
             lists: vec![vec![NONE; geometry.blocks_per_chunk as usize + 1]; groups],
             lowest: vec![Cell::new(geometry.blocks_per_chunk); groups],
+            closed: vec![BTreeSet::new(); groups],
+            most_resets: vec![0; groups],
         }
     }
 
@@ -118,6 +140,12 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].valid
     }
 
+    /// Valid blocks of the drive.
+    #[must_use]
+    pub fn valid_total(&self) -> u64 {
+        self.valid_total
+    }
+
     /// Resets of `chunk` by this FTL.
     #[must_use]
     pub fn resets(&self, chunk: ChunkId) -> u32 {
@@ -127,6 +155,41 @@ impl ChunkTable {
     /// Sets the number of resets, from a checkpoint.
     pub fn set_resets(&mut self, chunk: ChunkId, resets: u32) {
         self.chunks[chunk.0 as usize].resets = resets;
+        let group = self.group(chunk);
+        self.most_resets[group] = self.most_resets[group].max(resets);
+    }
+
+    /// Resets of the most worn chunk of `group`.
+    #[must_use]
+    pub fn most_resets(&self, group: u32) -> u32 {
+        self.most_resets[group as usize]
+    }
+
+    /// The closed chunk of `group` with the fewest resets, and how many those are.
+    #[must_use]
+    pub fn least_worn_closed(&self, group: u32) -> Option<(u32, ChunkId)> {
+        self.closed[group as usize].first().copied()
+    }
+
+    /// A closed chunk of `group`, all of which can be moved, with fewer than `resets_below` resets that was closed when at
+    /// most `closed_by` host blocks had been written: of the least worn ones, the first.
+    #[must_use]
+    pub fn resting(&self, group: u32, resets_below: u32, closed_by: u64) -> Option<ChunkId> {
+        let little_worn = self.closed[group as usize].iter().take_while(|(resets, _)| *resets < resets_below);
+        little_worn.take(RESTING_LOOKED_AT_MAX).map(|(_, chunk)| *chunk).find(|chunk| {
+            let chunk = &self.chunks[chunk.0 as usize];
+            chunk.listed && chunk.closed_at <= closed_by
+        })
+    }
+
+    /// Whether all of `chunk` can be moved: it is closed, and nothing in it waits to be committed.
+    #[must_use]
+    pub fn is_candidate(&self, chunk: ChunkId) -> bool {
+        self.chunks[chunk.0 as usize].listed
+    }
+
+    fn group(&self, chunk: ChunkId) -> usize {
+        (chunk.0 >> self.group_shift) as usize
     }
 
     /// Whether a program failed in `chunk`.
@@ -140,19 +203,55 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].suspect = true;
     }
 
+    /// Whether the device has taken `chunk` out of use.
+    #[must_use]
+    pub fn is_offline(&self, chunk: ChunkId) -> bool {
+        self.chunks[chunk.0 as usize].offline
+    }
+
+    /// Remembers that the device has taken `chunk` out of use.
+    pub fn take_offline(&mut self, chunk: ChunkId) {
+        let entry = &mut self.chunks[chunk.0 as usize];
+        (entry.offline, entry.suspect) = (true, true);
+    }
+
+    /// Why the data of `chunk` should move, if they should.
+    #[must_use]
+    pub fn weakness(&self, chunk: ChunkId) -> Option<Care> {
+        self.chunks[chunk.0 as usize].weak
+    }
+
+    /// Remembers that the data of `chunk` should move. Returns whether that is new.
+    pub fn weaken(&mut self, chunk: ChunkId, care: Care) -> bool {
+        let weak = &mut self.chunks[chunk.0 as usize].weak;
+        let is_new = weak.is_none();
+        weak.get_or_insert(care);
+        is_new
+    }
+
+    /// What was weak in `chunk` is there no more.
+    pub fn strengthen(&mut self, chunk: ChunkId) {
+        self.chunks[chunk.0 as usize].weak = None;
+    }
+
     /// Changes what `chunk` is used for. `written` is the number of host blocks written so far, the clock of ages.
     pub fn set_usage(&mut self, chunk: ChunkId, usage: ChunkUse, written: u64) {
         self.unlist(chunk);
+        let group = self.group(chunk);
         let entry = &mut self.chunks[chunk.0 as usize];
+        if entry.usage == ChunkUse::Closed {
+            self.closed[group].remove(&(entry.resets, chunk));
+        }
         entry.usage = usage;
         match usage {
             ChunkUse::Closed => {
                 entry.closed_at = written;
+                self.closed[group].insert((entry.resets, chunk));
                 self.list_if_candidate(chunk);
             }
             ChunkUse::Free => {
                 assert!(entry.valid == 0 && entry.pending == 0, "a chunk with valid blocks is not free");
-                entry.suspect = false;
+                (entry.suspect, entry.weak) = (false, None);
             }
             _ => {}
         }
@@ -160,8 +259,7 @@ impl ChunkTable {
 
     /// Counts one more reset.
     pub fn count_reset(&mut self, chunk: ChunkId) {
-        let resets = &mut self.chunks[chunk.0 as usize].resets;
-        *resets = resets.saturating_add(1);
+        self.set_resets(chunk, self.resets(chunk).saturating_add(1));
     }
 
     /// `blocks` of `chunk` are placed: they count as neither valid nor invalid until they are committed.
@@ -202,6 +300,7 @@ impl ChunkTable {
         debug_assert!(*word & (1 << (block % 64)) == 0, "block {block} of {chunk:?} is already valid");
         *word |= 1 << (block % 64);
         self.chunks[chunk.0 as usize].valid += 1;
+        self.valid_total += 1;
         debug_assert!(!self.chunks[chunk.0 as usize].listed, "a candidate has no placed blocks");
     }
 
@@ -225,14 +324,9 @@ impl ChunkTable {
         if listed {
             self.unlist(chunk);
         }
-        let entry = &mut self.chunks[chunk.0 as usize];
-        entry.valid -= 1;
-        let healed = entry.usage == ChunkUse::Stuck && entry.valid == 0;
-        if healed {
-            // What was lost in it has been replaced: it can be collected like any other.
-            entry.usage = ChunkUse::Closed;
-        }
-        if listed || healed {
+        self.chunks[chunk.0 as usize].valid -= 1;
+        self.valid_total -= 1;
+        if listed {
             self.list(chunk);
         }
     }
@@ -272,18 +366,32 @@ impl ChunkTable {
         (first & (u64::MAX << (block % 64))).count_ones() + rest
     }
 
-    /// The victim of `group` by `policy`, with its number of valid blocks, or `None` where nothing would be gained.
+    /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
+    #[must_use]
+    pub fn fewest_valid(&self, group: u32) -> Option<u32> {
+        let lists = &self.lists[group as usize];
+        let mut lowest = self.lowest[group as usize].get();
+        while lowest < self.blocks_per_chunk && lists[lowest as usize] == NONE {
+            lowest += 1;
+        }
+        self.lowest[group as usize].set(lowest);
+        (lowest < self.blocks_per_chunk).then_some(lowest)
+    }
+
+    /// The victim of `group` by `policy`, or `None` where nothing would be gained.
     #[must_use]
     pub fn victim(&self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         let lists = &self.lists[group as usize];
-        let mut lowest = self.lowest[group as usize].get();
-        while lowest < blocks && lists[lowest as usize] == NONE {
-            lowest += 1;
-        }
-        self.lowest[group as usize].set(lowest);
+        let lowest = self.fewest_valid(group)?;
         if policy == VictimPolicy::Greedy {
-            return (lowest < blocks).then(|| ChunkId(lists[lowest as usize]));
+            // Of those as empty as each other the least worn: it keeps wear level where no data rest.
+            let chunk = |chunk: u32| Some(chunk).filter(|chunk| *chunk != NONE);
+            let alike = std::iter::successors(chunk(lists[lowest as usize]), |before| {
+                chunk(self.chunks[*before as usize].after)
+            });
+            let least_worn = alike.take(ALIKE_LOOKED_AT_MAX).min_by_key(|chunk| self.chunks[*chunk as usize].resets);
+            return least_worn.map(ChunkId);
         }
         let mut best: Option<(u64, ChunkId)> = None;
         for first in &lists[lowest as usize..blocks as usize] {
@@ -383,6 +491,22 @@ mod tests {
         assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), None);
         table.commit(geometry.format().ppa(chunk, 0));
         assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), Some(chunk));
+    }
+
+    #[test]
+    fn the_least_worn_closed_chunk_of_a_group_is_known() {
+        let geometry = Geometry::tiny();
+        let mut table = ChunkTable::new(&geometry);
+        let chunks: Vec<ChunkId> = geometry.chunk_ids().take(3).collect();
+        for (chunk, resets) in chunks.iter().zip([5, 2, 9]) {
+            table.set_resets(*chunk, resets);
+            table.set_usage(*chunk, ChunkUse::Closed, 0);
+        }
+        assert_eq!((table.least_worn_closed(0), table.most_resets(0)), (Some((2, chunks[1])), 9));
+        table.set_usage(chunks[1], ChunkUse::Victim, 0);
+        assert_eq!(table.least_worn_closed(0), Some((5, chunks[0])));
+        table.count_reset(chunks[2]);
+        assert_eq!((table.most_resets(0), table.most_resets(1), table.least_worn_closed(1)), (10, 0, None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a drive's owner chooses about the block FTL.
 
 use crate::victim::VictimPolicy;
+use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
 
@@ -33,8 +34,17 @@ pub struct Config {
     pub victim: VictimPolicy,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
     pub marked_groups_max: Option<u32>,
+    /// Every block that holds something is read once in this time, and refreshed if it is weak. `None`: never.
+    pub scrub_interval: Option<Nanos>,
+    /// How much more often than the least worn chunk of a group the most worn may have been reset, before data that rest
+    /// are moved so that it may rest. `None`: wear is not levelled. A limit is kept to within
+    /// [`WEAR_SPREAD_SLACK`](crate::wear_levelling::WEAR_SPREAD_SLACK).
+    pub wear_spread_max: Option<u32>,
     /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
     pub verify_reads: bool,
+    /// A bug to be found.
+    #[cfg(feature = "canary")]
+    pub canary: Option<crate::canary::Canary>,
 }
 
 impl Default for Config {
@@ -51,7 +61,11 @@ impl Default for Config {
             checkpoint_interval: None,
             victim: VictimPolicy::Greedy,
             marked_groups_max: None,
+            scrub_interval: None,
+            wear_spread_max: Some(WEAR_SPREAD_MAX),
             verify_reads: true,
+            #[cfg(feature = "canary")]
+            canary: None,
         }
     }
 }

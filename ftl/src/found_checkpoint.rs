@@ -1,6 +1,6 @@
 //! What is found of a checkpoint when a drive is opened: one copy, and the other where blocks of the first are lost.
 
-use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNKS_PER_BLOCK};
 use crate::chunk_table::ChunkTable;
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
@@ -98,7 +98,7 @@ impl FoundCheckpoint {
                 let entry = u64::from_le_bytes(*entry);
                 table.set_resets(*chunk, entry as u32);
                 let flags = (entry >> 32) as u32;
-                if flags & (CHUNK_RETIRED | CHUNK_STUCK) != 0 {
+                if flags & CHUNK_RETIRED != 0 {
                     self.flagged.push((*chunk, flags));
                 }
             }

@@ -8,29 +8,41 @@
 //! ```
 //!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and
-//! what is not do not share chunks.
+//! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed.
 //!
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
+//!
+//! Chunks are emptied in the same way because they are weak ([`crate::refresh`]) or to level wear
+//! ([`crate::wear_levelling`]): one in each group at a time, marked or not, with room beyond the reserve.
+//!
+//! A block that cannot be read, or is not what the map says, is lost. In its place moves a block that says so
+//! ([`BlockKind::Lost`]): reads of it fail until the host writes or trims it, and its chunk is used again like any other.
 
 use crate::block::{BlockFtl, Errand, Phase};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::log::Record;
-use crate::mapping::Entry;
+use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
+use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::provisioning::Claim;
-use crate::statistics::Purpose;
+use crate::statistics::{Care, Purpose};
 use crate::units::{OpenId, UnitId};
-use crate::victim::VictimPolicy;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{Completion, Media};
+use openftl_media::{Completion, Media, Status};
 use std::collections::VecDeque;
 
 /// Reads under way in one group, at most.
 const READS_PER_GROUP_MAX: u32 = 2;
 
+/// Times that a block is read before it is given up: what is given up here is gone for good.
+const READS_OF_LOST_MIN: u32 = 4;
+
 /// Groups whose victims differ by less than this part of a chunk are as good as each other: they take turns.
 const VICTIM_SLACK: u32 = 32;
+
+/// No logical block.
+const NOBODY: u32 = u32::MAX;
 
 struct Victim {
     chunk: ChunkId,
@@ -39,9 +51,15 @@ struct Victim {
     scanned: bool,
     /// Blocks that were read and are not in the map at their new place yet.
     outstanding: u32,
+    /// Reads of it under way.
+    reading: u32,
     /// What it gives back, and the relocations that takes.
     freed: u32,
     relocations: u32,
+    /// Why it is emptied, if not for its room.
+    care: Option<Care>,
+    /// The logical block at each place, once one of them cannot say it itself.
+    owners: Option<Vec<u32>>,
 }
 
 #[derive(Default)]
@@ -51,21 +69,45 @@ struct Group {
     /// When it was last marked, so that groups alike take turns.
     turn: u64,
     victims: Vec<Victim>,
+    reading: u32,
+    /// What is moved for its room or because it is weak, and what is moved because it rests.
+    frontiers: [Frontier; 2],
+}
+
+/// [`Group::frontiers`]: what is moved for its room or because it is weak.
+const MOVING: usize = 0;
+/// [`Group::frontiers`]: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
+const RESTING: usize = 1;
+
+/// Where relocated blocks of a group go.
+#[derive(Default)]
+struct Frontier {
     /// Blocks that wait for a full unit; their slots say what they are and where they come from.
     queue: VecDeque<Frame>,
     open: Option<OpenId>,
-    reading: u32,
-    /// Wanted a chunk to relocate to, and got none.
+    /// Wanted a chunk, and got none.
     stalled: bool,
     /// Write what is queued without waiting for a full unit.
     push: bool,
+}
+
+impl Group {
+    fn is_stalled(&self) -> bool {
+        self.frontiers.iter().any(|frontier| frontier.stalled)
+    }
+}
+
+/// A unit of relocated blocks belongs to a frontier of a group.
+fn owner(group: u32, frontier: usize) -> u64 {
+    u64::from(group) << 1 | frontier as u64
 }
 
 struct CollectionRead {
     group: u32,
     chunk: ChunkId,
     blocks: u32,
-    retried: bool,
+    /// How often it was submitted.
+    tries: u32,
     places: [Ppa; VECTOR_BLOCKS_MAX],
     frames: [Frame; VECTOR_BLOCKS_MAX],
 }
@@ -75,6 +117,8 @@ pub struct Collection {
     groups: Vec<Group>,
     turns: u64,
     marked: u32,
+    /// Victims that are emptied for another reason than their room.
+    cared_for: u32,
     frames: Vec<Frame>,
     reads: Vec<CollectionRead>,
     free_reads: Vec<u32>,
@@ -89,7 +133,7 @@ impl Collection {
     /// Frames that collection needs: what can be stuck in each group, and one read at least on top.
     #[must_use]
     pub fn frames_needed(groups: u32, unit_blocks: u32, mw_cunits: u32) -> usize {
-        groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
+        2 * groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
     }
 
     /// Nothing is collected yet.
@@ -99,6 +143,7 @@ impl Collection {
             groups: (0..groups).map(|_| Group::default()).collect(),
             turns: 0,
             marked: 0,
+            cared_for: 0,
             frames,
             reads: Vec::new(),
             free_reads: Vec::new(),
@@ -123,7 +168,7 @@ impl Collection {
     /// Whether relocation waits for a chunk.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.groups.iter().any(|group| group.stalled)
+        self.groups.iter().any(Group::is_stalled)
     }
 
     /// Whether victims are being read.
@@ -134,17 +179,16 @@ impl Collection {
 
     /// The open relocation chunks.
     pub(crate) fn open_chunks(&self) -> impl Iterator<Item = OpenId> + '_ {
-        self.groups.iter().filter_map(|group| group.open)
+        self.groups.iter().flat_map(|group| group.frontiers.iter().filter_map(|frontier| frontier.open))
     }
 
     /// The state of one group in a few words.
     pub(crate) fn describe(&self, group: u32) -> String {
-        let Group { marked, victims, queue, reading, stalled, push, .. } = &self.groups[group as usize];
+        let Group { marked, victims, reading, frontiers, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
-        format!(
-            "marked {marked}, victims {victims:?}, {} queued, {reading} reads, stalled {stalled}, push {push}",
-            queue.len()
-        )
+        let frontiers =
+            frontiers.each_ref().map(|Frontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push));
+        format!("marked {marked}, victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
     }
 
     /// Blocks of victims that hold no data any more.
@@ -165,8 +209,8 @@ impl Collection {
     }
 
     /// The program of a relocated block failed.
-    pub(crate) fn move_again(&mut self, group: u32, frame: Frame) {
-        self.groups[group as usize].queue.push_front(frame);
+    pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
+        self.groups[(owner >> 1) as usize].frontiers[(owner & 1) as usize].queue.push_front(frame);
     }
 
     fn begin_read(&mut self, group: u32, chunk: ChunkId) -> u32 {
@@ -176,14 +220,14 @@ impl Collection {
                 group,
                 chunk,
                 blocks: 0,
-                retried: false,
+                tries: 1,
                 places: [Ppa(0); VECTOR_BLOCKS_MAX],
                 frames: [Frame(0); VECTOR_BLOCKS_MAX],
             });
             self.reads.len() as u32 - 1
         });
         let read = &mut self.reads[index as usize];
-        (read.group, read.chunk, read.blocks, read.retried) = (group, chunk, 0, false);
+        (read.group, read.chunk, read.blocks, read.tries) = (group, chunk, 0, 1);
         index
     }
 }
@@ -199,13 +243,21 @@ impl<M: Media> BlockFtl<M> {
         if std::mem::take(&mut self.collection.stirred) {
             self.mark_groups(self.marked_groups());
         }
-        if self.collection.marked > 0 {
+        let cares = self.cares();
+        if self.collection.marked > 0 || cares {
             for group in 0..self.geometry.groups {
-                if self.collection.groups[group as usize].marked {
+                if cares || self.collection.groups[group as usize].marked {
                     self.collect(group);
                 }
             }
         }
+    }
+
+    /// Whether chunks are emptied, or should be, for another reason than their room.
+    #[inline]
+    fn cares(&self) -> bool {
+        let is_wanted = self.refresh.waiting() > 0 || self.wear_levelling.due() > 0;
+        self.read_only.is_none() && (is_wanted || self.collection.cared_for > 0)
     }
 
     /// Whether `group` should be collected now.
@@ -222,18 +274,13 @@ impl<M: Media> BlockFtl<M> {
             return false;
         }
         let slack = self.geometry.blocks_per_chunk / VICTIM_SLACK;
-        let best = (0..self.geometry.groups).filter_map(|group| self.fewest_valid(group)).min();
-        matches!((self.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
+        let best = (0..self.geometry.groups).filter_map(|group| self.chunks.fewest_valid(group)).min();
+        matches!((self.chunks.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
     }
 
     fn free_and_coming(&self, group: u32) -> u32 {
         let victims = self.collection.groups[group as usize].victims.len() as u32;
         self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + victims
-    }
-
-    /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
-    fn fewest_valid(&self, group: u32) -> Option<u32> {
-        self.chunks.victim(group, VictimPolicy::Greedy, 0).map(|chunk| self.chunks.valid(chunk))
     }
 
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
@@ -249,13 +296,14 @@ impl<M: Media> BlockFtl<M> {
         while self.collection.marked < most {
             let neediest = (0..self.geometry.groups)
                 .filter(|group| !self.collection.groups[*group as usize].marked && self.wants_collection(*group))
-                .filter(|group| self.fewest_valid(*group).is_some())
+                .filter(|group| self.chunks.fewest_valid(*group).is_some())
                 .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
             let marked = &mut self.collection.groups[group as usize];
             self.collection.turns += 1;
             (marked.marked, marked.marked_at, marked.turn) = (true, self.now, self.collection.turns);
             self.collection.marked += 1;
+            self.refresh.ask();
             self.statistics.groups[group as usize].marked += 1;
             self.stirred = true;
         }
@@ -264,7 +312,9 @@ impl<M: Media> BlockFtl<M> {
     fn unmark(&mut self, group: u32) {
         let marked = &mut self.collection.groups[group as usize];
         marked.marked = false;
-        marked.stalled = false;
+        for frontier in &mut marked.frontiers {
+            frontier.stalled = false;
+        }
         self.collection.marked -= 1;
         self.statistics.groups[group as usize].marked_time += self.now.since(marked.marked_at);
         self.collection.stirred = true;
@@ -281,34 +331,45 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn push_relocations(&mut self) -> bool {
         let mut pushed = false;
         for group in 0..self.geometry.groups {
-            let collecting = &mut self.collection.groups[group as usize];
-            if !collecting.queue.is_empty() && !collecting.stalled {
-                collecting.push = true;
-                pushed |= self.place_relocations(group);
-            } else if let Some(open) = collecting.open
-                && self.units.wants_padding(open)
-            {
-                self.pad(open);
-                pushed = true;
+            for frontier in [MOVING, RESTING] {
+                let Frontier { queue, open, stalled, push } =
+                    &mut self.collection.groups[group as usize].frontiers[frontier];
+                if !queue.is_empty() && !*stalled {
+                    *push = true;
+                    pushed |= self.place_on(group, frontier);
+                } else if let Some(open) = *open
+                    && self.units.wants_padding(open)
+                {
+                    self.pad(open);
+                    pushed = true;
+                }
             }
         }
         self.stirred |= pushed;
         pushed
     }
 
-    /// One marked group: reads victims, writes full units.
+    /// One group that is marked or cared for: reads victims, writes full units.
     fn collect(&mut self, group: u32) {
         loop {
             self.place_relocations(group);
             let collecting = &self.collection.groups[group as usize];
             let reading = collecting.reading;
-            if reading >= READS_PER_GROUP_MAX || collecting.stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX
-            {
+            let is_stalled = collecting.is_stalled();
+            if reading >= READS_PER_GROUP_MAX || is_stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
                 break;
             }
             if let Some(victim) = collecting.victims.iter().position(|victim| !victim.scanned) {
                 self.read_victim(group, victim);
                 continue;
+            }
+            if let Some((chunk, care)) = self.care_victim(group) {
+                self.begin_victim(group, chunk, Some(care));
+                continue;
+            }
+            self.push_care(group);
+            if !self.collection.groups[group as usize].marked {
+                break;
             }
             if !self.wants_collection(group) {
                 if reading == 0 {
@@ -322,36 +383,103 @@ impl<M: Media> BlockFtl<M> {
                 }
                 break;
             };
-            if !self.has_room_for(group, self.chunks.valid(chunk)) {
+            if !self.has_room_for(group, MOVING, self.chunks.valid(chunk), 0) {
                 break;
             }
-            self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
-            let relocations = self.chunks.valid(chunk);
-            let freed = self.geometry.blocks_per_chunk - relocations;
-            self.statistics.groups[group as usize].victims += 1;
-            if relocations == 0 {
-                self.transactions.earn(self.earned_by(freed, 0));
+            self.begin_victim(group, chunk, None);
+        }
+    }
+
+    fn begin_victim(&mut self, group: u32, chunk: ChunkId, care: Option<Care>) {
+        self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
+        let relocations = self.chunks.valid(chunk);
+        let freed = self.geometry.blocks_per_chunk - relocations;
+        match care {
+            None => self.statistics.groups[group as usize].victims += 1,
+            Some(care) => {
+                let moved = &mut self.statistics.cared[care as usize];
+                moved.chunks += 1;
+                moved.blocks += u64::from(relocations);
             }
-            let victim = Victim { chunk, next: 0, scanned: false, outstanding: 0, freed, relocations };
-            self.collection.groups[group as usize].victims.push(victim);
+        }
+        if relocations == 0 {
+            self.transactions.earn(self.earned_by(freed, 0));
+        }
+        self.collection.cared_for += u32::from(care.is_some());
+        let victim = Victim {
+            chunk,
+            next: 0,
+            scanned: false,
+            outstanding: 0,
+            reading: 0,
+            freed,
+            relocations,
+            care,
+            owners: None,
+        };
+        self.collection.groups[group as usize].victims.push(victim);
+        self.stirred = true;
+    }
+
+    /// The chunk of `group` to be emptied next for another reason than its room: none while there is one, or without a
+    /// free chunk beyond the reserve.
+    fn care_victim(&mut self, group: u32) -> Option<(ChunkId, Care)> {
+        let victims = &self.collection.groups[group as usize].victims;
+        if self.read_only.is_some() || victims.iter().any(|victim| victim.care.is_some()) {
+            return None;
+        }
+        let (chunk, care) = match self.weakest(group) {
+            Some(weakest) => weakest,
+            None => (self.resting(group)?, Care::Wear),
+        };
+        let frontier = if care == Care::Wear { RESTING } else { MOVING };
+        if !self.has_room_for(group, frontier, self.chunks.valid(chunk), RELOCATION_RESERVE_CHUNKS) {
+            return None;
+        }
+        match care {
+            Care::Wear => self.wear_levelling.begin(group),
+            _ => self.refresh.spend(self.chunks.valid(chunk)),
+        }
+        Some((chunk, care))
+    }
+
+    /// Writes the last blocks of a chunk that is cared for, which no other victim's will fill up to a unit.
+    fn push_care(&mut self, group: u32) {
+        let collecting = &mut self.collection.groups[group as usize];
+        let Some(victim) = collecting.victims.iter().find(|victim| victim.care.is_some()) else { return };
+        let frontier = if victim.care == Some(Care::Wear) { RESTING } else { MOVING };
+        // Where the group is collected besides, its other victims fill the unit.
+        if !victim.scanned || victim.reading > 0 || (frontier == MOVING && collecting.marked) {
+            return;
+        }
+        let Frontier { queue, open, push, .. } = &mut collecting.frontiers[frontier];
+        if !queue.is_empty() {
+            *push = true;
+            self.place_on(group, frontier);
+        } else if let Some(open) = *open
+            && self.geometry.mw_cunits > 0
+            && self.units.wants_padding(open)
+        {
+            self.pad(open);
             self.stirred = true;
         }
     }
 
-    /// Whether `group` has room for `blocks` more relocations besides those that its victims still need: in its relocation
-    /// chunk and in its free ones. Without this, two victims could each take half of the room that one needs.
-    fn has_room_for(&self, group: u32, blocks: u32) -> bool {
+    /// Whether `group` has room for `blocks` more relocations besides those that its victims still need: in the relocation
+    /// chunk of `frontier` and in its free ones but for `kept`. Without this, two victims could each take half of the room
+    /// that one needs.
+    fn has_room_for(&self, group: u32, frontier: usize, blocks: u32, kept: u32) -> bool {
         let collecting = &self.collection.groups[group as usize];
         let owed: u32 = collecting
             .victims
             .iter()
             .map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next))
             .sum();
-        let room = collecting.open.map_or(0, |open| self.units.room(open));
-        let free = self.provisioning.relocation_chunks(group) * self.geometry.blocks_per_chunk;
+        let room = collecting.frontiers[frontier].open.map_or(0, |open| self.units.room(open));
+        let free = self.provisioning.relocation_chunks(group).saturating_sub(kept) * self.geometry.blocks_per_chunk;
         let partial: u32 =
             self.collection.partial[group as usize].iter().map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
-        owed + blocks <= room + free + partial
+        owed + blocks <= room + free + if frontier == MOVING { partial } else { 0 }
     }
 
     /// Reads the next valid blocks of a victim.
@@ -370,6 +498,7 @@ impl<M: Media> BlockFtl<M> {
         victim.next = next;
         victim.outstanding += blocks as u32;
         victim.scanned = blocks < VECTOR_BLOCKS_MAX;
+        victim.reading += u32::from(blocks > 0);
         if blocks == 0 {
             self.end_victim_if_done(group, chunk);
             return;
@@ -388,54 +517,119 @@ impl<M: Media> BlockFtl<M> {
     }
 
     pub(crate) fn collection_read_ended(&mut self, index: u32, completion: Completion) {
-        let CollectionRead { group, chunk, blocks, retried, places, frames } = self.collection.reads[index as usize];
-        let lost = |at: usize| !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
-        if !retried && (0..blocks as usize).any(lost) {
-            self.collection.reads[index as usize].retried = true;
-            self.submit_errand(Errand::CollectionRead(index));
-            return;
+        let CollectionRead { group, chunk, blocks, tries, places, frames } = self.collection.reads[index as usize];
+        if completion.status != Status::Success {
+            self.refresh.ask();
         }
         let addresses = frames[..blocks as usize].iter().map(|frame| Oob::peek(&self.frames, *frame));
         self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
-        let mut dropped = 0;
+        let victims = &mut self.collection.groups[group as usize].victims;
+        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
+        victim.reading -= 1;
+        let frontier = if victim.care == Some(Care::Wear) { RESTING } else { MOVING };
+        let (mut lost, mut dropped) = (0, 0);
         for at in 0..blocks as usize {
             let (from, frame) = (places[at], frames[at]);
-            let verified = (!lost(at)).then(|| Oob::verify(&self.frames, frame).ok()).flatten();
-            // A block that is lost or wrong stays where it is: its chunk is kept, and the host gets the error.
-            let block = verified.filter(|oob| oob.kind == BlockKind::Data && oob.address < self.mapping.len());
-            let Some(oob) = block.filter(|_| self.chunks.is_valid(from)) else {
-                self.statistics.read_failures += u64::from(block.is_none());
+            let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            let block = if failed { None } else { self.data_at(frame, from) };
+            if block.is_none() && !self.chunks.is_valid(from) {
+                // Overwritten or trimmed meanwhile.
                 self.collection.frames.push(frame);
                 dropped += 1;
                 continue;
-            };
+            }
+            if block.is_none() && tries < READS_OF_LOST_MIN {
+                let read = &mut self.collection.reads[index as usize];
+                (read.places[lost], read.frames[lost]) = (from, frame);
+                lost += 1;
+                continue;
+            }
+            let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
             let slot = self.buffer.slot_mut(frame);
-            (slot.block, slot.older) = (oob.address as u32, Entry::media(from));
-            self.collection.groups[group as usize].queue.push_back(frame);
+            (slot.block, slot.older) = (block, Entry::media(from));
+            self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
         }
-        self.collection.groups[group as usize].reading -= 1;
-        self.collection.free_reads.push(index);
+        if lost > 0 {
+            let read = &mut self.collection.reads[index as usize];
+            (read.blocks, read.tries) = (lost as u32, tries + 1);
+            let victims = &mut self.collection.groups[group as usize].victims;
+            victims.iter_mut().filter(|victim| victim.chunk == chunk).for_each(|victim| victim.reading += 1);
+            self.submit_errand(Errand::CollectionRead(index));
+        } else {
+            self.collection.groups[group as usize].reading -= 1;
+            self.collection.free_reads.push(index);
+        }
         self.block_settled(group, chunk, dropped);
     }
 
-    /// Writes queued blocks to the group's relocation chunk: full units, and the rest if pushed. Returns whether any.
-    fn place_relocations(&mut self, group: u32) -> bool {
+    /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
+    pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
+        let oob = Oob::verify(&self.frames, frame).ok()?;
+        let is_data = matches!(oob.kind, BlockKind::Data | BlockKind::Lost) && oob.address < self.mapping.len();
+        let block = oob.address as u32;
+        (is_data && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
+    }
+
+    /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns
+    /// which logical block that is.
+    fn give_up(&mut self, group: u32, ppa: Ppa, frame: Frame) -> u32 {
+        self.statistics.read_failures += 1;
+        self.statistics.lost_blocks += 1;
+        let chunk = self.format.chunk_of(ppa);
+        let (format, mapping, buffer) = (self.format, &self.mapping, &self.buffer);
+        let victims = &mut self.collection.groups[group as usize].victims;
+        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
+        // Only the map knows, and it has to be gone through, once for a chunk.
+        let owners = victim.owners.get_or_insert_with(|| {
+            let mut owners = vec![NOBODY; self.geometry.blocks_per_chunk as usize];
+            for block in 0..mapping.len() as u32 {
+                if let Place::Media(ppa) = buffer.base(mapping, block).place()
+                    && format.chunk_of(ppa) == chunk
+                {
+                    owners[format.block_of(ppa) as usize] = block;
+                }
+            }
+            owners
+        });
+        let block = owners[format.block_of(ppa) as usize];
+        assert!(
+            buffer.base(mapping, block) == Entry::media(ppa),
+            "a valid block is what the map has of one logical block"
+        );
+        self.frames.zero(frame);
+        // Newer than the version that is lost, and older than any that is still to be committed.
+        let sequence = self.buffer.committed().saturating_sub(1);
+        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.frames, frame);
+        block
+    }
+
+    /// Writes queued blocks of the group: full units, and the rest if pushed.
+    fn place_relocations(&mut self, group: u32) {
+        for frontier in [MOVING, RESTING] {
+            self.place_on(group, frontier);
+        }
+    }
+
+    /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
+    /// any.
+    fn place_on(&mut self, group: u32, frontier: usize) -> bool {
         let mut placed = false;
         loop {
-            let collecting = &mut self.collection.groups[group as usize];
-            let queued = collecting.queue.len();
-            if queued == 0 || (queued < self.unit_blocks as usize && !collecting.push) {
-                collecting.push = false;
+            let Frontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[frontier];
+            let queued = queue.len();
+            if queued == 0 || (queued < self.unit_blocks as usize && !*push) {
+                *push = false;
                 return placed;
             }
-            let open = match collecting.open.filter(|open| self.units.room(*open) > 0) {
+            let open = match open.filter(|open| self.units.room(*open) > 0) {
                 Some(open) => Some(open),
+                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group)),
                 None => match self.collection.partial[group as usize].pop() {
                     Some((chunk, next)) => Some(self.units.open(chunk, next)),
                     None => self.open_chunk(Claim::Relocation(group)),
                 },
             };
-            let collecting = &mut self.collection.groups[group as usize];
+            let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
             collecting.open = open;
             collecting.stalled = open.is_none();
             let Some(open) = open else { return placed };
@@ -452,7 +646,7 @@ impl<M: Media> BlockFtl<M> {
                 *place = frame;
             }
             self.chunks.place(chunk, used as u32);
-            self.write_unit(open, Purpose::Relocation, u64::from(group), &unit[..count], used as u32);
+            self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
             self.stirred = true;
             placed = true;
         }
@@ -463,7 +657,7 @@ impl<M: Media> BlockFtl<M> {
         while !self.collection.written.is_empty() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
-            let (group, used) = (unit.owner as u32, unit.used as usize);
+            let (group, used) = ((unit.owner >> 1) as u32, unit.used as usize);
             let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
             frames[..used].copy_from_slice(&unit.frames()[..used]);
             for frame in &frames[..used] {
@@ -508,12 +702,10 @@ impl<M: Media> BlockFtl<M> {
         if !victims[index].scanned || victims[index].outstanding > 0 {
             return;
         }
-        victims.swap_remove(index);
-        if self.chunks.valid(chunk) == 0 {
-            self.reset_when_durable(chunk, self.log.position());
-        } else {
-            self.chunks.set_usage(chunk, ChunkUse::Stuck, self.buffer.head());
-        }
+        let victim = victims.swap_remove(index);
+        self.collection.cared_for -= u32::from(victim.care.is_some());
+        assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
+        self.reset_when_durable(chunk, self.log.position());
         self.collection.stirred = true;
         self.stirred = true;
     }

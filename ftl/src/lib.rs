@@ -13,6 +13,7 @@
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
 //! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
+//! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
 //! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
@@ -29,6 +30,7 @@
 mod assembly;
 pub mod bad_chunks;
 pub mod block;
+mod canary;
 pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
@@ -45,8 +47,10 @@ pub mod plan;
 pub mod provisioning;
 pub mod reading;
 pub mod recovery;
+pub mod refresh;
 pub mod repair;
 pub mod scan;
+pub mod scrub;
 pub mod statistics;
 pub mod superblock;
 pub mod superblock_writer;
@@ -56,16 +60,19 @@ pub mod throttle;
 pub mod transactions;
 pub mod units;
 pub mod victim;
+pub mod wear_levelling;
 pub mod write_buffer;
 
 pub use block::{BlockFtl, ReadOnlyReason};
+#[cfg(feature = "canary")]
+pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};
 pub use repair::RepairReport;
-pub use statistics::{GroupStatistics, Purpose, Statistics};
+pub use statistics::{Care, GroupStatistics, Moved, Purpose, ScrubStatistics, Statistics};
 pub use superblock::Superblock;
 pub use target::{BlockTarget, Done, Durability, IoError, Request};
 pub use victim::VictimPolicy;

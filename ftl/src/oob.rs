@@ -37,13 +37,15 @@ pub enum BlockKind {
     Checkpoint = 4,
     /// A block of a superblock.
     Superblock = 5,
+    /// A logical block of the host whose data could not be read when they were to be moved. It keeps the loss in sight
+    /// until the host writes or trims the block.
+    Lost = 6,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        [BlockKind::Data, BlockKind::Padding, BlockKind::Log, BlockKind::Checkpoint, BlockKind::Superblock]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock};
+        [Data, Padding, Log, Checkpoint, Superblock, Lost].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -185,7 +187,7 @@ impl Oob {
 #[must_use]
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
-        (std::mem::offset_of!(OobBytes, kind), 1, "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock"),
+        (std::mem::offset_of!(OobBytes, kind), 1, "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost"),
         (std::mem::offset_of!(OobBytes, version), 1, "format version, 2"),
         (std::mem::offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
         (std::mem::offset_of!(OobBytes, address), 4, "address"),

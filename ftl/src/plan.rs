@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   data            capacity × (1 + OP)
-//!   frontiers       one open chunk per host frontier, one per group for relocation
+//!   frontiers       one open chunk per host frontier, two per group for relocation
 //!   transaction     room for the largest one, which makes nothing invalid before it is complete
 //!   collection      per group: the reserve that lets relocation finish, and chunks on their way from victim to free
 //!   log             two copies of what is written between two checkpoints, twice (the old one, the new one)
@@ -24,6 +24,9 @@ use openftl_core::{BLOCK_BYTES, Geometry};
 
 /// Free chunks that each group keeps for relocation alone: with its open relocation chunk, enough to move any victim.
 pub const RELOCATION_RESERVE_CHUNKS: u32 = 1;
+
+/// Chunks that each group may have open for relocation: for what moves, and for what rests.
+pub const RELOCATION_FRONTIERS: u32 = 2;
 
 /// Chunks of each group that may be on their way: being relocated, waiting for the log before their reset, being reset.
 pub const COLLECTION_HEADROOM_CHUNKS: u32 = 5;
@@ -147,8 +150,9 @@ impl Plan {
 
         let copies = METADATA_COPIES as u32;
         let checkpoint_lanes = (groups / copies).clamp(1, CHECKPOINT_LANES_MAX);
-        // Besides the host frontiers: one relocation chunk a group, the log and its successor, checkpoint lanes, superblocks.
-        let others = groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
+        // Besides the host frontiers: two relocation chunks a group, the log and its successor, checkpoint lanes, superblocks.
+        let others =
+            RELOCATION_FRONTIERS * groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
         let host_frontiers = match geometry.open_chunks_max {
             0 => geometry.pus(),
             max if max > others => geometry.pus().min(max - others),
@@ -176,7 +180,8 @@ impl Plan {
         let transaction_chunks = (TRANSACTION_BLOCKS_MAX as u64).div_ceil(blocks_per_chunk);
         let working_chunks = u64::from(host_frontiers)
             + transaction_chunks
-            + u64::from(groups) * u64::from(1 + RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS);
+            + u64::from(groups)
+                * u64::from(RELOCATION_FRONTIERS + RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS);
         Ok(Plan {
             capacity_blocks,
             data_chunks,

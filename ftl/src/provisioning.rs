@@ -2,7 +2,7 @@
 //!
 //! Host writes go round the parallel units, one write unit each, so that consecutive units are programmed side by side:
 //! first every group, then the next parallel unit of every group. Within a parallel unit the least worn free chunk is
-//! opened. Some free chunks are spoken for, so that nobody can ever be stuck:
+//! opened, but for data that rest: those go to the most worn of the group. Some free chunks are spoken for, so that nobody can ever be stuck:
 //!
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
@@ -14,7 +14,7 @@
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, Plan, RELOCATION_RESERVE_CHUNKS};
 use openftl_core::{AddressFormat, ChunkId, Geometry, PuId};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
 /// Who asks for a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Claim {
     Host(PuId),
     /// The relocation frontier of a group.
     Relocation(u32),
+    /// The same for data that rest: the most worn chunk of the group.
+    WornRelocation(u32),
     /// One copy of log or checkpoint: in its home if there is more than the reserve, group after group by turns.
     Metadata {
         /// Which copy.
@@ -36,8 +38,8 @@ pub enum Claim {
 pub struct Provisioning {
     format: AddressFormat,
     pus_per_group: u32,
-    /// Free chunks of each parallel unit, by [`PuId`]; the least worn on top.
-    free: Vec<BinaryHeap<Reverse<(u32, ChunkId)>>>,
+    /// Free chunks of each parallel unit, by [`PuId`]; the least worn first.
+    free: Vec<BTreeSet<(u32, ChunkId)>>,
     free_in_group: Vec<u32>,
     /// Chunks that are on their way to be free.
     coming_in_group: Vec<u32>,
@@ -54,7 +56,7 @@ impl Provisioning {
         Provisioning {
             format: geometry.format(),
             pus_per_group: geometry.pus_per_group,
-            free: vec![BinaryHeap::new(); geometry.format().pu_ids()],
+            free: vec![BTreeSet::new(); geometry.format().pu_ids()],
             free_in_group: vec![0; geometry.groups as usize],
             coming_in_group: vec![0; geometry.groups as usize],
             spares_in_group: vec![0; geometry.groups as usize],
@@ -102,7 +104,7 @@ impl Provisioning {
     /// A chunk is free from now on.
     pub fn give(&mut self, chunk: ChunkId, resets: u32) {
         let pu = self.format.pu_of(chunk);
-        self.free[pu.0 as usize].push(Reverse((resets, chunk)));
+        self.free[pu.0 as usize].insert((resets, chunk));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
     }
@@ -198,9 +200,12 @@ impl Provisioning {
                 pu
             }
             Claim::Relocation(group) => self.fullest_pu(group),
+            Claim::WornRelocation(group) => self.most_worn_pu(group),
             Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
         };
-        let Reverse((_, chunk)) = self.free[pu.0 as usize].pop()?;
+        let free = &mut self.free[pu.0 as usize];
+        let taken = if matches!(claim, Claim::WornRelocation(_)) { free.pop_last() } else { free.pop_first() };
+        let (_, chunk) = taken?;
         self.free_in_group[self.format.group_of(pu) as usize] -= 1;
         self.free_total -= 1;
         if matches!(claim, Claim::Metadata { .. }) {
@@ -236,6 +241,12 @@ impl Provisioning {
         Some(home.filter(|pu| free(pu) > 0).unwrap_or_else(|| self.fullest_pu(group)))
     }
 
+    /// Chunks that log and checkpoints have.
+    #[must_use]
+    pub fn metadata_in_use(&self) -> u32 {
+        self.metadata_in_use
+    }
+
     /// A chunk of log or checkpoint is no longer in use (it comes back through [`Provisioning::give`] after its reset).
     pub fn end_metadata(&mut self) {
         self.metadata_in_use -= 1;
@@ -244,6 +255,14 @@ impl Provisioning {
     /// Counts a chunk that was found in use for log or checkpoint when the drive was opened.
     pub fn begin_metadata(&mut self) {
         self.metadata_in_use += 1;
+    }
+
+    /// The parallel unit of `group` with the most worn free chunk.
+    fn most_worn_pu(&self, group: u32) -> PuId {
+        (0..self.pus_per_group)
+            .map(|pu| self.format.pu_id(group, pu))
+            .max_by_key(|pu| self.free[pu.0 as usize].last().map(|(resets, _)| *resets))
+            .expect("a group has at least one parallel unit")
     }
 
     fn fullest_pu(&self, group: u32) -> PuId {

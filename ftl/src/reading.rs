@@ -2,14 +2,15 @@
 //!
 //! A block is read from its frame if it is still buffered, from media if it is mapped, and as zeroes if it is not. What
 //! the medium returns is trusted only if it says that it is that logical block and its CRC32C agrees; if not, it is read
-//! once more before the host gets an error.
+//! once more before the host gets an error. What was good only with much correction, or only the second time, is refreshed.
 
 use crate::block::{BlockFtl, Errand};
 use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
+use crate::statistics::Care;
 use crate::target::{Done, IoError};
-use openftl_core::{Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{Completion, Media};
+use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Media, Status};
 
 const NONE: u32 = u32::MAX;
 
@@ -78,6 +79,16 @@ impl Reads {
         (&command.places[..blocks], &command.frames[..blocks])
     }
 
+    /// A read of somebody else begins: no chunk is reset that was in use before, until it ends.
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.epochs.begin()
+    }
+
+    /// The read that began in `epoch` has ended.
+    pub(crate) fn end(&mut self, epoch: u64) {
+        self.epochs.end(epoch);
+    }
+
     /// The epoch at which every read that is under way now has ended.
     pub(crate) fn grace(&self) -> u64 {
         self.epochs.epoch + 2
@@ -124,6 +135,7 @@ impl<M: Media> BlockFtl<M> {
         self.check_read_range(first, frames.len())?;
         self.statistics.host_blocks_read += frames.len() as u64;
         let (mut request, mut command, mut lost) = (NONE, NONE, None);
+        self.refresh.earn(frames.len());
         for (index, frame) in frames.iter().enumerate() {
             let block = first as u32 + index as u32;
             match self.mapping.get(block).place() {
@@ -165,26 +177,29 @@ impl<M: Media> BlockFtl<M> {
     }
 
     pub(crate) fn host_read_ended(&mut self, index: u32, completion: Completion) {
-        let command = &self.reads.commands[index as usize];
+        if completion.status != Status::Success {
+            self.refresh_what_was_read(index, completion);
+        }
+        let command = &mut self.reads.commands[index as usize];
         let mut error = None;
+        let mut failed = 0;
         for at in 0..command.blocks as usize {
-            let block = u64::from(command.logical[at]);
+            let block = command.logical[at];
             let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
-            if lost {
-                error.get_or_insert(IoError::Unrecovered { block });
-                continue;
-            }
-            let verified = if self.config.verify_reads {
-                Oob::verify(&self.frames, command.frames[at])
-            } else {
-                Oob::peek(&self.frames, command.frames[at])
+            let found = match lost {
+                true => Err(IoError::Unrecovered { block: u64::from(block) }),
+                false => verdict(&self.frames, command.frames[at], u64::from(block), self.config.verify_reads),
             };
-            if !verified.is_ok_and(|oob| oob.kind == BlockKind::Data && oob.address == block) {
-                error.get_or_insert(IoError::WrongBlock { block });
+            if let Err(found) = found {
+                error.get_or_insert(found);
+                // What failed moves to the front, to be read once more.
+                (command.places[failed], command.logical[failed]) = (command.places[at], block);
+                command.frames.swap(failed, at);
+                failed += 1;
             }
         }
         if error.is_some() && !command.retried {
-            self.reads.commands[index as usize].retried = true;
+            (command.retried, command.blocks) = (true, failed as u32);
             self.submit_errand(Errand::HostRead(index));
             return;
         }
@@ -204,6 +219,31 @@ impl<M: Media> BlockFtl<M> {
             self.statistics.host_errors += u64::from(error.is_some());
             self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });
         }
+    }
+}
+
+/// Whether `frame` holds logical block `block`.
+#[inline]
+fn verdict(frames: &Frames, frame: Frame, block: u64, verify: bool) -> Result<(), IoError> {
+    let oob = if verify { Oob::verify(frames, frame) } else { Oob::peek(frames, frame) };
+    match oob {
+        Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
+        Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),
+        _ => Err(IoError::WrongBlock { block }),
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Blocks that could not be read this time, or with much correction only, are to move.
+    #[cold]
+    fn refresh_what_was_read(&mut self, index: u32, completion: Completion) {
+        let command = &self.reads.commands[index as usize];
+        let (places, blocks) = (command.places, command.blocks as usize);
+        for place in places[..blocks].iter().enumerate().filter(|(at, _)| completion.failed >> at & 1 != 0) {
+            self.weak_block(*place.1, Care::HostRead);
+        }
+        self.refresh.ask();
+        self.stirred = true;
     }
 }
 

@@ -366,8 +366,6 @@ impl<M: Media> BlockFtl<M> {
         for (chunk, flags) in checkpoint.flagged {
             if flags & CHUNK_RETIRED != 0 {
                 ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
-            } else if ftl.chunks.valid(chunk) > 0 {
-                ftl.chunks.set_usage(chunk, ChunkUse::Stuck, position);
             }
         }
         ftl.sort_chunks(&chunks);

@@ -99,13 +99,11 @@ impl Versions {
                     return;
                 };
                 is_read.insert(format.chunk_of(ppa));
+                let is_log = || log::parse_block(frames.bytes(frame), superblock.drive).is_ok();
                 match kind {
-                    BlockKind::Data if sequence < COUNTS_END => versions.add(ppa, address, sequence, is_good),
-                    BlockKind::Log if sequence < COUNTS_END => {
-                        if log::parse_block(frames.bytes(frame), superblock.drive).is_ok() {
-                            versions.highest.lsn = versions.highest.lsn.max(sequence);
-                        }
-                    }
+                    _ if sequence >= COUNTS_END => {}
+                    BlockKind::Data | BlockKind::Lost => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Log if is_log() => versions.highest.lsn = versions.highest.lsn.max(sequence),
                     _ => {}
                 }
             });

@@ -5,7 +5,7 @@ use openftl_core::{AddressFormat, Clock, Frame, FrameForm, Frames, Geometry, Ppa
 use openftl_media::{Blocks, Command, Completion, Media, Status};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Commands under way at a time.
+/// Commands under way at a time, at most.
 const COMMANDS_MAX: usize = 16;
 
 /// Marks the tags of a scan: what an FTL that is no more left under way may still complete, and is ignored.
@@ -15,6 +15,10 @@ const TAG: u64 = 0x5CA7 << 48;
 pub struct Scan {
     frames: Frames,
     scratch: Vec<Frame>,
+    /// Blocks of one command: a chunk at most.
+    vector_blocks: usize,
+    /// Commands under way: two for each parallel unit keep all of them busy.
+    commands: usize,
     completions: Vec<Completion>,
     /// Blocks read so far.
     pub blocks_read: u64,
@@ -26,11 +30,13 @@ impl Scan {
     /// For a device of this shape.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Scan {
-        let mut frames = Frames::new(COMMANDS_MAX * VECTOR_BLOCKS_MAX, 0, geometry.oob_bytes as usize);
+        let vector_blocks = VECTOR_BLOCKS_MAX.min(geometry.blocks_per_chunk as usize);
+        let commands = COMMANDS_MAX.min(2 * geometry.pus() as usize);
+        let mut frames = Frames::new(commands * vector_blocks, 0, geometry.oob_bytes as usize);
         let mut scratch = Vec::new();
-        let taken = frames.acquire_many(FrameForm::Bytes, COMMANDS_MAX * VECTOR_BLOCKS_MAX, &mut scratch);
+        let taken = frames.acquire_many(FrameForm::Bytes, commands * vector_blocks, &mut scratch);
         assert!(taken, "a new pool is full");
-        Scan { frames, scratch, completions: Vec::new(), blocks_read: 0, blocks_written: 0 }
+        Scan { frames, scratch, vector_blocks, commands, completions: Vec::new(), blocks_read: 0, blocks_written: 0 }
     }
 
     /// Reads `places` and hands each block once to `each`, in no particular order: its address, the pool, its frame, and
@@ -59,13 +65,13 @@ impl Scan {
         mut each: impl FnMut(Ppa, &mut Frames, Frame, Option<Oob>),
     ) {
         self.blocks_read += places.len() as u64;
-        let mut commands = places.chunks(VECTOR_BLOCKS_MAX);
-        let mut free: Vec<usize> = (0..COMMANDS_MAX).collect();
+        let mut commands = places.chunks(self.vector_blocks);
+        let mut free: Vec<usize> = (0..self.commands).collect();
         let mut under_way: [&[Ppa]; COMMANDS_MAX] = [&[]; COMMANDS_MAX];
         let mut next = commands.next();
-        while next.is_some() || free.len() < COMMANDS_MAX {
+        while next.is_some() || free.len() < self.commands {
             while let (Some(blocks), Some(slot)) = (next, free.last().copied()) {
-                let frames = &self.scratch[slot * VECTOR_BLOCKS_MAX..][..blocks.len()];
+                let frames = &self.scratch[slot * self.vector_blocks..][..blocks.len()];
                 let command = Command::Read { blocks: Blocks::Vector(blocks), frames };
                 if media.submit(clock.now(), &mut self.frames, TAG | slot as u64, command).is_err() {
                     break;
@@ -79,7 +85,7 @@ impl Scan {
                 let slot = (completion.tag & !TAG) as usize;
                 for (index, ppa) in std::mem::take(&mut under_way[slot]).iter().enumerate() {
                     let good = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
-                    let frame = self.scratch[slot * VECTOR_BLOCKS_MAX + index];
+                    let frame = self.scratch[slot * self.vector_blocks + index];
                     if !good {
                         self.frames.oob_mut(frame).fill(0);
                     }

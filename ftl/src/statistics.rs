@@ -50,6 +50,60 @@ impl Purpose {
     }
 }
 
+/// Why a chunk was emptied though nobody needed its room.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Care {
+    /// A read of the host found it weak.
+    HostRead = 0,
+    /// The scrub found it weak.
+    Scrub = 1,
+    /// The device said that it is weak, or has gone offline.
+    Notification = 2,
+    /// Its data rest while others wear: wear levelling.
+    Wear = 3,
+}
+
+impl Care {
+    /// Every reason, in the order of [`Statistics::cared`].
+    pub const ALL: [Care; 4] = [Care::HostRead, Care::Scrub, Care::Notification, Care::Wear];
+
+    /// The words that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Care::HostRead => "found weak by a read",
+            Care::Scrub => "found weak by the scrub",
+            Care::Notification => "notified by the device",
+            Care::Wear => "moved to level wear",
+        }
+    }
+}
+
+/// Chunks that were emptied for one reason.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Moved {
+    /// Chunks.
+    pub chunks: u64,
+    /// Blocks that were valid in them.
+    pub blocks: u64,
+}
+
+/// What the scrub did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct ScrubStatistics {
+    /// Times that all of the drive was read.
+    pub passes: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Blocks that needed much correction, or could not be read or were wrong at first.
+    pub weak: u64,
+    /// Of those, blocks that could not be read or were wrong the second time too. What is lost of the data is given up
+    /// when it is to be moved; what is lost of the metadata is written anew.
+    pub lost: u64,
+}
+
 /// What garbage collection did in one group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct GroupStatistics {
@@ -91,6 +145,16 @@ pub struct Statistics {
     pub reset_failures: u64,
     /// Reads that failed or did not verify, after a retry.
     pub read_failures: u64,
+    /// Blocks given up when they were to be moved: their data could not be read.
+    pub lost_blocks: u64,
+    /// Chunks emptied though nobody needed their room, by [`Care`].
+    pub cared: [Moved; 4],
+    /// What the scrub did.
+    pub scrub: ScrubStatistics,
+    /// Chunks whose wear index the device has reported as high.
+    pub worn_chunks: u64,
+    /// Chunks that went offline with all they held.
+    pub offline_chunks: u64,
     /// Chunks reset.
     pub resets: u64,
     /// Chunks taken out of use.
@@ -148,6 +212,12 @@ impl Statistics {
         }
         (self.programmed[Purpose::Data as usize] + self.programmed[Purpose::Relocation as usize]) as f64
             / self.host_blocks_written as f64
+    }
+
+    /// What was moved because of `care`.
+    #[must_use]
+    pub fn cared_for(&self, care: Care) -> Moved {
+        self.cared[care as usize]
     }
 
     /// Blocks programmed for `purpose`.

@@ -380,6 +380,13 @@ impl Superblock {
             let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
             return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
         }
+        let format = geometry.format();
+        for (index, chunk) in (0..).zip(self.places).filter(|(_, chunk)| *chunk != u32::MAX) {
+            let address = format.unpack_chunk(ChunkId(chunk));
+            if (address.group, address.pu) != (index / 2, 0) || address.chunk >= SEARCH_CHUNKS {
+                return untrue(format!("chunk {chunk} is for superblocks, which nobody would find there"));
+            }
+        }
         let mut uses: HashMap<u32, &str> = HashMap::new();
         let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);
         let extents = || self.checkpoint.extents();

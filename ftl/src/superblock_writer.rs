@@ -7,6 +7,18 @@
 //!
 //! A superblock counts as durable when one place has it and the other has it or has failed. When a chunk is full, the
 //! other of its pair takes over, and the full one is reset only after the first record in the other is on media.
+//!
+//! These chunks stay where they are, outside of wear levelling: an older superblock that is found in place of the newest
+//! must never call a chunk its own that holds data by now. How fast they wear depends on how often a superblock is wanted,
+//! for each chunk of the log and for each checkpoint:
+//!
+//! ```text
+//!   resets of such a chunk     superblocks a drive write       × WS_MIN
+//!   ────────────────────── =   ──────────────────────────────────────────────
+//!   resets of a data chunk     2 × blocks of a chunk × WAF / (1 + OP)
+//! ```
+//!
+//! On the profile `cosmos` at WAF 3 that is 1 % at 256 MiB, 2 % at 1 GiB, and more than 100 % at 64 GiB.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
@@ -117,6 +129,12 @@ impl SuperblockWriter {
 
     pub(crate) fn copy_failed(&mut self, place: u64) {
         self.places[place as usize].state = CopyState::Waiting;
+    }
+
+    /// Whether `chunk` is one of its chunks that is being reset.
+    #[must_use]
+    pub fn is_resetting(&self, chunk: ChunkId) -> bool {
+        self.places.iter().any(|place| place.resetting == Some(chunk))
     }
 
     /// A reset of one of its chunks has ended. Returns whether it was one of its chunks.

@@ -230,7 +230,7 @@ pub(crate) fn find_superblock(
     let sequences: Vec<u64> = candidates.iter().map(|(sequence, ..)| *sequence).collect();
     let records: Vec<Ppa> = candidates.iter().map(|(_, ppa, _)| *ppa).collect();
     let (mut error, mut damaged) = (newest_error.clone(), false);
-    while let Some((_, first, length)) = candidates.pop() {
+    while let Some((sequence, first, length)) = candidates.pop() {
         let blocks = length.div_ceil(BLOCK_BYTES);
         let places: Vec<Ppa> = (0..blocks as u64).map(|index| Ppa(first.0 + index)).collect();
         let mut record = vec![0; blocks * BLOCK_BYTES];
@@ -243,6 +243,10 @@ pub(crate) fn find_superblock(
         match Superblock::decode(&record) {
             // A drive that a newer version has written to is not to be opened by what it wrote before.
             Ok(_) if matches!(newest_error, Some(SuperblockError::Version(_))) => break,
+            Ok(superblock) if superblock.sequence != sequence => {
+                let reason = format!("its out-of-band bytes call it {sequence}");
+                return Err(SuperblockError::Untrue { sequence: superblock.sequence, reason }.into());
+            }
             Ok(superblock) => {
                 // A lost unit behind every record of its chunk may have been the newest; so may any in a chunk that is gone.
                 let is_last = |lost: &Ppa| {

@@ -16,6 +16,7 @@
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
 
 use crate::block::{BlockFtl, Phase};
+use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
@@ -79,6 +80,12 @@ impl Transactions {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.writes.is_empty() && self.waiters.is_empty() && self.trims.is_empty()
+    }
+
+    /// Whether writes of the host wait for room.
+    #[inline]
+    pub(crate) fn is_held_back(&self) -> bool {
+        !self.writes.is_empty()
     }
 
     /// What is relocated earns the host its share.
@@ -205,8 +212,9 @@ impl<M: Media> BlockFtl<M> {
         if self.collection.is_working() {
             self.transactions.throttle.spend(blocks);
         }
+        let splits = self.config.has(Canary::SplitTransaction);
         for (index, frame) in frames.enumerate() {
-            self.buffer.push(&mut self.mapping, frame, first + index as u32, index + 1 == blocks);
+            self.buffer.push(&mut self.mapping, frame, first + index as u32, index + 1 == blocks || splits);
         }
         self.statistics.host_blocks_written += blocks as u64;
         match durability {
@@ -259,6 +267,10 @@ impl<M: Media> BlockFtl<M> {
             }
             self.chunks.place(chunk, used as u32);
             self.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
+            if self.config.has(Canary::RecordBeforeData) {
+                unit[..used].iter().for_each(|frame| self.buffer.programmed(*frame));
+                self.buffer.advance();
+            }
         }
         self.transactions.stalled = false;
     }
@@ -396,7 +408,7 @@ impl<M: Media> BlockFtl<M> {
         }
         while let Some(waiter) = self.transactions.waiters.front() {
             let result = match waiter.log_position {
-                Some(position) if position <= self.log.durable() => Ok(()),
+                Some(position) if position <= self.log.durable() || self.config.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.may_program() => Err(IoError::ReadOnly),
                 _ => break,
             };

@@ -68,7 +68,7 @@ pub struct WriteBuffer {
     complete: u64,
     committed: u64,
     released: u64,
-    /// Frames whose program failed; they are placed again before anything newer.
+    /// Frames whose program failed, with their positions; they are placed again before anything newer.
     again: Vec<(Frame, u64)>,
 }
 
@@ -110,10 +110,10 @@ impl WriteBuffer {
         self.released
     }
 
-    /// Everything below this position has been given to the device, but for [`WriteBuffer::unplaced`] failures.
+    /// Everything below this position has been given to the device, and not failed since.
     #[must_use]
     pub fn placed(&self) -> u64 {
-        self.placed - self.again.len() as u64
+        self.again.iter().map(|(_, position)| *position).min().unwrap_or(self.placed)
     }
 
     /// Blocks that wait for a write unit.
@@ -167,9 +167,9 @@ impl WriteBuffer {
         Some((self.ring[(position & self.mask) as usize], position))
     }
 
-    /// The program of `frame` failed: place it again, under the sequence that it had.
-    pub fn place_again(&mut self, frame: Frame, sequence: u64) {
-        self.again.push((frame, sequence));
+    /// The program of `frame` failed: place it again, at the position that it had.
+    pub fn place_again(&mut self, frame: Frame, position: u64) {
+        self.again.push((frame, position));
     }
 
     /// `frame` is programmed (so that it survives whatever the commit record will survive).
@@ -366,5 +366,22 @@ mod tests {
         program(&mut buffer, 102);
         assert_eq!(buffer.commit().unwrap().block, 1);
         assert_eq!(buffer.commit().unwrap().block, 2);
+    }
+
+    #[test]
+    fn whoever_waits_for_a_failed_block_sees_that_it_is_not_placed_however_much_is_behind_it() {
+        let (mut buffer, mut mapping) = (WriteBuffer::new(8, 0), Mapping::new(8));
+        for frame in 0..6 {
+            written(&mut buffer, &mut mapping, frame, frame, true);
+        }
+        let placed: Vec<(Frame, u64)> = (0..6).map(|_| buffer.next_to_place().unwrap()).collect();
+        for (frame, position) in placed[1..3].iter().rev() {
+            buffer.place_again(*frame, *position);
+        }
+        assert_eq!((buffer.placed(), buffer.unplaced()), (1, 2));
+        assert_eq!(buffer.next_to_place(), Some(placed[1]));
+        assert_eq!(buffer.placed(), 2);
+        assert_eq!(buffer.next_to_place(), Some(placed[2]));
+        assert_eq!(buffer.placed(), 6);
     }
 }

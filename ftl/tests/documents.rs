@@ -2,7 +2,7 @@
 //! `<!-- table: name -->` and `<!-- end -->`. With `UPDATE_EXPECT=1` the test writes them, without it compares.
 
 use openftl_core::{OOB_BYTES_MIN, PuId, VECTOR_BLOCKS_MAX};
-use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNK_STUCK, CHUNKS_PER_BLOCK};
+use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNKS_PER_BLOCK};
 use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, METADATA_COPIES, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
 use openftl_ftl::recovery::{OpenError, STEPS};
 use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
@@ -82,7 +82,7 @@ fn format_table(name: &str) -> String {
                 ),
                 format!(
                     "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4), flags (4): \
-                 {CHUNK_RETIRED} retired, {CHUNK_STUCK} holds data that cannot be read |"
+                 {CHUNK_RETIRED} retired |"
                 ),
             ],
         ),

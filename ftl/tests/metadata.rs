@@ -2,8 +2,6 @@
 //! both copies are a refusal that names the tool.
 
 mod damage;
-mod world;
-
 use damage::{Damage, blocks, checkpoint, cut_off, idle, log, superblock};
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_ftl::block::BlockFtl;
@@ -14,9 +12,9 @@ use openftl_ftl::{Access, Config, Durability, IoError};
 use openftl_media::{
     ChunkDescriptor, Command, Completion, Media, MediaError, Notification, Profile, QueueFull, Status, Tag,
 };
+use openftl_sim::wire::Wire;
+use openftl_sim::world::{World, config};
 use std::collections::{HashMap, HashSet};
-use world::wire::Wire;
-use world::{World, config};
 
 const DAMAGES: [Damage; 3] = [Damage::Unreadable, Damage::Corrupted, Damage::Offline];
 

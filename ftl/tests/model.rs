@@ -2,14 +2,12 @@
 //! under way, clean stops and power cuts, on devices with and without power-loss protection, with and without paired
 //! pages, with few open chunks, and with real bytes.
 
-mod world;
-
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
 use openftl_ftl::Config;
 use openftl_media::{NandStatistics, Profile};
+use openftl_sim::world::{World, config, profile};
 use proptest::prelude::*;
-use world::{World, config, profile};
 
 struct Run {
     profile: Profile,
@@ -103,7 +101,7 @@ fn write_through_makes_every_acknowledged_write_durable() {
     }
 }
 
-/// Two groups of two parallel units need eleven open chunks besides those of the host.
+/// Two groups of two parallel units need thirteen open chunks besides those of the host.
 #[test]
 fn a_device_that_allows_few_open_chunks_is_never_asked_for_more() {
     for (seed, open_chunks_max) in [(60, 13), (61, 14), (62, 15)] {

@@ -1,8 +1,6 @@
 //! Drives that cannot be opened, each with the error that says why, and nothing written to any of them. And a drive that
 //! is only looked at.
 
-mod world;
-
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::log::{Log, Record};
@@ -11,8 +9,8 @@ use openftl_ftl::recovery::OpenError;
 use openftl_ftl::superblock::{Superblock, SuperblockError};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
-use world::wire::Wire;
-use world::{World, config};
+use openftl_sim::wire::Wire;
+use openftl_sim::world::{World, config};
 
 /// A drive that was closed, or cut off, with something in it.
 fn drive(clean: bool) -> World {
@@ -139,9 +137,9 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
     }
 }
 
-/// Appends `superblock` to one of its places, as the newest.
-fn write_superblock(world: &mut World, superblock: &Superblock) {
-    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
+/// Appends `superblock` to one of its places; its out-of-band bytes call it number `sequence`.
+fn write_superblock(world: &mut World, superblock: &Superblock, sequence: u64) {
+    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence };
     let mut record = padding();
     record[0] = (oob, superblock.encode());
     let place = open_place(world, superblock);
@@ -151,9 +149,11 @@ fn write_superblock(world: &mut World, superblock: &Superblock) {
 #[test]
 fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
     type Change = fn(&mut Superblock);
-    let changes: [(Change, &str); 10] = [
+    let changes: [(Change, &str); 12] = [
         (|superblock| superblock.capacity_blocks = 0, "capacity is 0 blocks"),
         (|superblock| superblock.capacity_blocks = 0x7FFF_FFFF, "capacity is 2147483647 blocks, and the device has"),
+        (|superblock| superblock.sequence += 1 << 32, "its sequence is"),
+        (|superblock| superblock.places[0] = 9, "chunk 9 is for superblocks, which nobody would find there"),
         (|superblock| superblock.first_lsn = 0, "the first LSN is 0"),
         (|superblock| superblock.first_lsn = u64::MAX, "the first LSN is 18446744073709551615"),
         (|superblock| superblock.position = u64::MAX, "host blocks written is"),
@@ -179,7 +179,8 @@ fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
         world.ftl = None;
         superblock.sequence += 1;
         change(&mut superblock);
-        write_superblock(&mut world, &superblock);
+        let sequence = superblock.sequence;
+        write_superblock(&mut world, &superblock, sequence);
         world
     };
     for (change, reason) in changes {
@@ -190,6 +191,21 @@ fn a_superblock_that_cannot_be_true_is_refused_whatever_its_checksum() {
     // And one that is only written again is not.
     let mut world = rewritten(&|_| ());
     world.recover().unwrap();
+}
+
+#[test]
+fn a_superblock_that_its_out_of_band_bytes_call_otherwise_is_refused() {
+    let mut world = drive(false);
+    world.open(Access::Inspect).unwrap();
+    let superblock = world.ftl().superblock().clone();
+    world.ftl = None;
+    // Taken as it is, the next one would be number 6, and older than this for whoever orders them.
+    let newest = superblock.sequence + 1;
+    write_superblock(&mut world, &Superblock { sequence: 5, ..superblock }, newest);
+    let error = refused(&mut world);
+    assert!(
+        error.to_string().contains(&format!("superblock 5 cannot be true: its out-of-band bytes call it {newest}"))
+    );
 }
 
 /// Appends a block to the log of a drive that was cut off, with one record, as number `lsn` and saying that it is `says`.

@@ -1,15 +1,13 @@
 //! Repair: what can be rebuilt of a drive whose metadata is lost in both copies, and what is said of the rest.
 
 mod damage;
-mod world;
-
 use damage::{Damage, checkpoint, cut_off, log, superblock};
 use openftl_core::Ppa;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, CheckReport, IoError, RepairReport, Superblock};
 use openftl_media::Media;
+use openftl_sim::World;
 use std::ops::Range;
-use world::World;
 
 /// Opens it for repair and compares all of it with the model. There was something to rebuild.
 fn repaired(world: &mut World, name: &str) -> RepairReport {
@@ -17,7 +15,7 @@ fn repaired(world: &mut World, name: &str) -> RepairReport {
     let report = world.ftl().recovery_report().repair.clone().unwrap_or_else(|| panic!("{name}: nothing was rebuilt"));
     let found = world.read_all();
     world.history.verdict(&found).unwrap_or_else(|error| panic!("{name}: {error}, {report:?}"));
-    world.history.reopened(&found);
+    world.adopt(&found);
     world.check();
     report
 }
@@ -219,7 +217,7 @@ fn trims_that_are_forgotten_are_counted() {
     let report = world.ftl().recovery_report().repair.clone().unwrap();
     assert!(report.blocks_rebuilt > 0 && report.blocks_returned > 0, "{report:?}");
     let found = world.read_all();
-    assert!(found[105..110].iter().any(|change| *change != 0), "trimmed blocks are back, as the report says");
+    assert!(found[105..110].iter().any(|change| *change != Some(0)), "trimmed blocks are back, as the report says");
     world.verify(400, 30);
     world.check();
 }
@@ -241,7 +239,7 @@ fn a_repair_may_be_cut_anywhere_and_begun_again() {
         world.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
         let found = world.read_all();
         world.history.verdict(&found).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
-        world.history.reopened(&found);
+        world.adopt(&found);
         world.check();
         if events % 5 == 0 {
             expect_in_use(&mut world);

@@ -1,13 +1,11 @@
 //! What a host may ask of the block FTL, and what it gets: also where it asks for something impossible.
 
-mod world;
-
 use openftl_core::{Frame, FrameForm};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Config, Durability, IoError, Request};
 use openftl_media::Profile;
-use world::{World, config};
+use openftl_sim::world::{World, config};
 
 const CAPACITY: u64 = 700;
 
@@ -144,7 +142,7 @@ fn a_trim_of_the_whole_drive_frees_it() {
     assert_eq!(world.ftl().chunk_uses().map(|(_, _, valid)| valid).sum::<u32>(), 0);
     world.power_cut(true);
     world.recover().unwrap();
-    assert!(world.read_all().iter().all(|found| *found == 0));
+    assert!(world.read_all().iter().all(|found| *found == Some(0)));
     let free = world.ftl().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Free).count();
     world.write_all(64);
     world.clean_restart();

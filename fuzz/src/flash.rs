@@ -6,8 +6,8 @@
 //! edit    [block, 2 bytes] [at, 2 bytes] [length, and what is edited] [bytes …]
 //! ```
 //!
-//! Each edit overwrites some bytes of one block that is no data: superblocks count first, newest first, then the log,
-//! then checkpoints. Its checksums are made to agree, unless the edit says that they are to be left wrong.
+//! Each edit overwrites some bytes of one block that is no data: superblocks count first, then checkpoints, then
+//! the log, the newest of each first. Its checksums are made to agree, unless the edit says that they are to be left wrong.
 
 use openftl_core::units::Share;
 use openftl_core::{
@@ -15,6 +15,7 @@ use openftl_core::{
     Time, VirtualClock,
 };
 use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::superblock::COUNTS_END;
 use openftl_ftl::{Access, BlockFtl, BlockTarget, Config, Durability, IoError, Request, chunks_per_pu, superblock};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull,
@@ -94,7 +95,12 @@ fn live(device: EmulatedDevice, access: Access) {
     let trim = Request::Trim { first: capacity / 3, blocks: 1, durability: Durability::Volatile };
     _ = finish(&mut drive, &mut clock, trim);
     _ = finish(&mut drive, &mut clock, Request::Flush);
-    // What was opened and closed opens again.
+    // What was opened and closed opens again, unless its numbers are about to run out.
+    let superblock = drive.superblock();
+    let counts = [superblock.sequence << 16, superblock.checkpoint.sequence, superblock.first_lsn, superblock.position];
+    if counts.iter().any(|count| *count > COUNTS_END - (1 << 24)) {
+        return;
+    }
     if let Ok(device) = drive.close(&mut clock) {
         BlockFtl::open(device, config(), &mut clock).expect("a drive that was closed opens");
     }
@@ -189,7 +195,8 @@ impl Image {
                 }
             }
         }
-        metadata.sort_by_key(|(oob, chunk, frame)| Reverse((oob.kind as u8, oob.sequence, *chunk, *frame)));
+        // Of two superblocks of the same sequence the one in the higher chunk is taken.
+        metadata.sort_by_key(|(oob, chunk, _)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
         let metadata = metadata.into_iter().map(|(_, _, frame)| frame).collect();
         Image { frames, chunks, metadata, before: Vec::new(), profile, chunks_per_pu }
     }

@@ -28,5 +28,6 @@ pub mod workload;
 pub mod zipf;
 
 pub use driver::{Driver, Limit, RunError};
-pub use outcome::{Outcome, TraceHash};
+pub use openftl_core::TraceHash;
+pub use outcome::Outcome;
 pub use workload::{Access, Operation, Pattern, Workload, WorkloadConfig};

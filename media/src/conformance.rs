@@ -86,9 +86,12 @@ pub fn fault_checks<M: Media + Inject>() -> Vec<Check<M>> {
     checks![
         faults:
             an_offline_chunk_is_neither_written_nor_reset_nor_read,
+            a_chunk_that_goes_offline_is_notified_once,
             after_a_failed_program_the_next_unit_can_be_written,
             a_failed_program_may_close_the_chunk_early,
             a_lost_block_fails_alone_and_is_notified,
+            a_read_that_fails_for_a_while_is_good_again,
+            a_misdirected_block_is_read_without_complaint,
             high_ecc_is_a_warning_about_good_data,
             notifications_count_from_one_and_are_not_repeated,
             the_wear_index_follows_the_resets_to_the_end,
@@ -100,8 +103,12 @@ pub fn fault_checks<M: Media + Inject>() -> Vec<Check<M>> {
 pub trait Inject {
     /// A written block can no longer be read.
     fn lose(&mut self, ppa: Ppa);
+    /// The next `times` reads of a written block fail, and then no more.
+    fn fail_reads(&mut self, ppa: Ppa, times: u32);
     /// A written block is read with high ECC.
     fn weaken(&mut self, ppa: Ppa);
+    /// Each of two written blocks is found at the other's place.
+    fn misdirect(&mut self, one: Ppa, other: Ppa);
     /// The next program operation on `chunk` fails.
     fn fail_program(&mut self, chunk: ChunkId, failure: ProgramFailure);
     /// `chunk` goes offline.
@@ -117,8 +124,16 @@ impl Inject for EmulatedDevice {
         self.inject_read_failure(ppa).expect("the store notes it");
     }
 
+    fn fail_reads(&mut self, ppa: Ppa, times: u32) {
+        self.inject_transient_read_failure(ppa, times);
+    }
+
     fn weaken(&mut self, ppa: Ppa) {
         self.inject_high_ecc(ppa);
+    }
+
+    fn misdirect(&mut self, one: Ppa, other: Ppa) {
+        EmulatedDevice::misdirect(self, one, other).expect("the store works");
     }
 
     fn fail_program(&mut self, chunk: ChunkId, failure: ProgramFailure) {

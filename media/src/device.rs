@@ -22,6 +22,7 @@ mod queue;
 mod read;
 mod reset;
 mod schedule;
+mod simulation;
 mod write;
 
 pub use injection::ProgramFailure;
@@ -99,9 +100,12 @@ enum Mark {
     Lost,
     /// It can, and should be refreshed.
     Weak,
+    /// It cannot be read so many times more. After those it is good, and stays so.
+    Failing { times: u32 },
 }
 
 /// A chunk that was reset, and that its die may still be erasing.
+#[derive(Clone)]
 struct Erase {
     chunk: ChunkId,
     begins: Time,

@@ -161,6 +161,8 @@ pub struct Faults {
     pub erase_fail: f64,
     /// That a block is found lost when it is read.
     pub read_fail: f64,
+    /// That a block cannot be read, for the first and last time.
+    pub read_retry: f64,
     /// That a block read is good but should be refreshed.
     pub high_ecc: f64,
     /// How many times likelier all of that is at the end of a chunk's life.
@@ -174,6 +176,7 @@ impl Default for Faults {
             program_fail: 0.0,
             erase_fail: 0.0,
             read_fail: 0.0,
+            read_retry: 0.0,
             high_ecc: 0.0,
             wear_factor: 1.0,
         }
@@ -417,6 +420,7 @@ impl Profile {
             ("faults.program_fail", faults.program_fail),
             ("faults.erase_fail", faults.erase_fail),
             ("faults.read_fail", faults.read_fail),
+            ("faults.read_retry", faults.read_retry),
             ("faults.high_ecc", faults.high_ecc),
         ] {
             if !(0.0..=1.0).contains(&probability) {
@@ -498,6 +502,7 @@ mod tests {
         check(&|p| p.chip.blocks_per_chunk += 4, "chip.blocks_per_chunk = ");
         check(&|p| p.cache.blocks_per_pu = 1, "cache.blocks_per_pu = 1: must be 0");
         check(&|p| p.faults.read_fail = 1.5, "faults.read_fail = 1.5: must be a probability");
+        check(&|p| p.faults.read_retry = -0.1, "faults.read_retry = -0.1: must be a probability");
         check(&|p| p.oob_bytes = 8, "oob_bytes = 8: must be between 16 and 4096");
         check(&|p| p.chunks_per_pu = u32::MAX, "chunks_per_pu = ");
     }

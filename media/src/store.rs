@@ -137,6 +137,15 @@ pub(crate) enum Backing {
 }
 
 impl Backing {
+    /// The same store once more, in memory of its own; `None` for a file.
+    pub fn fork(&self) -> Result<Option<Backing>, StoreError> {
+        Ok(match self {
+            Backing::Ram(store) => Some(Backing::Ram(store.fork()?)),
+            Backing::Stamps(store) => Some(Backing::Stamps(store.fork()?)),
+            Backing::File(_) => None,
+        })
+    }
+
     /// Keeps the contents of `frames` in consecutive blocks of `chunk`.
     #[inline]
     pub fn write(&mut self, chunk: ChunkId, first: u32, pool: &Frames, frames: &[Frame]) -> Result<(), StoreError> {
@@ -193,6 +202,16 @@ impl Backing {
             Backing::Ram(store) => store.corrupt(chunk, block),
             Backing::Stamps(store) => store.corrupt(chunk, block),
             Backing::File(store) => return store.corrupt(chunk, block),
+        }
+        Ok(())
+    }
+
+    /// Exchanges what two blocks hold, without anybody noticing.
+    pub fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) -> Result<(), StoreError> {
+        match self {
+            Backing::Ram(store) => store.exchange(one, other),
+            Backing::Stamps(store) => store.exchange(one, other),
+            Backing::File(store) => return store.exchange(one, other),
         }
         Ok(())
     }

@@ -84,6 +84,26 @@ fn a_lost_block_stays_lost_until_its_chunk_is_reset() {
 }
 
 #[test]
+fn a_read_that_is_to_be_tried_again_fails_once_as_often_as_the_profile_says() {
+    let mut profile = tiny();
+    profile.faults.read_retry = 0.05;
+    let mut host = Host::with(device(&profile, 60, 9));
+    let mut failed = 0;
+    for chunk in host.chunks.clone() {
+        host.fill(&[chunk]);
+        for block in 0..32 {
+            if host.status(Time::ZERO, chunk, block) == Status::UnrecoveredRead {
+                failed += 1;
+                assert_eq!(host.status(Time::ZERO, chunk, block), Status::Success, "block {block} of {chunk:?}");
+            }
+        }
+    }
+    // 7680 blocks: 384 expected.
+    assert!((300..470).contains(&failed), "{failed}");
+    assert_eq!(host.device.statistics().read_failures, failed);
+}
+
+#[test]
 fn a_failed_erase_takes_the_chunk_offline() {
     let mut profile = tiny();
     profile.faults.erase_fail = 1.0;

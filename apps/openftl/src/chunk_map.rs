@@ -24,8 +24,6 @@ pub enum Mark {
     Log,
     Checkpoint,
     Superblock,
-    /// Holds data that cannot be read.
-    Stuck,
     /// Offline, or retired by the FTL.
     Bad,
 }
@@ -45,7 +43,7 @@ const CELLS_MAX: usize = 64;
 /// Rows of the picture; a drive with more parallel units shows the first ones.
 const ROWS_MAX: usize = 32;
 
-const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  ! unreadable data  x bad";
+const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  x bad";
 
 /// The picture. `cells` are in the order of [`Geometry::chunk_ids`].
 pub fn draw(cells: &[Cell], geometry: &Geometry, palette: Palette) -> String {
@@ -76,8 +74,8 @@ pub fn draw(cells: &[Cell], geometry: &Geometry, palette: Palette) -> String {
 /// What is shown for a few neighbouring chunks: what most of them are, the rarer if there is a tie; data as full as their mean.
 fn character(cells: &[Cell]) -> char {
     let count = |mark| cells.iter().filter(|cell| cell.mark == mark).count();
-    // A bad or unreadable chunk is worth seeing even among many good ones.
-    let notable = [Mark::Stuck, Mark::Bad].into_iter().find(|&mark| count(mark) > 0);
+    // A bad chunk is worth seeing even among many good ones.
+    let notable = Some(Mark::Bad).filter(|&mark| count(mark) > 0);
     let order = [Mark::Superblock, Mark::Checkpoint, Mark::Log, Mark::Collected, Mark::Open, Mark::Data, Mark::Free];
     let most =
         notable.unwrap_or_else(|| order.into_iter().rev().max_by_key(|&mark| count(mark)).expect("there are marks"));
@@ -88,7 +86,6 @@ fn character(cells: &[Cell]) -> char {
         Mark::Log => 'L',
         Mark::Checkpoint => 'C',
         Mark::Superblock => 'S',
-        Mark::Stuck => '!',
         Mark::Bad => 'x',
         Mark::Data => {
             let data = cells.iter().filter(|cell| cell.mark == Mark::Data);
@@ -131,7 +128,7 @@ mod tests {
               g1  p0  ▓▓███···
               g1  p1  ·o······
               · free  o open  ░▒▓█ data, by how much of it is valid  v being collected
-              L log  C checkpoint  S superblock  ! unreadable data  x bad
+              L log  C checkpoint  S superblock  x bad
         "#]]
         .assert_eq(&format!("chunks\n{}", draw(&cells, &geometry, Palette::PLAIN)));
     }

@@ -16,6 +16,8 @@
 //! victim = "greedy"               # "greedy" or "cost-benefit"
 //! write_through = false
 //! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
+//! scrub_interval = "7d"           # everything is read once in this time; or "never"
+//! wear_spread_max = 32            # resets that chunks of a group may differ by before data move; 0: any number
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
@@ -27,7 +29,7 @@
 use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::VictimPolicy;
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
@@ -85,6 +87,10 @@ pub struct FtlSection {
     pub checkpoint_interval: Option<Nanos>,
     /// Groups that may be marked for collection at a time.
     pub marked_groups_max: Option<u32>,
+    /// Time in which everything is read once.
+    pub scrub_interval: Option<Interval>,
+    /// Resets that chunks of a group may differ by before data move; 0 means that wear is not levelled.
+    pub wear_spread_max: Option<u32>,
 }
 
 /// How the outside reaches the drive.

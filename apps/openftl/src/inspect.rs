@@ -4,6 +4,7 @@ use crate::assembly::{self, Drive};
 use crate::chunk_map::{self, Cell, Mark};
 use crate::cli;
 use crate::failure::Failure;
+use crate::profiles::GeometryFacts;
 use crate::serve::write_recovery;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
@@ -31,18 +32,6 @@ struct Facts {
     recovery: RecoveryReport,
     chunks_by_use: BTreeMap<String, u64>,
     chunks: Vec<ChunkFacts>,
-}
-
-#[derive(Serialize)]
-struct GeometryFacts {
-    groups: u32,
-    pus_per_group: u32,
-    chunks_per_pu: u32,
-    blocks_per_chunk: u32,
-    ws_min: u32,
-    ws_opt: u32,
-    mw_cunits: u32,
-    oob_bytes: u32,
 }
 
 #[derive(Serialize)]
@@ -106,7 +95,6 @@ fn cells(drive: &Drive) -> Vec<Cell> {
         ChunkUse::Open => Mark::Open,
         ChunkUse::Closed => Mark::Data,
         ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
-        ChunkUse::Stuck => Mark::Stuck,
         ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
         ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
         ChunkUse::Metadata => Mark::Superblock,
@@ -130,16 +118,7 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
     let uses: Vec<_> = drive.chunk_uses().collect();
     Facts {
         profile: drive.media().profile().name.clone(),
-        geometry: GeometryFacts {
-            groups: geometry.groups,
-            pus_per_group: geometry.pus_per_group,
-            chunks_per_pu: geometry.chunks_per_pu,
-            blocks_per_chunk: geometry.blocks_per_chunk,
-            ws_min: geometry.ws_min,
-            ws_opt: geometry.ws_opt,
-            mw_cunits: geometry.mw_cunits,
-            oob_bytes: geometry.oob_bytes,
-        },
+        geometry: GeometryFacts::of(geometry),
         capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
         over_provisioning: superblock.over_provisioning.as_f64(),
         mapped_blocks: uses.iter().map(|(_, _, valid)| u64::from(*valid)).sum(),

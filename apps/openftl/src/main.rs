@@ -1,4 +1,5 @@
-//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`.
+//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
+//! `explore`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -12,6 +13,7 @@ mod control;
 mod create;
 mod ctl;
 mod demo;
+mod explore;
 mod figures;
 mod inspect;
 mod measure;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Explore(arguments) => explore::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,17 +10,39 @@ use openftl_media::Profile;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// The shape of a device, for scripts.
+#[derive(Serialize)]
+pub struct GeometryFacts {
+    pub groups: u32,
+    pub pus_per_group: u32,
+    pub chunks_per_pu: u32,
+    pub blocks_per_chunk: u32,
+    pub ws_min: u32,
+    pub ws_opt: u32,
+    pub mw_cunits: u32,
+    pub oob_bytes: u32,
+}
+
+impl GeometryFacts {
+    pub fn of(geometry: &Geometry) -> GeometryFacts {
+        GeometryFacts {
+            groups: geometry.groups,
+            pus_per_group: geometry.pus_per_group,
+            chunks_per_pu: geometry.chunks_per_pu,
+            blocks_per_chunk: geometry.blocks_per_chunk,
+            ws_min: geometry.ws_min,
+            ws_opt: geometry.ws_opt,
+            mw_cunits: geometry.mw_cunits,
+            oob_bytes: geometry.oob_bytes,
+        }
+    }
+}
+
 /// What an Open-Channel host is told about a device: it follows from the profile.
 #[derive(Serialize)]
 struct Derived {
-    groups: u32,
-    pus_per_group: u32,
-    chunks_per_pu: u32,
-    blocks_per_chunk: u32,
-    ws_min: u32,
-    ws_opt: u32,
-    mw_cunits: u32,
-    oob_bytes: u32,
+    #[serde(flatten)]
+    shape: GeometryFacts,
     read_ns: u64,
     write_ns: u64,
     reset_ns: u64,
@@ -68,14 +90,7 @@ fn bytes(geometry: &Geometry) -> ByteSize {
 fn listed(profile: &Profile) -> Result<Listed<'_>, Failure> {
     let geometry = geometry(profile)?;
     let derived = Derived {
-        groups: geometry.groups,
-        pus_per_group: geometry.pus_per_group,
-        chunks_per_pu: geometry.chunks_per_pu,
-        blocks_per_chunk: geometry.blocks_per_chunk,
-        ws_min: geometry.ws_min,
-        ws_opt: geometry.ws_opt,
-        mw_cunits: geometry.mw_cunits,
-        oob_bytes: geometry.oob_bytes,
+        shape: GeometryFacts::of(&geometry),
         read_ns: geometry.read.typical.0,
         write_ns: geometry.write.typical.0,
         reset_ns: geometry.reset.typical.0,

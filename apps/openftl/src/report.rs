@@ -3,7 +3,7 @@
 use crate::figures::{Latency, Measured};
 use crate::terminal::{Ink, Palette};
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
-use openftl_ftl::{GroupStatistics, Purpose, Statistics};
+use openftl_ftl::{Care, GroupStatistics, Purpose, Statistics};
 use openftl_lab::picture::{bar, strip, thousands};
 use std::fmt::Write;
 
@@ -29,6 +29,7 @@ pub fn page(measured: &Measured, seconds: Seconds, palette: Palette) -> String {
     if seconds == Seconds::Simulated || measured.utilisation().iter().any(|&share| share > 0.0) {
         write_dies(&mut text, &measured.utilisation(), &measured.geometry, palette);
     }
+    write_care(&mut text, &measured.statistics, palette);
     write_mishaps(&mut text, &measured.statistics, palette);
     text
 }
@@ -139,11 +140,40 @@ fn write_dies(text: &mut String, utilisation: &[f64], geometry: &Geometry, palet
     _ = writeln!(text, "  busy {:.0}% of the time ({:.0}% to {:.0}%)", mean * 100.0, low * 100.0, high * 100.0);
 }
 
-fn write_mishaps(text: &mut String, statistics: &Statistics, palette: Palette) {
+/// What was read and moved to keep the data safe and the wear level.
+pub fn write_care(text: &mut String, statistics: &Statistics, palette: Palette) {
+    let cared = Care::ALL.map(|care| (care.name(), statistics.cared_for(care)));
+    let scrub = &statistics.scrub;
+    if scrub.blocks == 0 && cared.iter().all(|(_, moved)| moved.chunks == 0) {
+        return;
+    }
+    write_title(text, "Care", "", palette);
+    if scrub.blocks > 0 {
+        let passes = if scrub.passes == 1 { "pass" } else { "passes" };
+        _ = writeln!(
+            text,
+            "  {:>12} blocks were scrubbed in {} whole {passes}: {} weak, {} of them lost",
+            thousands(scrub.blocks),
+            thousands(scrub.passes),
+            thousands(scrub.weak),
+            thousands(scrub.lost)
+        );
+    }
+    for (name, moved) in cared.into_iter().filter(|(_, moved)| moved.chunks > 0) {
+        let (chunks, blocks) = (thousands(moved.chunks), thousands(moved.blocks));
+        _ = writeln!(text, "  {chunks:>12} chunks were {name}, with {blocks} blocks");
+    }
+}
+
+/// What went wrong, and was borne.
+pub fn write_mishaps(text: &mut String, statistics: &Statistics, palette: Palette) {
     let mishaps = [
         ("programs failed and were repeated elsewhere", statistics.program_failures),
         ("erases failed", statistics.reset_failures),
         ("reads failed or did not verify", statistics.read_failures),
+        ("blocks were given up: their data were lost", statistics.lost_blocks),
+        ("chunks went offline with all they held", statistics.offline_chunks),
+        ("chunks are reported worn by the device", statistics.worn_chunks),
         ("chunks were taken out of use", statistics.retired_chunks),
         ("host requests ended in an error", statistics.host_errors),
     ];

@@ -10,7 +10,7 @@ use crate::power::{self, Home};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
-use openftl_core::units::ByteSize;
+use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::Timing as MediaTiming;
@@ -25,6 +25,9 @@ const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
 
 /// Where clients connect unless the command says otherwise: the port that IANA gave to NBD.
 const NBD_DEFAULT: &str = "127.0.0.1:10809";
+
+/// How often a served drive reads all it holds unless the command says otherwise.
+const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
 
 /// Frames for requests under way: two of NBD's longest, 32 MiB each.
 const HOST_FRAMES: u32 = 16_384;
@@ -69,7 +72,8 @@ enum Last {
 }
 
 pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
-    let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
+    let mut settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
+    settings.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT);
     let timing = match arguments.timing.or(settings.timing).unwrap_or(Timing::WallClock) {
         Timing::WallClock => MediaTiming::Modelled,
         Timing::Instant => MediaTiming::Instant,

@@ -3,7 +3,7 @@
 use crate::cli::{DriveFlags, Timing};
 use crate::drive_file::{DriveFile, StoreName, is_file_name};
 use crate::failure::Failure;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::{Config, VictimPolicy};
 use openftl_media::{Profile, ProfileError};
@@ -20,6 +20,8 @@ pub struct Settings {
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
     pub marked_groups_max: Option<u32>,
+    pub scrub_interval: Option<Interval>,
+    pub wear_spread_max: Option<u32>,
     pub store: Option<StoreName>,
     pub path: Option<PathBuf>,
     pub timing: Option<Timing>,
@@ -30,6 +32,9 @@ pub struct Settings {
 /// What holds where neither flags nor drive file say anything.
 pub const PROFILE_DEFAULT: &str = "cosmos";
 pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
+
+/// A drive that reads all it holds more often than this does little else.
+const SCRUB_INTERVAL_MIN: Nanos = Nanos(60_000_000_000);
 
 /// What the host may see at most: with over-provisioning, the blocks that 31 bits can name.
 const CAPACITY_MAX: ByteSize = ByteSize(7 << 40);
@@ -54,6 +59,8 @@ impl Settings {
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
             marked_groups_max: file.ftl.marked_groups_max,
+            scrub_interval: flags.scrub_interval.or(file.ftl.scrub_interval),
+            wear_spread_max: file.ftl.wear_spread_max,
             store: file.media.store,
             path: file.media.path,
             timing: file.media.timing,
@@ -93,6 +100,15 @@ impl Settings {
             ))
             .fix("choose 1s, 10s or the like, or leave it away"));
         }
+        if let Some(interval @ Interval::Every(span)) = self.scrub_interval
+            && span < SCRUB_INTERVAL_MIN
+        {
+            return Err(Failure::bad_input(format_args!(
+                "scrub_interval = {interval} is less than {}",
+                Interval::Every(SCRUB_INTERVAL_MIN)
+            ))
+            .fix("drives read all they hold once in a few days: 7d; or write never"));
+        }
         Ok(())
     }
 
@@ -108,6 +124,11 @@ impl Settings {
             checkpoint_interval: self.checkpoint_interval,
             victim: self.victim,
             marked_groups_max: self.marked_groups_max,
+            scrub_interval: self.scrub_interval.and_then(Interval::span),
+            wear_spread_max: match self.wear_spread_max {
+                None => Config::default().wear_spread_max,
+                Some(spread) => (spread > 0).then_some(spread),
+            },
             ..Config::default()
         }
     }
@@ -181,13 +202,15 @@ mod tests {
     fn flags_win_over_the_drive_file_and_that_over_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.toml");
-        std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\n")
+        std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\nscrub_interval = \"3d\"\nwear_spread_max = 0\n")
             .unwrap();
         let flags = DriveFlags { drive: Some(path), capacity: Some(ByteSize(3 << 30)), ..DriveFlags::default() };
         let settings = Settings::gather(&flags, CAPACITY).unwrap();
         assert_eq!(settings.profile.name, "znand");
         assert_eq!(settings.capacity, ByteSize(3 << 30));
         assert_eq!(settings.victim, VictimPolicy::CostBenefit);
+        let config = settings.config(FrameForm::Bytes, 0);
+        assert_eq!((config.scrub_interval, config.wear_spread_max), (Interval::days(3).span(), None));
         assert_eq!(settings.over_provisioning, Share::percent(10));
         assert_eq!(Settings::gather(&DriveFlags::default(), CAPACITY).unwrap().capacity, CAPACITY);
     }
@@ -229,6 +252,12 @@ mod tests {
             expect![[r#"
                 error: checkpoint_interval = 5000.0 µs is less than 100.0 ms: the drive would do little else
                   fix: choose 1s, 10s or the like, or leave it away"#]],
+        );
+        check(
+            DriveFlags { scrub_interval: Some("1s".parse().unwrap()), ..DriveFlags::default() },
+            expect![[r#"
+            error: scrub_interval = 1s is less than 1min
+              fix: drives read all they hold once in a few days: 7d; or write never"#]],
         );
         check(
             DriveFlags { drive: Some("none.toml".into()), ..DriveFlags::default() },

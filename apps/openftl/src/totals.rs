@@ -145,6 +145,8 @@ impl Totals {
             _ = writeln!(text, "  {:<12} {:>12}", "power cuts", thousands(served.power_cuts));
         }
         report::write_amplification(&mut text, &served.statistics, palette);
+        report::write_care(&mut text, &served.statistics, palette);
+        report::write_mishaps(&mut text, &served.statistics, palette);
         text
     }
 }

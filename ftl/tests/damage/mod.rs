@@ -1,10 +1,10 @@
 //! Damage to the metadata of a drive, found by what its blocks say of themselves.
 
-use crate::world::World;
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Ppa};
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::{BlockTarget, Superblock};
 use openftl_media::{Blocks, ChunkState, Command, Media};
+use openftl_sim::World;
 
 /// What happens to a block, or to its whole chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ pub fn checkpoint(world: &mut World, superblock: &Superblock, copy: usize) -> Ve
 
 /// A drive that was cut off with a checkpoint and some log behind it, everything flushed, nothing trimmed.
 pub fn cut_off(seed: u64) -> World {
-    let config = openftl_ftl::Config { checkpoint_log_blocks: Some(120), ..crate::world::config(3000, seed) };
+    let config = openftl_ftl::Config { checkpoint_log_blocks: Some(120), ..openftl_sim::world::config(3000, seed) };
     let mut world = World::new(openftl_media::Profile::builtin("tiny").unwrap(), config, 20, seed);
     world.write_all(40);
     while world.ftl().statistics().checkpoints < 1 {

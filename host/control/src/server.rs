@@ -11,7 +11,7 @@
 //! | what | bound |
 //! |---|---|
 //! | clients | [`CLIENTS_MAX`]; more are told so and closed |
-//! | bytes that a client has said and that are not taken | [`LINE_BYTES_MAX`](crate::session::LINE_BYTES_MAX) |
+//! | bytes that a client has said and that are not taken | [`LINE_BYTES_MAX`] |
 //! | requests of a client that are not answered | one |
 //! | answers that a client has not taken | one |
 

@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "recovery-scale",
     question: "What does recovery read, and how long does it take, on drives from 1 GiB to 1 TiB?",
     paper: None,
-    memory_bytes: [9 << 30, 256 << 20],
+    memory_bytes: [6 << 30, 256 << 20],
     run,
 };
 

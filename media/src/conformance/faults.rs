@@ -114,6 +114,57 @@ pub fn a_lost_block_fails_alone_and_is_notified<M: Media + Inject>(host: &mut Ho
     }
 }
 
+pub fn a_chunk_that_goes_offline_is_notified_once<M: Media + Inject>(host: &mut Host<M>) {
+    let chunk = host.chunk(1);
+    host.device.take_offline(chunk);
+    host.device.take_offline(chunk);
+    let ppa = host.format.ppa(chunk, 0);
+    let expected = Notification { count: 1, ppa, state: NotifiedState::Unrecoverable, scope: NotifiedScope::Chunk };
+    assert_eq!(notifications(host, 0), [expected]);
+}
+
+pub fn a_read_that_fails_for_a_while_is_good_again<M: Media + Inject>(host: &mut Host<M>) {
+    let chunk = host.chunk(0);
+    let end = host.geometry.blocks_per_chunk;
+    host.fill_chunk(chunk, 0..end);
+    let ppas = host.ppas(chunk, 0..3.min(end));
+    host.device.fail_reads(ppas[1], 2);
+    for _ in 0..2 {
+        let completion = host.read(&ppas);
+        host.expect(completion, Status::UnrecoveredRead, 0b010);
+    }
+    host.expect_good_read(&ppas);
+    host.expect_good_read(&ppas);
+    // Every failure is a reason to refresh the block, and none says that it is lost.
+    let found = notifications(host, 0);
+    assert_eq!(found.len(), 2, "{found:?}");
+    for entry in found {
+        let expected = (ppas[1], NotifiedState::ErrorRateHigh, NotifiedScope::Blocks(1));
+        assert_eq!((entry.ppa, entry.state, entry.scope), expected);
+    }
+    // What is lost is not healed by a failure that would pass.
+    host.device.lose(ppas[0]);
+    host.device.fail_reads(ppas[0], 1);
+    for _ in 0..3 {
+        let completion = host.read(&ppas);
+        host.expect(completion, Status::UnrecoveredRead, 0b001);
+    }
+}
+
+pub fn a_misdirected_block_is_read_without_complaint<M: Media + Inject>(host: &mut Host<M>) {
+    let (one, other) = (host.chunk(0), host.chunk(1));
+    let end = host.geometry.blocks_per_chunk;
+    host.fill_chunk(one, 0..end);
+    host.fill_chunk(other, 0..end);
+    let ppas = [host.format.ppa(one, 1), host.format.ppa(other, 0)];
+    host.device.misdirect(ppas[0], ppas[1]);
+    let completion = host.read(&ppas);
+    host.expect(completion, Status::Success, 0);
+    host.expect_frame(0, ppas[1]);
+    host.expect_frame(1, ppas[0]);
+    host.expect_good_read(&[host.format.ppa(one, 0), host.format.ppa(other, 1)]);
+}
+
 pub fn high_ecc_is_a_warning_about_good_data<M: Media + Inject>(host: &mut Host<M>) {
     let chunk = host.chunk(0);
     let end = host.geometry.blocks_per_chunk;

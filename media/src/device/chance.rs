@@ -9,6 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// The odds of a device, and the sequences they are drawn from.
+#[derive(Clone)]
 pub struct Chance {
     faults: Faults,
     endurance: f64,
@@ -28,6 +29,8 @@ pub enum Draw {
     EraseFail,
     /// A block is lost.
     ReadFail,
+    /// A block cannot be read this time.
+    ReadRetry,
     /// A block needs to be refreshed.
     HighEcc,
 }
@@ -44,7 +47,7 @@ impl Chance {
                 })
                 .collect(),
             programs_fail: faults.program_fail > 0.0,
-            reads_fail: faults.read_fail > 0.0 || faults.high_ecc > 0.0,
+            reads_fail: faults.read_fail > 0.0 || faults.read_retry > 0.0 || faults.high_ecc > 0.0,
             faults,
         }
     }
@@ -55,6 +58,7 @@ impl Chance {
             Draw::ProgramFail => self.faults.program_fail,
             Draw::EraseFail => self.faults.erase_fail,
             Draw::ReadFail => self.faults.read_fail,
+            Draw::ReadRetry => self.faults.read_retry,
             Draw::HighEcc => self.faults.high_ecc,
         };
         if new == 0.0 {

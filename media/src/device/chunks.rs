@@ -7,7 +7,7 @@ use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa, Time};
 pub const ABSENT: u8 = 1 << 0;
 /// Some blocks are lost: look at the marks before reading.
 pub const LOST_BLOCKS: u8 = 1 << 1;
-/// Some blocks are to be read with high ECC: look at the marks before reading.
+/// Some blocks are read with high ECC, or not at all for a while: look at the marks before reading.
 pub const WEAK_BLOCKS: u8 = 1 << 2;
 /// Either of them.
 pub const MARKED: u8 = LOST_BLOCKS | WEAK_BLOCKS;
@@ -36,6 +36,7 @@ pub struct Chunk {
 }
 
 /// All chunks of the device, and how many are open.
+#[derive(Clone)]
 pub struct Chunks {
     table: Vec<Chunk>,
     format: AddressFormat,

@@ -113,9 +113,12 @@ impl EmulatedDevice {
         Ok(())
     }
 
-    /// Notes what is the matter with a block.
+    /// Notes what is the matter with a block. What is lost stays lost.
     pub(super) fn mark(&mut self, chunk: ChunkId, block: u32, mark: Mark) {
-        self.marks.insert(self.format.ppa(chunk, block), mark);
+        let noted = self.marks.entry(self.format.ppa(chunk, block)).or_insert(mark);
+        if *noted != Mark::Lost {
+            *noted = mark;
+        }
         *self.chunks.flags_mut(chunk) |= if mark == Mark::Lost { LOST_BLOCKS } else { WEAK_BLOCKS };
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chunks::{FAILURE_CLOSES, PROGRAM_FAILS};
 use super::{EmulatedDevice, Mark};
-use crate::contract::ChunkState;
+use crate::contract::{ChunkState, NotifiedScope, NotifiedState};
 use crate::store::StoreError;
 use openftl_core::{ChunkId, Ppa};
 
@@ -39,6 +39,15 @@ impl EmulatedDevice {
         self.mark(chunk, block, Mark::Weak);
     }
 
+    /// The next `times` reads of `ppa` fail. Then it is good again, unless its chunk was reset before.
+    ///
+    /// # Panics
+    /// If nothing is written there.
+    pub fn inject_transient_read_failure(&mut self, ppa: Ppa, times: u32) {
+        let (chunk, block) = self.written(ppa);
+        self.mark(chunk, block, Mark::Failing { times });
+    }
+
     /// The next program operation on `chunk` fails.
     ///
     /// # Panics
@@ -65,7 +74,20 @@ impl EmulatedDevice {
     /// If nothing is written there.
     pub fn corrupt(&mut self, ppa: Ppa) -> Result<(), StoreError> {
         let (chunk, block) = self.written(ppa);
-        if self.marks.get(&ppa) == Some(&Mark::Lost) { Ok(()) } else { self.backing.corrupt(chunk, block) }
+        if self.is_lost(ppa) { Ok(()) } else { self.backing.corrupt(chunk, block) }
+    }
+
+    /// Exchanges what two blocks hold, payload and out-of-band bytes, as if each had been written to the other's place;
+    /// nobody notices: reads go well. Where one of them is lost nothing happens.
+    ///
+    /// # Errors
+    /// If the store fails.
+    ///
+    /// # Panics
+    /// If nothing is written at one of them.
+    pub fn misdirect(&mut self, one: Ppa, other: Ppa) -> Result<(), StoreError> {
+        let (first, second) = (self.written(one), self.written(other));
+        if self.is_lost(one) || self.is_lost(other) { Ok(()) } else { self.backing.exchange(first, second) }
     }
 
     /// Makes `chunk` look as if it had been erased `resets` times.
@@ -82,7 +104,7 @@ impl EmulatedDevice {
         self.settle(chunk, entry.state, entry.write_pointer)
     }
 
-    /// Takes `chunk` offline, with all it holds.
+    /// Takes `chunk` offline, with all it holds, and notifies the host.
     ///
     /// # Errors
     /// If the store cannot note it.
@@ -91,7 +113,15 @@ impl EmulatedDevice {
     /// If there is no such chunk.
     pub fn take_offline(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
         assert!(self.chunks.exists(chunk), "{chunk:?} is on the device");
-        self.settle(chunk, ChunkState::Offline, 0)
+        if self.chunks.get(chunk).state != ChunkState::Offline {
+            self.settle(chunk, ChunkState::Offline, 0)?;
+            self.log.push(self.format.ppa(chunk, 0), NotifiedState::Unrecoverable, NotifiedScope::Chunk);
+        }
+        Ok(())
+    }
+
+    fn is_lost(&self, ppa: Ppa) -> bool {
+        self.marks.get(&ppa) == Some(&Mark::Lost)
     }
 
     fn written(&self, ppa: Ppa) -> (ChunkId, u32) {

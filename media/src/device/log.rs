@@ -1,4 +1,13 @@
 //! The chunk notification log (log page D0h): what the host should know without having asked.
+//!
+//! | what happens | state | scope |
+//! |---|---|---|
+//! | a block is read with much correction, or not at all for once | error rate high | that block |
+//! | a block cannot be read | unrecoverable | that block |
+//! | a chunk goes offline: an erase failed, or all at once | unrecoverable | the chunk |
+//! | a reset takes a chunk's wear index above the threshold | wear index high | the chunk |
+//!
+//! The log does not outlive the power.
 
 use crate::contract::{Notification, NotifiedScope, NotifiedState};
 use openftl_core::Ppa;
@@ -8,7 +17,7 @@ use std::collections::VecDeque;
 pub const NOTIFICATIONS_MAX: usize = 4096;
 
 /// The newest notifications.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct NotificationLog {
     entries: VecDeque<Notification>,
     count: u64,

@@ -12,13 +12,14 @@ use std::collections::{BinaryHeap, VecDeque};
 pub const COMMANDS_MAX: usize = 4096;
 
 /// Completions that are not yet delivered.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct CompletionQueue {
     line: VecDeque<Entry>,
     overtaking: BinaryHeap<Entry>,
     submitted: u64,
 }
 
+#[derive(Clone)]
 struct Entry {
     order: u64,
     completion: Completion,

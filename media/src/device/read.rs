@@ -118,12 +118,22 @@ impl EmulatedDevice {
                     self.store_error = Some(error);
                 }
                 mark = Some(Mark::Lost);
+            } else if self.chance.draw(Draw::ReadRetry, pu, entry.resets) {
+                self.mark(chunk, self.format.block_of(ppa), Mark::Failing { times: 1 });
+                mark = Some(Mark::Failing { times: 1 });
             } else if self.chance.draw(Draw::HighEcc, pu, entry.resets) {
                 mark = Some(Mark::Weak);
             }
         }
         match mark {
             None => Status::Success,
+            Some(Mark::Failing { times: 0 }) => Status::Success,
+            Some(Mark::Failing { times }) => {
+                self.marks.insert(ppa, Mark::Failing { times: times - 1 });
+                self.statistics.read_failures += 1;
+                self.log.push(ppa, NotifiedState::ErrorRateHigh, NotifiedScope::Blocks(1));
+                Status::UnrecoveredRead
+            }
             Some(Mark::Weak) => {
                 self.statistics.high_ecc += 1;
                 self.log.push(ppa, NotifiedState::ErrorRateHigh, NotifiedScope::Blocks(1));

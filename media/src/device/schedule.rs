@@ -22,6 +22,7 @@ use openftl_core::{ChunkId, Geometry, Nanos, PuId, Time};
 use std::collections::VecDeque;
 
 /// When everything on the device is free.
+#[derive(Clone)]
 pub struct Schedule {
     instant: bool,
     pu_bits: u32,
@@ -41,7 +42,7 @@ pub struct Schedule {
     settled_at: Time,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Die {
     free_at: Time,
     busy: Nanos,
@@ -210,6 +211,11 @@ impl Schedule {
         self.pus[pu.0 as usize].busy
     }
 
+    /// Program operations that were not finished when last looked at.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.pus.iter().flat_map(|die| &die.programs)
+    }
+
     /// The power is gone: everything stops. Gives the program operations that were not finished by `now`, for each die
     /// in the order they were to be carried out.
     pub fn stop(&mut self, now: Time) -> Vec<Program> {
@@ -229,7 +235,7 @@ impl Schedule {
 }
 
 /// A channel: one transfer at a time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Channel {
     /// Reservations that had not ended when last looked at: from, to; in order, apart from each other.
     reserved: VecDeque<(Time, Time)>,

@@ -2,10 +2,10 @@
 //!
 //! A chunk gets a slot when it is first written and gives it back when it is reset. Slots are cut from large anonymous
 //! mappings and handed on, never returned to the system: after a drive has been filled once, writing it again causes no
-//! page fault.
+//! page fault. A small device has one mapping that is just large enough, so that copying it costs little.
 //!
 //! ```text
-//! slot   [item 0][oob 0] [item 1][oob 1] … [item n−1][oob n−1] [one bit a block] [to a full page]
+//! slot   [item 0][oob 0] [item 1][oob 1] … [item n−1][oob n−1] [one bit a block] [to a full page, or cache line]
 //! ```
 //!
 //! Item and out-of-band bytes lie side by side, so that a random read misses the processor's caches once and not twice.
@@ -13,11 +13,14 @@
 use openftl_core::{ChunkId, Geometry};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// Slots are cut from mappings of at least this many bytes.
-const MAPPING_BYTES_MIN: usize = 64 << 20;
+/// Slots are cut from mappings of about this many bytes, or of what the whole device needs.
+const MAPPING_BYTES: usize = 64 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
+const CACHE_LINE_BYTES: usize = 64;
 const NO_SLOT: u32 = u32::MAX;
 
 /// Memory for chunks, `item_bytes` and the out-of-band bytes for each block.
@@ -41,8 +44,39 @@ struct Mapping {
 // SAFETY: a mapping is memory that nobody else knows of, owned like a Vec.
 unsafe impl Send for Mapping {}
 
+impl Mapping {
+    fn new(bytes: usize) -> Result<Mapping, Errno> {
+        if let Some(layout) = Mapping::on_heap(bytes) {
+            // SAFETY: a slot has bytes, so the layout is not empty.
+            let base = unsafe { std::alloc::alloc_zeroed(layout) };
+            return Ok(Mapping { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes });
+        }
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        // SAFETY: the mapping made above. Huge pages are a wish: without them all works, a little slower.
+        let _ = unsafe { mm::madvise(base, bytes, Advice::LinuxHugepage) };
+        Ok(Mapping { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, bytes })
+    }
+
+    /// What is too small for huge pages is taken from the heap, which costs no system call: its layout there.
+    fn on_heap(bytes: usize) -> Option<Layout> {
+        if bytes >= HUGE_PAGE_BYTES { None } else { Layout::from_size_align(bytes, CACHE_LINE_BYTES).ok() }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(layout) = Mapping::on_heap(self.bytes) {
+            // SAFETY: `base` was allocated with this layout, and no slice into it outlives the arena.
+            return unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+        }
         // SAFETY: `base` and `bytes` are what mmap returned and was asked for, and no slice into it outlives the arena.
         let result = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(result.is_ok(), "unmapping our own memory: {result:?}");
@@ -61,7 +95,9 @@ impl Arena {
         let oob_bytes = geometry.oob_bytes as usize;
         let stride = (item_bytes + oob_bytes).next_multiple_of(8);
         let flags_start = blocks * stride;
-        let slot_bytes = (flags_start + blocks.div_ceil(64) * 8).next_multiple_of(PAGE_BYTES);
+        let used = flags_start + blocks.div_ceil(64) * 8;
+        let slot_bytes = used.next_multiple_of(if used < PAGE_BYTES { CACHE_LINE_BYTES } else { PAGE_BYTES });
+        let slots = geometry.chunks().min((MAPPING_BYTES / slot_bytes) as u64).max(1);
         Arena {
             mappings: Vec::new(),
             slot_of: vec![NO_SLOT; geometry.format().chunk_ids()],
@@ -71,7 +107,7 @@ impl Arena {
             stride,
             flags_start,
             slot_bytes,
-            slots_per_mapping: (MAPPING_BYTES_MIN / slot_bytes).max(1) as u32,
+            slots_per_mapping: slots as u32,
         }
     }
 
@@ -100,25 +136,28 @@ impl Arena {
     #[cold]
     fn take(&mut self, chunk: ChunkId) -> Result<Slot, Errno> {
         if self.free.is_empty() {
-            let bytes = self.slots_per_mapping as usize * self.slot_bytes;
-            // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-            let base = unsafe {
-                mm::mmap_anonymous(
-                    std::ptr::null_mut(),
-                    bytes,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::PRIVATE | MapFlags::NORESERVE,
-                )?
-            };
-            // SAFETY: the mapping made above. Huge pages are a wish: without them all works, a little slower.
-            let _ = unsafe { mm::madvise(base, bytes, Advice::LinuxHugepage) };
             let first = self.mappings.len() as u32 * self.slots_per_mapping;
-            self.mappings.push(Mapping { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, bytes });
+            self.mappings.push(Mapping::new(self.slots_per_mapping as usize * self.slot_bytes)?);
             self.free.extend((first..first + self.slots_per_mapping).rev());
         }
         let slot = self.free.pop().ok_or(Errno::NOMEM)?;
         self.slot_of[chunk.0 as usize] = slot;
         Ok(self.base(slot))
+    }
+
+    /// The same arena in memory of its own.
+    pub fn fork(&self) -> Result<Arena, Errno> {
+        let mut fork = Arena {
+            mappings: self.mappings.iter().map(|mapping| Mapping::new(mapping.bytes)).collect::<Result<_, _>>()?,
+            slot_of: self.slot_of.clone(),
+            free: self.free.clone(),
+            ..*self
+        };
+        for slot in self.slot_of.iter().copied().filter(|slot| *slot != NO_SLOT) {
+            let bytes = self.bytes(self.base(slot), 0, self.slot_bytes);
+            fork.bytes_mut(fork.base(slot), 0, self.slot_bytes).copy_from_slice(bytes);
+        }
+        Ok(fork)
     }
 
     /// Gives the slot of `chunk` back, if it has one.
@@ -156,6 +195,16 @@ impl Arena {
     #[inline]
     pub fn oob_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
         self.bytes_mut(slot, block as usize * self.stride + self.item_bytes, self.oob_bytes)
+    }
+
+    /// Exchanges item and out-of-band bytes of two blocks; their flags stay.
+    pub fn exchange(&mut self, (slot, block): (Slot, u32), (other, other_block): (Slot, u32)) {
+        let len = self.item_bytes + self.oob_bytes;
+        let (start, other_start) = (block as usize * self.stride, other_block as usize * self.stride);
+        let ours = self.bytes(slot, start, len).to_vec();
+        let theirs = self.bytes(other, other_start, len).to_vec();
+        self.bytes_mut(slot, start, len).copy_from_slice(&theirs);
+        self.bytes_mut(other, other_start, len).copy_from_slice(&ours);
     }
 
     /// The flag of `block`: the byte that holds it, and its bit in there.

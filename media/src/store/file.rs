@@ -358,6 +358,19 @@ impl FileStore {
         self.file.write_all_at(&byte, at).map_err(self.failed("write to"))
     }
 
+    pub(super) fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) -> Result<(), StoreError> {
+        self.fetched = None;
+        let places = [self.block_start(one.0, one.1), self.block_start(other.0, other.1)];
+        let mut blocks = [(); 2].map(|()| vec![0; self.layout.block_stride as usize]);
+        for (block, at) in blocks.iter_mut().zip(places) {
+            self.file.read_exact_at(block, at).map_err(self.failed("read"))?;
+        }
+        for (block, at) in blocks.iter().rev().zip(places) {
+            self.file.write_all_at(block, at).map_err(self.failed("write to"))?;
+        }
+        Ok(())
+    }
+
     /// Punches a hole where `chunk` was. A file system that cannot do that keeps the space.
     pub(super) fn discard(&mut self, chunk: ChunkId) {
         self.fetched = None;

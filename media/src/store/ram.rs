@@ -16,6 +16,11 @@ impl RamStore {
         RamStore { arena: Arena::new(geometry, BLOCK_BYTES) }
     }
 
+    /// The same store in memory of its own.
+    pub(super) fn fork(&self) -> Result<RamStore, StoreError> {
+        Ok(RamStore { arena: self.arena.fork().map_err(StoreError::Memory)? })
+    }
+
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -68,6 +73,11 @@ impl RamStore {
     pub(super) fn corrupt(&mut self, chunk: ChunkId, block: u32) {
         let slot = self.arena.slot(chunk);
         self.arena.item_mut(slot, block)[0] ^= 1;
+    }
+
+    pub(super) fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) {
+        let slots = (self.arena.slot(one.0), self.arena.slot(other.0));
+        self.arena.exchange((slots.0, one.1), (slots.1, other.1));
     }
 
     pub(super) fn discard(&mut self, chunk: ChunkId) {

@@ -6,13 +6,15 @@
 use super::arena::{Arena, Slot};
 use super::{Fetched, StoreError};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp};
+use std::sync::Arc;
 
 type Block = [u8; BLOCK_BYTES];
 
 /// Keeps a stamp and the out-of-band bytes of each block.
 pub struct StampStore {
     arena: Arena,
-    whole: Vec<Box<Block>>,
+    /// Shared with forks, until one of them writes.
+    whole: Vec<Arc<Block>>,
     free: Vec<u32>,
     /// Blocks kept whole in each chunk: where it is zero no flag need be looked at.
     whole_in_chunk: Vec<u32>,
@@ -30,6 +32,17 @@ impl StampStore {
             whole_in_chunk: vec![0; geometry.format().chunk_ids()],
             blocks_per_chunk: geometry.blocks_per_chunk,
         }
+    }
+
+    /// The same store in memory of its own.
+    pub(super) fn fork(&self) -> Result<StampStore, StoreError> {
+        Ok(StampStore {
+            arena: self.arena.fork().map_err(StoreError::Memory)?,
+            whole: self.whole.clone(),
+            free: self.free.clone(),
+            whole_in_chunk: self.whole_in_chunk.clone(),
+            blocks_per_chunk: self.blocks_per_chunk,
+        })
     }
 
     #[inline]
@@ -90,7 +103,24 @@ impl StampStore {
         let slot = self.arena.slot(chunk);
         match self.place(chunk, slot, block) {
             None => self.arena.item_mut(slot, block)[0] ^= 1,
-            Some(place) => self.whole[place][0] ^= 1,
+            Some(place) => Arc::make_mut(&mut self.whole[place])[0] ^= 1,
+        }
+    }
+
+    pub(super) fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) {
+        let slots = (self.arena.slot(one.0), self.arena.slot(other.0));
+        // Where a block is kept whole its item says where, and its flag goes with it.
+        let is_whole = [self.place(one.0, slots.0, one.1).is_some(), self.place(other.0, slots.1, other.1).is_some()];
+        self.arena.exchange((slots.0, one.1), (slots.1, other.1));
+        for ((chunk, block), slot, was, is) in
+            [(one, slots.0, is_whole[0], is_whole[1]), (other, slots.1, is_whole[1], is_whole[0])]
+        {
+            if was != is {
+                let (byte, bit) = self.arena.flag_mut(slot, block);
+                *byte ^= bit;
+                let whole = &mut self.whole_in_chunk[chunk.0 as usize];
+                *whole = if is { *whole + 1 } else { *whole - 1 };
+            }
         }
     }
 
@@ -134,11 +164,14 @@ impl StampStore {
         self.drop_whole(chunk, slot, block);
         let place = match self.free.pop() {
             Some(place) => {
-                *self.whole[place as usize] = *bytes;
+                match Arc::get_mut(&mut self.whole[place as usize]) {
+                    Some(own) => *own = *bytes,
+                    None => self.whole[place as usize] = Arc::new(*bytes),
+                }
                 place
             }
             None => {
-                self.whole.push(Box::new(*bytes));
+                self.whole.push(Arc::new(*bytes));
                 self.whole.len() as u32 - 1
             }
         };
@@ -184,6 +217,27 @@ mod tests {
             store.discard(ChunkId(5));
         }
         assert_eq!((store.whole.len(), store.free.len()), (16, 16));
+    }
+
+    #[test]
+    fn a_block_kept_whole_changes_places_with_a_stamp_and_its_place_is_used_again() {
+        let mut store = StampStore::new(&Geometry::tiny());
+        let mut frames = Frames::new(2, 1, 16);
+        let page = frames.acquire(FrameForm::Bytes).unwrap();
+        let other = frames.acquire(FrameForm::Bytes).unwrap();
+        let stamp = frames.acquire(FrameForm::Stamp).unwrap();
+        frames.bytes_mut(page).fill(7);
+        store.write(ChunkId(1), 3, &frames, &[page]).unwrap();
+        store.write(ChunkId(2), 0, &frames, &[stamp]).unwrap();
+        store.exchange((ChunkId(1), 3), (ChunkId(2), 0));
+        assert_eq!(store.read(ChunkId(2), 0, &mut frames, other), Fetched::Good);
+        assert_eq!(frames.bytes(other), frames.bytes(page));
+        assert_eq!(store.read(ChunkId(1), 3, &mut frames, stamp), Fetched::Good);
+        assert_eq!(frames.payload(stamp), Payload::Stamp(Stamp::ZERO));
+        store.discard(ChunkId(1));
+        assert!(store.free.is_empty(), "it lies in the other chunk now");
+        store.discard(ChunkId(2));
+        assert_eq!((store.whole.len(), store.free.len()), (1, 1));
     }
 
     #[test]

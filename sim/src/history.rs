@@ -5,13 +5,24 @@
 //!
 //! After a power cut the model demands: writes survive as a prefix of that order, each entirely or not at all, and the
 //! prefix has everything that was durable. A trim that was durable holds; one that was not may have been forgotten.
+//!
+//! Where the simulator damaged the medium it says so ([`History::damage`]): that version of that block may be an error
+//! from then on. Wrong data it may never be, and every other block is as if nothing had happened.
+
+use std::collections::BTreeSet;
 
 /// Names a write or trim. 0 is the state of a new drive.
 pub type Change = u32;
 
+/// What a read of one block found: the write whose data it holds, 0 for zeroes; `None` for an error.
+pub type Found = Option<Change>;
+
+/// What changes blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
+    /// They hold new data, all of them or none.
     Write,
+    /// They hold zeroes.
     Trim,
 }
 
@@ -33,6 +44,8 @@ struct Block {
     touched: Vec<Change>,
 }
 
+/// All that a host did, and what follows from it.
+#[derive(Clone)]
 pub struct History {
     changes: Vec<Entry>,
     blocks: Vec<Block>,
@@ -40,16 +53,28 @@ pub struct History {
     under_way: u32,
     /// Every change below this one is durable.
     durable_below: usize,
+    /// Versions of blocks that the simulator damaged.
+    damaged: BTreeSet<(u64, Change)>,
 }
 
 impl History {
     /// Of a new drive of `blocks` blocks.
+    #[must_use]
     pub fn new(blocks: u64) -> History {
         let new = Entry { kind: Kind::Trim, first: 0, blocks, submitted: 0, completed: Some(0), durable: true };
         let block = Block { candidates: vec![0], touched: vec![0] };
-        History { changes: vec![new], blocks: vec![block; blocks as usize], tick: 0, under_way: 0, durable_below: 1 }
+        History {
+            changes: vec![new],
+            blocks: vec![block; blocks as usize],
+            tick: 0,
+            under_way: 0,
+            durable_below: 1,
+            damaged: BTreeSet::new(),
+        }
     }
 
+    /// Blocks of the drive.
+    #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks.len() as u64
     }
@@ -120,52 +145,102 @@ impl History {
         }
     }
 
+    /// A place that holds what `change` wrote to `block` is damaged: a read of it may be an error from now on.
+    pub fn damage(&mut self, block: u64, change: Change) {
+        self.damaged.insert((block, change));
+    }
+
+    /// Whether anything was ever damaged.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        !self.damaged.is_empty()
+    }
+
+    /// Whether a read of `block` that may find one of `changes` may be an error.
+    #[must_use]
+    pub fn may_be_lost(&self, block: u64, changes: &[Change]) -> bool {
+        changes.iter().any(|change| self.damaged.contains(&(block, *change)))
+    }
+
     /// What a read of these blocks may find that is submitted now.
+    #[must_use]
     pub fn readable(&self, first: u64, blocks: u64) -> Vec<Vec<Change>> {
         self.blocks[first as usize..(first + blocks) as usize].iter().map(|block| block.candidates.clone()).collect()
     }
 
     /// The write whose data `change` left behind; 0 for zeroes.
+    #[must_use]
     pub fn value(&self, change: Change) -> Change {
         if self.changes[change as usize].kind == Kind::Write { change } else { 0 }
     }
 
-    /// After a power cut the blocks hold `found`, by write. Gives what contradicts the promises, in words.
-    pub fn verdict(&self, found: &[Change]) -> Result<(), String> {
+    /// After a power cut the blocks hold `found`. Gives the last write that survived it.
+    ///
+    /// # Errors
+    /// What contradicts the promises, in words.
+    pub fn verdict(&self, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
         let durable = |change: usize| changes[change].kind == Kind::Write && changes[change].durable;
         let durable = (1..changes.len()).rev().find(|change| durable(*change)).unwrap_or(0) as Change;
-        let survived = found.iter().copied().max().unwrap_or(0).max(durable);
-        let boundary = changes[survived as usize].submitted;
+        let newest = found.iter().flatten().copied().max().unwrap_or(0).max(durable);
+        // The newest write that survived may be one that only lost blocks could tell of.
+        let lost = self.damaged.iter().filter(|(block, change)| found[*block as usize].is_none() && *change > newest);
+        let mut result = self.verdict_up_to(newest, durable, found);
+        for (_, survived) in lost {
+            result = result.or_else(|error| self.verdict_up_to(*survived, durable, found).map_err(|_| error));
+        }
+        result
+    }
+
+    /// The verdict if `survived` is the last write that did.
+    fn verdict_up_to(&self, survived: Change, durable: Change, found: &[Found]) -> Result<Change, String> {
+        let changes = &self.changes;
         for (index, (block, found)) in self.blocks.iter().zip(found).enumerate() {
-            let is = |kind| move |change: &&Change| changes[**change as usize].kind == kind;
-            let written = block.touched.iter().filter(is(Kind::Write)).rfind(|change| **change <= survived).copied();
-            let mut may_be_zero = written.is_none();
-            let mut may_be_written = true;
-            for trim in block.touched.iter().filter(is(Kind::Trim)).copied() {
-                let Some(written) = written else { continue };
-                let either = concurrent(changes, written, trim);
-                may_be_zero |= trim > written || either;
-                let Entry { durable, completed, .. } = changes[trim as usize];
-                let holds = durable || completed.is_some_and(|completed| completed < boundary);
-                may_be_written &= !(holds && trim > written && !either);
-            }
-            let good = if *found == 0 { may_be_zero } else { Some(*found) == written && may_be_written };
+            let Survivors { written, may_be_zero, may_be_written } = self.survivors(block, survived);
+            let good = match *found {
+                Some(0) => may_be_zero,
+                Some(_) => *found == written && may_be_written,
+                None => may_be_written && written.is_some_and(|written| self.may_be_lost(index as u64, &[written])),
+            };
             if !good {
+                let found = found.map_or("an error".to_owned(), |found| format!("write {found}"));
                 let wanted = if may_be_written { written.unwrap_or(0) } else { 0 };
                 return Err(format!(
-                    "block {index}: write {found} found, {wanted} expected ({}zero allowed); the last durable write is \
+                    "block {index}: {found} found, write {wanted} expected ({}zero allowed); the last durable write is \
                      {durable}, the last that survived {survived}; the block was touched by {:?}",
                     if may_be_zero { "" } else { "no " },
                     block.touched.iter().map(|change| (change, changes[*change as usize])).collect::<Vec<_>>(),
                 ));
             }
         }
-        Ok(())
+        Ok(survived)
     }
 
-    /// The drive was opened again with `found`: that is what counts from now on, and it is durable.
-    pub fn reopened(&mut self, found: &[Change]) {
+    /// What `block` may hold if `survived` is the last write that did.
+    fn survivors(&self, block: &Block, survived: Change) -> Survivors {
+        let changes = &self.changes;
+        let boundary = changes[survived as usize].submitted;
+        let is = |kind| move |change: &&Change| changes[**change as usize].kind == kind;
+        let written = block.touched.iter().filter(is(Kind::Write)).rfind(|change| **change <= survived).copied();
+        let mut may_be_zero = written.is_none();
+        let mut may_be_written = true;
+        for trim in block.touched.iter().filter(is(Kind::Trim)).copied() {
+            let Some(written) = written else { continue };
+            let either = concurrent(changes, written, trim);
+            may_be_zero |= trim > written || either;
+            let Entry { durable, completed, .. } = changes[trim as usize];
+            let holds = durable || completed.is_some_and(|completed| completed < boundary);
+            may_be_written &= !(holds && trim > written && !either);
+        }
+        Survivors { written, may_be_zero, may_be_written }
+    }
+
+    /// The drive was opened again, and holds `found`: that is what counts from now on, and it is durable.
+    pub fn reopened(&mut self, found: &[Found]) {
+        let survived = self.verdict(found).unwrap_or(self.changes.len() as Change - 1);
+        let versions: Vec<Change> = (self.blocks.iter().zip(found))
+            .map(|(block, found)| found.or_else(|| self.survivors(block, survived).written).unwrap_or(0))
+            .collect();
         let now = self.tick();
         for change in &mut self.changes[self.durable_below..] {
             change.completed.get_or_insert(now);
@@ -173,12 +248,20 @@ impl History {
         }
         self.under_way = 0;
         self.durable_below = self.changes.len();
-        for (block, found) in self.blocks.iter_mut().zip(found) {
+        for (block, version) in self.blocks.iter_mut().zip(versions) {
             block.candidates.clear();
-            block.candidates.push(*found);
+            block.candidates.push(version);
             block.touched.clone_from(&block.candidates);
         }
     }
+}
+
+/// What one block may hold after a power cut.
+struct Survivors {
+    /// The last write that it has a version of.
+    written: Option<Change>,
+    may_be_zero: bool,
+    may_be_written: bool,
 }
 
 /// Whether two changes were under way at the same time.
@@ -198,13 +281,17 @@ mod tests {
         change
     }
 
+    fn verdict<const N: usize>(history: &History, found: [Change; N]) -> bool {
+        history.verdict(&found.map(Some)).is_ok()
+    }
+
     #[test]
     fn half_a_write_is_found_out() {
         let mut history = History::new(4);
         let write = written(&mut history, 0, 3, false);
-        assert!(history.verdict(&[write, write, write, 0]).is_ok());
-        assert!(history.verdict(&[0, 0, 0, 0]).is_ok(), "it was never flushed");
-        assert!(history.verdict(&[write, 0, write, 0]).is_err());
+        assert!(verdict(&history, [write, write, write, 0]));
+        assert!(verdict(&history, [0, 0, 0, 0]), "it was never flushed");
+        assert!(!verdict(&history, [write, 0, write, 0]));
     }
 
     #[test]
@@ -215,9 +302,9 @@ mod tests {
         history.flushed(flush);
         let second = written(&mut history, 1, 1, false);
         let third = written(&mut history, 2, 1, false);
-        assert!(history.verdict(&[0, 0, 0, 0]).is_err(), "the flushed write is missing");
-        assert!(history.verdict(&[first, 0, third, 0]).is_err(), "the third without the second");
-        assert!(history.verdict(&[first, second, 0, 0]).is_ok());
+        assert!(!verdict(&history, [0, 0, 0, 0]), "the flushed write is missing");
+        assert!(!verdict(&history, [first, 0, third, 0]), "the third without the second");
+        assert!(verdict(&history, [first, second, 0, 0]));
     }
 
     #[test]
@@ -226,11 +313,11 @@ mod tests {
         let first = written(&mut history, 0, 1, true);
         let trim = history.begin(Kind::Trim, 0, 1);
         history.complete(trim, false);
-        assert!(history.verdict(&[first, 0, 0, 0]).is_ok());
-        assert!(history.verdict(&[0, 0, 0, 0]).is_ok());
+        assert!(verdict(&history, [first, 0, 0, 0]));
+        assert!(verdict(&history, [0, 0, 0, 0]));
         let second = written(&mut history, 1, 1, true);
-        assert!(history.verdict(&[first, second, 0, 0]).is_err());
-        assert!(history.verdict(&[0, second, 0, 0]).is_ok());
+        assert!(!verdict(&history, [first, second, 0, 0]));
+        assert!(verdict(&history, [0, second, 0, 0]));
     }
 
     #[test]
@@ -246,5 +333,36 @@ mod tests {
         history.complete(three, false);
         history.complete(trim, false);
         assert_eq!(history.readable(0, 1), [vec![trim, three]]);
+    }
+
+    #[test]
+    fn a_damaged_version_may_be_an_error_and_nothing_else_may() {
+        let mut history = History::new(3);
+        let first = written(&mut history, 0, 2, true);
+        let second = written(&mut history, 0, 1, false);
+        assert!(history.verdict(&[None, Some(first), Some(0)]).is_err(), "nothing was damaged");
+        history.damage(0, second);
+        assert!(history.verdict(&[None, Some(first), Some(0)]).is_ok());
+        assert!(
+            history.verdict(&[Some(first), Some(first), Some(0)]).is_ok(),
+            "the second write may have been forgotten"
+        );
+        assert!(history.verdict(&[Some(first), None, Some(0)]).is_err(), "this block was not damaged");
+        assert!(history.verdict(&[Some(0), Some(first), Some(0)]).is_err(), "zeroes are wrong data");
+        history.reopened(&[None, Some(first), Some(0)]);
+        assert_eq!(history.readable(0, 1), [vec![second]]);
+        let third = written(&mut history, 0, 1, true);
+        assert!(history.verdict(&[None, Some(first), Some(0)]).is_err(), "the block was overwritten since");
+        assert!(history.verdict(&[Some(third), Some(first), Some(0)]).is_ok());
+    }
+
+    #[test]
+    fn of_a_write_whose_blocks_are_partly_damaged_the_others_must_all_be_there() {
+        let mut history = History::new(3);
+        let write = written(&mut history, 0, 3, false);
+        history.damage(1, write);
+        assert!(history.verdict(&[Some(write), None, Some(write)]).is_ok());
+        assert!(history.verdict(&[Some(0), None, Some(0)]).is_err());
+        assert!(history.verdict(&[Some(write), None, Some(0)]).is_err());
     }
 }

@@ -1,0 +1,34 @@
+//! Known bugs, for tests of the tests: whoever looks for bugs has to find these.
+//!
+//! They are built in with the feature `canary` alone. Without it no drive can have one, and asking costs nothing.
+
+use crate::config::Config;
+
+/// A bug that an FTL could have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Canary {
+    /// The commit record goes to the log before the data that it speaks of is programmed.
+    RecordBeforeData,
+    /// A flush is answered before the log is durable.
+    FlushBeforeLog,
+    /// A chunk is reset before the log that says where its blocks went is durable.
+    ResetBeforeLog,
+    /// A checkpoint is published without waiting for the log, so that it may know of half a transaction.
+    CheckpointBeforeLog,
+    /// Each block of a write is a transaction of its own.
+    SplitTransaction,
+}
+
+impl Config {
+    /// Whether this drive has that bug.
+    #[inline]
+    pub(crate) fn has(&self, canary: Canary) -> bool {
+        #[cfg(feature = "canary")]
+        return self.canary == Some(canary);
+        #[cfg(not(feature = "canary"))]
+        {
+            _ = canary;
+            false
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Refresh: what is weak moves before it is lost.
+//!
+//! ```text
+//!   a read that failed at first, or was good with high ECC ─┐
+//!   a scrub that found the same ────────────────────────────┼──▶ weak ──▶ queue ──▶ emptied like a victim ──▶ reset
+//!   a notification of the device ───────────────────────────┘     │
+//!                                                                 ├─ still open: waits until it is closed
+//!                                                                 └─ log, checkpoint, superblock: a new one is written
+//! ```
+//!
+//! Emptying a weak chunk gives back no more than it takes, so it never touches the room that garbage collection counts on:
+//! it begins only with a free chunk beyond the reserve, one in each group at a time. And it wears the medium, so where very
+//! much is weak it keeps to a share of what is read.
+
+use crate::block::{BlockFtl, Phase};
+use crate::chunk_table::ChunkUse;
+use crate::statistics::Care;
+use openftl_core::{ChunkId, Geometry, Ppa};
+use openftl_media::{ChunkDescriptor, ChunkState, Media, Notification, NotifiedScope, NotifiedState};
+use std::collections::VecDeque;
+
+/// Chunks of a group that wait for their refresh, at most. One more is found weak again when it is read again.
+pub const REFRESHES_MAX: usize = 1024;
+
+/// Blocks that are read for each that is moved because it is weak, at least.
+const READS_PER_BLOCK_MIN: i64 = 16;
+
+/// Chunks that may be moved before that counts.
+const CHUNKS_AT_ONCE: i64 = 4;
+
+/// What waits to be refreshed.
+pub struct Refresh {
+    queues: Vec<VecDeque<ChunkId>>,
+    /// Chunks in all queues.
+    waiting: usize,
+    /// What may be moved now, in parts of a block: each read of a block is worth one, moving it [`READS_PER_BLOCK_MIN`].
+    allowance: i64,
+    allowance_max: i64,
+    /// Log, checkpoint or superblock are to be written anew.
+    metadata: bool,
+    /// The device may have something to say.
+    ask: bool,
+    /// Notifications up to this count have been heeded.
+    heeded: u64,
+    notifications: Vec<Notification>,
+}
+
+impl Refresh {
+    /// Nothing waits.
+    #[must_use]
+    pub fn new(geometry: &Geometry) -> Refresh {
+        let allowance_max = CHUNKS_AT_ONCE * i64::from(geometry.blocks_per_chunk) * READS_PER_BLOCK_MIN;
+        Refresh {
+            queues: (0..geometry.groups).map(|_| VecDeque::new()).collect(),
+            waiting: 0,
+            allowance: allowance_max,
+            allowance_max,
+            metadata: false,
+            ask: true,
+            heeded: 0,
+            notifications: Vec::new(),
+        }
+    }
+
+    /// Look at the device's notifications: something unusual has happened.
+    pub(crate) fn ask(&mut self) {
+        self.ask = true;
+    }
+
+    /// So many blocks are read to whoever wanted them.
+    #[inline]
+    pub(crate) fn earn(&mut self, blocks: usize) {
+        self.allowance = (self.allowance + blocks as i64).min(self.allowance_max);
+    }
+
+    /// So many blocks are moved.
+    pub(crate) fn spend(&mut self, blocks: u32) {
+        self.allowance -= READS_PER_BLOCK_MIN * i64::from(blocks);
+    }
+
+    /// Chunks that wait.
+    #[inline]
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Heeds what the device has to say, and has weak metadata written anew.
+    pub(crate) fn advance_refresh(&mut self) {
+        if std::mem::take(&mut self.refresh.ask) {
+            self.heed_notifications();
+        }
+        if self.refresh.metadata
+            && self.phase == Phase::Working
+            && self.read_only.is_none()
+            && !self.checkpoint.is_working()
+        {
+            self.refresh.metadata = false;
+            self.begin_checkpoint();
+        }
+    }
+
+    /// The data at `ppa` should move.
+    pub(crate) fn weak_block(&mut self, ppa: Ppa, care: Care) {
+        let chunk = self.format.chunk_of(ppa);
+        if self.chunks.usage(chunk) == ChunkUse::Metadata || self.chunks.is_valid(ppa) {
+            self.weak_chunk(chunk, care);
+        }
+    }
+
+    /// The data in `chunk` should move.
+    pub(crate) fn weak_chunk(&mut self, chunk: ChunkId, care: Care) {
+        match self.chunks.usage(chunk) {
+            ChunkUse::Metadata => self.refresh.metadata |= self.chunks.weaken(chunk, care),
+            ChunkUse::Open => _ = self.chunks.weaken(chunk, care),
+            ChunkUse::Closed if self.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
+            _ => {}
+        }
+        self.stirred = true;
+    }
+
+    /// `chunk` was found weak while it was open, and is closed now.
+    pub(crate) fn queue_refresh(&mut self, chunk: ChunkId) {
+        let queue = &mut self.refresh.queues[self.format.group_of(self.format.pu_of(chunk)) as usize];
+        if queue.len() < REFRESHES_MAX {
+            queue.push_back(chunk);
+            self.refresh.waiting += 1;
+        } else {
+            self.chunks.strengthen(chunk);
+        }
+    }
+
+    /// The next weak chunk of `group` that can be emptied, and why it should be.
+    pub(crate) fn weakest(&mut self, group: u32) -> Option<(ChunkId, Care)> {
+        if self.refresh.allowance <= 0 {
+            return None;
+        }
+        while let Some(chunk) = self.refresh.queues[group as usize].front().copied() {
+            let weak = self.chunks.weakness(chunk).filter(|_| self.chunks.usage(chunk) == ChunkUse::Closed);
+            match weak {
+                Some(care) => return self.chunks.is_candidate(chunk).then_some((chunk, care)),
+                // Collected meanwhile.
+                None => {
+                    self.refresh.queues[group as usize].pop_front();
+                    self.refresh.waiting -= 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// Acts on what the device has noticed.
+    pub(crate) fn heed_notifications(&mut self) {
+        let mut notifications = std::mem::take(&mut self.refresh.notifications);
+        // A device that does not answer now is asked again when something else happens.
+        let _ = self.media.notifications(self.now, self.refresh.heeded, &mut notifications);
+        for notification in notifications.drain(..) {
+            self.refresh.heeded = notification.count;
+            self.heed(notification);
+        }
+        self.refresh.notifications = notifications;
+    }
+
+    fn heed(&mut self, notification: Notification) {
+        let chunk = self.format.chunk_of(notification.ppa);
+        if !self.geometry.has_chunk(chunk) {
+            return;
+        }
+        match notification.state {
+            NotifiedState::ErrorRateLow | NotifiedState::Refreshed => return,
+            NotifiedState::WearIndexHigh => {
+                self.statistics.worn_chunks += 1;
+                return;
+            }
+            NotifiedState::ErrorRateMedium | NotifiedState::ErrorRateHigh | NotifiedState::Unrecoverable => {}
+        }
+        match notification.scope {
+            NotifiedScope::Blocks(blocks) => {
+                let last = (self.format.block_of(notification.ppa) + blocks).min(self.geometry.blocks_per_chunk);
+                for block in self.format.block_of(notification.ppa)..last {
+                    self.weak_block(self.format.ppa(chunk, block), Care::Notification);
+                }
+            }
+            NotifiedScope::Chunk => self.heed_chunk(chunk, notification.state),
+            NotifiedScope::ParallelUnit => {
+                let pu = self.format.pu_of(chunk);
+                for number in 0..self.geometry.chunks_per_pu {
+                    self.heed_chunk(self.format.chunk_id(pu, number), notification.state);
+                }
+            }
+        }
+    }
+
+    fn heed_chunk(&mut self, chunk: ChunkId, state: NotifiedState) {
+        if state == NotifiedState::Unrecoverable {
+            let unknown =
+                ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+            let mut report = [unknown];
+            let answered = self.media.chunk_report(self.now, chunk, &mut report).is_ok();
+            if answered && report[0].state == ChunkState::Offline {
+                return self.chunk_went_offline(chunk);
+            }
+        }
+        if self.chunks.valid(chunk) > 0 || self.chunks.usage(chunk) == ChunkUse::Metadata {
+            self.weak_chunk(chunk, Care::Notification);
+        }
+    }
+}

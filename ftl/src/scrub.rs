@@ -1,0 +1,269 @@
+//! Scrub: whatever the drive holds is read once in a while, so that it is found to be weak before it is lost.
+//!
+//! ```text
+//!   chunk after chunk, die after die      every block gets the same part of the interval
+//!        │
+//!        ├─ data: its valid blocks ───┐
+//!        ├─ log, checkpoint, …: all ──┼──▶ one vector read at a time, verified ──▶ weak? lost? ──▶ refresh
+//!        └─ free, being emptied ──▶ nothing
+//! ```
+//!
+//! A pass begins somewhere else each time the drive is opened, so that one that is never on for a whole interval gets all
+//! of its data read too. It waits while the host waits.
+
+use crate::block::{BlockFtl, Errand, Phase};
+use crate::chunk_table::ChunkUse;
+use crate::config::Config;
+use crate::oob::{BlockKind, Oob};
+use crate::statistics::Care;
+use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{ChunkDescriptor, ChunkState, Completion, Media, Status};
+
+/// The scrub of a drive.
+pub struct Scrub {
+    interval: Option<Nanos>,
+    /// Chunks of the drive.
+    chunks: u64,
+    /// When to go on, and when the present pass began.
+    due: Option<Time>,
+    began: Time,
+    /// The chunk to look at, counted from the first of every parallel unit to the last of every parallel unit.
+    number: u64,
+    /// Chunks that were looked at in this pass.
+    seen: u64,
+    chunk: Option<Looking>,
+    read: Option<Read>,
+    places: [Ppa; VECTOR_BLOCKS_MAX],
+    /// For data and for metadata.
+    frames: [Vec<Frame>; 2],
+}
+
+/// The chunk that is being read.
+#[derive(Clone, Copy)]
+struct Looking {
+    chunk: ChunkId,
+    /// The next block to look at, and the first that cannot be read.
+    next: u32,
+    end: u32,
+    is_metadata: bool,
+    /// Tells whether it has been emptied since.
+    resets: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    blocks: usize,
+    is_metadata: bool,
+    /// Keeps the chunk from being reset.
+    epoch: u64,
+    retried: bool,
+}
+
+impl Scrub {
+    /// Frames of each form that the scrub needs.
+    #[must_use]
+    pub fn frames_needed(config: &Config) -> usize {
+        if config.scrub_interval.is_some() { VECTOR_BLOCKS_MAX } else { 0 }
+    }
+
+    /// A scrub that has read nothing. Where it begins follows from `start`. `frames` are of the payload's form, and of
+    /// bytes.
+    #[must_use]
+    pub fn new(config: &Config, geometry: &Geometry, start: u64, frames: [Vec<Frame>; 2]) -> Scrub {
+        let chunks = geometry.chunks();
+        let interval = config.scrub_interval;
+        Scrub {
+            interval,
+            chunks,
+            due: None,
+            began: Time::ZERO,
+            // Consecutive starts lie far from each other: by the golden section.
+            number: start.wrapping_mul(0x9E37_79B9_7F4A_7C15) % chunks,
+            seen: 0,
+            chunk: None,
+            read: None,
+            places: [Ppa(0); VECTOR_BLOCKS_MAX],
+            frames,
+        }
+    }
+
+    /// The share of the present pass that is done.
+    #[must_use]
+    pub fn progress(&self) -> f64 {
+        self.seen as f64 / self.chunks as f64
+    }
+
+    pub(crate) fn command(&self) -> (&[Ppa], &[Frame]) {
+        let Read { blocks, is_metadata, .. } = self.read.expect("a read of the scrub is under way");
+        (&self.places[..blocks], &self.frames[usize::from(is_metadata)][..blocks])
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// The scrub.
+    #[must_use]
+    pub fn scrub(&self) -> &Scrub {
+        &self.scrub
+    }
+
+    /// When the scrub wants to go on, if nothing keeps it.
+    #[inline]
+    pub(crate) fn scrub_due(&self) -> Option<Time> {
+        self.scrub.interval?;
+        let is_kept = self.scrub.read.is_some()
+            || self.phase != Phase::Working
+            || self.read_only.is_some()
+            || self.transactions.is_held_back();
+        if is_kept { None } else { Some(self.scrub.due.unwrap_or(Time::ZERO)) }
+    }
+
+    /// Reads the next blocks that are due.
+    pub(crate) fn advance_scrub(&mut self) {
+        let now = self.now;
+        while let Some(due) = self.scrub_due().filter(|due| *due <= now) {
+            if self.scrub.due.is_none() {
+                (self.scrub.began, self.scrub.due) = (now, Some(now + self.scrub_time(VECTOR_BLOCKS_MAX)));
+                return;
+            }
+            // What was not done while the drive was busy is caught up with, but no more than one pass of it.
+            let earliest = Time(now.0.saturating_sub(self.scrub.interval.unwrap_or_default().0));
+            self.scrub.due = Some(due.max(earliest));
+            match self.scrub.chunk {
+                None => self.look_at_next_chunk(),
+                Some(looking) => self.scrub_chunk(looking),
+            }
+        }
+    }
+
+    /// The part of the interval that `blocks` get.
+    fn scrub_time(&self, blocks: usize) -> Nanos {
+        let metadata = u64::from(self.provisioning.metadata_in_use()) * u64::from(self.geometry.blocks_per_chunk);
+        let all = self.chunks.valid_total() + metadata;
+        let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
+        Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
+    }
+
+    fn look_at_next_chunk(&mut self) {
+        let pus = u64::from(self.geometry.pus());
+        let pu = self.host.order[(self.scrub.number % pus) as usize];
+        let chunk = self.format.chunk_id(pu, (self.scrub.number / pus) as u32);
+        let is_metadata = self.chunks.usage(chunk) == ChunkUse::Metadata;
+        let end = match self.chunks.usage(chunk) {
+            ChunkUse::Open | ChunkUse::Closed | ChunkUse::Metadata => self.readable(chunk),
+            ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting => 0,
+        };
+        if end == 0 {
+            self.end_chunk();
+        } else {
+            let resets = self.chunks.resets(chunk);
+            self.scrub.chunk = Some(Looking { chunk, next: 0, end, is_metadata, resets });
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        let scrub = &mut self.scrub;
+        scrub.chunk = None;
+        scrub.number = (scrub.number + 1) % scrub.chunks;
+        scrub.seen += 1;
+        if scrub.seen == scrub.chunks {
+            scrub.seen = 0;
+            self.statistics.scrub.passes += 1;
+            // The next pass begins no sooner than this one should have ended.
+            let ends = scrub.began + scrub.interval.unwrap_or_default();
+            scrub.due = scrub.due.map(|due| due.max(ends));
+            scrub.began = scrub.due.unwrap_or_default();
+        }
+        // Whatever the device has noticed by itself.
+        self.heed_notifications();
+    }
+
+    /// Blocks of `chunk` that the device lets be read now.
+    fn readable(&mut self, chunk: ChunkId) -> u32 {
+        let unknown = ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
+        let mut report = [unknown];
+        if self.media.chunk_report(self.now, chunk, &mut report).is_err() {
+            return 0;
+        }
+        match report[0].state {
+            ChunkState::Closed => report[0].write_pointer,
+            ChunkState::Open => report[0].write_pointer.saturating_sub(self.geometry.mw_cunits),
+            ChunkState::Free => 0,
+            ChunkState::Offline => {
+                self.chunk_went_offline(chunk);
+                0
+            }
+        }
+    }
+
+    fn scrub_chunk(&mut self, looking: Looking) {
+        let Looking { chunk, mut next, end, is_metadata, resets, .. } = looking;
+        let usage = self.chunks.usage(chunk);
+        let is_in_use = match usage {
+            ChunkUse::Metadata => is_metadata,
+            ChunkUse::Open | ChunkUse::Closed => !is_metadata,
+            _ => false,
+        };
+        let is_same = is_in_use && self.chunks.resets(chunk) == resets;
+        let mut blocks = 0;
+        while is_same && blocks < VECTOR_BLOCKS_MAX {
+            let block = if is_metadata { Some(next) } else { self.chunks.next_valid(chunk, next) };
+            let Some(block) = block.filter(|block| *block < end) else { break };
+            self.scrub.places[blocks] = self.format.ppa(chunk, block);
+            blocks += 1;
+            next = block + 1;
+        }
+        if blocks == 0 {
+            self.end_chunk();
+            return;
+        }
+        self.scrub.chunk = Some(Looking { next, ..looking });
+        self.scrub.due = self.scrub.due.map(|due| due + self.scrub_time(blocks));
+        self.scrub.read = Some(Read { blocks, is_metadata, epoch: self.reads.begin(), retried: false });
+        self.statistics.scrub.blocks += blocks as u64;
+        self.refresh.earn(blocks);
+        self.submit_errand(Errand::ScrubRead);
+    }
+
+    pub(crate) fn scrub_read_ended(&mut self, completion: Completion) {
+        let read = self.scrub.read.expect("it was under way");
+        let mut failed = 0;
+        for at in 0..read.blocks {
+            let ppa = self.scrub.places[at];
+            let is_in_use = read.is_metadata || self.chunks.is_valid(ppa);
+            let is_marked = completion.failed >> at & 1 != 0;
+            let is_good = (!is_marked || completion.status.data_is_good()) && self.is_as_expected(read, at);
+            if is_in_use && (is_marked || !is_good) {
+                self.weak_block(ppa, Care::Scrub);
+                self.statistics.scrub.weak += u64::from(!read.retried);
+            }
+            if is_in_use && !is_good {
+                self.scrub.places[failed] = ppa;
+                failed += 1;
+            }
+        }
+        if completion.status != Status::Success {
+            self.refresh.ask();
+        }
+        if failed > 0 && !read.retried {
+            self.scrub.read = Some(Read { retried: true, blocks: failed, ..read });
+            self.submit_errand(Errand::ScrubRead);
+            return;
+        }
+        self.statistics.scrub.lost += failed as u64;
+        self.reads.end(read.epoch);
+        self.scrub.read = None;
+        self.stirred = true;
+    }
+
+    /// Whether block `at` of `read` is what it should be: the data that the map has there, or anything that was sealed.
+    fn is_as_expected(&self, read: Read, at: usize) -> bool {
+        let (ppa, frame) = (self.scrub.places[at], self.scrub.frames[usize::from(read.is_metadata)][at]);
+        if read.is_metadata {
+            // What a failed program left empty is not missed, nor is padding.
+            let is_empty = self.frames.oob(frame).iter().all(|byte| *byte == 0xFF);
+            let is_padding = || Oob::peek(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
+            return is_empty || is_padding() || Oob::verify(&self.frames, frame).is_ok();
+        }
+        self.data_at(frame, ppa).is_some()
+    }
+}

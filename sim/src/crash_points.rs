@@ -1,0 +1,94 @@
+//! Every crash point of a workload: each state in which a power cut can leave the device is recovered and judged, and so
+//! is each state in which a power cut can leave the device during that recovery.
+//!
+//! ```text
+//!   workload   ──●──●──●──●──●──●──▶        ● an event: a program unit, an erase, an acknowledgement
+//!                   │
+//!                   ├─ power goes at once, or at any later instant of the device, torn or not
+//!                   ▼
+//!   recovery   ──●──●──●──●──▶ judged       as many of these as there are different states
+//!                      │
+//!                      ▼
+//!   recovery   ────────────▶ judged         and of these
+//! ```
+//!
+//! A copy of the device is cut, so the workload runs only once. Two cuts count as one where they leave the device in the
+//! same state: the recovery does not know which of them it was. What the host had been told may differ; each is judged.
+
+use crate::caught::caught;
+use crate::history::{Found, History};
+use crate::wire::CrashPoint;
+use crate::world::World;
+use openftl_ftl::Access;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// One of so many recovered drives goes on working, to show that it can.
+const GOES_ON: u64 = 10;
+
+/// The crash points of one workload so far.
+#[derive(Default)]
+pub struct CrashPoints {
+    /// What was found after the recovery of each state.
+    known: HashMap<u64, Vec<Found>>,
+    /// Different states that a cut of the workload left.
+    pub cuts: u64,
+    /// Different states that a cut of one of their recoveries left.
+    pub recovery_cuts: u64,
+}
+
+impl CrashPoints {
+    /// Judges the states that a power cut could have left since the last call. `world` is watched ([`crate::wire::Wire::watch`]).
+    ///
+    /// # Errors
+    /// What contradicts the model, and after which cut.
+    pub fn judge(&mut self, world: &mut World) -> Result<(), String> {
+        for (crash_point, history) in world.crash_points() {
+            let name = describe(&crash_point);
+            if let Some(found) = self.known.get(&crash_point.fingerprint) {
+                history.verdict(found).map_err(|error| format!("{name}: {error}"))?;
+                continue;
+            }
+            let fingerprint = crash_point.fingerprint;
+            let found = self.recover(world, crash_point, &history).map_err(|error| format!("{name}{error}"))?;
+            self.known.insert(fingerprint, found);
+        }
+        Ok(())
+    }
+
+    fn recover(&mut self, world: &World, crash_point: CrashPoint, history: &Rc<History>) -> Result<Vec<Found>, String> {
+        self.cuts += 1;
+        let mut recovered = world.after_cut(crash_point, history.clone());
+        recovered.wire.watch();
+        let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;
+        let crash_points = recovered.crash_points();
+        if self.cuts.is_multiple_of(GOES_ON) {
+            recovered.wire.ignore();
+            caught(|| recovered.work_on(&found)).map_err(|panic| format!(", and then: {panic}"))?;
+        }
+        for (crash_point, _) in crash_points {
+            self.recovery_cuts += 1;
+            let name = describe(&crash_point);
+            judge(&mut world.after_cut(crash_point, history.clone()))
+                .map_err(|error| format!(", then recovery {name}: {error}"))?;
+        }
+        Ok(found)
+    }
+}
+
+fn describe(crash_point: &CrashPoint) -> String {
+    let CrashPoint { event, at, torn, .. } = crash_point;
+    format!("cut after event {event} at {} ns{}", at.0, if *torn { ", torn" } else { "" })
+}
+
+/// Opens the drive and compares all of it with the model.
+fn judge(world: &mut World) -> Result<Vec<Found>, String> {
+    caught(|| {
+        world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        let found = world.read_all();
+        world.history.verdict(&found)?;
+        world.check();
+        Ok(found)
+    })
+    .unwrap_or_else(|panic| Err(panic.to_string()))
+}

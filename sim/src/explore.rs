@@ -1,0 +1,184 @@
+//! Plays one run from its beginning to its end, and judges it.
+
+use crate::caught::{Failure, caught};
+use crate::fault::FaultKind;
+use crate::step::{Moment, Step};
+use crate::swarm::Run;
+use crate::world::World;
+use openftl_core::{Nanos, TraceHash};
+use openftl_ftl::{Access, BlockTarget};
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// Virtual time in which a drive comes to rest when nothing is asked of it.
+const REST: Nanos = Nanos::from_millis(500);
+
+/// What happened, in numbers.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Runs.
+    pub runs: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// Commands and moments seen between FTL and device.
+    pub events: u64,
+    /// Power cuts while the drive was open.
+    pub cuts: u64,
+    /// Power cuts during a recovery.
+    pub recovery_cuts: u64,
+    /// Clean restarts.
+    pub restarts: u64,
+    /// Drives that wore out.
+    pub worn_out: u64,
+    /// Faults injected, by kind.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+impl Tally {
+    /// Faults of all kinds.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.steps += other.steps;
+        self.events += other.events;
+        self.cuts += other.cuts;
+        self.recovery_cuts += other.recovery_cuts;
+        self.restarts += other.restarts;
+        self.worn_out += other.worn_out;
+        for (kind, count) in &other.faults {
+            *self.faults.entry(*kind).or_default() += count;
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// What happened.
+    pub tally: Tally,
+    /// A hash over all of it, in order: the same on every machine.
+    pub trace: TraceHash,
+    /// What was wrong, if anything was.
+    pub failure: Option<Failure>,
+}
+
+/// Plays a run.
+#[must_use]
+pub fn explore(run: &Run) -> Explored {
+    let mut tally = Tally { runs: 1, ..Tally::default() };
+    let mut trace = TraceHash::START;
+    let failure = caught(|| {
+        let world = run.setting.world().expect("a setting that was drawn or tried");
+        let mut play = Play { world, depth: run.setting.depth, cut: None, tally: &mut tally };
+        for step in &run.steps {
+            play.take(step);
+        }
+        play.end();
+        trace = play.world.trace();
+    })
+    .err();
+    trace.add(u64::from(failure.is_some()));
+    Explored { tally, trace, failure }
+}
+
+/// A run under way.
+struct Play<'a> {
+    world: World,
+    depth: usize,
+    /// The power cut that is to come.
+    cut: Option<(Moment, &'a [Moment])>,
+    tally: &'a mut Tally,
+}
+
+impl<'a> Play<'a> {
+    fn take(&mut self, step: &'a Step) {
+        self.tally.steps += 1;
+        if let Step::Cut { at, recoveries } = step {
+            // One that has not come yet comes now.
+            self.power_cut();
+            self.world.wire.arm(at.events);
+            self.cut = Some((*at, recoveries));
+            return;
+        }
+        let wire = self.world.wire.clone();
+        if wire.until_cut(|| self.act(step)) {
+            self.power_cut();
+        }
+        self.tally.events = wire.events();
+    }
+
+    fn act(&mut self, step: &Step) {
+        let world = &mut self.world;
+        match step {
+            Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, *durability),
+            Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, *durability),
+            Step::Read(range) => _ = world.submit_read(range.first, range.blocks),
+            Step::Flush => _ = world.submit_flush(),
+            Step::Settle => world.settle(),
+            Step::Idle(micros) => world.idle(Nanos::from_micros(*micros)),
+            Step::Restart => {
+                world.clean_restart();
+                self.tally.restarts += 1;
+            }
+            Step::Fault(fault) => {
+                let injected = world.inject(*fault);
+                *self.tally.faults.entry(fault.kind).or_default() += u64::from(injected);
+            }
+            Step::Cut { .. } => unreachable!("taken before"),
+        }
+        while self.world.requests_under_way() >= self.depth {
+            self.world.pump();
+        }
+    }
+
+    /// Cuts the power as was said, and has the drive recover; that may be cut, too.
+    fn power_cut(&mut self) {
+        let Some((at, recoveries)) = self.cut.take() else { return };
+        let world = &mut self.world;
+        self.tally.cuts += 1;
+        world.power_cut_later(at.later as usize, at.torn);
+        for at in recoveries {
+            let wire = world.wire.clone();
+            if !wire.cut_after(at.events, || open(world)) {
+                break;
+            }
+            self.tally.recovery_cuts += 1;
+            world.power_cut_later(at.later as usize, at.torn);
+        }
+        if world.ftl.is_none() {
+            open(world);
+        }
+        if let Err(contradiction) = world.recover() {
+            panic!("{contradiction}");
+        }
+    }
+
+    fn end(&mut self) {
+        let wire = self.world.wire.clone();
+        if wire.until_cut(|| self.world.idle(REST)) || wire.is_armed() {
+            self.power_cut();
+        }
+        let world = &mut self.world;
+        world.settle();
+        world.verify_all();
+        if !world.history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
+            world.check();
+        }
+        self.tally.worn_out += u64::from(world.ftl().is_read_only());
+        world.clean_restart();
+        world.verify_all();
+        self.tally.events = world.wire.events();
+    }
+}
+
+fn open(world: &mut World) {
+    if let Err(error) = world.open(Access::ReadWrite) {
+        panic!("the drive is refused: {error}");
+    }
+}

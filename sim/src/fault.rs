@@ -1,0 +1,223 @@
+//! What goes wrong on the medium, and what the model then has to allow. The fault model is `docs/SIMULATION.md`.
+//!
+//! | letters | fault | the model allows |
+//! |---|---|---|
+//! | `program7` | the next program on a chunk fails | nothing |
+//! | `close7` | the same, and it closes the chunk | nothing |
+//! | `erase7` | the next erase of a chunk fails | nothing |
+//! | `ecc7` | a block is read with high ECC | nothing |
+//! | `lose7` | a block cannot be read any more | that version of that block is an error |
+//! | `corrupt7` | a block is changed, and nobody notices | the same |
+//! | `offline7` | a chunk is gone with all it holds | the same, of each of its blocks |
+//!
+//! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
+//! is whole, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
+
+use crate::world::{World, head_of};
+use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
+use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_media::{ChunkState, Media, ProgramFailure};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FaultKind {
+    /// The next program on a chunk fails, and the chunk goes on behind it.
+    Program,
+    /// The next program on a chunk fails and closes it.
+    Close,
+    /// The next erase of a chunk fails, which takes it offline.
+    Erase,
+    /// A block is good, and read with high ECC.
+    HighEcc,
+    /// A block cannot be read any more.
+    Lose,
+    /// A block is changed silently.
+    Corrupt,
+    /// A chunk goes offline with all it holds.
+    Offline,
+}
+
+impl FaultKind {
+    /// All of them, with the word that each is written by.
+    pub const ALL: [(FaultKind, &'static str); 7] = [
+        (FaultKind::Program, "program"),
+        (FaultKind::Close, "close"),
+        (FaultKind::Erase, "erase"),
+        (FaultKind::HighEcc, "ecc"),
+        (FaultKind::Lose, "lose"),
+        (FaultKind::Corrupt, "corrupt"),
+        (FaultKind::Offline, "offline"),
+    ];
+
+    /// The word that it is written by.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        FaultKind::ALL.iter().find(|(kind, _)| *kind == self).expect("all kinds are listed").1
+    }
+}
+
+/// A fault at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// Picks the place.
+    pub pick: u32,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind.word(), self.pick)
+    }
+}
+
+impl FromStr for Fault {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Fault, ()> {
+        let digits = text.find(|c: char| c.is_ascii_digit()).ok_or(())?;
+        let (word, pick) = text.split_at(digits);
+        let (kind, _) = FaultKind::ALL.into_iter().find(|(_, other)| *other == word).ok_or(())?;
+        Ok(Fault { kind, pick: pick.parse().map_err(|_| ())? })
+    }
+}
+
+/// What a block on the medium says of itself.
+#[derive(Clone, Copy)]
+struct Inscription {
+    ppa: Ppa,
+    oob: Oob,
+    /// The first eight bytes of its payload.
+    head: u64,
+}
+
+impl Inscription {
+    /// What its copies have in common; `None` if it is missed by nobody but the host.
+    fn metadata(&self) -> Option<(u8, u64, u64)> {
+        match self.oob.kind {
+            BlockKind::Data | BlockKind::Padding => None,
+            kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
+        }
+    }
+}
+
+/// All blocks that verify, and how many copies there are of metadata.
+struct Inscriptions {
+    blocks: Vec<Inscription>,
+    copies: BTreeMap<(u8, u64, u64), u32>,
+}
+
+impl Inscriptions {
+    fn read(world: &mut World) -> Inscriptions {
+        let places = world.written_places();
+        let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
+        let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
+        let mut found = Inscriptions { blocks: Vec::new(), copies: BTreeMap::new() };
+        let mut device = world.device();
+        for ppa in places {
+            if !device.look(ppa, &mut frames, frame) {
+                continue;
+            }
+            let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
+            let inscription = Inscription { ppa, oob, head: head_of(frames.payload(frame)) };
+            if let Some(metadata) = inscription.metadata() {
+                *found.copies.entry(metadata).or_default() += 1;
+            }
+            found.blocks.push(inscription);
+        }
+        found
+    }
+
+    /// Whether all of these may be damaged at once.
+    fn may_go(&self, blocks: &[Inscription]) -> bool {
+        let mut going: BTreeMap<(u8, u64, u64), u32> = BTreeMap::new();
+        for metadata in blocks.iter().filter_map(Inscription::metadata) {
+            *going.entry(metadata).or_default() += 1;
+        }
+        going.iter().all(|(metadata, going)| self.copies[metadata] > *going)
+    }
+
+    fn in_chunk(&self, world: &World, chunk: ChunkId) -> Vec<Inscription> {
+        let format = world.wire.geometry().format();
+        self.blocks.iter().copied().filter(|block| format.chunk_of(block.ppa) == chunk).collect()
+    }
+}
+
+impl World {
+    /// Lets something go wrong. Gives whether there was a place for it.
+    pub fn inject(&mut self, fault: Fault) -> bool {
+        let Fault { kind, pick } = fault;
+        match kind {
+            FaultKind::Program | FaultKind::Close => {
+                let Some(chunk) = picked(&self.good_chunks(), pick) else { return false };
+                let failure =
+                    if kind == FaultKind::Close { ProgramFailure::ChunkClosed } else { ProgramFailure::NextUnit };
+                self.device().inject_program_failure(chunk, failure);
+                true
+            }
+            FaultKind::Erase => {
+                let Some(chunk) = picked(&self.dispensable_chunks(), pick) else { return false };
+                let endurance = self.device().endurance();
+                self.device().set_wear(chunk, endurance).expect("a store in memory");
+                true
+            }
+            FaultKind::HighEcc => {
+                let Some(ppa) = picked(&self.written_places(), pick) else { return false };
+                self.device().inject_high_ecc(ppa);
+                true
+            }
+            FaultKind::Lose | FaultKind::Corrupt => {
+                let inscriptions = Inscriptions::read(self);
+                let mut blocks = inscriptions.blocks.clone();
+                blocks.retain(|block| inscriptions.may_go(&[*block]));
+                let Some(block) = picked(&blocks, pick) else { return false };
+                self.tell_the_model(&[block]);
+                let mut device = self.device();
+                let done = match kind {
+                    FaultKind::Lose => device.inject_read_failure(block.ppa),
+                    _ => device.corrupt(block.ppa),
+                };
+                done.expect("a store in memory");
+                true
+            }
+            FaultKind::Offline => {
+                let inscriptions = Inscriptions::read(self);
+                let mut chunks = self.dispensable_chunks();
+                chunks.retain(|chunk| inscriptions.may_go(&inscriptions.in_chunk(self, *chunk)));
+                let Some(chunk) = picked(&chunks, pick) else { return false };
+                self.tell_the_model(&inscriptions.in_chunk(self, chunk));
+                self.device().take_offline(chunk).expect("a store in memory");
+                true
+            }
+        }
+    }
+
+    fn good_chunks(&mut self) -> Vec<ChunkId> {
+        self.chunk_report().iter().filter(|chunk| chunk.state != ChunkState::Offline).map(|chunk| chunk.chunk).collect()
+    }
+
+    /// Good chunks without which the drive can go on, or wear out.
+    fn dispensable_chunks(&mut self) -> Vec<ChunkId> {
+        let mut chunks = self.good_chunks();
+        let endurance = self.device().endurance();
+        let worn: Vec<ChunkId> =
+            self.device().wear().filter(|(_, resets)| *resets >= endurance).map(|(chunk, _)| chunk).collect();
+        let places: Vec<ChunkId> = self.ftl().superblock().places.iter().copied().map(ChunkId).collect();
+        let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
+        chunks.retain(|chunk| good > 2 || !places.contains(chunk));
+        chunks
+    }
+
+    fn tell_the_model(&mut self, blocks: &[Inscription]) {
+        for block in blocks.iter().filter(|block| block.oob.kind == BlockKind::Data) {
+            self.damage(block.oob.address, block.head);
+        }
+    }
+}
+
+fn picked<T: Copy>(among: &[T], pick: u32) -> Option<T> {
+    if among.is_empty() { None } else { Some(among[pick as usize % among.len()]) }
+}

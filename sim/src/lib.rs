@@ -1,0 +1,42 @@
+//! The world in a box: the production FTL on the emulated device in virtual time, and a model that judges it.
+//!
+//! Everything follows from a seed: the device, the drive, the requests, the faults, the power cuts. Nothing here reads a
+//! clock, starts a thread or draws chance of its own.
+//!
+//! ```text
+//!            steps                       commands
+//!   run ───▶ world ───────▶ FTL ───────▶ wire ───────▶ emulated device
+//!              │    requests              │ cut here       │ faults injected there
+//!              ▼                          ▼                ▼
+//!            history: what may the host find, after all of that?
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`history`] | the reference model: knows nothing of the FTL |
+//! | [`wire`] | what can be cut at every event |
+//! | [`world`] | drive, host and model |
+//! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
+//! | [`step`], [`fault`] | what may happen, and what may go wrong |
+//! | [`swarm`] | a run, drawn from a seed |
+//! | [`mod@explore`] | a run, played and judged |
+//! | [`mod@shrink`] | a run that fails, made short |
+//! | [`mod@caught`] | panics as values |
+
+pub mod caught;
+pub mod crash_points;
+pub mod explore;
+pub mod fault;
+pub mod history;
+pub mod shrink;
+pub mod step;
+pub mod swarm;
+pub mod wire;
+pub mod world;
+
+pub use caught::Failure;
+pub use explore::{Explored, Tally, explore};
+pub use fault::FaultKind;
+pub use shrink::{Shrunk, shrink};
+pub use swarm::Run;
+pub use world::World;

@@ -1,0 +1,130 @@
+//! A failing run made short: steps are left out, and those that stay made simple, while it still fails in the same way.
+
+use crate::caught::Failure;
+use crate::explore::explore;
+use crate::step::{Moment, Range, Step};
+use crate::swarm::Run;
+
+/// Runs that are tried, at most.
+pub const ATTEMPTS_MAX: u32 = 1_500;
+
+/// A short run that fails as a longer one did.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// The run.
+    pub run: Run,
+    /// How it fails.
+    pub failure: Failure,
+    /// Runs that were tried.
+    pub attempts: u32,
+}
+
+/// Makes `run` short, which fails with `failure`.
+#[must_use]
+pub fn shrink(run: &Run, failure: &Failure) -> Shrunk {
+    let mut shrunk = Shrunk { run: run.clone(), failure: failure.clone(), attempts: 0 };
+    loop {
+        let before = shrunk.attempts;
+        let shorter = shrunk.leave_out();
+        let simpler = shrunk.simplify();
+        if !(shorter || simpler) || shrunk.attempts == before {
+            return shrunk;
+        }
+    }
+}
+
+impl Shrunk {
+    /// Keeps `steps` if they fail in the same way.
+    fn keep_if_failing(&mut self, steps: Vec<Step>) -> bool {
+        if self.attempts == ATTEMPTS_MAX {
+            return false;
+        }
+        self.attempts += 1;
+        let run = Run { steps, ..self.run.clone() };
+        match explore(&run).failure {
+            Some(failure) if failure.place == self.failure.place => {
+                (self.run, self.failure) = (run, failure);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Leaves out halves, then quarters, and so on down to single steps. Gives whether any could be.
+    fn leave_out(&mut self) -> bool {
+        let before = self.run.steps.len();
+        let mut size = before.div_ceil(2);
+        while size > 0 {
+            // From the end: what comes after the failure goes first.
+            let mut end = self.run.steps.len();
+            while end > 0 {
+                let start = end.saturating_sub(size);
+                let mut steps = self.run.steps.clone();
+                steps.drain(start..end);
+                self.keep_if_failing(steps);
+                end = start.min(self.run.steps.len());
+            }
+            size /= 2;
+        }
+        self.run.steps.len() < before
+    }
+
+    /// Makes single steps simpler. Gives whether any could be.
+    fn simplify(&mut self) -> bool {
+        let mut changed = false;
+        for index in 0..self.run.steps.len() {
+            while let Some(simpler) = simpler(&self.run.steps[index]).into_iter().find(|simpler| {
+                let mut steps = self.run.steps.clone();
+                steps[index] = simpler.clone();
+                self.keep_if_failing(steps)
+            }) {
+                debug_assert_eq!(simpler, self.run.steps[index]);
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// What may be tried in place of a step, simplest first.
+fn simpler(step: &Step) -> Vec<Step> {
+    let mut simpler = Vec::new();
+    if let Some(Range { first, blocks }) = step.range() {
+        let ranges = [(0, 1), (first, 1), (0, blocks), (first / 2, blocks), (first, blocks / 2), (first, blocks - 1)];
+        let differ = |range: &Range| range.blocks > 0 && (range.first, range.blocks) != (first, blocks);
+        let ranges = ranges.map(|(first, blocks)| Range { first, blocks });
+        simpler.extend(ranges.iter().filter(|range| differ(range)).map(|range| step.with_range(*range)));
+    }
+    match step {
+        Step::Cut { at, recoveries } => {
+            if !recoveries.is_empty() {
+                simpler.push(Step::Cut { at: *at, recoveries: Vec::new() });
+                simpler.push(Step::Cut { at: *at, recoveries: recoveries[..recoveries.len() - 1].to_vec() });
+            }
+            simpler.extend(simpler_moments(*at).map(|at| Step::Cut { at, recoveries: recoveries.clone() }));
+            for (index, moment) in recoveries.iter().enumerate() {
+                simpler.extend(simpler_moments(*moment).map(|moment| {
+                    let mut recoveries = recoveries.clone();
+                    recoveries[index] = moment;
+                    Step::Cut { at: *at, recoveries }
+                }));
+            }
+        }
+        Step::Idle(micros) if *micros > 1 => simpler.push(Step::Idle(micros / 2)),
+        _ => {}
+    }
+    simpler
+}
+
+fn simpler_moments(moment: Moment) -> impl Iterator<Item = Moment> {
+    let Moment { events, later, .. } = moment;
+    let candidates = [
+        Moment { torn: false, ..moment },
+        Moment { later: 0, ..moment },
+        Moment { later: later / 2, ..moment },
+        Moment { events: 1, ..moment },
+        Moment { events: events / 2, ..moment },
+        Moment { events: events.saturating_sub(1), ..moment },
+    ];
+    candidates.into_iter().filter(move |candidate| *candidate != moment && candidate.events > 0)
+}

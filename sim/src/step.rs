@@ -1,0 +1,219 @@
+//! A step of a run, in memory and in the few letters that a history is written in.
+//!
+//! | letters | step |
+//! |---|---|
+//! | `w12+8`, `W12+8` | write 8 blocks from block 12 on; durably |
+//! | `t12+8`, `T12+8` | trim them; durably |
+//! | `r12+8` | read them |
+//! | `f` | flush |
+//! | `s` | wait until no request is under way |
+//! | `i500` | let 500 µs pass |
+//! | `c` | close the drive and open it again |
+//! | `x37` | the FTL is gone 37 events from here, and the power with it |
+//! | `x37+2t` | the power goes two instants of the device later, and tears what is being programmed |
+//! | `x37/5/9t` | the recovery is cut too, after 5 events, and the next one, after 9 |
+//! | `!lose7` | a fault: see [`Fault`] |
+
+use crate::fault::Fault;
+use openftl_ftl::Durability;
+use std::fmt;
+use std::str::FromStr;
+
+/// A range of logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// When the power goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Events until the FTL is gone.
+    pub events: u64,
+    /// Instants of the device from then on until the power is gone, counted round.
+    pub later: u32,
+    /// Whether what is being programmed then is torn.
+    pub torn: bool,
+}
+
+/// What happens next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A write is submitted.
+    Write(Range, Durability),
+    /// A trim is submitted.
+    Trim(Range, Durability),
+    /// A read is submitted.
+    Read(Range),
+    /// A flush is submitted.
+    Flush,
+    /// All requests end.
+    Settle,
+    /// Time passes, in microseconds.
+    Idle(u64),
+    /// The drive is closed and opened again.
+    Restart,
+    /// The power is cut, during what follows. Then each recovery is, but for the last.
+    Cut {
+        /// When.
+        at: Moment,
+        /// And when during the recoveries.
+        recoveries: Vec<Moment>,
+    },
+    /// Something goes wrong on the medium.
+    Fault(Fault),
+}
+
+impl Step {
+    /// The blocks that a request names.
+    #[must_use]
+    pub fn range(&self) -> Option<Range> {
+        match self {
+            Step::Write(range, _) | Step::Trim(range, _) | Step::Read(range) => Some(*range),
+            _ => None,
+        }
+    }
+
+    /// The same request for other blocks.
+    #[must_use]
+    pub fn with_range(&self, range: Range) -> Step {
+        match self {
+            Step::Write(_, durability) => Step::Write(range, *durability),
+            Step::Trim(_, durability) => Step::Trim(range, *durability),
+            Step::Read(_) => Step::Read(range),
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.first, self.blocks)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.events)?;
+        if self.later > 0 {
+            write!(f, "+{}", self.later)?;
+        }
+        f.write_str(if self.torn { "t" } else { "" })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Write(range, Durability::Volatile) => write!(f, "w{range}"),
+            Step::Write(range, Durability::Durable) => write!(f, "W{range}"),
+            Step::Trim(range, Durability::Volatile) => write!(f, "t{range}"),
+            Step::Trim(range, Durability::Durable) => write!(f, "T{range}"),
+            Step::Read(range) => write!(f, "r{range}"),
+            Step::Flush => write!(f, "f"),
+            Step::Settle => write!(f, "s"),
+            Step::Idle(micros) => write!(f, "i{micros}"),
+            Step::Restart => write!(f, "c"),
+            Step::Cut { at, recoveries } => {
+                write!(f, "x{at}")?;
+                recoveries.iter().try_for_each(|moment| write!(f, "/{moment}"))
+            }
+            Step::Fault(fault) => write!(f, "!{fault}"),
+        }
+    }
+}
+
+/// Letters that name no step.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no step; steps look like w12+8, f, x37+2t, !lose7 (docs/SIMULATION.md)")]
+pub struct NoStep(String);
+
+impl FromStr for Range {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Range, ()> {
+        let (first, blocks) = text.split_once('+').ok_or(())?;
+        Ok(Range { first: number(first)?, blocks: number(blocks)? })
+    }
+}
+
+impl FromStr for Moment {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Moment, ()> {
+        let (text, torn) = text.strip_suffix('t').map_or((text, false), |text| (text, true));
+        let (events, later) = text.split_once('+').unwrap_or((text, "0"));
+        Ok(Moment { events: number(events)?, later: number(later)?, torn })
+    }
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, ()> {
+    text.parse().map_err(|_| ())
+}
+
+impl FromStr for Step {
+    type Err = NoStep;
+
+    fn from_str(text: &str) -> Result<Step, NoStep> {
+        parse(text).map_err(|()| NoStep(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Result<Step, ()> {
+    let kind = text.chars().next().ok_or(())?;
+    let rest = &text[kind.len_utf8()..];
+    let alone = |step: Step| if rest.is_empty() { Ok(step) } else { Err(()) };
+    match kind {
+        'w' => Ok(Step::Write(rest.parse()?, Durability::Volatile)),
+        'W' => Ok(Step::Write(rest.parse()?, Durability::Durable)),
+        't' => Ok(Step::Trim(rest.parse()?, Durability::Volatile)),
+        'T' => Ok(Step::Trim(rest.parse()?, Durability::Durable)),
+        'r' => Ok(Step::Read(rest.parse()?)),
+        'f' => alone(Step::Flush),
+        's' => alone(Step::Settle),
+        'i' => Ok(Step::Idle(number(rest)?)),
+        'c' => alone(Step::Restart),
+        'x' => {
+            let mut moments = rest.split('/').map(str::parse);
+            let at = moments.next().ok_or(())??;
+            Ok(Step::Cut { at, recoveries: moments.collect::<Result<_, ()>>()? })
+        }
+        '!' => Ok(Step::Fault(rest.parse()?)),
+        _ => Err(()),
+    }
+}
+
+/// Steps as they are written: with spaces or ends of lines between them.
+///
+/// # Errors
+/// The first that is none.
+pub fn parse_steps(text: &str) -> Result<Vec<Step>, NoStep> {
+    text.split_whitespace().map(str::parse).collect()
+}
+
+/// The other way round.
+#[must_use]
+pub fn write_steps(steps: &[Step]) -> String {
+    steps.iter().map(Step::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_back_as_they_were_written() {
+        let text = "w12+8 W0+1 t3+4 T5+6 r7+8 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
+        assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
+    }
+
+    #[test]
+    fn what_is_no_step_is_named() {
+        for text in ["y", "w12", "w12+", "f1", "x", "x5/", "!burn3", "!lose", "i", "ü3"] {
+            assert_eq!(parse_steps(text), Err(NoStep(text.to_owned())), "{text}");
+        }
+    }
+}

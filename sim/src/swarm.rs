@@ -1,0 +1,308 @@
+//! A run, drawn from a seed: a device, a drive, and what happens to it.
+//!
+//! Each run has only some of the features, so that each is also seen without the others: a bug that trims hide is found by
+//! a run without trims.
+
+use crate::fault::{Fault, FaultKind};
+use crate::step::{Moment, Range, Step};
+use crate::world::World;
+use openftl_core::units::Share;
+use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
+use openftl_ftl::recovery::OpenError;
+use openftl_ftl::{Config, Durability, VictimPolicy};
+use openftl_media::Profile;
+use openftl_media::profile::{Cell, Programming};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::fmt;
+
+/// What chance follows from.
+pub struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    /// The sequence that belongs to `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// From `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.0.next_u64() % (high - low + 1)
+    }
+
+    /// Once in `times`.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.between(1, times) == 1
+    }
+
+    /// One of these.
+    pub fn one_of<T: Copy>(&mut self, among: &[T]) -> T {
+        among[self.between(0, among.len() as u64 - 1) as usize]
+    }
+}
+
+/// A device and a drive on it.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// What chance inside the device follows from.
+    pub seed: u64,
+    /// The device.
+    pub profile: Profile,
+    /// The drive.
+    pub config: Config,
+    /// Chunks held back for others that go bad, in percent.
+    pub spare: u32,
+    /// Requests under way at a time.
+    pub depth: usize,
+}
+
+impl Setting {
+    fn draw(seed: u64, dice: &mut Dice) -> Setting {
+        loop {
+            let setting = Setting {
+                seed,
+                profile: profile(dice),
+                config: config(seed, dice),
+                spare: dice.one_of(&[0, 20, 50]),
+                depth: dice.one_of(&[1, 2, 5, 16]),
+            };
+            // Not every device can hold every drive.
+            if setting.profile.validate().is_ok() && setting.world().is_ok() {
+                return setting;
+            }
+        }
+    }
+
+    /// The world at the beginning of the run.
+    ///
+    /// # Errors
+    /// If there can be no such drive.
+    pub fn world(&self) -> Result<World, OpenError> {
+        let mut world = World::try_new(self.profile.clone(), self.config.clone(), self.spare, self.seed)?;
+        world.may_wear_out = true;
+        Ok(world)
+    }
+}
+
+fn profile(dice: &mut Dice) -> Profile {
+    let mut profile = Profile::builtin("tiny").expect("a builtin profile");
+    profile.groups = dice.one_of(&[1, 2, 2, 3]);
+    profile.pus_per_group = dice.one_of(&[1, 2, 2, 3]);
+    let cell = dice.one_of(&[Cell::Slc, Cell::Mlc, Cell::Tlc, Cell::Qlc]);
+    let bits = cell.bits();
+    let shared = bits > 1 && dice.once_in(2);
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks) = (cell, dice.one_of(&[1, 1, 2]), dice.one_of(&[1, 2, 4]));
+    chip.programming = if shared { Programming::Shared } else { Programming::OneShot };
+    chip.pair_distance = shared.then(|| dice.one_of(&[1, 2, 3]));
+    chip.read_us = (0..bits).map(|bit| 40 + 20 * bit).collect();
+    chip.program_us = if shared { (0..bits).map(|bit| 400 << bit).collect() } else { vec![800] };
+    chip.erase_us = dice.one_of(&[1_000, 3_000]);
+    chip.endurance = if dice.once_in(6) { dice.between(15, 40) as u32 } else { 3_000 };
+    let word_lines = chip.planes * chip.page_blocks * bits * chip.pair_distance.unwrap_or(1);
+    let blocks_per_chunk = dice.one_of(&[16, 24, 32, 48]);
+    chip.blocks_per_chunk = word_lines * (blocks_per_chunk / word_lines).max(2);
+    let program_blocks = profile.program_blocks();
+    profile.cache.blocks_per_pu = program_blocks * dice.one_of(&[0, 1, 2, 4]);
+    profile.cache.power_loss_protection = dice.once_in(2);
+    if dice.once_in(5) {
+        profile.open_chunks_max = dice.between(10, 16) as u32;
+    }
+    if dice.once_in(4) {
+        profile.faults.program_fail = 0.005;
+        profile.faults.erase_fail = 0.002;
+    }
+    if dice.once_in(4) {
+        profile.faults.high_ecc = 0.05;
+    }
+    if dice.once_in(4) {
+        profile.faults.factory_bad = Share::percent(3);
+    }
+    profile
+}
+
+fn config(seed: u64, dice: &mut Dice) -> Config {
+    Config {
+        capacity_blocks: dice.between(100, 800),
+        over_provisioning: Share::percent(dice.one_of(&[10, 20, 40])),
+        drive_id: 0xD21E_0000 + seed,
+        payload: if dice.once_in(6) { FrameForm::Bytes } else { FrameForm::Stamp },
+        host_frames: dice.one_of(&[300, 400, 600]),
+        write_through: dice.once_in(10),
+        checkpoint_log_blocks: dice.one_of(&[Some(8), Some(24), None]),
+        checkpoint_interval: dice.one_of(&[None, None, Some(Nanos::from_millis(20))]),
+        victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
+        marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
+        ..Config::default()
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { profile, config, spare, depth, .. } = self;
+        let chip = &profile.chip;
+        write!(
+            f,
+            "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
+             over-provisioning and {spare}% spare, {:?}, checkpoint after {:?}, {}depth {depth}",
+            profile.groups,
+            profile.pus_per_group,
+            chip.blocks_per_chunk,
+            chip.cell,
+            chip.programming,
+            profile.program_blocks(),
+            profile.cache.blocks_per_pu,
+            if profile.cache.power_loss_protection { "protected" } else { "not protected" },
+            config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
+            config.over_provisioning,
+            config.victim,
+            config.checkpoint_log_blocks,
+            if config.write_through { "write-through, " } else { "" },
+        )
+    }
+}
+
+/// A run: where it happens, and what.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What its setting follows from, and its steps unless they were given.
+    pub seed: u64,
+    /// The device and the drive.
+    pub setting: Setting,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+/// A step that the drive of this seed cannot take.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("step `{step}` names blocks beyond the {capacity} (or none, or more than 256) of the drive of seed {seed}")]
+pub struct Beyond {
+    step: String,
+    capacity: u64,
+    seed: u64,
+}
+
+impl Run {
+    /// The run of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Run {
+        let mut dice = Dice::new(seed);
+        let setting = Setting::draw(seed, &mut dice);
+        let steps = steps(&setting, &mut dice);
+        Run { seed, setting, steps }
+    }
+
+    /// Other steps in the setting of a seed.
+    ///
+    /// # Errors
+    /// If a step names blocks that this drive does not have.
+    pub fn with_steps(seed: u64, steps: Vec<Step>) -> Result<Run, Beyond> {
+        let setting = Setting::draw(seed, &mut Dice::new(seed));
+        let capacity = setting.config.capacity_blocks;
+        for step in &steps {
+            let fits = |range: Range| {
+                range.blocks > 0 && range.first.checked_add(range.blocks).is_some_and(|end| end <= capacity)
+            };
+            let most = if matches!(step, Step::Trim(..)) { u64::MAX } else { 256 };
+            if step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
+                return Err(Beyond { step: step.to_string(), capacity, seed });
+            }
+        }
+        Ok(Run { seed, setting, steps })
+    }
+}
+
+/// A kind of step, before it is said which blocks it names.
+#[derive(Clone, Copy)]
+enum Kind {
+    Write,
+    LongWrite,
+    DurableWrite,
+    Trim,
+    DurableTrim,
+    Read,
+    Flush,
+    Settle,
+    Idle,
+    Restart,
+    Cut,
+    Fault,
+}
+
+/// How often each kind comes, in some unit.
+const WEIGHTS: [(Kind, u64); 12] = [
+    (Kind::Write, 300),
+    (Kind::LongWrite, 20),
+    (Kind::DurableWrite, 20),
+    (Kind::Trim, 40),
+    (Kind::DurableTrim, 10),
+    (Kind::Read, 80),
+    (Kind::Flush, 25),
+    (Kind::Settle, 10),
+    (Kind::Idle, 20),
+    (Kind::Restart, 4),
+    (Kind::Cut, 14),
+    (Kind::Fault, 14),
+];
+
+fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    // Writes are always there; of everything else, a third is left out.
+    let weights: Vec<(Kind, u64)> =
+        WEIGHTS.into_iter().filter(|(kind, _)| matches!(kind, Kind::Write) || !dice.once_in(3)).collect();
+    let faults: Vec<FaultKind> = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|_| dice.once_in(2)).collect();
+    let has_nested_cuts = dice.once_in(2);
+    let capacity = setting.config.capacity_blocks;
+    // Few blocks are overwritten soon; with the whole drive it takes longer until collection works.
+    let space = if dice.once_in(3) { (capacity / 8).max(20) } else { capacity };
+    let mut steps: Vec<Step> = Vec::new();
+    if dice.once_in(2) {
+        let whole = (0..capacity).step_by(64).map(|first| Range { first, blocks: 64.min(capacity - first) });
+        steps.extend(whole.map(|range| Step::Write(range, Durability::Volatile)));
+    }
+    for _ in 0..dice.between(60, 260) {
+        let kind = weighted(&weights, dice);
+        let mut range = |most: u64| {
+            let blocks = dice.between(1, most.min(space));
+            Range { first: dice.between(0, space - blocks), blocks }
+        };
+        steps.push(match kind {
+            Kind::Write => Step::Write(range(12), Durability::Volatile),
+            Kind::LongWrite => Step::Write(range(256), Durability::Volatile),
+            Kind::DurableWrite => Step::Write(range(6), Durability::Durable),
+            Kind::Trim => Step::Trim(range(40), Durability::Volatile),
+            Kind::DurableTrim => Step::Trim(range(40), Durability::Durable),
+            Kind::Read => Step::Read(range(32)),
+            Kind::Flush => Step::Flush,
+            Kind::Settle => Step::Settle,
+            Kind::Idle => Step::Idle(dice.one_of(&[100, 1_000, 10_000, 100_000])),
+            Kind::Restart => Step::Restart,
+            Kind::Cut => cut(dice, has_nested_cuts),
+            Kind::Fault if faults.is_empty() => Step::Settle,
+            Kind::Fault => Step::Fault(Fault { kind: dice.one_of(&faults), pick: dice.between(0, 9_999) as u32 }),
+        });
+    }
+    steps
+}
+
+fn weighted(weights: &[(Kind, u64)], dice: &mut Dice) -> Kind {
+    let mut drawn = dice.between(1, weights.iter().map(|(_, weight)| weight).sum());
+    for (kind, weight) in weights {
+        match drawn.checked_sub(*weight) {
+            None | Some(0) => return *kind,
+            Some(left) => drawn = left,
+        }
+    }
+    unreachable!("what is drawn is no more than the sum")
+}
+
+fn cut(dice: &mut Dice, has_nested_cuts: bool) -> Step {
+    let mut moment = |most: u64| Moment {
+        events: dice.between(1, most),
+        later: if dice.once_in(2) { dice.between(0, 30) as u32 } else { 0 },
+        torn: dice.once_in(2),
+    };
+    let at = moment(120);
+    let nested = if has_nested_cuts { moment(4).events - 1 } else { 0 };
+    Step::Cut { at, recoveries: (0..nested).map(|_| moment(150)).collect() }
+}

@@ -1,0 +1,299 @@
+//! The wire between FTL and device, where the power can be cut at any event, also in the middle of a recovery.
+//!
+//! ```text
+//!   FTL ── submit ──▶ [event for each program unit, and for the whole command] ──▶ device
+//!       ◀── poll ──── [event for each new moment] ────────────────────────────────
+//! ```
+//!
+//! When the count of events reaches the one chosen, the thread unwinds with [`PowerCut`], out of whatever the FTL was
+//! doing; of a vector write the device then has the units up to that event. The FTL is gone, the device works on with what
+//! it has, and at one of its own instants ([`EmulatedDevice::instants`]) the power goes.
+//!
+//! A wire that is watched keeps a [`CrashPoint`] for every state in which a power cut could leave the device.
+
+use openftl_core::{ChunkId, Frames, Geometry, Nanos, Time, TraceHash};
+use openftl_media::{
+    Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, QueueFull, Tag,
+};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+/// The panic payload of a cut.
+struct PowerCut;
+
+/// A device as a power cut leaves it.
+pub struct CrashPoint {
+    /// The device, its power back on.
+    pub device: EmulatedDevice,
+    /// Tells it from the others of its history.
+    pub fingerprint: u64,
+    /// After which event the FTL was gone.
+    pub event: u64,
+    /// When the power was.
+    pub at: Time,
+    /// Whether what was being programmed is torn.
+    pub torn: bool,
+}
+
+#[derive(Default)]
+struct Watch {
+    seen: HashSet<u64>,
+    crash_points: Vec<CrashPoint>,
+}
+
+/// One end of a wire to a device; clones share it.
+#[derive(Clone)]
+pub struct Wire {
+    shared: Rc<Shared>,
+    geometry: Geometry,
+}
+
+struct Shared {
+    device: RefCell<EmulatedDevice>,
+    events: Cell<u64>,
+    cut_at: Cell<u64>,
+    now: Cell<Time>,
+    trace: Cell<TraceHash>,
+    watch: RefCell<Option<Watch>>,
+}
+
+impl Wire {
+    /// A wire to `device`.
+    #[must_use]
+    pub fn new(device: EmulatedDevice) -> Wire {
+        let geometry = *device.geometry();
+        let shared = Shared {
+            device: RefCell::new(device),
+            events: Cell::new(0),
+            cut_at: Cell::new(u64::MAX),
+            now: Cell::new(Time::ZERO),
+            trace: Cell::new(TraceHash::START),
+            watch: RefCell::default(),
+        };
+        Wire { shared: Rc::new(shared), geometry }
+    }
+
+    /// The same device, which says that it has another geometry.
+    #[must_use]
+    pub fn pretending(&self, geometry: Geometry) -> Wire {
+        Wire { geometry, ..self.clone() }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> RefMut<'_, EmulatedDevice> {
+        self.shared.device.borrow_mut()
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.shared.events.get()
+    }
+
+    /// A hash over all commands and completions so far.
+    #[must_use]
+    pub fn trace(&self) -> TraceHash {
+        self.shared.trace.get()
+    }
+
+    /// The FTL is to be gone when `events` more events have happened, if it is run by [`Wire::until_cut`].
+    pub fn arm(&self, events: u64) {
+        self.shared.cut_at.set(self.events().saturating_add(events));
+    }
+
+    /// It is not to be gone after all.
+    pub fn disarm(&self) {
+        self.shared.cut_at.set(u64::MAX);
+    }
+
+    /// Whether an event was chosen that has not happened yet.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.shared.cut_at.get() != u64::MAX
+    }
+
+    /// Runs `work` until it ends, or until `events` more events have happened. Gives whether it was cut.
+    pub fn cut_after(&self, events: u64, work: impl FnOnce()) -> bool {
+        self.arm(events);
+        let cut = self.until_cut(work);
+        self.disarm();
+        cut
+    }
+
+    /// Runs `work` until it ends, or until the event at which the FTL is to be gone. Gives whether it was cut.
+    pub fn until_cut(&self, work: impl FnOnce()) -> bool {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(()) => false,
+            Err(payload) if payload.is::<PowerCut>() => true,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// The FTL is gone, and the power goes at a later instant of the device, counted round; 0 is now. With `torn`, what is
+    /// being programmed then is left torn.
+    pub fn power_cut(&self, later: usize, torn: bool) {
+        self.disarm();
+        let mut device = self.device();
+        let instants = device.instants();
+        let at = instants[later % instants.len()];
+        device.power_cut(at, torn).expect("a store in memory");
+    }
+
+    /// From now on every state is kept in which a power cut could leave the device.
+    pub fn watch(&self) {
+        *self.shared.watch.borrow_mut() = Some(Watch::default());
+    }
+
+    /// No state is kept any more.
+    pub fn ignore(&self) {
+        *self.shared.watch.borrow_mut() = None;
+    }
+
+    /// Looks for states once more though the device is as it was: the host has been told something.
+    pub fn look(&self) {
+        if let Some(watch) = &mut *self.shared.watch.borrow_mut() {
+            watch.look(&self.shared.device.borrow(), self.events());
+        }
+    }
+
+    /// The states found since the last call, in the order in which they were found, each once.
+    #[must_use]
+    pub fn crash_points(&self) -> Vec<CrashPoint> {
+        match &mut *self.shared.watch.borrow_mut() {
+            Some(watch) => {
+                watch.seen.clear();
+                std::mem::take(&mut watch.crash_points)
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn event(&self) {
+        let shared = &self.shared;
+        shared.events.set(shared.events.get() + 1);
+        if shared.events.get() == shared.cut_at.get() {
+            self.disarm();
+            resume_unwind(Box::new(PowerCut));
+        }
+    }
+
+    fn add_to_trace(&self, words: impl IntoIterator<Item = u64>) {
+        let mut trace = self.shared.trace.get();
+        words.into_iter().for_each(|word| trace.add(word));
+        self.shared.trace.set(trace);
+    }
+
+    /// An event after each unit of a vector write but the last: the device may have accepted no more than that.
+    fn accept_in_parts(&self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
+        let Command::Write { blocks: Blocks::Vector(blocks), frames: list, fua } = command else { return Ok(()) };
+        let unit = self.geometry.ws_min as usize;
+        for end in (unit..blocks.len()).step_by(unit) {
+            let part = Command::Write { blocks: Blocks::Vector(&blocks[..end]), frames: &list[..end], fua };
+            if self.events() + 1 == self.shared.cut_at.get() {
+                self.shared.device.borrow_mut().submit(now, frames, tag, part)?;
+            } else if let Some(watch) = &mut *self.shared.watch.borrow_mut() {
+                let mut device = forked(&self.shared.device.borrow());
+                device.submit(now, frames, tag, part)?;
+                watch.look(&device, self.events());
+            }
+            self.event();
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    fn look(&mut self, device: &EmulatedDevice, event: u64) {
+        for at in device.instants() {
+            for torn in [false, true] {
+                if torn && !device.would_tear(at) {
+                    continue;
+                }
+                let mut device = forked(device);
+                device.power_cut(at, torn).expect("a store in memory");
+                let fingerprint = device.fingerprint();
+                if self.seen.insert(fingerprint) {
+                    self.crash_points.push(CrashPoint { device, fingerprint, event, at, torn });
+                }
+            }
+        }
+    }
+}
+
+fn forked(device: &EmulatedDevice) -> EmulatedDevice {
+    device.fork().expect("memory for a small device").expect("a store in memory")
+}
+
+/// What a command is, for the trace.
+fn words(command: &Command<'_>) -> impl Iterator<Item = u64> {
+    let (kind, blocks) = match *command {
+        Command::Read { blocks, .. } => (1, blocks),
+        Command::Write { blocks, fua, .. } => (2 + u64::from(fua), blocks),
+        Command::Reset { blocks } => (4, blocks),
+        Command::Copy { to, .. } => (5, Blocks::Vector(to)),
+        Command::Flush => (6, Blocks::Vector(&[])),
+    };
+    let (first, len) = (if blocks.is_empty() { 0 } else { blocks.get(0).0 }, blocks.len() as u64);
+    [kind, first, len].into_iter()
+}
+
+impl Media for Wire {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
+        self.accept_in_parts(now, frames, tag, command)?;
+        self.shared.device.borrow_mut().submit(now, frames, tag, command)?;
+        self.add_to_trace([now.0, tag].into_iter().chain(words(&command)));
+        if !matches!(command, Command::Read { .. } | Command::Flush) {
+            self.look();
+        }
+        self.event();
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>) {
+        if now > self.shared.now.get() {
+            self.shared.now.set(now);
+            self.event();
+        }
+        let before = completions.len();
+        self.shared.device.borrow_mut().poll(now, frames, completions);
+        let ended = completions[before..].iter();
+        self.add_to_trace(ended.flat_map(|ended| [ended.tag, ended.at.0, ended.status as u64, ended.failed]));
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.shared.device.borrow().next_due()
+    }
+
+    fn chunk_report(
+        &mut self,
+        now: Time,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError> {
+        self.shared.device.borrow_mut().chunk_report(now, first, descriptors)
+    }
+
+    fn notifications(
+        &mut self,
+        now: Time,
+        after: u64,
+        notifications: &mut Vec<Notification>,
+    ) -> Result<(), MediaError> {
+        self.shared.device.borrow_mut().notifications(now, after, notifications)
+    }
+
+    fn set_dulbe(&mut self, dulbe: bool) {
+        self.shared.device.borrow_mut().set_dulbe(dulbe);
+    }
+
+    fn pu_busy(&self) -> Vec<Nanos> {
+        self.shared.device.borrow().pu_busy()
+    }
+}

@@ -1,0 +1,771 @@
+//! A drive under test, a host that keeps several requests under way, and the model that says what the host may find.
+//!
+//! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
+
+use crate::history::{Change, Found, History, Kind};
+use crate::wire::{CrashPoint, Wire};
+use openftl_core::units::Share;
+use openftl_core::{
+    BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
+};
+use openftl_ftl::block::BlockFtl;
+use openftl_ftl::recovery::OpenError;
+use openftl_ftl::{
+    Access, BlockTarget, Config, Done, Durability, IoError, ReadOnlyReason, Request, VictimPolicy, chunks_per_pu,
+};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::cell::RefMut;
+use std::fmt;
+use std::rc::Rc;
+
+/// The production FTL, on a wire that can be cut.
+pub type Ftl = BlockFtl<Wire>;
+
+/// Events after which a request that is still waited for will never end.
+const EVENTS_MAX: u64 = 1_000_000;
+
+/// A request under way.
+enum Errand {
+    Change { change: Change, durable: bool },
+    Flush { tick: u64 },
+    Read { first: u64, frames: Vec<Frame>, allowed: Vec<Vec<Change>> },
+}
+
+impl fmt::Display for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Errand::Change { change, durable } => {
+                write!(f, "change {change}{}", if *durable { ", durable" } else { "" })
+            }
+            Errand::Flush { .. } => write!(f, "flush"),
+            Errand::Read { first, .. } => write!(f, "read of {first}"),
+        }
+    }
+}
+
+/// All that takes part in a run.
+pub struct World {
+    /// The drive; `None` while it is closed.
+    pub ftl: Option<Ftl>,
+    /// What the drive is connected to its device by.
+    pub wire: Wire,
+    /// Virtual time.
+    pub clock: VirtualClock,
+    /// What the drive is opened with.
+    pub config: Config,
+    /// The model. Crash points keep the one of their moment.
+    pub history: Rc<History>,
+    /// Whether the drive may wear out, and refuse writes from then on.
+    pub may_wear_out: bool,
+    chance: Xoshiro256PlusPlus,
+    under_way: Vec<(u64, Errand)>,
+    tag: u64,
+    trace: TraceHash,
+    crash_points: Vec<(CrashPoint, Rc<History>)>,
+}
+
+/// How a drive of `capacity_blocks` is opened whose every choice follows from `seed`.
+#[must_use]
+pub fn config(capacity_blocks: u64, seed: u64) -> Config {
+    Config {
+        capacity_blocks,
+        over_provisioning: Share::percent(10),
+        drive_id: 0xD21E_0000 + seed,
+        payload: FrameForm::Stamp,
+        host_frames: 512,
+        checkpoint_log_blocks: Some(24),
+        victim: if seed.is_multiple_of(2) { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit },
+        ..Config::default()
+    }
+}
+
+/// Drives come and go, each with a megabyte of frames: an allocator that learns from large blocks (that of GNU does) keeps
+/// such memory from now on, instead of giving it back to the system and having it zeroed page by page each time.
+fn keep_freed_memory() {
+    const LARGE_BYTES: usize = 24 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
+}
+
+/// A builtin profile with some lines of its TOML replaced.
+///
+/// # Panics
+/// If there is no such profile or line, or the result is impossible.
+#[must_use]
+pub fn profile(name: &str, changes: &[(&str, &str)]) -> Profile {
+    let mut text = Profile::builtin_text(name).unwrap().to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has the line {from}");
+        text = text.replace(from, to);
+    }
+    Profile::parse(&text).unwrap()
+}
+
+/// Blocks that are read at a time where all are.
+const READ_BLOCKS: u64 = 64;
+
+/// What a whole block of write `change` holds.
+fn words(change: Change, block: u64) -> impl Iterator<Item = u64> {
+    let stamp = stamp(change, block).0;
+    (0..BLOCK_BYTES as u64 / 8).map(move |index| if stamp == 0 { 0 } else { stamp.wrapping_add(index << 56) })
+}
+
+/// The first eight bytes of a block, which say which write it is of.
+pub(crate) fn head_of(payload: Payload<'_>) -> u64 {
+    match payload {
+        Payload::Stamp(stamp) => stamp.0,
+        Payload::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("eight of many bytes")),
+    }
+}
+
+fn change_in(head: u64) -> Change {
+    (head >> 24) as Change
+}
+
+fn stamp(change: Change, block: u64) -> Stamp {
+    if change == 0 { Stamp::ZERO } else { Stamp(u64::from(change) << 24 | block) }
+}
+
+impl World {
+    /// A new drive. `spare` percent of its chunks are held back for others that go bad.
+    ///
+    /// # Panics
+    /// If there can be no such drive.
+    #[must_use]
+    pub fn new(profile: Profile, config: Config, spare: u32, seed: u64) -> World {
+        World::try_new(profile, config, spare, seed).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A new drive, if there can be one like it.
+    ///
+    /// # Errors
+    /// If the device has no such shape, or too few good chunks.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn try_new(profile: Profile, config: Config, spare: u32, seed: u64) -> Result<World, OpenError> {
+        keep_freed_memory();
+        let shape = profile.geometry(profile.chunks_per_pu).unwrap();
+        let chunks = chunks_per_pu(&shape, &config, Share::percent(spare))?;
+        let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
+        let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
+        let mut clock = VirtualClock::default();
+        let ftl = Ftl::format(wire.clone(), config.clone(), &mut clock)?;
+        Ok(World {
+            ftl: Some(ftl),
+            wire,
+            clock,
+            history: Rc::new(History::new(config.capacity_blocks)),
+            config,
+            may_wear_out: false,
+            chance: Xoshiro256PlusPlus::seed_from_u64(seed),
+            under_way: Vec::new(),
+            tag: 0,
+            trace: TraceHash::START,
+            crash_points: Vec::new(),
+        })
+    }
+
+    /// The world after a power cut, with the drive not opened yet and the model as it was then.
+    #[must_use]
+    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World {
+        World {
+            ftl: None,
+            wire: Wire::new(crash_point.device),
+            clock: VirtualClock(crash_point.at),
+            config: self.config.clone(),
+            history,
+            may_wear_out: self.may_wear_out,
+            chance: self.chance.clone(),
+            under_way: Vec::new(),
+            tag: self.tag,
+            trace: TraceHash::START,
+            crash_points: Vec::new(),
+        }
+    }
+
+    /// The states found by a watched wire since the last call, each with what the model said at that moment.
+    pub fn crash_points(&mut self) -> Vec<(CrashPoint, Rc<History>)> {
+        self.collect_crash_points();
+        std::mem::take(&mut self.crash_points)
+    }
+
+    /// What was done so far left these states; what the host is told next does not count for them.
+    fn collect_crash_points(&mut self) {
+        let found = self.wire.crash_points().into_iter();
+        self.crash_points.extend(found.map(|crash_point| (crash_point, self.history.clone())));
+    }
+
+    /// A block on the medium that holds a version of `block` and begins with `head` is damaged.
+    pub(crate) fn damage(&mut self, block: u64, head: u64) {
+        self.model().damage(block, change_in(head));
+    }
+
+    fn model(&mut self) -> &mut History {
+        Rc::make_mut(&mut self.history)
+    }
+
+    /// A small drive on the profile `tiny`.
+    #[must_use]
+    pub fn tiny(capacity_blocks: u64, seed: u64) -> World {
+        World::new(Profile::builtin("tiny").unwrap(), config(capacity_blocks, seed), 20, seed)
+    }
+
+    /// The drive, which is open.
+    ///
+    /// # Panics
+    /// If it is closed.
+    pub fn ftl(&mut self) -> &mut Ftl {
+        self.ftl.as_mut().expect("the drive is open")
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> RefMut<'_, EmulatedDevice> {
+        self.wire.device()
+    }
+
+    /// A number below `bound`, drawn from the seed.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.chance.next_u64() % bound
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn requests_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Blocks of the drive.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.history.blocks()
+    }
+
+    /// Frames for a request, once there are so many.
+    pub fn frames(&mut self, count: u64) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let form = self.config.payload;
+        while !self.ftl().frames().acquire_many(form, count as usize, &mut frames) {
+            let done = self.step();
+            self.take(done);
+        }
+        frames
+    }
+
+    /// Lets the drive work until something has ended.
+    fn step(&mut self) -> Vec<Done> {
+        let mut done = Vec::new();
+        let now = self.clock.now();
+        self.ftl().poll(now, &mut done);
+        assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().describe());
+        if done.is_empty() {
+            let Some(due) = self.ftl().next_due() else {
+                let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
+                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().describe());
+            };
+            let now = self.clock.wait_until(due);
+            self.ftl().poll(now, &mut done);
+        }
+        done
+    }
+
+    /// Lets the drive work once more, and books what has ended.
+    pub fn pump(&mut self) {
+        let done = self.step();
+        self.take(done);
+    }
+
+    /// Lets the drive work though no request is under way.
+    ///
+    /// # Panics
+    /// If it has nothing to do.
+    pub fn idle_step(&mut self) {
+        let due = self.ftl().next_due().expect("the drive has work to do");
+        let now = self.clock.wait_until(due);
+        let mut done = Vec::new();
+        self.ftl().poll(now, &mut done);
+        self.take(done);
+    }
+
+    fn take(&mut self, done: Vec<Done>) {
+        self.collect_crash_points();
+        for done in done {
+            let index = self.under_way.iter().position(|(tag, _)| *tag == done.tag).expect("a request under way");
+            let (_, errand) = self.under_way.swap_remove(index);
+            for word in [done.tag, done.at.0, u64::from(done.result.is_ok())] {
+                self.trace.add(word);
+            }
+            match (errand, done.result) {
+                (Errand::Change { change, durable }, Ok(())) => self.model().complete(change, durable),
+                (Errand::Flush { tick }, Ok(())) => self.model().flushed(tick),
+                (Errand::Read { first, frames, allowed }, Ok(())) => self.compare(first, frames, &allowed),
+                (Errand::Read { first, frames, allowed }, Err(error)) => {
+                    self.expect_lost(first, &allowed, error);
+                    self.give_back(frames);
+                }
+                (Errand::Change { change, .. }, Err(error)) => {
+                    self.expect_worn_out(error);
+                    self.model().fail(change);
+                }
+                (Errand::Flush { .. }, Err(error)) => self.expect_worn_out(error),
+            }
+        }
+        self.wire.look();
+        self.collect_crash_points();
+    }
+
+    fn compare(&mut self, first: u64, frames: Vec<Frame>, allowed: &[Vec<Change>]) {
+        for (index, (found, allowed)) in self.release(first, frames).into_iter().zip(allowed).enumerate() {
+            let block = first + index as u64;
+            let allowed: Vec<Change> = allowed.iter().map(|change| self.history.value(*change)).collect();
+            assert!(allowed.contains(&found), "block {block}: write {found} read, one of {allowed:?} expected");
+        }
+    }
+
+    /// A read may fail only because of a block that was damaged.
+    fn expect_lost(&mut self, first: u64, allowed: &[Vec<Change>], error: IoError) {
+        let (IoError::Unrecovered { block } | IoError::WrongBlock { block }) = error else {
+            panic!("a read ended with: {error}");
+        };
+        let allowed = block.checked_sub(first).and_then(|index| allowed.get(index as usize));
+        let may_be_lost = allowed.is_some_and(|allowed| self.history.may_be_lost(block, allowed));
+        assert!(may_be_lost, "a read of {first}… ended with: {error}; it may find {allowed:?}, and none was damaged");
+    }
+
+    /// A write may fail only because the drive is worn out.
+    fn expect_worn_out(&mut self, error: IoError) {
+        let reason = self.ftl().read_only_reason();
+        let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
+        let may = self.may_wear_out && error == IoError::ReadOnly && is_worn_out;
+        assert!(may, "{error}: {reason:?}, {}", self.ftl().describe());
+    }
+
+    fn give_back(&mut self, frames: Vec<Frame>) {
+        for frame in frames {
+            self.ftl().frames().release(frame);
+        }
+    }
+
+    /// What the frames hold, by write; they are given back.
+    fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
+        let pool = self.ftl.as_mut().expect("the drive is open").frames();
+        let mut found = Vec::new();
+        for (block, frame) in (first..).zip(frames) {
+            let head = head_of(pool.payload(frame));
+            let change = change_in(head);
+            let whole = match pool.payload(frame) {
+                Payload::Stamp(found) => found == stamp(change, block),
+                Payload::Bytes(bytes) => bytes
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .zip(words(change, block))
+                    .all(|(found, word)| u64::from_le_bytes(*found) == word),
+            };
+            assert!(whole, "block {block} holds what was never written to it: {head:#018x}");
+            pool.release(frame);
+            found.push(change);
+        }
+        found
+    }
+
+    fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
+        self.tag += 1;
+        let (now, tag) = (self.clock.now(), self.tag);
+        self.under_way.push((tag, errand));
+        for word in [now.0, tag] {
+            self.trace.add(word);
+        }
+        if let Err(error) = self.ftl().submit(now, tag, request) {
+            self.expect_worn_out(error);
+            self.refused(request);
+        }
+        self.collect_crash_points();
+        tag
+    }
+
+    /// Forgets a request that was refused.
+    fn refused(&mut self, request: Request<'_>) {
+        if let Some((_, Errand::Change { change, .. })) = self.under_way.pop() {
+            self.model().fail(change);
+        }
+        if let Request::Write { frames, .. } | Request::Read { frames, .. } = request {
+            self.give_back(frames.to_vec());
+        }
+    }
+
+    fn fill(&mut self, change: Change, first: u64, frames: &[Frame]) {
+        let pool = self.ftl().frames();
+        for (block, frame) in (first..).zip(frames) {
+            match pool.payload_mut(*frame) {
+                PayloadMut::Stamp(payload) => *payload = stamp(change, block),
+                PayloadMut::Bytes(bytes) => {
+                    for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words(change, block)) {
+                        *at = word.to_le_bytes();
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, kind: Kind, first: u64, blocks: u64) -> Change {
+        let change = self.model().begin(kind, first, blocks);
+        for (_, errand) in &mut self.under_way {
+            if let Errand::Read { first: from, allowed, .. } = errand {
+                for (block, allowed) in (*from..).zip(allowed) {
+                    if (first..first + blocks).contains(&block) {
+                        allowed.push(change);
+                    }
+                }
+            }
+        }
+        change
+    }
+
+    /// Submits a write; gives its tag.
+    pub fn submit_write(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
+        let frames = self.frames(blocks);
+        let change = self.begin(Kind::Write, first, blocks);
+        self.fill(change, first, &frames);
+        let durable = durability == Durability::Durable || self.config.write_through;
+        self.submit(Request::Write { first, frames: &frames, durability }, Errand::Change { change, durable })
+    }
+
+    /// Submits a trim; gives its tag.
+    pub fn submit_trim(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
+        let change = self.begin(Kind::Trim, first, blocks);
+        let durable = durability == Durability::Durable || self.config.write_through;
+        self.submit(Request::Trim { first, blocks, durability }, Errand::Change { change, durable })
+    }
+
+    /// Submits a flush; gives its tag.
+    pub fn submit_flush(&mut self) -> u64 {
+        let tick = self.model().begin_flush();
+        self.submit(Request::Flush, Errand::Flush { tick })
+    }
+
+    /// Submits a read, to be compared with the model when it ends; gives its tag.
+    pub fn submit_read(&mut self, first: u64, blocks: u64) -> u64 {
+        let frames = self.frames(blocks);
+        let allowed = self.history.readable(first, blocks);
+        let request = Request::Read { first, frames: &frames };
+        self.submit(request, Errand::Read { first, frames: frames.clone(), allowed })
+    }
+
+    /// Waits until a request has ended.
+    pub fn wait(&mut self, tag: u64) {
+        while self.under_way.iter().any(|(other, _)| *other == tag) {
+            self.pump();
+        }
+    }
+
+    /// Waits until no request is under way.
+    pub fn settle(&mut self) {
+        while !self.under_way.is_empty() {
+            self.pump();
+        }
+    }
+
+    /// Writes, and waits for it.
+    pub fn write(&mut self, first: u64, blocks: u64) {
+        let tag = self.submit_write(first, blocks, Durability::Volatile);
+        self.wait(tag);
+    }
+
+    /// Trims, and waits for it.
+    pub fn trim(&mut self, first: u64, blocks: u64) {
+        let tag = self.submit_trim(first, blocks, Durability::Volatile);
+        self.wait(tag);
+    }
+
+    /// Flushes, and waits for it.
+    pub fn flush(&mut self) {
+        let tag = self.submit_flush();
+        self.wait(tag);
+    }
+
+    /// Fills the drive from its first block to its last.
+    pub fn write_all(&mut self, step: u64) {
+        for first in (0..self.blocks()).step_by(step as usize) {
+            let blocks = step.min(self.blocks() - first);
+            self.write(first, blocks);
+        }
+    }
+
+    /// Reads and compares with the model.
+    pub fn verify(&mut self, first: u64, blocks: u64) {
+        let tag = self.submit_read(first, blocks);
+        self.wait(tag);
+    }
+
+    /// Lets the drive work until `span` has passed.
+    pub fn idle(&mut self, span: Nanos) {
+        let until = self.clock.now() + span;
+        while let Some(due) = self.ftl().next_due().filter(|due| *due <= until) {
+            let now = self.clock.wait_until(due);
+            let mut done = Vec::new();
+            self.ftl().poll(now, &mut done);
+            self.take(done);
+        }
+        self.clock.wait_until(until);
+    }
+
+    /// A hash over all that happened: requests and their ends, commands and theirs.
+    #[must_use]
+    pub fn trace(&self) -> TraceHash {
+        let mut trace = self.trace;
+        trace.add(self.wire.trace().0);
+        trace
+    }
+
+    /// Reads the whole drive and compares it with the model.
+    pub fn verify_all(&mut self) {
+        self.settle();
+        for (block, found) in self.read_all().into_iter().enumerate() {
+            let allowed = &self.history.readable(block as u64, 1)[0];
+            match found {
+                Some(found) => {
+                    let is_allowed = allowed.iter().any(|change| self.history.value(*change) == found);
+                    assert!(is_allowed, "block {block}: write {found} read, one of {allowed:?} expected");
+                }
+                None => assert!(self.history.may_be_lost(block as u64, allowed), "block {block} is lost: {allowed:?}"),
+            }
+        }
+    }
+
+    /// Submits a request that may be refused or fail, with nothing else under way, and waits for its end.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub fn attempt(&mut self, request: Request<'_>) -> Result<(), IoError> {
+        self.settle();
+        self.tag += 1;
+        let (now, tag) = (self.clock.now(), self.tag);
+        self.ftl().submit(now, tag, request)?;
+        loop {
+            if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
+                return done.result;
+            }
+        }
+    }
+
+    /// Reads blocks that may be lost: what they hold, by write.
+    ///
+    /// # Errors
+    /// How the read failed.
+    pub fn try_read(&mut self, first: u64, blocks: u64) -> Result<Vec<Change>, IoError> {
+        let frames = self.frames(blocks);
+        let result = self.attempt(Request::Read { first, frames: &frames });
+        if result.is_err() {
+            self.give_back(frames);
+            return result.map(|()| Vec::new());
+        }
+        Ok(self.release(first, frames))
+    }
+
+    /// Writes where it may be refused.
+    ///
+    /// # Errors
+    /// How the write failed.
+    pub fn try_write(&mut self, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
+        let frames = self.frames(blocks);
+        self.settle();
+        let change = self.begin(Kind::Write, first, blocks);
+        self.fill(change, first, &frames);
+        self.tag += 1;
+        let (now, tag) = (self.clock.now(), self.tag);
+        let result = match self.ftl().submit(now, tag, Request::Write { first, frames: &frames, durability }) {
+            Err(error) => {
+                self.give_back(frames);
+                Err(error)
+            }
+            Ok(()) => loop {
+                if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
+                    break done.result;
+                }
+            },
+        };
+        match result {
+            Ok(()) => self.model().complete(change, durability == Durability::Durable),
+            Err(_) => self.model().fail(change),
+        }
+        result
+    }
+
+    /// A range of up to `most` blocks, drawn from the seed.
+    pub fn range(&mut self, most: u64) -> (u64, u64) {
+        let blocks = 1 + self.below(most.min(self.blocks()));
+        let first = self.below(self.blocks() - blocks + 1);
+        (first, blocks)
+    }
+
+    /// One more request of a mix of all kinds.
+    pub fn submit_any(&mut self) {
+        match self.below(100) {
+            0..60 => {
+                let (first, blocks) = self.range(12);
+                self.submit_write(first, blocks, Durability::Volatile);
+            }
+            60..64 => {
+                let (first, blocks) = self.range(256);
+                self.submit_write(first, blocks, Durability::Volatile);
+            }
+            64..67 => {
+                let (first, blocks) = self.range(4);
+                self.submit_write(first, blocks, Durability::Durable);
+            }
+            67..71 => {
+                let (first, blocks) = self.range(40);
+                self.submit_trim(first, blocks, Durability::Volatile);
+            }
+            71 => {
+                let (first, blocks) = self.range(40);
+                self.submit_trim(first, blocks, Durability::Durable);
+            }
+            72..75 => {
+                self.submit_flush();
+            }
+            _ => {
+                let (first, blocks) = self.range(16);
+                self.submit_read(first, blocks);
+            }
+        }
+    }
+
+    /// One more request, with up to `depth` under way.
+    pub fn operation(&mut self, depth: usize) {
+        self.submit_any();
+        while self.under_way.len() >= depth {
+            self.pump();
+        }
+    }
+
+    /// What the whole drive holds, by write. Nothing may be under way.
+    pub fn read_all(&mut self) -> Vec<Found> {
+        let mut found = Vec::new();
+        for first in (0..self.blocks()).step_by(READ_BLOCKS as usize) {
+            let blocks = (self.blocks() - first).min(READ_BLOCKS);
+            match self.try_read(first, blocks) {
+                Ok(read) => found.extend(read.into_iter().map(Some)),
+                // One by one, to say which.
+                Err(_) => found.extend((first..first + blocks).map(|block| Some(self.try_read(block, 1).ok()?[0]))),
+            }
+        }
+        found
+    }
+
+    /// Closes the drive and opens it again.
+    pub fn clean_restart(&mut self) {
+        self.settle();
+        let was_read_only = self.ftl().is_read_only();
+        let ftl = self.ftl.take().expect("the drive is open");
+        match ftl.close(&mut self.clock) {
+            // Not even a superblock can be written any more. What is durable is there, as after a power cut.
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => {
+                if let Err(contradiction) = self.recover() {
+                    panic!("{contradiction}");
+                }
+                return;
+            }
+            closed => drop(closed.unwrap()),
+        }
+        let ftl = Ftl::open(self.wire.clone(), self.config.clone(), &mut self.clock).unwrap();
+        if !was_read_only {
+            assert!(ftl.recovery_report().clean, "closed cleanly: {:?}", ftl.recovery_report());
+            assert_eq!(ftl.recovery_report().replayed, 0);
+        }
+        self.ftl = Some(ftl);
+    }
+
+    /// Cuts the power, whatever is under way: with `torn`, as soon as a program operation is to be torn by it.
+    pub fn power_cut(&mut self, torn: bool) {
+        let device = self.wire.device();
+        let tears = device.instants().iter().position(|at| torn && device.would_tear(*at));
+        drop(device);
+        self.power_cut_later(tears.unwrap_or(0), torn);
+    }
+
+    /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
+    pub fn power_cut_later(&mut self, later: usize, torn: bool) {
+        self.ftl = None;
+        self.under_way.clear();
+        self.wire.power_cut(later, torn);
+    }
+
+    /// Opens the drive.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
+        let wire = self.wire.clone();
+        self.ftl = Some(Ftl::open_with(wire, self.config.clone(), access, &mut self.clock)?);
+        Ok(())
+    }
+
+    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    pub fn recover(&mut self) -> Result<(), String> {
+        if self.ftl.is_none() {
+            self.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        }
+        let found = self.read_all();
+        self.history.verdict(&found)?;
+        self.adopt(&found);
+        Ok(())
+    }
+
+    /// What the drive holds is `found`, whatever the model says: that counts from now on.
+    pub fn adopt(&mut self, found: &[Found]) {
+        self.model().reopened(found);
+    }
+
+    /// Goes on after the drive was opened and holds `found`, to show that it can.
+    ///
+    /// # Panics
+    /// If what comes then contradicts the model.
+    pub fn work_on(&mut self, found: &[Found]) {
+        self.adopt(found);
+        for _ in 0..40 {
+            self.operation(5);
+        }
+        self.settle();
+        self.verify_all();
+        self.check();
+    }
+
+    /// Has the drive verify itself.
+    pub fn check(&mut self) {
+        let ftl = self.ftl.as_mut().expect("the drive is open");
+        let report = ftl.check(&mut self.clock, &mut |_, _| ()).unwrap();
+        assert!(report.is_sound(), "{:#?}", report.findings);
+    }
+
+    /// Where the blocks below the write pointers of all chunks are.
+    pub fn written_places(&mut self) -> Vec<Ppa> {
+        let format = self.wire.geometry().format();
+        let report = self.chunk_report();
+        let places = |chunk: &ChunkDescriptor| {
+            let chunk = *chunk;
+            (0..chunk.write_pointer).map(move |block| format.ppa(chunk.chunk, block))
+        };
+        report.iter().flat_map(places).collect()
+    }
+
+    /// Where `block` is on the medium. It must have been flushed.
+    ///
+    /// # Panics
+    /// If it is not on the medium.
+    pub fn place_of(&mut self, block: u64) -> Ppa {
+        self.ftl().place_on_media(block).expect("the block is on the medium")
+    }
+
+    /// What the device says of all its chunks.
+    pub fn chunk_report(&mut self) -> Vec<ChunkDescriptor> {
+        let now = self.clock.now();
+        self.device().whole_chunk_report(now).unwrap()
+    }
+}

@@ -1,0 +1,55 @@
+//! The explorer finds what it is there to find: of an FTL with a known bug a bounded number of runs is enough to see one
+//! fail, and the history that shows it is short.
+
+use openftl_ftl::Canary;
+use openftl_sim::step::write_steps;
+use openftl_sim::{Run, explore, shrink};
+
+/// Runs after which a bug counts as missed.
+const RUNS_MAX: u64 = 400;
+
+/// Steps that show a bug, at most.
+const STEPS_MAX: usize = 20;
+
+fn expect_caught(canary: Canary) {
+    for seed in 0..RUNS_MAX {
+        let mut run = Run::draw(seed);
+        run.setting.config.canary = Some(canary);
+        let Some(failure) = explore(&run).failure else { continue };
+        let shrunk = shrink(&run, &failure);
+        let steps = write_steps(&shrunk.run.steps);
+        println!("{canary:?}: caught by run {} of {RUNS_MAX}: {steps}\n  {}", seed + 1, shrunk.failure);
+        assert!(shrunk.run.steps.len() <= STEPS_MAX, "{canary:?} is shown by too long a history: {steps}");
+        assert_eq!(explore(&shrunk.run).failure, Some(shrunk.failure), "{canary:?}: the same failure each time");
+        run.setting.config.canary = None;
+        let healthy = Run { steps: shrunk.run.steps, ..run };
+        assert_eq!(explore(&healthy).failure, None, "{canary:?}: it is the bug that fails");
+        return;
+    }
+    panic!("{canary:?} was not caught by {RUNS_MAX} runs");
+}
+
+#[test]
+fn a_commit_record_before_its_data_is_caught() {
+    expect_caught(Canary::RecordBeforeData);
+}
+
+#[test]
+fn a_flush_answered_before_the_log_is_durable_is_caught() {
+    expect_caught(Canary::FlushBeforeLog);
+}
+
+#[test]
+fn a_chunk_reset_before_the_log_is_durable_is_caught() {
+    expect_caught(Canary::ResetBeforeLog);
+}
+
+#[test]
+fn a_checkpoint_published_before_the_log_is_durable_is_caught() {
+    expect_caught(Canary::CheckpointBeforeLog);
+}
+
+#[test]
+fn a_transaction_in_parts_is_caught() {
+    expect_caught(Canary::SplitTransaction);
+}

@@ -1,0 +1,145 @@
+//! Every crash point of a small drive, on four kinds of flash: each state in which a power cut can leave the device during
+//! a workload with garbage collection and checkpoints in it, and each in which one can leave it during the recovery.
+
+use openftl_core::units::Share;
+use openftl_ftl::{Config, Durability, Purpose};
+use openftl_media::Profile;
+use openftl_sim::World;
+use openftl_sim::crash_points::CrashPoints;
+use openftl_sim::world::{config, profile};
+
+/// The workload: the drive is filled and overwritten until garbage collection works, and then come the requests between
+/// which the power is cut.
+struct Scene {
+    profile: Profile,
+    config: Config,
+    seed: u64,
+    /// Blocks written beforehand.
+    before: u64,
+}
+
+const DEPTH: usize = 5;
+
+impl Scene {
+    /// A drive at the beginning of the interesting part.
+    fn set(&self) -> World {
+        let mut world = World::new(self.profile.clone(), self.config.clone(), 0, self.seed);
+        let mut written = 0;
+        while written < self.before {
+            let (first, blocks) = world.range(40);
+            world.submit_write(first, blocks, Durability::Volatile);
+            written += blocks;
+        }
+        world.flush();
+        world
+    }
+
+    /// Request number `number` of a mix of all kinds.
+    fn submit(&self, world: &mut World, number: u64) {
+        let (first, blocks) = world.range([20, 8, 2, 12, 9, 5][number as usize % 6]);
+        match number % 6 {
+            0 => world.submit_write(first, blocks, Durability::Volatile),
+            1 => world.submit_trim(first, blocks, Durability::Durable),
+            2 => world.submit_write(first, blocks, Durability::Durable),
+            3 => world.submit_trim(first, blocks, Durability::Volatile),
+            4 => world.submit_read(first, blocks),
+            _ => world.submit_flush(),
+        };
+    }
+
+    /// Cuts wherever it makes a difference, until everything has happened once; and each recovery likewise.
+    fn enumerate(&self) -> CrashPoints {
+        let mut crash_points = CrashPoints::default();
+        let mut world = self.set();
+        world.wire.watch();
+        world.ftl().reset_statistics();
+        let mut number = 0;
+        while !covers_everything(&mut world) {
+            self.submit(&mut world, number);
+            number += 1;
+            while world.requests_under_way() >= DEPTH {
+                world.pump();
+                self.expect_sound(&mut crash_points, &mut world);
+            }
+        }
+        println!("DBG {number} requests");
+        crash_points
+    }
+
+    fn expect_sound(&self, crash_points: &mut CrashPoints, world: &mut World) {
+        if let Err(contradiction) = crash_points.judge(world) {
+            panic!("{}, seed {}: {contradiction}", self.profile.name, self.seed);
+        }
+    }
+}
+
+/// A workload is worth nothing if garbage collection and checkpoints do not happen in it.
+fn covers_everything(world: &mut World) -> bool {
+    let statistics = world.ftl().statistics();
+    let metadata = statistics.checkpoints > 0 && statistics.resets > 0;
+    let host = statistics.host_flushes > 0 && statistics.host_blocks_trimmed > 0;
+    metadata && host && statistics.programmed_for(Purpose::Relocation) > 0
+}
+
+fn small(seed: u64) -> Config {
+    Config { checkpoint_log_blocks: Some(8), host_frames: 400, ..config(600, seed) }
+}
+
+/// The profile `tiny` with chunks of half the size, so that they come and go often, and other changes.
+fn crumb(changes: &[(&str, &str)]) -> Profile {
+    profile("tiny", &[&[("blocks_per_chunk = 32", "blocks_per_chunk = 16")], changes].concat())
+}
+
+fn expect_many(name: &str, scene: &Scene) {
+    let CrashPoints { cuts, recovery_cuts, .. } = scene.enumerate();
+    println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
+    assert!(
+        cuts + recovery_cuts >= 1_000,
+        "{cuts} cuts and {recovery_cuts} of recoveries are too few to show anything"
+    );
+}
+
+/// Paired pages, a cache that outlives the power.
+#[test]
+fn every_crash_point_with_power_loss_protection() {
+    let scene = Scene { profile: crumb(&[]), config: small(1), seed: 1, before: 2_000 };
+    expect_many("protected", &scene);
+}
+
+/// Paired pages, a cache that does not: programs are torn and take the pages that share their word lines with them.
+#[test]
+fn every_crash_point_without_power_loss_protection() {
+    let scene = Scene {
+        profile: crumb(&[("power_loss_protection = true", "power_loss_protection = false")]),
+        config: small(3),
+        seed: 3,
+        before: 2_000,
+    };
+    expect_many("unprotected", &scene);
+}
+
+/// One-shot programming: nothing is held back by MW_CUNITS, and units of twelve blocks.
+#[test]
+fn every_crash_point_with_one_shot_programming() {
+    let changes = [
+        ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
+        ("program_us = [400, 1200]", "program_us = [1600]"),
+        ("power_loss_protection = true", "power_loss_protection = false"),
+    ];
+    let scene = Scene { profile: crumb(&changes), config: small(5), seed: 5, before: 2_000 };
+    expect_many("one-shot", &scene);
+}
+
+/// No cache at all, but paired pages: a write is acknowledged when it is programmed, and a torn program takes it away again.
+#[test]
+fn every_crash_point_without_a_cache() {
+    let changes =
+        [("blocks_per_pu = 8", "blocks_per_pu = 0"), ("power_loss_protection = true", "power_loss_protection = false")];
+    let scene = Scene {
+        profile: crumb(&changes),
+        config: Config { over_provisioning: Share::percent(20), ..small(6) },
+        seed: 6,
+        before: 2_000,
+    };
+    expect_many("no cache", &scene);
+}
