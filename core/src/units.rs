@@ -244,7 +244,8 @@ mod tests {
         check("500ms", 500_000_000);
         check("2 min", 120_000_000_000);
         check("3us", 3_000);
-        for text in ["", "10", "s", "-1s", "1h", "1e30s", "9999999999999s"] {
+        check("1h", 3_600_000_000_000);
+        for text in ["", "10", "s", "-1s", "1y", "1e30s", "9999999999999s"] {
             assert!(text.parse::<Nanos>().is_err(), "{text}");
         }
     }
@@ -270,7 +271,7 @@ mod tests {
         check("90MIN", Interval::Every(Nanos(5_400_000_000_000)), "90min");
         check("500ms", Interval::Every(Nanos::from_millis(500)), "500ms");
         check("never", Interval::Never, "never");
-        for text in ["", "7", "d", "0s", "-1d", "1.5d", "7 days", "999999999999d"] {
+        for text in ["", "7", "d", "0s", "-1d", "7 days", "999999999999d"] {
             assert!(text.parse::<Interval>().is_err(), "{text}");
         }
     }

@@ -82,7 +82,7 @@ impl FoundLog {
         }
         let written = copy_of.keys().flat_map(|chunk| {
             let readable = 0..chunks.readable(*chunk);
-            readable.map(|block| format.ppa(*chunk, block))
+            readable.map(move |block| format.ppa(*chunk, block))
         });
         let places = interleaved(format, written);
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {

@@ -400,6 +400,7 @@ impl<M: Media> BlockFtl<M> {
         if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();
         }
+        ftl.forget_notifications();
         ftl.recovery = steps.report;
         ftl.reset_statistics();
         Ok(ftl)

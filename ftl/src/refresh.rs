@@ -151,6 +151,16 @@ impl<M: Media> BlockFtl<M> {
         None
     }
 
+    /// What the device noticed while the drive was opened is known to whoever opened it: what a power cut tore in the
+    /// metadata, and counted for nothing.
+    pub(crate) fn forget_notifications(&mut self) {
+        let mut notifications = std::mem::take(&mut self.refresh.notifications);
+        let _ = self.media.notifications(self.now, self.refresh.heeded, &mut notifications);
+        self.refresh.heeded = notifications.last().map_or(self.refresh.heeded, |last| last.count);
+        notifications.clear();
+        self.refresh.notifications = notifications;
+    }
+
     /// Acts on what the device has noticed.
     pub(crate) fn heed_notifications(&mut self) {
         let mut notifications = std::mem::take(&mut self.refresh.notifications);

@@ -170,12 +170,12 @@ mod tests {
         let geometry = Geometry { groups: 2, pus_per_group: 2, blocks_per_chunk: 96, ..Geometry::tiny() };
         let format = geometry.format();
         let chunks = geometry.chunk_ids().filter(|chunk| chunk.0 % 8 < 2);
-        let places = chunks.flat_map(|chunk| (0..96).map(move |block| format.ppa(chunk, block)));
-        let ordered = interleaved(format, places.clone());
+        let places: Vec<Ppa> = chunks.flat_map(|chunk| (0..96).map(move |block| format.ppa(chunk, block))).collect();
+        let ordered = interleaved(format, places.iter().copied());
         let pus: Vec<u32> = ordered.chunks(64).map(|command| format.pu_of(format.chunk_of(command[0])).0).collect();
         assert_eq!(pus, [0, 2, 1, 3, 0, 2, 1, 3, 0, 2, 1, 3]);
         let mut sorted = ordered;
         sorted.sort_unstable();
-        assert_eq!(sorted, places.collect::<Vec<_>>());
+        assert_eq!(sorted, places);
     }
 }

@@ -143,6 +143,7 @@ fn a_block_that_the_device_notifies_moves_though_nobody_has_read_it_through_the_
     let mut world = settled(config(700, 5), 40, 5);
     let block = block_in_closed(&mut world);
     let (place, weak) = (world.place_of(block), chunk_of(&mut world, block));
+    idle(&mut world);
     world.device().inject_high_ecc(place);
     // Read behind the drive's back: by the device's own patrol, say.
     read_behind_the_drive(&mut world, place);

@@ -101,10 +101,10 @@ fn write_through_makes_every_acknowledged_write_durable() {
     }
 }
 
-/// Two groups of two parallel units need thirteen open chunks besides those of the host.
+/// Two groups of two parallel units need fourteen open chunks besides those of the host.
 #[test]
 fn a_device_that_allows_few_open_chunks_is_never_asked_for_more() {
-    for (seed, open_chunks_max) in [(60, 13), (61, 14), (62, 15)] {
+    for (seed, open_chunks_max) in [(60, 15), (61, 16), (62, 17)] {
         let limit = format!("groups = 2\nopen_chunks_max = {open_chunks_max}");
         let profile = profile("tiny", &[("groups = 2", &limit)]);
         Run { depth: 4, ..Run::new(profile, 700, seed, 1_500) }.go();

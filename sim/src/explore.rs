@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 const REST: Nanos = Nanos::from_millis(500);
 
 /// What happened, in numbers.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Tally {
     /// Runs.
     pub runs: u64,

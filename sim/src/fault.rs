@@ -6,8 +6,10 @@
 //! | `close7` | the same, and it closes the chunk | nothing |
 //! | `erase7` | the next erase of a chunk fails | nothing |
 //! | `ecc7` | a block is read with high ECC | nothing |
+//! | `retry7` | the next read of a block fails, and the one after it does not | nothing |
 //! | `lose7` | a block cannot be read any more | that version of that block is an error |
 //! | `corrupt7` | a block is changed, and nobody notices | the same |
+//! | `swap7` | two blocks are found in each other's place | the same, of both |
 //! | `offline7` | a chunk is gone with all it holds | the same, of each of its blocks |
 //!
 //! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
@@ -22,7 +24,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What goes wrong.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// The next program on a chunk fails, and the chunk goes on behind it.
     Program,
@@ -32,23 +35,29 @@ pub enum FaultKind {
     Erase,
     /// A block is good, and read with high ECC.
     HighEcc,
+    /// One read of a block fails.
+    Retry,
     /// A block cannot be read any more.
     Lose,
     /// A block is changed silently.
     Corrupt,
+    /// Two blocks are found in each other's place: a write went astray.
+    Swap,
     /// A chunk goes offline with all it holds.
     Offline,
 }
 
 impl FaultKind {
     /// All of them, with the word that each is written by.
-    pub const ALL: [(FaultKind, &'static str); 7] = [
+    pub const ALL: [(FaultKind, &'static str); 9] = [
         (FaultKind::Program, "program"),
         (FaultKind::Close, "close"),
         (FaultKind::Erase, "erase"),
         (FaultKind::HighEcc, "ecc"),
+        (FaultKind::Retry, "retry"),
         (FaultKind::Lose, "lose"),
         (FaultKind::Corrupt, "corrupt"),
+        (FaultKind::Swap, "swap"),
         (FaultKind::Offline, "offline"),
     ];
 
@@ -167,6 +176,23 @@ impl World {
             FaultKind::HighEcc => {
                 let Some(ppa) = picked(&self.written_places(), pick) else { return false };
                 self.device().inject_high_ecc(ppa);
+                true
+            }
+            FaultKind::Retry => {
+                let Some(ppa) = picked(&self.written_places(), pick) else { return false };
+                self.device().inject_transient_read_failure(ppa, 1);
+                true
+            }
+            FaultKind::Swap => {
+                let inscriptions = Inscriptions::read(self);
+                let mut blocks = inscriptions.blocks.clone();
+                blocks.retain(|block| inscriptions.may_go(&[*block]));
+                let Some(one) = picked(&blocks, pick) else { return false };
+                // Of two versions of a logical block nobody could tell which is in whose place.
+                blocks.retain(|other| other.oob.address != one.oob.address && inscriptions.may_go(&[one, *other]));
+                let Some(other) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
+                self.tell_the_model(&[one, other]);
+                self.device().misdirect(one.ppa, other.ppa).expect("a store in memory");
                 true
             }
             FaultKind::Lose | FaultKind::Corrupt => {

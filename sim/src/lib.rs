@@ -23,6 +23,8 @@
 //! | [`mod@shrink`] | a run that fails, made short |
 //! | [`mod@caught`] | panics as values |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod caught;
 pub mod crash_points;
 pub mod explore;

@@ -1,4 +1,5 @@
-//! A failing run made short: steps are left out, and those that stay made simple, while it still fails in the same way.
+//! A failing run made short: steps are left out or joined, and those that stay made simple, while it still fails in the
+//! same way.
 
 use crate::caught::Failure;
 use crate::explore::explore;
@@ -6,7 +7,7 @@ use crate::step::{Moment, Range, Step};
 use crate::swarm::Run;
 
 /// Runs that are tried, at most.
-pub const ATTEMPTS_MAX: u32 = 1_500;
+pub const ATTEMPTS_MAX: u32 = 5_000;
 
 /// A short run that fails as a longer one did.
 #[derive(Clone, Debug)]
@@ -24,10 +25,8 @@ pub struct Shrunk {
 pub fn shrink(run: &Run, failure: &Failure) -> Shrunk {
     let mut shrunk = Shrunk { run: run.clone(), failure: failure.clone(), attempts: 0 };
     loop {
-        let before = shrunk.attempts;
-        let shorter = shrunk.leave_out();
-        let simpler = shrunk.simplify();
-        if !(shorter || simpler) || shrunk.attempts == before {
+        while shrunk.leave_out() || shrunk.join() {}
+        if !shrunk.simplify() {
             return shrunk;
         }
     }
@@ -65,6 +64,29 @@ impl Shrunk {
                 end = start.min(self.run.steps.len());
             }
             size /= 2;
+        }
+        self.run.steps.len() < before
+    }
+
+    /// Makes one write of two: what fills a drive need not be many. Gives whether any could be.
+    fn join(&mut self) -> bool {
+        let before = self.run.steps.len();
+        let most = self.run.setting.config.capacity_blocks.min(256);
+        let mut index = 0;
+        while index < self.run.steps.len() {
+            let mut steps = self.run.steps.clone();
+            let is_write = |step: &Step| matches!(step, Step::Write(..));
+            let next = steps[index + 1..].iter().position(is_write).map(|ahead| index + 1 + ahead);
+            if let (Step::Write(one, durability), Some(next)) = (&steps[index], next) {
+                let other = steps[next].range().expect("a write names blocks");
+                let joined = Range { first: 0, blocks: (one.blocks + other.blocks).min(most) };
+                steps[index] = Step::Write(joined, *durability);
+                steps.remove(next);
+                if self.keep_if_failing(steps) {
+                    continue;
+                }
+            }
+            index += 1;
         }
         self.run.steps.len() < before
     }

@@ -60,10 +60,11 @@ pub struct Setting {
 impl Setting {
     fn draw(seed: u64, dice: &mut Dice) -> Setting {
         loop {
+            let profile = profile(dice);
             let setting = Setting {
                 seed,
-                profile: profile(dice),
-                config: config(seed, dice),
+                config: config(seed, &profile, dice),
+                profile,
                 spare: dice.one_of(&[0, 20, 50]),
                 depth: dice.one_of(&[1, 2, 5, 16]),
             };
@@ -93,7 +94,7 @@ fn profile(dice: &mut Dice) -> Profile {
     let bits = cell.bits();
     let shared = bits > 1 && dice.once_in(2);
     let chip = &mut profile.chip;
-    (chip.cell, chip.planes, chip.page_blocks) = (cell, dice.one_of(&[1, 1, 2]), dice.one_of(&[1, 2, 4]));
+    (chip.cell, chip.planes, chip.page_blocks) = (cell, dice.one_of(&[1, 1, 2]), dice.one_of(&[1, 1, 2, 4]));
     chip.programming = if shared { Programming::Shared } else { Programming::OneShot };
     chip.pair_distance = shared.then(|| dice.one_of(&[1, 2, 3]));
     chip.read_us = (0..bits).map(|bit| 40 + 20 * bit).collect();
@@ -122,18 +123,21 @@ fn profile(dice: &mut Dice) -> Profile {
     profile
 }
 
-fn config(seed: u64, dice: &mut Dice) -> Config {
+fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
+    // With small units a checkpoint has few frames. A map of several blocks is then taken bit by bit, while it changes.
+    let is_taken_bit_by_bit = profile.program_blocks() * profile.groups <= 2;
     Config {
-        capacity_blocks: dice.between(100, 800),
+        capacity_blocks: if is_taken_bit_by_bit { dice.between(3_100, 4_000) } else { dice.between(100, 800) },
         over_provisioning: Share::percent(dice.one_of(&[10, 20, 40])),
         drive_id: 0xD21E_0000 + seed,
         payload: if dice.once_in(6) { FrameForm::Bytes } else { FrameForm::Stamp },
         host_frames: dice.one_of(&[300, 400, 600]),
         write_through: dice.once_in(10),
         checkpoint_log_blocks: dice.one_of(&[Some(8), Some(24), None]),
-        checkpoint_interval: dice.one_of(&[None, None, Some(Nanos::from_millis(20))]),
+        checkpoint_interval: dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]),
         victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
+        wear_spread_max: dice.one_of(&[Config::default().wear_spread_max, None, Some(2)]),
         ..Config::default()
     }
 }

@@ -6,10 +6,10 @@ use openftl_sim::step::write_steps;
 use openftl_sim::{Run, explore, shrink};
 
 /// Runs after which a bug counts as missed.
-const RUNS_MAX: u64 = 400;
+const RUNS_MAX: u64 = 2_500;
 
 /// Steps that show a bug, at most.
-const STEPS_MAX: usize = 20;
+const STEPS_MAX: usize = 40;
 
 fn expect_caught(canary: Canary) {
     for seed in 0..RUNS_MAX {

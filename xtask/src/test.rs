@@ -48,6 +48,10 @@ pub fn run(options: Options) -> ExitCode {
             Err(error) => Outcome::Failed(error),
         }
     });
+    // These say how much they tried.
+    steps.run("every crash point", || Outcome::of(shell::run(&mut shell::cargo(SIMULATION))));
+    steps.run("exploration", || explore(built));
+    steps.run("known bugs are found", || Outcome::of(shell::run(&mut shell::cargo(CANARY))));
     steps.run("fuzzing", || match fuzz::short_run() {
         Outcome::LeftOut(reason) => {
             left_out.push(format!("fuzzing: {reason}"));
@@ -61,6 +65,26 @@ pub fn run(options: Options) -> ExitCode {
 
 /// How the command line tool is built for system tests and benches.
 pub const RELEASE: [&str; 4] = ["build", "--release", "--package", "openftl"];
+
+/// Every crash point of small drives, and some histories, with debug assertions.
+const SIMULATION: [&str; 5] = ["test", "--package", "openftl-sim", "--", "--nocapture"];
+
+/// Drives with known bugs.
+const CANARY: [&str; 9] =
+    ["test", "--package", "openftl-sim", "--features", "canary", "--test", "canary", "--", "--nocapture"];
+
+/// Histories that are explored besides those of the tests.
+const HISTORIES: &str = "6000";
+
+fn explore(built: bool) -> Outcome {
+    let target = match shell::target_directory() {
+        Ok(target) if built => target,
+        Ok(_) => return Outcome::Failed("it needs the release build".to_owned()),
+        Err(error) => return Outcome::Failed(error),
+    };
+    let mut command = std::process::Command::new(target.join("release").join("openftl"));
+    Outcome::of(shell::run(command.args(["explore", "--seed", "1000", "--runs", HISTORIES])))
+}
 
 struct Tested {
     passed: Result<(), String>,
@@ -76,7 +100,7 @@ fn tests() -> Result<Tested, String> {
         }
         _ => {}
     }
-    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast"]);
+    let mut command = shell::cargo(["test", "--workspace", "--exclude", "openftl-sim", "--no-fail-fast"]);
     command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
     println!("$ {}", shell::line(&command));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;

@@ -252,14 +252,14 @@ mod tests {
         };
         expect![[r#"
             ✗ log block 9 is lost
-              The map was rebuilt: 1 000 logical blocks are as checkpoint and log say, 20 as the newest version on the media,
+              The map was rebuilt: 1 000 logical blocks are as checkpoint and log say, 20 as the newest version on the media,
               1 are lost.
               2 of them were nowhere as far as the old map goes: blocks that were trimmed may be back.
               Writes that were under way or never flushed may be there in part.
               3 blocks on the media cannot be read; if they held newer versions, older ones have taken their place.
             · checkpoint 7: copy 1 lacks 3 of 8 blocks; both are written anew
             ✗ logical block 7 cannot be read
-            ✗ unsound  disk.oftl: 1 019 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+            ✗ unsound  disk.oftl: 1 019 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]].assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
     }
 }

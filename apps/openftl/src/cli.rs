@@ -44,7 +44,7 @@ pub enum Command {
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.
     Reproduce(Reproduce),
-    /// Tries drives out: random histories with faults and power cuts, judged by a model; a failure is made short.
+    /// Looks for histories of requests, faults and power cuts after which a simulated drive breaks a promise.
     Explore(Explore),
 }
 
@@ -378,6 +378,41 @@ pub struct Profiles {
     pub json: bool,
 }
 
+const EXPLORE_EXAMPLES: &str = "\
+Examples:
+  openftl explore                                    a minute of histories, those of seeds from 0 on
+  openftl explore --seed 5000 --minutes 30 --json > report.json
+  openftl explore --seed 17 --runs 1                 the history of one seed
+  openftl explore --seed 17 --steps 'w0+1 f x4'      a history as a failure prints it, on the drive of seed 17
+
+The same seeds give the same histories and the same trace hash on any machine. The first history that fails is made
+short, and printed with the command that replays it. Ctrl-C ends with a report of what was seen so far.
+
+Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXPLORE_EXAMPLES)]
+pub struct Explore {
+    /// The first seed, or the one whose drive the steps are for.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// End after so many histories.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "minutes")]
+    pub runs: Option<u64>,
+    /// End after so long [default: 1, unless --runs is given].
+    #[arg(long, value_name = "M", value_parser = positive)]
+    pub minutes: Option<f64>,
+    /// Threads [default: one for each processor].
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Take these steps and no others (docs/SIMULATION.md says what they mean).
+    #[arg(long, value_name = "STEPS", conflicts_with_all = ["runs", "minutes", "jobs"])]
+    pub steps: Option<String>,
+    /// Print the report as one JSON object, without progress.
+    #[arg(long)]
+    pub json: bool,
+}
+
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   openftl reproduce                                       what there is
@@ -408,40 +443,6 @@ pub struct Reproduce {
     #[arg(long)]
     pub quick: bool,
     /// Print the report, or the list, as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-const EXPLORE_EXAMPLES: &str = "\
-Examples:
-  openftl explore                                         a thousand histories
-  openftl explore --minutes 60 --jobs 2                   for an hour
-  openftl explore --seed 4711 --runs 1 --json
-  openftl explore --seed 4711 --steps 'w12+8 f x37t'      plays what a failure was shrunk to
-
-Each history is drawn from its seed: device, drive, requests, faults, power cuts. The same seeds give the same trace.
-
-Exit codes: 0 all were sound; 1 one failed; 2 something in the command is wrong.";
-
-#[derive(Args, Debug)]
-#[command(after_help = EXPLORE_EXAMPLES)]
-pub struct Explore {
-    /// The first seed; each history has the next.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// How many histories [default: 1000].
-    #[arg(long, value_name = "N", conflicts_with = "minutes")]
-    pub runs: Option<u64>,
-    /// How long, instead of how many.
-    #[arg(long, value_name = "M", value_parser = positive)]
-    pub minutes: Option<f64>,
-    /// Threads [default: one for each core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: Option<u16>,
-    /// Play these steps in the setting of the seed, as a failure was shrunk to.
-    #[arg(long, value_name = "STEPS", conflicts_with_all = ["runs", "minutes", "jobs"])]
-    pub steps: Option<String>,
-    /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -555,15 +556,15 @@ mod tests {
             "openftl ctl disk.oftl lie-about-flush on",
             "openftl ctl --json disk.oftl stats",
             "openftl explore",
-            "openftl explore --seed 7 --runs 20 --jobs 2 --json",
-            "openftl explore --minutes 0.5",
-            "openftl explore --seed 7 --steps 'f'",
             "openftl bench --workload random",
             "openftl inspect disk.oftl",
             "openftl inspect disk.oftl --json",
             "openftl check disk.oftl",
             "openftl profiles",
             "openftl profiles cosmos --toml",
+            "openftl explore --seed 5 --runs 10 --jobs 2 --json",
+            "openftl explore --minutes 0.5",
+            "openftl explore --seed 17 --steps w0+1",
             "openftl bench --checkpoint-interval 10s",
             "openftl reproduce --list",
             "openftl reproduce ox-recovery --out results --seed 3 --quick --json",
@@ -584,7 +585,6 @@ mod tests {
             ("openftl bench --workload zipfian", "--workload", "zipfian"),
             ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
             ("openftl reproduce ox-recovery --list", "--list", "NAME"),
-            ("openftl explore --runs 5 --minutes 1", "--runs", "--minutes"),
             ("openftl explore --jobs 0", "--jobs", "0"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl serve disk.oftl --lie-about-flush --write-through", "--lie-about-flush", "--write-through"),
@@ -592,6 +592,8 @@ mod tests {
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),
             ("openftl ctl disk.oftl explode", "explode", "<COMMAND>"),
+            ("openftl explore --runs 0", "--runs", "0"),
+            ("openftl explore --runs 1 --minutes 1", "--runs", "--minutes"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
         ] {
             let error = parse(line).unwrap_err();

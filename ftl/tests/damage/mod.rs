@@ -116,7 +116,7 @@ pub fn checkpoint(world: &mut World, superblock: &Superblock, copy: usize) -> Ve
 
 /// A drive that was cut off with a checkpoint and some log behind it, everything flushed, nothing trimmed.
 pub fn cut_off(seed: u64) -> World {
-    let config = openftl_ftl::Config { checkpoint_log_blocks: Some(120), ..openftl_sim::world::config(3000, seed) };
+    let config = openftl_ftl::Config { checkpoint_log_blocks: Some(400), ..openftl_sim::world::config(3000, seed) };
     let mut world = World::new(openftl_media::Profile::builtin("tiny").unwrap(), config, 20, seed);
     world.write_all(40);
     while world.ftl().statistics().checkpoints < 1 {
