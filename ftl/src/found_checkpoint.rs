@@ -6,7 +6,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::{Access, OpenError};
-use crate::scan::Scan;
+use crate::scan::{Scan, interleaved};
 use crate::superblock::{ENTRIES_PER_BLOCK, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
@@ -131,13 +131,10 @@ impl FoundCheckpoint {
 /// Where blocks of one copy may be read.
 fn places(chunks: &Chunks, superblock: &Superblock, copy: usize) -> Vec<Ppa> {
     let format = chunks.geometry.format();
-    let extents = &superblock.checkpoint.copies[copy];
-    extents
-        .iter()
-        .flat_map(|extent| {
-            let chunk = ChunkId(extent.chunk);
-            let last = extent.first.saturating_add(extent.blocks).min(chunks.readable(chunk));
-            (extent.first..last).map(move |block| format.ppa(chunk, block))
-        })
-        .collect()
+    let written = superblock.checkpoint.copies[copy].iter().flat_map(|extent| {
+        let chunk = ChunkId(extent.chunk);
+        let last = extent.first.saturating_add(extent.blocks).min(chunks.readable(chunk));
+        (extent.first..last).map(move |block| format.ppa(chunk, block))
+    });
+    interleaved(format, written)
 }

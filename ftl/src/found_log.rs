@@ -80,10 +80,11 @@ impl FoundLog {
         for (copy, list) in superblock.log_chunks.iter().enumerate() {
             copy_of.extend(list.iter().map(|chunk| (ChunkId(*chunk), copy)));
         }
-        let places = interleaved(copy_of.keys().map(|chunk| {
-            let readable = chunks.readable(*chunk);
-            (0..readable).map(|block| format.ppa(*chunk, block)).collect()
-        }));
+        let written = copy_of.keys().flat_map(|chunk| {
+            let readable = 0..chunks.readable(*chunk);
+            readable.map(move |block| format.ppa(*chunk, block))
+        });
+        let places = interleaved(format, written);
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
             let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Log) else { return };
             let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };

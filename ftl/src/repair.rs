@@ -90,9 +90,8 @@ impl Versions {
             let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
             let mut unreadable = Vec::new();
             let mut is_read = HashSet::new();
-            let places = interleaved(
-                data.map(|chunk| (0..chunks.readable(chunk)).map(|block| format.ppa(chunk, block)).collect()),
-            );
+            let written = data.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
+            let places = interleaved(format, written);
             scan.read(media, clock, &places, |ppa, frames, frame, oob| {
                 let oob = oob.map(|oob| (oob, true)).or_else(|| Some((Oob::peek(frames, frame).ok()?, false)));
                 let Some((Oob { kind, address, sequence }, is_good)) = oob else {

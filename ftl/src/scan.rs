@@ -1,9 +1,9 @@
 //! Reading many blocks of a device that nobody else uses yet: what recovery and the checks do.
 
 use crate::oob::Oob;
-use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{AddressFormat, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Commands under way at a time, at most.
 const COMMANDS_MAX: usize = 16;
@@ -141,16 +141,41 @@ impl Scan {
     }
 }
 
-/// Commands for several chunks in turns, so that their dies read side by side.
-pub(crate) fn interleaved(chunks: impl Iterator<Item = Vec<Ppa>>) -> Vec<Ppa> {
-    let mut left: VecDeque<Vec<Ppa>> = chunks.filter(|places| !places.is_empty()).collect();
-    let mut places = Vec::new();
-    while let Some(mut chunk) = left.pop_front() {
-        let behind = chunk.split_off(chunk.len().min(VECTOR_BLOCKS_MAX));
-        places.append(&mut chunk);
-        if !behind.is_empty() {
-            left.push_back(behind);
+/// Orders `places` so that commands go to the parallel units in turns, first to every group, and many dies read side by
+/// side.
+pub(crate) fn interleaved(format: AddressFormat, places: impl Iterator<Item = Ppa>) -> Vec<Ppa> {
+    let mut on_pu: BTreeMap<(u32, u32), VecDeque<Ppa>> = BTreeMap::new();
+    for ppa in places {
+        let pu = format.pu_of(format.chunk_of(ppa));
+        let group = format.group_of(pu);
+        on_pu.entry((pu.0 - format.pu_id(group, 0).0, group)).or_default().push_back(ppa);
+    }
+    let mut left: VecDeque<VecDeque<Ppa>> = on_pu.into_values().collect();
+    let mut ordered = Vec::new();
+    while let Some(mut places) = left.pop_front() {
+        ordered.extend(places.drain(..places.len().min(VECTOR_BLOCKS_MAX)));
+        if !places.is_empty() {
+            left.push_back(places);
         }
     }
-    places
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_go_to_every_group_before_the_next_parallel_unit() {
+        let geometry = Geometry { groups: 2, pus_per_group: 2, blocks_per_chunk: 96, ..Geometry::tiny() };
+        let format = geometry.format();
+        let chunks = geometry.chunk_ids().filter(|chunk| chunk.0 % 8 < 2);
+        let places: Vec<Ppa> = chunks.flat_map(|chunk| (0..96).map(move |block| format.ppa(chunk, block))).collect();
+        let ordered = interleaved(format, places.iter().copied());
+        let pus: Vec<u32> = ordered.chunks(64).map(|command| format.pu_of(format.chunk_of(command[0])).0).collect();
+        assert_eq!(pus, [0, 2, 1, 3, 0, 2, 1, 3, 0, 2, 1, 3]);
+        let mut sorted = ordered;
+        sorted.sort_unstable();
+        assert_eq!(sorted, places);
+    }
 }
