@@ -236,9 +236,11 @@ impl<M: Media> BlockFtl<M> {
                 let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
                 match chunks.state(chunk) {
                     ChunkState::Open => log.open = Some(self.units.open(chunk, write_pointer)),
-                    // One is enough. The next superblock does not name the others, and nothing is written to them before.
-                    ChunkState::Free if log.successor.is_some() => continue,
-                    ChunkState::Free => log.successor = Some(Successor { chunk, superblock: superblock.sequence }),
+                    // The next superblock does not name more of them, and nothing is written to those before.
+                    ChunkState::Free if log.successors.len() == self.plan.log_successors as usize => continue,
+                    ChunkState::Free => {
+                        log.successors.push_back(Successor { chunk, superblock: superblock.sequence });
+                    }
                     ChunkState::Closed | ChunkState::Offline => {}
                 }
                 // A chunk without a readable block is as good as one that ended before the log began.

@@ -329,6 +329,7 @@ impl<M: Media> BlockFtl<M> {
         if self.may_program() {
             self.read_only = Some(reason);
             self.stirred = true;
+            self.provisioning.end_of_life();
             // Reads need frames too, and what the buffer holds now may hold them for good.
             for frame in self.rescue.drain(..) {
                 self.frames.release(frame);

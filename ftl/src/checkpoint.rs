@@ -405,9 +405,8 @@ impl<M: Media> BlockFtl<M> {
             .iter()
             .flat_map(|copy| {
                 let open = copy.open.and_then(|open| self.units.chunk_if_open(open));
-                [open, copy.successor.map(|successor| successor.chunk)]
+                open.into_iter().chain(copy.successors.iter().map(|successor| successor.chunk))
             })
-            .flatten()
             .collect();
         ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
         self.checkpoint.ended = ended;

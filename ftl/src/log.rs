@@ -7,8 +7,8 @@
 //! is a sequence of chunks of its own, in other groups than the other's where there are others:
 //!
 //! ```text
-//!   copy 0   [ 1 2 3 4 5 6 7 ]──▶[ 8 9 10 …            ]──▶[ successor, named in a superblock ]
-//!   copy 1   [ 1 2 3 4 ]──▶[ 5 6 7 8 9 10 …  ]──▶[ successor ]
+//!   copy 0   [ 1 2 3 4 5 6 7 ]──▶[ 8 9 10 …            ]──▶[ successors, named in a superblock ] …
+//!   copy 1   [ 1 2 3 4 ]──▶[ 5 6 7 8 9 10 …  ]──▶[ successors ] …
 //! ```
 //!
 //! Because durability is given in order, a block can say below which number everything was durable when it was made. So a
@@ -208,12 +208,12 @@ pub struct LogUnit<'a> {
 /// One copy of the log.
 #[derive(Default)]
 pub struct LogCopy {
-    /// The chunks that hold the log since the last checkpoint, oldest first; the last one or two are for what comes.
+    /// The chunks that hold the log since the last checkpoint, oldest first; the last ones are for what comes.
     pub chunks: VecDeque<LogChunk>,
     /// The chunk being written.
     pub open: Option<OpenId>,
-    /// The superblock that names the chunk after the open one.
-    pub successor: Option<Successor>,
+    /// The chunks after the open one, in the order in which they will be written.
+    pub successors: VecDeque<Successor>,
 }
 
 /// The log of a drive.
@@ -238,7 +238,7 @@ pub struct Log {
     pub copies: [LogCopy; METADATA_COPIES],
 }
 
-/// The chunk that follows the open one.
+/// A chunk that follows the open one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Successor {
     /// Which.

@@ -68,6 +68,8 @@ pub struct Plan {
     pub log_blocks_max: u64,
     /// Chunks of both copies of the log.
     pub log_chunks: u64,
+    /// Chunks of a copy of the log that one superblock names ahead of need.
+    pub log_successors: u64,
     /// Chunks of the superblocks.
     pub superblock_chunks: u64,
     /// Chunks of frontiers and of garbage collection.
@@ -150,7 +152,7 @@ impl Plan {
 
         let copies = METADATA_COPIES as u32;
         let checkpoint_lanes = (groups / copies).clamp(1, CHECKPOINT_LANES_MAX);
-        // Besides the host frontiers: two relocation chunks a group, the log and its successor, checkpoint lanes, superblocks.
+        // Besides the host frontiers: two relocation chunks a group, the log and a successor, checkpoint lanes, superblocks.
         let others =
             RELOCATION_FRONTIERS * groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
         let host_frontiers = match geometry.open_chunks_max {
@@ -169,13 +171,15 @@ impl Plan {
         let checkpoint_chunks = 2 * lane_chunks * u64::from(copies * checkpoint_lanes);
 
         let log_blocks_max = config.checkpoint_log_blocks.unwrap_or(map_blocks.max(LOG_BLOCKS_MIN)).max(2 * unit);
-        let log_chunks = log_blocks_max.div_ceil(blocks_per_chunk).saturating_mul(2).saturating_add(3);
-        let log_chunks = log_chunks.saturating_mul(u64::from(copies));
-        let nameable = Superblock::log_chunks_max(geometry, checkpoint_chunks);
-        if log_chunks > nameable {
-            let most = (nameable / u64::from(copies)).saturating_sub(3) / 2 * blocks_per_chunk;
+        let log_interval_chunks = log_blocks_max.div_ceil(blocks_per_chunk);
+        let written = log_interval_chunks.saturating_mul(2).saturating_add(2);
+        let nameable = Superblock::log_chunks_max(geometry, checkpoint_chunks) / u64::from(copies);
+        if written >= nameable {
+            let most = nameable.saturating_sub(3) / 2 * blocks_per_chunk;
             return Err(PlanError::LogTooLong { log_blocks: log_blocks_max, most });
         }
+        let log_successors = (log_interval_chunks / SUPERBLOCKS_PER_CHECKPOINT).clamp(1, nameable - written);
+        let log_chunks = (written + log_successors) * u64::from(copies);
         // A transaction makes nothing invalid before all of it is programmed, so there must be room for the largest one.
         let transaction_chunks = (TRANSACTION_BLOCKS_MAX as u64).div_ceil(blocks_per_chunk);
         let working_chunks = u64::from(host_frontiers)
@@ -191,6 +195,7 @@ impl Plan {
             checkpoint_chunks,
             log_blocks_max,
             log_chunks,
+            log_successors,
             superblock_chunks: u64::from(SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS),
             working_chunks,
         })
@@ -208,6 +213,10 @@ impl Plan {
         self.log_chunks + self.checkpoint_chunks
     }
 }
+
+/// Superblocks that name chunks of the log, from one checkpoint to the next, where the log is that many chunks long: so
+/// that it is as many on every drive, and the chunks they are written to do not wear faster on large ones.
+const SUPERBLOCKS_PER_CHECKPOINT: u64 = 8;
 
 /// A log shorter than this is not worth a checkpoint.
 const LOG_BLOCKS_MIN: u64 = 1024;

@@ -257,6 +257,13 @@ impl Provisioning {
         self.metadata_in_use += 1;
     }
 
+    /// Nothing new will be written, only what was acknowledged is saved: all that was kept for later may be used for that,
+    /// but for a chunk for each copy of the log.
+    pub fn end_of_life(&mut self) {
+        self.metadata_budget = self.metadata_budget.min(self.metadata_in_use + METADATA_COPIES as u32);
+        self.spares_in_group.fill(0);
+    }
+
     /// The parallel unit of `group` with the most worn free chunk.
     fn most_worn_pu(&self, group: u32) -> PuId {
         (0..self.pus_per_group)

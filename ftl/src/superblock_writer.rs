@@ -9,8 +9,8 @@
 //! other of its pair takes over, and the full one is reset only after the first record in the other is on media.
 //!
 //! These chunks stay where they are, outside of wear levelling: an older superblock that is found in place of the newest
-//! must never call a chunk its own that holds data by now. How fast they wear depends on how often a superblock is wanted,
-//! for each chunk of the log and for each checkpoint:
+//! must never call a chunk its own that holds data by now. How fast they wear depends on how often a superblock is wanted:
+//! for each checkpoint, and for chunks of the log, of which one superblock names several ahead where the log is long.
 //!
 //! ```text
 //!   resets of such a chunk     superblocks a drive write       × WS_MIN
@@ -18,12 +18,11 @@
 //!   resets of a data chunk     2 × blocks of a chunk × WAF / (1 + OP)
 //! ```
 //!
-//! On the profile `cosmos` that is 2 % at 1 GiB and 17 % at 8 GiB. It grows with the capacity, so from about 50 GiB on
-//! these chunks would wear out first.
+//! On the profile `cosmos` that is 2 % at 1 GiB and 16 % from 8 GiB on.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
-use crate::log::{LogChunk, Successor};
+use crate::log::{LogChunk, LogCopy, Successor};
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
 use crate::statistics::Purpose;
@@ -179,16 +178,26 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    /// Takes a chunk to follow the open one of a copy of the log, and has a superblock name it.
-    pub(crate) fn name_log_successor(&mut self, copy: usize) {
-        let turn = self.log.copies[copy].chunks.len() as u32;
-        let Some(chunk) = self.provisioning.take(Claim::Metadata { copy, turn }) else { return };
-        self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());
+    /// Takes chunks to follow the open one of a copy of the log, and has a superblock name them.
+    pub(crate) fn name_log_successors(&mut self, copy: usize) {
+        let first = self.log.copies[copy].chunks.len();
+        // On a worn-out drive chunks are scarce.
+        let most = if self.read_only.is_none() { self.plan.log_successors as usize } else { 1 };
+        for number in 0..most {
+            let Some(chunk) = self.provisioning.take(Claim::Metadata { copy, turn: (first + number) as u32 }) else {
+                break;
+            };
+            self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());
+            self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
+        }
+        if self.log.copies[copy].chunks.len() == first {
+            return;
+        }
         self.sample_spare();
         self.collection.stir();
-        self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
         let superblock = self.request_superblock();
-        self.log.copies[copy].successor = Some(Successor { chunk, superblock });
+        let LogCopy { chunks, successors, .. } = &mut self.log.copies[copy];
+        successors.extend(chunks.range(first..).map(|taken| Successor { chunk: taken.chunk, superblock }));
     }
 
     /// Asks for a superblock with the log's present chunks.

@@ -441,26 +441,27 @@ impl<M: Media> BlockFtl<M> {
 
     fn advance_log_copy(&mut self, copy: usize) {
         loop {
-            let LogCopy { open, successor, .. } = self.log.copies[copy];
+            let LogCopy { open, successors, .. } = &self.log.copies[copy];
+            let open = *open;
             let room = open.map_or(0, |open| self.units.room(open));
-            // The successor is named in a superblock before it is needed.
+            // Successors are named in a superblock before they are needed.
             let is_due = match self.read_only {
                 None => room <= self.geometry.blocks_per_chunk / 2,
                 // Superblocks may be what is scarce on a worn-out drive.
                 Some(_) => room == 0 && self.log.has_unwritten(copy),
             };
-            if is_due && successor.is_none() && self.may_program() {
-                self.name_log_successor(copy);
+            if is_due && successors.is_empty() && self.may_program() {
+                self.name_log_successors(copy);
             }
             if !self.log.has_unwritten(copy) {
                 break;
             }
             if room == 0 {
-                let Some(successor) = self.log.copies[copy].successor else { break };
-                if self.superblock.durable() < successor.superblock {
+                let durable = self.superblock.durable();
+                let successors = &mut self.log.copies[copy].successors;
+                let Some(successor) = successors.pop_front_if(|successor| successor.superblock <= durable) else {
                     break;
-                }
-                self.log.copies[copy].successor = None;
+                };
                 self.log.copies[copy].open = Some(self.units.open(successor.chunk, 0));
                 continue;
             }

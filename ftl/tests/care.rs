@@ -452,6 +452,7 @@ fn scrub_refresh_and_wear_levelling_bear_load_and_power_cuts() {
         let protected = format!("power_loss_protection = {}", seed % 2 == 0);
         let mut weak = profile("tiny", &[("power_loss_protection = true", &protected)]);
         weak.faults.high_ecc = 0.003;
+        weak.faults.read_retry = 0.005;
         weak.faults.program_fail = 0.002;
         // A pass takes about as long as some tens of requests.
         let scrub_interval = Some(Nanos::from_millis(100));

@@ -264,7 +264,7 @@ fn wear_out(seed: u64) -> World {
 
 #[test]
 fn a_worn_out_drive_is_read_only_with_its_data_readable_and_says_why() {
-    for seed in 0..4 {
+    for seed in 0..12 {
         let mut world = wear_out(seed);
         assert!(world.ftl().is_read_only());
         assert_eq!(world.ftl().read_only_reason(), Some(ReadOnlyReason::WornOut), "seed {seed}");
@@ -287,7 +287,7 @@ fn a_worn_out_drive_is_read_only_with_its_data_readable_and_says_why() {
 
 #[test]
 fn a_worn_out_drive_still_saves_what_it_acknowledged() {
-    for seed in 0..4 {
+    for seed in 0..12 {
         let mut world = wear_out(seed);
         let tag = world.submit_flush();
         world.wait(tag);

@@ -468,3 +468,25 @@ fn a_read_that_succeeds_the_second_time_costs_nothing() {
     world.recover().unwrap();
     assert_eq!(world.try_write(0, 1, Durability::Durable), Ok(()));
 }
+
+/// Or the chunks that superblocks are written to would wear out first on large drives.
+#[test]
+fn a_log_of_many_chunks_wants_no_more_superblocks_than_one_of_few() {
+    let superblocks = |log_chunks: u64| {
+        let profile = Profile::builtin("tiny").unwrap();
+        let log_blocks = log_chunks * u64::from(profile.chip.blocks_per_chunk);
+        let config = Config { checkpoint_log_blocks: Some(log_blocks), ..config(700, 1) };
+        let mut world = World::new(profile, config, 10, 1);
+        while world.ftl().statistics().checkpoints < 3 {
+            let (first, _) = world.range(1);
+            world.write(first, 1);
+            world.flush();
+        }
+        world.power_cut(false);
+        world.recover().unwrap();
+        world.check();
+        world.ftl().superblock().sequence / 3
+    };
+    let (few, many) = (superblocks(8), superblocks(64));
+    assert!(many <= 2 * few, "{few} a checkpoint where the log has 8 chunks, {many} where it has 64");
+}

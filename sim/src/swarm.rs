@@ -118,6 +118,9 @@ fn profile(dice: &mut Dice) -> Profile {
         profile.faults.high_ecc = 0.05;
     }
     if dice.once_in(4) {
+        profile.faults.read_retry = 0.01;
+    }
+    if dice.once_in(4) {
         profile.faults.factory_bad = Share::percent(3);
     }
     profile
@@ -137,6 +140,7 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
         checkpoint_interval: dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]),
         victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
+        scrub_interval: dice.one_of(&[None, Some(Nanos::from_millis(100)), Some(Nanos::from_millis(1_000))]),
         wear_spread_max: dice.one_of(&[Config::default().wear_spread_max, None, Some(2)]),
         ..Config::default()
     }
