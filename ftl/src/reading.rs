@@ -43,6 +43,10 @@ impl Epochs {
         self.under_way[(epoch & 1) as usize] -= 1;
     }
 
+    fn under_way(&self) -> u32 {
+        self.under_way.iter().sum()
+    }
+
     /// Moves on as far as needed towards `epoch` and possible. Returns whether it is reached.
     fn reach(&mut self, epoch: u64) -> bool {
         while self.epoch < epoch && self.under_way[((self.epoch + 1) & 1) as usize] == 0 {
@@ -87,6 +91,11 @@ impl Reads {
     /// The read that began in `epoch` has ended.
     pub(crate) fn end(&mut self, epoch: u64) {
         self.epochs.end(epoch);
+    }
+
+    /// Commands under way, of hosts and of the scrub.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.epochs.under_way()
     }
 
     /// The epoch at which every read that is under way now has ended.

@@ -488,11 +488,12 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    /// Whether the host or relocation wants a chunk and gets none, and nothing under way will change that.
+    /// Whether the host or relocation wants a chunk and gets none, and nothing under way will change that: the reads of
+    /// hosts and of the scrub will not, and may go on for ever.
     fn is_stuck(&self) -> bool {
         (self.transactions.stalled || self.collection.is_stalled() || !self.transactions.writes.is_empty())
             && !self.stirred
-            && self.under_way == 0
+            && self.under_way == self.reads.under_way()
             && self.backlog.is_empty()
     }
 
@@ -544,7 +545,9 @@ impl<M: Media> BlockFtl<M> {
         if self.mark_all() {
             return;
         }
-        if !self.superblock.is_writing() && !self.checkpoint.is_working() && self.log.is_idle() {
+        // A chunk whose reset waits is room to come.
+        let is_working = self.superblock.is_writing() || self.checkpoint.is_working() || self.bad_chunks.is_waiting();
+        if !is_working && self.log.is_idle() {
             self.turn_read_only(crate::block::ReadOnlyReason::NoRoom);
         }
     }

@@ -1,10 +1,52 @@
 //! A bounded number of histories, with debug assertions: those of these seeds are sound, and the same each time.
 
+use openftl_core::units::Share;
+use openftl_core::{FrameForm, Nanos};
+use openftl_ftl::Config;
+use openftl_media::Profile;
+use openftl_media::profile::Cell;
 use openftl_sim::step::{parse_steps, write_steps};
+use openftl_sim::swarm::Setting;
 use openftl_sim::{FaultKind, Run, Tally, explore, shrink};
 
 /// Seeds that are explored in every run of the tests. `cargo xtask test` explores others besides.
 const SEEDS: u64 = 600;
+
+/// Found by the explorer: where the drive was full and came to rest, relocated blocks that wait for more to be written
+/// behind them were not pushed out while the scrub, being late, had a read under way at every moment.
+#[test]
+fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.page_blocks, chip.pair_distance, chip.blocks_per_chunk) = (Cell::Tlc, 1, Some(3), 18);
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80], vec![400, 800, 1_600]);
+    profile.cache.blocks_per_pu = 2;
+    profile.faults.factory_bad = Share::percent(3);
+    let config = Config {
+        capacity_blocks: 3_406,
+        over_provisioning: Share::percent(10),
+        drive_id: 0xD226_A3DE,
+        payload: FrameForm::Stamp,
+        host_frames: 400,
+        write_through: true,
+        checkpoint_log_blocks: Some(8),
+        checkpoint_interval: Some(Nanos::from_millis(1)),
+        scrub_interval: Some(Nanos::from_millis(100)),
+        wear_spread_max: Some(2),
+        ..Config::default()
+    };
+    let seed = 500_702;
+    let steps = parse_steps(FULL_AND_AT_REST).unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 1 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+const FULL_AND_AT_REST: &str = "\
+    w0+256 w0+64 w320+64 w0+64 w224+64 w0+64 w0+64 w640+64 w0+64 w768+64 w0+64 w896+64 w0+64 w512+64 w0+64 \
+    w0+64 w1216+64 w0+64 w672+64 w0+64 w1472+64 w0+64 w400+64 w0+128 w1792+64 w0+64 w480+64 w0+64 w1024+64 \
+    w0+64 w1088+64 w0+128 w2368+64 w0+64 w1248+64 w0+64 w1312+64 w0+64 w1376+64 w0+128 w2944+64 w0+64 w1536+64 \
+    w0+64 w800+64 w0+64 w1664+64 w0+72 w0+24 t0+1 w244+11 w0+47 w241+10 w0+21 w308+9 w0+182 w0+82 w36+134 \
+    T167+1 w0+29 w160+7 w0+9 T0+1 w0+25 w0+22 t0+1 w50+39 w0+27 w0+39 w0+242 w0+18";
 
 fn explored(seed: u64) -> Tally {
     let run = Run::draw(seed);
