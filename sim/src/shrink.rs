@@ -20,29 +20,38 @@ pub struct Shrunk {
     pub attempts: u32,
 }
 
-/// Makes `run` short, which fails with `failure`.
+/// Makes `run` short, which fails with `failure`, as long as `go_on` says so of what it has become.
 #[must_use]
-pub fn shrink(run: &Run, failure: &Failure) -> Shrunk {
-    let mut shrunk = Shrunk { run: run.clone(), failure: failure.clone(), attempts: 0 };
+pub fn shrink(run: &Run, failure: &Failure, go_on: impl FnMut(&Shrunk) -> bool) -> Shrunk {
+    let shrunk = Shrunk { run: run.clone(), failure: failure.clone(), attempts: 0 };
+    let mut shrinking = Shrinking { shrunk, go_on, is_over: false };
     loop {
-        while shrunk.leave_out() || shrunk.join() {}
-        if !shrunk.simplify() {
-            return shrunk;
+        while shrinking.leave_out() || shrinking.join() {}
+        if !shrinking.simplify() {
+            return shrinking.shrunk;
         }
     }
 }
 
-impl Shrunk {
+struct Shrinking<F> {
+    shrunk: Shrunk,
+    go_on: F,
+    is_over: bool,
+}
+
+impl<F: FnMut(&Shrunk) -> bool> Shrinking<F> {
     /// Keeps `steps` if they fail in the same way.
     fn keep_if_failing(&mut self, steps: Vec<Step>) -> bool {
-        if self.attempts == ATTEMPTS_MAX {
+        let shrunk = &mut self.shrunk;
+        self.is_over = self.is_over || shrunk.attempts == ATTEMPTS_MAX || !(self.go_on)(shrunk);
+        if self.is_over {
             return false;
         }
-        self.attempts += 1;
-        let run = Run { steps, ..self.run.clone() };
+        shrunk.attempts += 1;
+        let run = Run { steps, ..shrunk.run.clone() };
         match explore(&run).failure {
-            Some(failure) if failure.place == self.failure.place => {
-                (self.run, self.failure) = (run, failure);
+            Some(failure) if failure.place == shrunk.failure.place => {
+                (shrunk.run, shrunk.failure) = (run, failure);
                 true
             }
             _ => false,
@@ -51,30 +60,30 @@ impl Shrunk {
 
     /// Leaves out halves, then quarters, and so on down to single steps. Gives whether any could be.
     fn leave_out(&mut self) -> bool {
-        let before = self.run.steps.len();
+        let before = self.shrunk.run.steps.len();
         let mut size = before.div_ceil(2);
         while size > 0 {
             // From the end: what comes after the failure goes first.
-            let mut end = self.run.steps.len();
+            let mut end = self.shrunk.run.steps.len();
             while end > 0 {
                 let start = end.saturating_sub(size);
-                let mut steps = self.run.steps.clone();
+                let mut steps = self.shrunk.run.steps.clone();
                 steps.drain(start..end);
                 self.keep_if_failing(steps);
-                end = start.min(self.run.steps.len());
+                end = start.min(self.shrunk.run.steps.len());
             }
             size /= 2;
         }
-        self.run.steps.len() < before
+        self.shrunk.run.steps.len() < before
     }
 
     /// Makes one write of two: what fills a drive need not be many. Gives whether any could be.
     fn join(&mut self) -> bool {
-        let before = self.run.steps.len();
-        let most = self.run.setting.config.capacity_blocks.min(256);
+        let before = self.shrunk.run.steps.len();
+        let most = self.shrunk.run.setting.config.capacity_blocks.min(256);
         let mut index = 0;
-        while index < self.run.steps.len() {
-            let mut steps = self.run.steps.clone();
+        while index < self.shrunk.run.steps.len() {
+            let mut steps = self.shrunk.run.steps.clone();
             let is_write = |step: &Step| matches!(step, Step::Write(..));
             let next = steps[index + 1..].iter().position(is_write).map(|ahead| index + 1 + ahead);
             if let (Step::Write(one, durability), Some(next)) = (&steps[index], next) {
@@ -88,19 +97,19 @@ impl Shrunk {
             }
             index += 1;
         }
-        self.run.steps.len() < before
+        self.shrunk.run.steps.len() < before
     }
 
     /// Makes single steps simpler. Gives whether any could be.
     fn simplify(&mut self) -> bool {
         let mut changed = false;
-        for index in 0..self.run.steps.len() {
-            while let Some(simpler) = simpler(&self.run.steps[index]).into_iter().find(|simpler| {
-                let mut steps = self.run.steps.clone();
+        for index in 0..self.shrunk.run.steps.len() {
+            while let Some(simpler) = simpler(&self.shrunk.run.steps[index]).into_iter().find(|simpler| {
+                let mut steps = self.shrunk.run.steps.clone();
                 steps[index] = simpler.clone();
                 self.keep_if_failing(steps)
             }) {
-                debug_assert_eq!(simpler, self.run.steps[index]);
+                debug_assert_eq!(simpler, self.shrunk.run.steps[index]);
                 changed = true;
             }
         }

@@ -16,7 +16,7 @@ fn expect_caught(canary: Canary) {
         let mut run = Run::draw(seed);
         run.setting.config.canary = Some(canary);
         let Some(failure) = explore(&run).failure else { continue };
-        let shrunk = shrink(&run, &failure);
+        let shrunk = shrink(&run, &failure, |_| true);
         let steps = write_steps(&shrunk.run.steps);
         println!("{canary:?}: caught by run {} of {RUNS_MAX}: {steps}\n  {}", seed + 1, shrunk.failure);
         assert!(shrunk.run.steps.len() <= STEPS_MAX, "{canary:?} is shown by too long a history: {steps}");

@@ -52,7 +52,7 @@ fn explored(seed: u64) -> Tally {
     let run = Run::draw(seed);
     let explored = explore(&run);
     if let Some(failure) = explored.failure {
-        let shrunk = shrink(&run, &failure);
+        let shrunk = shrink(&run, &failure, |_| true);
         let steps = write_steps(&shrunk.run.steps);
         panic!("seed {seed}: {failure}\n{}\nopenftl explore --seed {seed} --steps '{steps}'", run.setting);
     }

@@ -81,8 +81,12 @@ fn replay(seed: u64, steps: &str) -> Result<Findings, Failure> {
 fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
     let started = Instant::now();
     let stop = Arc::new(AtomicBool::new(false));
+    // A failure stops the search too, and its history is still made short then.
+    let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
+        for flag in [&stop, &interrupted] {
+            signal_hook::flag::register(signal, flag.clone()).map_err(Failure::failed)?;
+        }
     }
     let jobs = arguments
         .jobs
@@ -132,11 +136,14 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
         }
     });
     let failure = failing.map(|(seed, failure)| {
-        if !arguments.json {
-            live.show(&[format!("seed {seed} fails: making its history short")]);
-        }
         let run = Run::draw(seed);
-        let shrunk = shrink(&run, &failure);
+        let shrunk = shrink(&run, &failure, |shrunk| {
+            if live.is_due() {
+                let (steps, attempts) = (shrunk.run.steps.len(), thousands(shrunk.attempts.into()));
+                live.show(&[format!("seed {seed} fails; its history has {steps} steps after {attempts} attempts")]);
+            }
+            !interrupted.load(Ordering::Relaxed)
+        });
         Failed::of(&shrunk.run, run.steps.len(), &shrunk.failure)
     });
     live.clear();
