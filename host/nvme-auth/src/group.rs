@@ -181,12 +181,10 @@ mod tests {
             }
             e = e.wrapping_add(&term);
         }
-        let middle = e.shr_vartime(GUARD_BITS).unwrap().wrapping_add(&BoxedUint::from(x).resize(precision));
+        let middle = e.shr_vartime(GUARD_BITS).unwrap().wrapping_add(BoxedUint::from(x).resize(precision));
         let power = |exponent: u32| one.shl_vartime(exponent).unwrap();
-        let modulus = power(bits)
-            .wrapping_sub(&power(bits - 64))
-            .wrapping_add(&middle.shl_vartime(64).unwrap())
-            .wrapping_sub(&one);
+        let modulus =
+            power(bits).wrapping_sub(power(bits - 64)).wrapping_add(middle.shl_vartime(64).unwrap()).wrapping_sub(&one);
         modulus.resize(bits)
     }
 

@@ -14,9 +14,9 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// Everything that the protocol knows. The 128 bits of security that ffdhe3072 gives come first, because a larger
-    /// group mostly costs the controller time, and that before it knows whom it deals with: ffdhe8192 takes ten times
-    /// as long. No group at all comes last; it is as good as the secret is random.
+    /// Everything that the protocol knows. ffdhe3072, which gives 128 bits of security, comes first: a larger group
+    /// costs the controller time before it knows whom it deals with, and ffdhe8192 seven times as much. No group at all
+    /// comes last; it is as good as the secret is random.
     fn default() -> Policy {
         Policy {
             hashes: vec![HashFunction::Sha512, HashFunction::Sha384, HashFunction::Sha256],

@@ -250,7 +250,7 @@ fn dummy() -> openftl_nvme_auth::Refusal {
 fn a_message_that_is_not_due_ends_it_in_every_state() {
     let mut recorded = Vec::new();
     talk(&mut Host::new(mutual(), plain()), &mut controller(mutual(), plain()), |message| {
-        recorded.push(message.clone())
+        recorded.push(message.clone());
     });
     let [negotiate, challenge, reply, success1, success2] = recorded.try_into().unwrap();
     let failure1 = vec![0x00, 0xF1, 0, 0, 0xEF, 0xBE, 1, 1];
