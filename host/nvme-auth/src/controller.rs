@@ -131,8 +131,8 @@ impl Controller {
                 step
             }
             Err(refusal) => {
-                self.refuse(refusal);
-                self.deadline = self.deadline.min(now + self.time_limit);
+                self.refuse(self.transaction().unwrap_or(0), refusal);
+                self.end_by(now);
                 Step::Continue
             }
         }
@@ -148,20 +148,17 @@ impl Controller {
         let needed = match &self.state {
             State::Negotiated(agreement) => Challenge::length(agreement.hash, agreement.group),
             State::Replied { agreement, .. } => Success1::length(agreement.hash),
-            State::Idle | State::Challenged(_) | State::Confirming { .. } | State::Refused { .. } => {
-                size_of::<Failure>()
-            }
+            _ => size_of::<Failure>(),
         };
         if allocated < needed {
             return Err(AllocationTooShort { allocated, needed });
         }
+        let transaction = self.transaction().unwrap_or(0);
         let (payload, step) = match std::mem::replace(&mut self.state, State::Idle) {
             State::Negotiated(agreement) => self.challenge(agreement, nonces),
             State::Replied { agreement, response } => self.success1(agreement, response.as_ref()),
-            State::Refused { transaction, refusal } => self.failure1(transaction, refusal),
-            State::Idle => self.failure1(0, OUT_OF_ORDER),
-            State::Challenged(challenged) => self.failure1(challenged.agreement.transaction, OUT_OF_ORDER),
-            State::Confirming { transaction } => self.failure1(transaction, OUT_OF_ORDER),
+            State::Refused { refusal, .. } => self.failure1(transaction, refusal),
+            State::Idle | State::Challenged(_) | State::Confirming { .. } => self.failure1(transaction, OUT_OF_ORDER),
         };
         debug_assert_eq!(payload.len(), needed);
         self.go_on(now, step);
@@ -175,39 +172,43 @@ impl Controller {
                 self.authenticated = true;
                 self.deadline = Time::NEVER;
             }
-            Step::Close(_) => self.deadline = now,
+            Step::Close(_) => self.end_by(now),
         }
+    }
+
+    /// Whoever was refused earns no more time by going on.
+    fn end_by(&mut self, now: Time) {
+        self.deadline = self.deadline.min(now + self.time_limit);
     }
 
     fn take(&mut self, payload: &[u8]) -> Result<Step, Refusal> {
         let head = MessageHead::parse(payload)?;
         match (&self.state, head.kind()) {
-            (State::Refused { refusal, .. }, kind) if kind != Kind::Failure2 => return Err(*refusal),
             (State::Idle, Kind::Negotiate) => {
-                self.state = self.negotiated(head.transaction.get(), payload);
-                return Ok(Step::Continue);
-            }
-            (State::Idle, _) => return Err(OUT_OF_ORDER),
-            _ if Some(head.transaction.get()) != self.transaction() => {
-                return Err(Refusal::payload("the message belongs to another transaction"));
-            }
-            _ => {}
-        }
-        match (&self.state, head.kind()) {
-            (_, Kind::Failure2) => {
-                let refusal = Refusal::new(Failure::explanation(payload)?, "the host is not content");
-                self.refuse(refusal);
-                Ok(Step::Close(refusal))
+                let transaction = head.transaction.get();
+                match agree(&self.policy, payload) {
+                    Ok((hash, group)) => self.state = State::Negotiated(Agreement { transaction, hash, group }),
+                    Err(refusal) => self.refuse(transaction, refusal),
+                }
+                Ok(Step::Continue)
             }
             (State::Challenged(challenged), Kind::Reply) => {
+                head.belongs_to(challenged.agreement.transaction)?;
                 self.state = self.replied(challenged, payload)?;
                 Ok(Step::Continue)
             }
-            (State::Confirming { .. }, Kind::Success2) => {
+            (State::Confirming { transaction }, Kind::Success2) => {
+                head.belongs_to(*transaction)?;
                 Success2::check(payload)?;
                 self.state = State::Idle;
                 Ok(Step::Authenticated)
             }
+            (_, Kind::Failure2) if self.transaction() == Some(head.transaction.get()) => {
+                let refusal = Refusal::new(Failure::explanation(payload)?, "the host is not content");
+                self.refuse(head.transaction.get(), refusal);
+                Ok(Step::Close(refusal))
+            }
+            (State::Refused { refusal, .. }, _) => Err(*refusal),
             _ => Err(OUT_OF_ORDER),
         }
     }
@@ -221,20 +222,9 @@ impl Controller {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
-        let transaction = self.transaction().unwrap_or(0);
+    fn refuse(&mut self, transaction: u16, refusal: Refusal) {
         self.state = State::Refused { transaction, refusal };
         self.authenticated = false;
-    }
-
-    fn negotiated(&mut self, transaction: u16, payload: &[u8]) -> State {
-        match agree(&self.policy, payload) {
-            Ok((hash, group)) => State::Negotiated(Agreement { transaction, hash, group }),
-            Err(refusal) => {
-                self.authenticated = false;
-                State::Refused { transaction, refusal }
-            }
-        }
     }
 
     fn replied(&self, challenged: &Challenged, payload: &[u8]) -> Result<State, Refusal> {
@@ -292,8 +282,7 @@ impl Controller {
     }
 
     fn failure1(&mut self, transaction: u16, refusal: Refusal) -> (Vec<u8>, Step) {
-        self.state = State::Refused { transaction, refusal };
-        self.authenticated = false;
+        self.refuse(transaction, refusal);
         (Failure::bytes(Kind::Failure1, transaction, refusal.explanation), Step::Close(refusal))
     }
 }

@@ -83,12 +83,13 @@ impl Host {
             let refusal = Refusal::new(Failure::explanation(payload)?, "the controller is not content");
             return Ok(Next::Close { refusal, last: None });
         }
-        if head.transaction.get() != self.transaction {
-            return Err(Refusal::payload("the message belongs to another transaction"));
-        }
         match (state, head.kind()) {
-            (State::AwaitingChallenge, Kind::Challenge) => self.reply(payload, nonces),
+            (State::AwaitingChallenge, Kind::Challenge) => {
+                head.belongs_to(self.transaction)?;
+                self.reply(payload, nonces)
+            }
             (State::AwaitingSuccess1 { hash, expected }, Kind::Success1) => {
+                head.belongs_to(self.transaction)?;
                 self.judge(Success1::parse(payload, hash)?, expected.as_ref())
             }
             _ => Err(Refusal::new(Explanation::IncorrectMessage, "another message was due")),

@@ -9,10 +9,10 @@
 //!
 //! | message | type, id | from | bytes |
 //! |---|---|---|---|
-//! | [`Negotiate`] | 00h 00h | host | 8, and 64 for each protocol |
-//! | [`Challenge`] | 01h 01h | controller | 16, C1 (HL), g^x (DHVLEN) |
-//! | [`Reply`] | 01h 02h | host | 16, R1 (HL), C2 (HL), g^y (DHVLEN) |
-//! | [`Success1`] | 01h 03h | controller | 16, R2 (HL) |
+//! | [`Negotiate`](`NegotiateHead`) | 00h 00h | host | 8, and 64 for each protocol |
+//! | [`Challenge`](`ChallengeHead`) | 01h 01h | controller | 16, C1 (HL), g^x (DHVLEN) |
+//! | [`Reply`](`ReplyHead`) | 01h 02h | host | 16, R1 (HL), C2 (HL), g^y (DHVLEN) |
+//! | [`Success1`](`Success1Head`) | 01h 03h | controller | 16, R2 (HL) |
 //! | [`Success2`] | 01h 04h | host | 16 |
 //! | [`Failure`] 2 | 00h F0h | host | 8 |
 //! | [`Failure`] 1 | 00h F1h | controller | 8 |
@@ -130,7 +130,7 @@ pub struct ChallengeHead {
     pub group: u8,
     /// DHVLEN: bytes of the Diffie-Hellman value.
     pub dh_value_length: U16,
-    /// SEQNUM: S1.
+    /// SEQNUM: S1, never 0.
     pub sequence: U32,
 }
 
@@ -330,6 +330,14 @@ impl MessageHead {
         Ok(head)
     }
 
+    pub(crate) fn belongs_to(&self, transaction: u16) -> Result<(), Refusal> {
+        if self.transaction.get() == transaction {
+            Ok(())
+        } else {
+            Err(Refusal::payload("the message belongs to another transaction"))
+        }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         [Kind::Negotiate, Kind::Challenge, Kind::Reply, Kind::Success1, Kind::Success2, Kind::Failure1, Kind::Failure2]
             .into_iter()
@@ -421,6 +429,9 @@ impl<'a> Challenge<'a> {
         let group = DhGroup::from_id(head.group)
             .ok_or(Refusal::new(Explanation::GroupNotUsable, "the controller chose an unknown group"))?;
         check_lengths(hash, group, head.hash_length, head.dh_value_length.get())?;
+        if head.sequence.get() == 0 {
+            return Err(Refusal::payload("the controller's challenge has the sequence number 0"));
+        }
         let (challenge, rest) = cut(rest, head.hash_length.into())?;
         let (dh_value, _) = cut(rest, head.dh_value_length.get().into())?;
         Ok(Challenge { hash, group, sequence: head.sequence.get(), challenge, dh_value })
@@ -648,6 +659,8 @@ mod tests {
             assert_eq!(failed(Challenge::parse(&spoilt)), explanation, "byte {at} is {value}");
         }
         assert_eq!(failed(Challenge::parse(&golden[..303])), Explanation::IncorrectPayload);
+        golden[12..16].fill(0);
+        assert_eq!(failed(Challenge::parse(&golden)), Explanation::IncorrectPayload, "the sequence number 0");
     }
 
     #[test]

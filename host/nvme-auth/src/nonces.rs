@@ -29,3 +29,39 @@ impl<R: CryptoRng> Nonces<R> {
         self.sequence
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use rand_core::{TryCryptoRng, TryRng};
+
+    use super::*;
+
+    struct Ones;
+
+    impl TryRng for Ones {
+        type Error = Infallible;
+
+        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+            Ok(u32::MAX)
+        }
+
+        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+            Ok(u64::MAX)
+        }
+
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+            bytes.fill(0xFF);
+            Ok(())
+        }
+    }
+
+    impl TryCryptoRng for Ones {}
+
+    #[test]
+    fn sequence_numbers_are_counted_and_leave_zero_out() {
+        let mut nonces = Nonces::new(Ones);
+        assert_eq!([nonces.sequence(), nonces.sequence(), nonces.sequence()], [1, 2, 3]);
+    }
+}

@@ -269,7 +269,10 @@ fn a_message_that_is_not_due_ends_it_in_every_state() {
             if due == *name {
                 continue;
             }
-            assert_eq!(controller.send(Time::ZERO, message), Step::Continue);
+            // Another transaction, too, is first of all a message that is not due.
+            let mut message = message.clone();
+            message[5] ^= u8::from(*name == "negotiate");
+            assert_eq!(controller.send(Time::ZERO, &message), Step::Continue);
             assert!(!controller.is_authenticated(), "{name} while {state}");
             let (answer, step) = controller.receive(Time::ZERO, RECEIVE_BYTES_MAX, &mut nonces(8)).unwrap();
             assert!(
