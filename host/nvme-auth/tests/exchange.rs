@@ -199,17 +199,29 @@ fn a_replayed_conversation_does_not_authenticate() {
 
 #[test]
 fn a_response_thrown_back_does_not_authenticate() {
-    // Both sides have the same secret and the same name; whoever has none asks the host what it was asked itself.
+    // Whoever knows no secret lets the host answer its own question, as the challenge of a second queue. Everything but
+    // the two roles is the same on both.
     let credentials = Credentials::new("nqn.x:same", "nqn.x:same", &secret(1), Some(&secret(1)));
-    let mut victim = Host::new(credentials.clone(), plain());
-    let (mut of_victim, mut of_controller) = (nonces(5), nonces(6));
-    let mut controller = controller(credentials, plain());
-    assert_eq!(controller.send(Time::ZERO, &victim.begin(TRANSACTION)), Step::Continue);
-    let (challenge, _) = controller.receive(Time::ZERO, RECEIVE_BYTES_MAX, &mut of_controller).unwrap();
-    let Next::Exchange(reply) = victim.receive(&challenge, &mut of_victim) else { panic!("a challenge is answered") };
+    let mut nonces = nonces(5);
+    let mut answer = |queue: &mut Host, challenge: &[u8], sequence: &[u8]| {
+        let _ = queue.begin(TRANSACTION);
+        let mut message = vec![0x01, 0x01, 0, 0, 0xEF, 0xBE, 32, 0, 1, 0, 0, 0];
+        message.extend(sequence);
+        message.extend(challenge);
+        match queue.receive(&message, &mut nonces) {
+            Next::Exchange(reply) => reply,
+            next => panic!("a challenge is answered: {next:?}"),
+        }
+    };
+    let (mut first, mut second) = (Host::new(credentials.clone(), plain()), Host::new(credentials, plain()));
+    let question = answer(&mut first, &[7; 32], &[1, 0, 0, 0]);
+    let response = answer(&mut second, &question[48..80], &question[12..16]);
     let mut success = vec![0x01, 0x03, 0, 0, 0xEF, 0xBE, 32, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-    success.extend(&reply[16..48]);
-    assert!(matches!(victim.receive(&success, &mut of_victim), Next::Close { .. }));
+    success.extend(&response[16..48]);
+    let Next::Close { refusal, .. } = first.receive(&success, &mut nonces) else {
+        panic!("content with its own answer")
+    };
+    assert_eq!(refusal.explanation, Explanation::Failed);
 }
 
 /// A controller in each of its states, and the message that is due there.
