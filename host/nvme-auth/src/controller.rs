@@ -160,7 +160,7 @@ impl Controller {
             State::Refused { refusal, .. } => self.failure1(transaction, refusal),
             State::Idle | State::Challenged(_) | State::Confirming { .. } => self.failure1(transaction, OUT_OF_ORDER),
         };
-        debug_assert_eq!(payload.len(), needed);
+        assert_eq!(payload.len(), needed, "a message is as long as it was foretold");
         self.go_on(now, step);
         Ok((payload, step))
     }
