@@ -4,6 +4,8 @@
 //! | target | bytes | shown |
 //! |---|---|---|
 //! | `nbd` | what a client sends | the same answers however they are cut into pieces |
+//! | `nvme_auth` | what a host or a controller without the secret says | nobody is let in |
+//! | `key_file` | a file of secrets | what is accepted is written the same way |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
 //! | `drive_file` | a drive as TOML | errors name line and field |
 //! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
@@ -18,8 +20,10 @@
 
 mod drive_file;
 mod flash;
+mod key_file;
 mod log_block;
 mod nbd;
+mod nvme_auth;
 mod out_of_band;
 mod profile;
 mod store_file;
@@ -34,11 +38,13 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
+    Target { name: "key_file", run: key_file::run },
     Target { name: "log_block", run: log_block::run },
     Target { name: "nbd", run: nbd::run },
+    Target { name: "nvme_auth", run: nvme_auth::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
     Target { name: "store_file", run: store_file::run },

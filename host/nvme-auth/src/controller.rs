@@ -1,0 +1,305 @@
+//! The controller's half of an authentication, for one queue.
+//!
+//! ```text
+//!            send                receive                send                 receive
+//!  Idle ── Negotiate ─▶ Negotiated ── Challenge ─▶ Challenged ── Reply ─▶ Replied ── Success1 ─▶ Idle, authenticated
+//!   ▲                                                                       │
+//!   │                                               send                    │ the host asks, too
+//!   └─ authenticated ──────────────────────────── Success2 ─── Confirming ◀─┘
+//!
+//!  any ── anything wrong ─▶ Refused ── AUTH_Failure1 ─▶ close
+//! ```
+//!
+//! Authentication Send always succeeds as a command; what was wrong with it is told by the next Authentication Receive
+//! (8.3.4.4). A queue that is authenticated stays so while it authenticates again, and loses it if that fails.
+
+use openftl_core::time::{Nanos, Time};
+use rand_core::CryptoRng;
+use zeroize::Zeroizing;
+
+use crate::credentials::{Credentials, Question};
+use crate::group::{DhGroup, DhKey};
+use crate::hash::{Digest, HashFunction};
+use crate::messages::{
+    Challenge, Explanation, Failure, Kind, MessageHead, Negotiate, Refusal, Reply, Success1, Success2,
+};
+use crate::nonces::Nonces;
+use crate::policy::Policy;
+
+/// How long a host may take for its next message if it has no keep-alive timer (8.3.4).
+const TIME_LIMIT_DEFAULT: Nanos = Nanos::from_millis(120_000);
+
+/// How long a host may take for its next message: its keep-alive timeout, or two minutes if it has none.
+#[must_use]
+pub fn time_limit(keep_alive_ms: u32) -> Nanos {
+    match keep_alive_ms {
+        0 => TIME_LIMIT_DEFAULT,
+        ms => Nanos::from_millis(ms.into()),
+    }
+}
+
+/// The controller's half.
+pub struct Controller {
+    credentials: Credentials,
+    policy: Policy,
+    time_limit: Nanos,
+    deadline: Time,
+    state: State,
+    authenticated: bool,
+}
+
+/// What a message led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Step {
+    /// There is more to come.
+    Continue,
+    /// The queue is authenticated from now on.
+    Authenticated,
+    /// It is over: complete the command, then close the connection.
+    Close(Refusal),
+}
+
+/// The host left no room for the message that is due. The command fails with Invalid Field in Command; the host may ask
+/// again with more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an Authentication Receive of {allocated} bytes, where the message has {needed}")]
+pub struct AllocationTooShort {
+    /// AL of the command.
+    pub allocated: usize,
+    /// Bytes of the message.
+    pub needed: usize,
+}
+
+enum State {
+    /// AUTH_Negotiate may come.
+    Idle,
+    /// The challenge may be fetched.
+    Negotiated(Agreement),
+    /// The reply is due.
+    Challenged(Box<Challenged>),
+    /// Success1 may be fetched.
+    Replied { agreement: Agreement, response: Option<Digest> },
+    /// Success2 is due.
+    Confirming { transaction: u16 },
+    /// AUTH_Failure1 may be fetched.
+    Refused { transaction: u16, refusal: Refusal },
+}
+
+/// What the negotiation led to.
+#[derive(Clone, Copy)]
+struct Agreement {
+    transaction: u16,
+    hash: HashFunction,
+    group: DhGroup,
+}
+
+struct Challenged {
+    agreement: Agreement,
+    challenge: Zeroizing<Vec<u8>>,
+    sequence: u32,
+    dh_key: Option<DhKey>,
+}
+
+const OUT_OF_ORDER: Refusal = Refusal::new(Explanation::IncorrectMessage, "another message was due");
+
+impl Controller {
+    /// For a queue that was just connected. Within `time_limit` the host must begin, and then make each of its steps.
+    #[must_use]
+    pub fn new(credentials: Credentials, policy: Policy, time_limit: Nanos, now: Time) -> Controller {
+        let deadline = now + time_limit;
+        Controller { credentials, policy, time_limit, deadline, state: State::Idle, authenticated: false }
+    }
+
+    /// Whether other commands than Authentication Send and Authentication Receive may be executed.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated
+    }
+
+    /// When the host's time is up and the connection is to be closed; [`Time::NEVER`] while nothing is due.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Takes the payload of an Authentication Send.
+    pub fn send(&mut self, now: Time, payload: &[u8]) -> Step {
+        match self.take(payload) {
+            Ok(step) => {
+                self.go_on(now, step);
+                step
+            }
+            Err(refusal) => {
+                self.refuse(self.transaction().unwrap_or(0), refusal);
+                self.end_by(now);
+                Step::Continue
+            }
+        }
+    }
+
+    /// Makes the payload of an Authentication Receive that has room for `allocated` bytes.
+    pub fn receive<R: CryptoRng>(
+        &mut self,
+        now: Time,
+        allocated: usize,
+        nonces: &mut Nonces<R>,
+    ) -> Result<(Vec<u8>, Step), AllocationTooShort> {
+        let needed = match &self.state {
+            State::Negotiated(agreement) => Challenge::length(agreement.hash, agreement.group),
+            State::Replied { agreement, .. } => Success1::length(agreement.hash),
+            _ => size_of::<Failure>(),
+        };
+        if allocated < needed {
+            return Err(AllocationTooShort { allocated, needed });
+        }
+        let transaction = self.transaction().unwrap_or(0);
+        let (payload, step) = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Negotiated(agreement) => self.challenge(agreement, nonces),
+            State::Replied { agreement, response } => self.success1(agreement, response.as_ref()),
+            State::Refused { refusal, .. } => self.failure1(transaction, refusal),
+            State::Idle | State::Challenged(_) | State::Confirming { .. } => self.failure1(transaction, OUT_OF_ORDER),
+        };
+        assert_eq!(payload.len(), needed, "a message is as long as it was foretold");
+        self.go_on(now, step);
+        Ok((payload, step))
+    }
+
+    fn go_on(&mut self, now: Time, step: Step) {
+        match step {
+            Step::Continue => self.deadline = now + self.time_limit,
+            Step::Authenticated => {
+                self.authenticated = true;
+                self.deadline = Time::NEVER;
+            }
+            Step::Close(_) => self.end_by(now),
+        }
+    }
+
+    /// Whoever was refused earns no more time by going on.
+    fn end_by(&mut self, now: Time) {
+        self.deadline = self.deadline.min(now + self.time_limit);
+    }
+
+    fn take(&mut self, payload: &[u8]) -> Result<Step, Refusal> {
+        let head = MessageHead::parse(payload)?;
+        match (&self.state, head.kind()) {
+            (State::Idle, Kind::Negotiate) => {
+                let transaction = head.transaction.get();
+                match agree(&self.policy, payload) {
+                    Ok((hash, group)) => self.state = State::Negotiated(Agreement { transaction, hash, group }),
+                    Err(refusal) => self.refuse(transaction, refusal),
+                }
+                Ok(Step::Continue)
+            }
+            (State::Challenged(challenged), Kind::Reply) => {
+                head.belongs_to(challenged.agreement.transaction)?;
+                self.state = self.replied(challenged, payload)?;
+                Ok(Step::Continue)
+            }
+            (State::Confirming { transaction }, Kind::Success2) => {
+                head.belongs_to(*transaction)?;
+                Success2::check(payload)?;
+                self.state = State::Idle;
+                Ok(Step::Authenticated)
+            }
+            (_, Kind::Failure2) if self.transaction() == Some(head.transaction.get()) => {
+                let refusal = Refusal::new(Failure::explanation(payload)?, "the host is not content");
+                self.refuse(head.transaction.get(), refusal);
+                Ok(Step::Close(refusal))
+            }
+            (State::Refused { refusal, .. }, _) => Err(*refusal),
+            _ => Err(OUT_OF_ORDER),
+        }
+    }
+
+    fn transaction(&self) -> Option<u16> {
+        match &self.state {
+            State::Idle => None,
+            State::Negotiated(agreement) | State::Replied { agreement, .. } => Some(agreement.transaction),
+            State::Challenged(challenged) => Some(challenged.agreement.transaction),
+            State::Confirming { transaction } | State::Refused { transaction, .. } => Some(*transaction),
+        }
+    }
+
+    fn refuse(&mut self, transaction: u16, refusal: Refusal) {
+        self.state = State::Refused { transaction, refusal };
+        self.authenticated = false;
+    }
+
+    fn replied(&self, challenged: &Challenged, payload: &[u8]) -> Result<State, Refusal> {
+        let Challenged { agreement, challenge, sequence, dh_key } = challenged;
+        let Agreement { transaction, hash, group } = *agreement;
+        let reply = Reply::parse(payload, hash, group)?;
+        let dh_secret = match dh_key {
+            Some(key) => Some(
+                key.agree(reply.dh_value)
+                    .map_err(|_| Refusal::payload("the host's Diffie-Hellman value is out of range"))?,
+            ),
+            None => None,
+        };
+        let dh_secret = dh_secret.as_ref().map(|secret| secret.as_ref());
+        let asked = Question { hash, challenge, sequence: *sequence, transaction, dh_secret };
+        if !self.credentials.host_response(asked).equals(reply.response) {
+            return Err(Refusal::new(
+                Explanation::Failed,
+                "the host does not know the secret, or connected under another name",
+            ));
+        }
+        let response = match reply.challenge {
+            None => None,
+            Some(challenge) => {
+                let asked = Question { hash, challenge, sequence: reply.sequence, transaction, dh_secret };
+                Some(self.credentials.controller_response(asked).ok_or(Refusal::new(
+                    Explanation::Failed,
+                    "the host asks who the controller is, and no controller secret says so",
+                ))?)
+            }
+        };
+        Ok(State::Replied { agreement: *agreement, response })
+    }
+
+    fn challenge<R: CryptoRng>(&mut self, agreement: Agreement, nonces: &mut Nonces<R>) -> (Vec<u8>, Step) {
+        let Agreement { transaction, hash, group } = agreement;
+        let challenge = nonces.bytes(hash.length());
+        let sequence = nonces.sequence();
+        let dh_key = group.key(nonces);
+        let dh_value = dh_key.as_ref().map_or(&[][..], DhKey::public_value);
+        let payload = Challenge { hash, group, sequence, challenge: &challenge, dh_value }.to_bytes(transaction);
+        self.state = State::Challenged(Box::new(Challenged { agreement, challenge, sequence, dh_key }));
+        (payload, Step::Continue)
+    }
+
+    fn success1(&mut self, agreement: Agreement, response: Option<&Digest>) -> (Vec<u8>, Step) {
+        let Agreement { transaction, hash, .. } = agreement;
+        let payload = Success1 { response: response.map(AsRef::as_ref) }.to_bytes(transaction, hash);
+        if response.is_some() {
+            self.state = State::Confirming { transaction };
+            (payload, Step::Continue)
+        } else {
+            (payload, Step::Authenticated)
+        }
+    }
+
+    fn failure1(&mut self, transaction: u16, refusal: Refusal) -> (Vec<u8>, Step) {
+        self.refuse(transaction, refusal);
+        (Failure::bytes(Kind::Failure1, transaction, refusal.explanation), Step::Close(refusal))
+    }
+}
+
+/// The best of the policy that the host proposes.
+fn agree(policy: &Policy, payload: &[u8]) -> Result<(HashFunction, DhGroup), Refusal> {
+    let proposal = Negotiate::parse(payload)?;
+    if proposal.secure_channel != 0 {
+        return Err(Refusal::new(
+            Explanation::SecureChannelMismatch,
+            "the host wants a secure channel, which is not offered; connect without --concat",
+        ));
+    }
+    let (hashes, groups) = proposal.dh_hmac_chap()?;
+    let hash = policy.hashes.iter().find(|hash| hashes.contains(&hash.id()));
+    let group = policy.groups.iter().find(|group| groups.contains(&group.id()));
+    let hash = hash.ok_or(Refusal::new(Explanation::HashNotUsable, "the host proposes no accepted hash function"))?;
+    let group = group.ok_or(Refusal::new(Explanation::GroupNotUsable, "the host proposes no accepted group"))?;
+    Ok((*hash, *group))
+}

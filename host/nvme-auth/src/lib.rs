@@ -1,0 +1,54 @@
+//! DH-HMAC-CHAP: host and controller show each other over NVMe/TCP that they know a secret, without sending it.
+//!
+//! ```text
+//!  host                                             controller
+//!   │ ── Authentication Send ─── AUTH_Negotiate ──────▶ │   which hash functions, which groups
+//!   │ ◀─ Authentication Receive ─ Challenge ─────────── │   one of each, C1, S1, g^x
+//!   │ ── Authentication Send ─── Reply ───────────────▶ │   R1, and if the controller is asked too C2, S2; g^y
+//!   │ ◀─ Authentication Receive ─ Success1 ──────────── │   R2 if asked
+//!   │ ── Authentication Send ─── Success2 ────────────▶ │   only after R2
+//! ```
+//!
+//! Whoever is not content says `AUTH_Failure1` (controller) or `AUTH_Failure2` (host), and the connection ends.
+//! Each queue authenticates by itself, and may do so again later.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`secret`] | what an administrator hands out, as nvme-cli writes it |
+//! | [`credentials`] | two names, one or two keys, and the responses that follow from them |
+//! | [`hash`] | SHA-2 and HMAC |
+//! | [`group`] | Diffie-Hellman in the groups of RFC 7919 |
+//! | [`nonces`] | numbers used once |
+//! | [`messages`] | the payload of Authentication Send and Authentication Receive |
+//! | [`policy`] | which hash functions and groups one accepts |
+//! | [`controller`] | the controller's half |
+//! | [`host`] | the host's half |
+//!
+//! Paragraphs and figures are those of the NVM Express Base Specification 2.1; in-band authentication is 8.3.4, and
+//! DH-HMAC-CHAP 8.3.4.5. Later revisions call the protocol KX-HMAC-CHAP and keep the layouts.
+//!
+//! No socket, no clock, no chance of its own: commands are the transport's, time and randomness are arguments. A secure
+//! channel (TLS with a key from here) is not offered: whoever asks for one is refused.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
+pub mod controller;
+pub mod credentials;
+pub mod group;
+pub mod hash;
+pub mod host;
+pub mod messages;
+pub mod nonces;
+pub mod policy;
+pub mod secret;
+
+pub use controller::{AllocationTooShort, Controller, Step};
+pub use credentials::Credentials;
+pub use group::DhGroup;
+pub use hash::HashFunction;
+pub use host::{Host, Next};
+pub use messages::{Explanation, Refusal};
+pub use nonces::Nonces;
+pub use policy::Policy;
+pub use secret::{KeyFileError, Secret, SecretError};
