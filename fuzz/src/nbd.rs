@@ -1,6 +1,6 @@
 //! The protocol half of the NBD server. The first byte says how the rest is cut into pieces.
 
-#[path = "../../host/nbd/tests/support/exercise.rs"]
+#[path = "../../host/nbd/tests/exercise/mod.rs"]
 mod exercise;
 
 pub fn run(data: &[u8]) {

@@ -3,7 +3,7 @@
 //! A drive is filled and warmed up in simulated time, whatever it is measured in: nobody wants to wait for the NAND then.
 
 use openftl_core::{Clock, Nanos, Time};
-use openftl_nbd::WallClock;
+use openftl_server::WallClock;
 
 /// Simulated time, or real time from some moment on.
 #[derive(Clone, Copy, Debug)]

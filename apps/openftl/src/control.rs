@@ -18,7 +18,7 @@ use openftl_ftl::BlockTarget;
 use openftl_ftl::mapping::Place;
 use openftl_lab::picture::thousands;
 use openftl_media::{EmulatedDevice, Media, PowerLoss, ProgramFailure};
-use openftl_nbd::{Drives, Endpoint, ListenError, Listener, Operator};
+use openftl_server::{Drives, Endpoint, ListenError, Listener, Operator};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rustix::fs::Mode;

@@ -14,7 +14,7 @@ use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::Timing as MediaTiming;
-use openftl_nbd::{End, Endpoint, Export, Listener, ServeError, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{End, Endpoint, Export, Listener, ServeError, Server, ServerConfig, Stop, WallClock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -7,7 +7,7 @@ use openftl_control::Answer;
 use openftl_core::units::ByteSize;
 use openftl_ftl::{ReadOnlyReason, Statistics};
 use openftl_lab::picture::thousands;
-use openftl_nbd::Counters;
+use openftl_server::Counters;
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The protocol half alone: dialogues byte for byte, refusals, and a storm of broken input.
 
-#[path = "support/exercise.rs"]
 mod exercise;
 
 use exercise::{Transcript, exercise, exports, listen_to};

@@ -3,7 +3,7 @@
 #[path = "support/client.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod client;
-#[path = "support/memory.rs"]
+#[path = "../../bytes/tests/support/memory.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod memory;
 
@@ -16,7 +16,7 @@ use std::sync::mpsc::{Sender, channel};
 use client::Client;
 use memory::{Memory, Temper};
 use openftl_core::{Nanos, Time};
-use openftl_nbd::{Drives, End, Endpoint, Export, Operator, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Drives, End, Endpoint, Export, Operator, Server, ServerConfig, Stop, WallClock};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Interrupts whenever it is called, and says that it has.

@@ -1,14 +1,14 @@
 //! Serves a piece of memory over NBD, to try clients and to see what the server alone costs:
 //! `serve_memory unix:./socket 1GiB`.
 
-#[path = "../tests/support/memory.rs"]
+#[path = "../../bytes/tests/support/memory.rs"]
 #[expect(dead_code, reason = "tests use more of it")]
 mod memory;
 
 use memory::{Memory, Temper};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_nbd::{Endpoint, Export, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Endpoint, Export, Server, ServerConfig, Stop, WallClock};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -7,12 +7,12 @@ use openftl_core::{BLOCK_BYTES, Nanos, Time};
 use openftl_ftl::target::{BlockTarget, Durability, IoError};
 use rustix::io::Errno;
 
-use super::counters::Counters;
-use super::output::Output;
-use super::{Served, ServerConfig, Ticket};
-use crate::bytes::{ByteRequest, Finished, RequestId};
-use crate::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
-use crate::wire::ErrorCode;
+use crate::counters::Counters;
+use crate::output::Output;
+use crate::{Served, ServerConfig, Ticket};
+use openftl_bytes::{ByteRequest, Finished, RequestId};
+use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
+use openftl_nbd::wire::ErrorCode;
 
 /// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than a handshake message.
 const INPUT_BYTES: usize = 256 << 10;
@@ -30,7 +30,7 @@ const FRAMES_AT_ONCE: usize = 32;
 
 /// Why a connection is over, when it is not the protocol's doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// Peer and server have nothing more to say.
     Finished,
     /// The connection broke.
@@ -46,7 +46,7 @@ struct Filling {
     filled: u64,
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: OwnedFd,
     session: Session,
     pub export: Option<usize>,
@@ -476,5 +476,5 @@ fn count(counters: &Counters, command: Command, result: Result<(), IoError>) {
 }
 
 /// Bounds that are spans of time, by default.
-pub(super) const HANDSHAKE_MAX: Nanos = Nanos::from_millis(10_000);
-pub(super) const STALL_MAX: Nanos = Nanos::from_millis(30_000);
+pub(crate) const HANDSHAKE_MAX: Nanos = Nanos::from_millis(10_000);
+pub(crate) const STALL_MAX: Nanos = Nanos::from_millis(30_000);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use openftl_core::Time;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 
-use super::endpoint::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// Why a server cannot listen there.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +44,9 @@ pub struct Listener {
     /// Device and inode of the socket file, to remove no other server's.
     file: Option<(u64, u64)>,
     /// Whether connections may be waiting, and it is worth a try to accept one.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
     /// When to try again after the system refused to look for a connection.
-    pub(super) retry_at: Option<Time>,
+    pub(crate) retry_at: Option<Time>,
 }
 
 impl Listener {
@@ -85,7 +85,7 @@ impl Listener {
     }
 
     /// The next connection that waits, if any.
-    pub(super) fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn accept(&mut self) -> rustix::io::Result<OwnedFd> {
         self.retry_at = None;
         let socket = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
         // Both only make things faster or tidier; a socket that refuses them serves as well.

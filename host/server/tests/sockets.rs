@@ -5,7 +5,7 @@
 
 #[path = "support/client.rs"]
 mod client;
-#[path = "support/memory.rs"]
+#[path = "../../bytes/tests/support/memory.rs"]
 mod memory;
 
 use std::net::{Shutdown, TcpStream};
@@ -18,7 +18,7 @@ use client::{Client, head};
 use memory::{Memory, Switches, Temper};
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_nbd::wire::{ErrorCode, command, command_flag, option};
-use openftl_nbd::{Counters, Endpoint, Export, ServeError, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Counters, Endpoint, Export, ServeError, Server, ServerConfig, Stop, WallClock};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

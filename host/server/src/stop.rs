@@ -47,11 +47,11 @@ impl Stop {
         self.shared.requested.load(Ordering::Acquire)
     }
 
-    pub(super) fn event(&self) -> BorrowedFd<'_> {
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
     }
 
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut count = [0_u8; 8];
         let _ = rustix::io::read(&self.shared.event, &mut count);
     }

@@ -24,6 +24,9 @@
 //! A request takes every frame it will need when it is admitted, or it is not admitted. So a request that has begun can
 //! always end, and a dry pool cannot deadlock.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
 mod span;
 
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 #[path = "support/client.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod client;
-#[path = "support/memory.rs"]
+#[path = "../../bytes/tests/support/memory.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod memory;
 
@@ -15,7 +15,7 @@ use client::{Client, head};
 use memory::{Memory, Temper};
 use openftl_core::{Clock, Nanos, Time};
 use openftl_nbd::wire::{command, option};
-use openftl_nbd::{Endpoint, Export, Server, ServerConfig, Stop};
+use openftl_server::{Endpoint, Export, Server, ServerConfig, Stop};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The process's descriptors while it is full.

@@ -22,6 +22,10 @@
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
+pub mod clock;
 mod connection;
 mod counters;
 mod endpoint;
@@ -40,12 +44,13 @@ use openftl_ftl::target::{BlockTarget, IoError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use crate::bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use crate::clock::Lead;
-use crate::protocol::{Command, ExportInfo};
 use connection::{Connection, Over};
 use export::export_infos;
+use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
+use openftl_nbd::protocol::{Command, ExportInfo};
 
+pub use clock::WallClock;
 pub use counters::{Counter, Counters};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};

@@ -16,7 +16,7 @@ use openftl_core::Frames;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use crate::bytes::{ByteRequests, RequestId};
+use openftl_bytes::{ByteRequests, RequestId};
 
 /// Pieces of memory in one system call; a quarter of what the system allows (`IOV_MAX`).
 const SLICES_MAX: usize = 256;
@@ -35,7 +35,7 @@ enum Segment {
 
 /// How sending went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// Bytes that the system took.
     pub bytes: usize,
     /// Whether it would have taken more.
@@ -44,7 +44,7 @@ pub(super) struct Sent {
 
 /// The bytes waiting to be sent.
 #[derive(Default, Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     /// Small replies. Whoever appends calls [`Output::seal`] afterwards.
     pub small: Vec<u8>,
     small_sent: usize,

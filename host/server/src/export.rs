@@ -3,8 +3,8 @@
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_ftl::target::BlockTarget;
 
-use super::ServeError;
-use crate::protocol::{ExportInfo, PAYLOAD_BYTES_MAX};
+use crate::ServeError;
+use openftl_nbd::protocol::{ExportInfo, PAYLOAD_BYTES_MAX};
 
 /// The smallest pool of frames that a drive can be served from.
 pub const POOL_FRAMES_MIN: usize = 8;
@@ -28,7 +28,7 @@ pub struct Export<T> {
     pub target: T,
 }
 
-pub(super) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportInfo>, ServeError> {
+pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportInfo>, ServeError> {
     let mut infos: Vec<ExportInfo> = Vec::with_capacity(exports.len());
     for export in exports.iter_mut() {
         let error = |why: String| ServeError::Export { name: export.name.clone(), why };

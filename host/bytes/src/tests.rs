@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::*;
 use memory::{Memory, Temper};
 
-#[path = "../../tests/support/memory.rs"]
+#[path = "../tests/support/memory.rs"]
 mod memory;
 
 const WITHIN: Nanos = Nanos::from_micros(100);

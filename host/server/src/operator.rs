@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use openftl_core::Time;
 
-use super::Served;
+use crate::Served;
 
 /// Whoever operates the drives while they are served.
 pub trait Operator<T> {
@@ -25,7 +25,7 @@ pub trait Operator<T> {
 
 /// The drives that are served, in the order of their exports; none while clients are turned away.
 pub struct Drives<'s, 'a, T> {
-    pub(super) served: &'s mut [Served<'a, T>],
+    pub(crate) served: &'s mut [Served<'a, T>],
 }
 
 impl<T> Drives<'_, '_, T> {

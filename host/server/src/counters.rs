@@ -15,12 +15,12 @@ impl Counter {
 
     // The server's thread is the only writer, so no locked instruction is needed.
     #[inline]
-    pub(super) fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn sub(&self, count: u64) {
+    pub(crate) fn sub(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) - count, Ordering::Relaxed);
     }
 }
