@@ -224,7 +224,7 @@ impl<M: Media> BlockFtl<M> {
         let superblock = self.superblock.current().clone();
         for (copy, extents) in superblock.checkpoint.copies.iter().enumerate() {
             for chunk in extents.iter().map(|extent| ChunkId(extent.chunk)) {
-                if self.adopt_chunk(chunk) && chunks.state(chunk) == ChunkState::Open {
+                if self.adopt_chunk(chunk, chunks) && chunks.state(chunk) == ChunkState::Open {
                     let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
                     self.checkpoint.adopt(copy, chunk, write_pointer);
                 }
@@ -247,15 +247,18 @@ impl<M: Media> BlockFtl<M> {
                 let written = u64::from(chunks.state(chunk) != ChunkState::Free);
                 let last_lsn = found.last_lsn(chunk).unwrap_or(written);
                 log.chunks.push_back(LogChunk { chunk, last_lsn });
-                self.adopt_chunk(chunk);
+                self.adopt_chunk(chunk, chunks);
             }
         }
     }
 
     /// Counts a chunk among those of log and checkpoint. Returns false if it was already.
-    fn adopt_chunk(&mut self, chunk: ChunkId) -> bool {
+    fn adopt_chunk(&mut self, chunk: ChunkId, chunks: &Chunks) -> bool {
         let is_new = self.chunks.usage(chunk) != ChunkUse::Metadata;
         if is_new {
+            if chunks.state(chunk) == ChunkState::Offline {
+                self.chunks.take_offline(chunk);
+            }
             self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
             self.provisioning.begin_metadata();
         }

@@ -334,14 +334,10 @@ impl<M: Media> BlockFtl<M> {
             }
             mapped => mapped?,
         };
-        let named: HashSet<ChunkId> = superblock.chunks().collect();
         let is_retired = |chunk: ChunkId| {
             checkpoint.flagged.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0)
         };
-        // A chunk that went offline counts until what it held is given up: only then it is retired.
-        let is_used = |chunk: ChunkId| table.valid(chunk) > 0 || named.contains(&chunk);
-        let is_good =
-            |chunk: ChunkId| !is_retired(chunk) && (chunks.state(chunk) != ChunkState::Offline || is_used(chunk));
+        let is_good = |chunk: ChunkId| !is_retired(chunk) && chunks.state(chunk) != ChunkState::Offline;
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();

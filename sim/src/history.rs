@@ -34,6 +34,8 @@ struct Entry {
     submitted: u64,
     completed: Option<u64>,
     durable: bool,
+    /// It ended in an error: it may never have happened, whatever came after it.
+    failed: bool,
 }
 
 #[derive(Clone)]
@@ -61,7 +63,15 @@ impl History {
     /// Of a new drive of `blocks` blocks.
     #[must_use]
     pub fn new(blocks: u64) -> History {
-        let new = Entry { kind: Kind::Trim, first: 0, blocks, submitted: 0, completed: Some(0), durable: true };
+        let new = Entry {
+            kind: Kind::Trim,
+            first: 0,
+            blocks,
+            submitted: 0,
+            completed: Some(0),
+            durable: true,
+            failed: false,
+        };
         let block = Block { candidates: vec![0], touched: vec![0] };
         History {
             changes: vec![new],
@@ -88,7 +98,7 @@ impl History {
     pub fn begin(&mut self, kind: Kind, first: u64, blocks: u64) -> Change {
         let submitted = self.tick();
         let change = self.changes.len() as Change;
-        self.changes.push(Entry { kind, first, blocks, submitted, completed: None, durable: false });
+        self.changes.push(Entry { kind, first, blocks, submitted, completed: None, durable: false, failed: false });
         for block in &mut self.blocks[first as usize..(first + blocks) as usize] {
             block.candidates.push(change);
             block.touched.push(change);
@@ -121,8 +131,9 @@ impl History {
     }
 
     /// It ended in an error: it may have happened or not.
-    pub fn fail(&mut self, _change: Change) {
+    pub fn fail(&mut self, change: Change) {
         self.under_way -= 1;
+        self.changes[change as usize].failed = true;
     }
 
     /// A flush is submitted; gives what [`History::flushed`] wants to know.
@@ -195,11 +206,12 @@ impl History {
     /// The verdict if `survived` is the last write that did.
     fn verdict_up_to(&self, survived: Change, durable: Change, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
-        for (index, (block, found)) in self.blocks.iter().zip(found).enumerate() {
-            let Survivors { written, may_be_zero, may_be_written } = self.survivors(block, survived);
-            let good = match *found {
+        for (index, block) in self.blocks.iter().enumerate() {
+            let Survivors { written, may_be_zero, may_be_written } = self.survivors(block, survived, found);
+            let found = found[index];
+            let good = match found {
                 Some(0) => may_be_zero,
-                Some(_) => *found == written && may_be_written,
+                Some(_) => found == written && may_be_written,
                 None => may_be_written && written.is_some_and(|written| self.may_be_lost(index as u64, &[written])),
             };
             if !good {
@@ -216,12 +228,15 @@ impl History {
         Ok(survived)
     }
 
-    /// What `block` may hold if `survived` is the last write that did.
-    fn survivors(&self, block: &Block, survived: Change) -> Survivors {
+    /// What `block` may hold if `survived` is the last write that did. `found` is what all blocks hold: it tells of a
+    /// failed write whether it happened.
+    fn survivors(&self, block: &Block, survived: Change, found: &[Found]) -> Survivors {
         let changes = &self.changes;
         let boundary = changes[survived as usize].submitted;
         let is = |kind| move |change: &&Change| changes[**change as usize].kind == kind;
-        let written = block.touched.iter().filter(is(Kind::Write)).rfind(|change| **change <= survived).copied();
+        let happened = |change: Change| !changes[change as usize].failed || found.contains(&Some(change));
+        let written = block.touched.iter().filter(is(Kind::Write)).copied();
+        let written = written.rev().find(|change| *change <= survived && happened(*change));
         let mut may_be_zero = written.is_none();
         let mut may_be_written = true;
         for trim in block.touched.iter().filter(is(Kind::Trim)).copied() {
@@ -239,7 +254,7 @@ impl History {
     pub fn reopened(&mut self, found: &[Found]) {
         let survived = self.verdict(found).unwrap_or(self.changes.len() as Change - 1);
         let versions: Vec<Change> = (self.blocks.iter().zip(found))
-            .map(|(block, found)| found.or_else(|| self.survivors(block, survived).written).unwrap_or(0))
+            .map(|(block, version)| version.or_else(|| self.survivors(block, survived, found).written).unwrap_or(0))
             .collect();
         let now = self.tick();
         for change in &mut self.changes[self.durable_below..] {
@@ -333,6 +348,18 @@ mod tests {
         history.complete(three, false);
         history.complete(trim, false);
         assert_eq!(history.readable(0, 1), [vec![trim, three]]);
+    }
+
+    #[test]
+    fn a_failed_write_may_be_missing_before_one_that_survived_and_is_all_there_if_it_is_there() {
+        let mut history = History::new(3);
+        let first = written(&mut history, 0, 3, true);
+        let failed = history.begin(Kind::Write, 0, 2);
+        history.fail(failed);
+        let third = written(&mut history, 2, 1, true);
+        assert!(verdict(&history, [first, first, third]));
+        assert!(verdict(&history, [failed, failed, third]));
+        assert!(!verdict(&history, [failed, first, third]));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
-use openftl_ftl::Config;
+use openftl_ftl::{Config, ReadOnlyReason, VictimPolicy};
 use openftl_media::Profile;
-use openftl_media::profile::Cell;
-use openftl_sim::step::{parse_steps, write_steps};
+use openftl_media::profile::{Cell, Programming};
+use openftl_sim::step::{Step, parse_steps, write_steps};
 use openftl_sim::swarm::Setting;
+use openftl_sim::world::World;
 use openftl_sim::{FaultKind, Run, Tally, explore, shrink};
 
 /// Seeds that are explored in every run of the tests. `cargo xtask test` explores others besides.
@@ -47,6 +48,52 @@ const FULL_AND_AT_REST: &str = "\
     w0+64 w1088+64 w0+128 w2368+64 w0+64 w1248+64 w0+64 w1312+64 w0+64 w1376+64 w0+128 w2944+64 w0+64 w1536+64 \
     w0+64 w800+64 w0+64 w1664+64 w0+72 w0+24 t0+1 w244+11 w0+47 w241+10 w0+21 w308+9 w0+182 w0+82 w36+134 \
     T167+1 w0+29 w160+7 w0+9 T0+1 w0+25 w0+22 t0+1 w50+39 w0+27 w0+39 w0+242 w0+18";
+
+/// Found by the explorer: what a chunk that had gone offline held was still to be given up when the drive was closed, so the
+/// chunk counted as a good one when it was opened again, and a worn-out drive took writes for a while.
+#[test]
+fn a_drive_that_a_chunk_gone_offline_has_worn_out_stays_so_when_it_is_opened_again() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.programming, chip.pair_distance) = (Cell::Slc, Programming::OneShot, None);
+    (chip.read_us, chip.program_us) = (vec![40], vec![800]);
+    (profile.pus_per_group, profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (1, 0, false);
+    (profile.faults.program_fail, profile.faults.erase_fail, profile.faults.read_retry) = (0.005, 0.002, 0.01);
+    let config = Config {
+        capacity_blocks: 212,
+        over_provisioning: Share::percent(10),
+        drive_id: 0xD226_F65F,
+        payload: FrameForm::Stamp,
+        host_frames: 400,
+        checkpoint_log_blocks: Some(8),
+        checkpoint_interval: Some(Nanos::from_millis(1)),
+        victim: VictimPolicy::CostBenefit,
+        scrub_interval: Some(Nanos::from_millis(1_000)),
+        wear_spread_max: Some(2),
+        ..Config::default()
+    };
+    let mut world = World::new(profile, config, 0, 521_855);
+    world.may_wear_out = true;
+    let steps = "w0+12 w0+123 w0+11 w0+11 t0+1 w0+8 w0+11 w0+10 w0+5 w0+6 f !offline3002 r0+1 w5+8 w0+1";
+    for step in parse_steps(steps).unwrap() {
+        match step {
+            Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, durability),
+            Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, durability),
+            Step::Read(range) => _ = world.submit_read(range.first, range.blocks),
+            Step::Flush => _ = world.submit_flush(),
+            Step::Fault(fault) => assert!(world.inject(fault)),
+            other => panic!("{other} is not among them"),
+        }
+        while world.requests_under_way() >= 5 {
+            world.pump();
+        }
+    }
+    world.settle();
+    for _ in 0..3 {
+        assert_eq!(world.ftl().read_only_reason(), Some(ReadOnlyReason::WornOut));
+        world.clean_restart();
+    }
+}
 
 fn explored(seed: u64) -> Tally {
     let run = Run::draw(seed);
