@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Fatal Error Status (TCP, "H2CTermReq PDU" and "C2HTermReq PDU", FES). The code of the two limits is the same: which
-/// one is meant depends on who says it.
+/// Fatal Error Status (TCP, "H2CTermReq PDU" and "C2HTermReq PDU", FES). A host means R2T Limit Exceeded by the code of
+/// Data Transfer Limit Exceeded; ours answers each R2T before it looks at the next, so it has nothing to complain of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FatalErrorStatus {
     /// Invalid PDU Header Field.
@@ -16,8 +16,6 @@ pub enum FatalErrorStatus {
     DataOutOfRange,
     /// Data Transfer Limit Exceeded: said by a controller, of an H2CData longer than MAXH2CDATA.
     DataLimitExceeded,
-    /// R2T Limit Exceeded: said by a host, of more R2Ts than MAXR2T.
-    R2tLimitExceeded,
     /// Unsupported Parameter.
     UnsupportedParameter,
 }
@@ -31,7 +29,7 @@ impl FatalErrorStatus {
             FatalErrorStatus::SequenceError => 0x02,
             FatalErrorStatus::HeaderDigestError => 0x03,
             FatalErrorStatus::DataOutOfRange => 0x04,
-            FatalErrorStatus::DataLimitExceeded | FatalErrorStatus::R2tLimitExceeded => 0x05,
+            FatalErrorStatus::DataLimitExceeded => 0x05,
             FatalErrorStatus::UnsupportedParameter => 0x06,
         }
     }
@@ -74,7 +72,6 @@ impl fmt::Display for FatalError {
             }
             FatalErrorStatus::DataOutOfRange => write!(formatter, "the data lie outside of what was asked for"),
             FatalErrorStatus::DataLimitExceeded => write!(formatter, "the data are longer than MAXH2CDATA"),
-            FatalErrorStatus::R2tLimitExceeded => write!(formatter, "there are more R2Ts than MAXR2T"),
             FatalErrorStatus::UnsupportedParameter => {
                 write!(formatter, "the parameter at byte {information} is not supported")
             }

@@ -14,6 +14,8 @@
 //! | [`digest`] | the checksum behind payload |
 //! | [`sgl`] | where the data of a command travel |
 //! | [`target`] | the controller's half |
+//! | [`initiator`] | the host's half |
+//! | [`fabrics`] | the commands that a host begins with, and those that keep it alive |
 //!
 //! Neither half ever holds payload: it says which of the next bytes belong where, and its owner receives them straight
 //! to that place, or sends them straight from there. A submission queue entry is 64 bytes and a completion queue entry
@@ -27,6 +29,8 @@
 
 pub mod digest;
 pub mod error;
+pub mod fabrics;
+pub mod initiator;
 
 pub mod pdu;
 mod receiver;
@@ -36,6 +40,7 @@ pub mod target;
 pub use digest::DataDigest;
 pub use error::{FatalError, FatalErrorStatus, Termination};
 
+pub use initiator::{Initiator, InitiatorConfig};
 pub use target::{Target, TargetConfig};
 
 /// Bytes of a submission queue entry (Base, "Submission Queue Entry").

@@ -14,7 +14,10 @@ pub const IN_CAPSULE: u8 = 0x01;
 pub const TRANSPORT: u8 = 0x5a;
 
 /// Opcode of all Fabrics commands (Base, "Fabrics Command Set").
-const FABRICS: u8 = 0x7f;
+pub const FABRICS: u8 = 0x7f;
+
+/// PSDT of [`Submission::flags`]: data are described by an SGL, metadata by a single buffer (Base, "Command Dword 0").
+pub const SGL_DATA: u8 = 0b01 << 6;
 
 /// An SGL descriptor (Base, "SGL Descriptor Format").
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,10 +137,16 @@ impl Submission {
         zerocopy::transmute_ref!(entry)
     }
 
+    /// Whether it is a Fabrics command.
+    #[must_use]
+    pub fn is_fabrics(&self) -> bool {
+        self.opcode == FABRICS
+    }
+
     /// Which way data go.
     #[must_use]
     pub fn direction(&self) -> Direction {
-        let code = if self.opcode == FABRICS { self.fabrics_type } else { self.opcode };
+        let code = if self.is_fabrics() { self.fabrics_type } else { self.opcode };
         match code & 3 {
             0 => Direction::None,
             1 => Direction::ToController,

@@ -325,6 +325,11 @@ impl CommonHeader {
     }
 }
 
+/// A header of a type that was looked at before.
+pub(crate) fn read<T: FromBytes + Immutable + KnownLayout + Unaligned>(header: &[u8]) -> &T {
+    T::ref_from_bytes(header).expect("a header is as long as its type says")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

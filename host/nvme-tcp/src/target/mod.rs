@@ -22,14 +22,12 @@ mod slots;
 
 pub use slots::{QUEUE_ENTRIES_MAX, R2TS_PER_COMMAND_MAX, Slot};
 
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
 use crate::digest::DataDigest;
 use crate::error::{FatalError, FatalErrorStatus, Termination};
 use crate::pdu::{
     ALIGNMENT_CODE_MAX, C2hData, CapsuleCmd, CapsuleResp, CommonHeader, FORMAT_VERSION, Framing, H2C_DATA_BYTES_MIN,
     HEAD_BYTES_MAX, IN_CAPSULE_BYTES_MAX, IcReq, IcResp, Kind, Layout, R2t, Side, TERM_REQ_BYTES_MAX, TermReq, append,
-    append_term_req, digest_bit, flag,
+    append_term_req, digest_bit, flag, read,
 };
 use crate::receiver::{Fault, Received, Receiver};
 use crate::sgl::{Completion, Data, SglError, Submission};
@@ -414,9 +412,4 @@ impl Target {
             append(&header, 0, self.sending, out);
         }
     }
-}
-
-/// A header that the receiver has measured.
-fn read<T: FromBytes + Immutable + KnownLayout + Unaligned>(header: &[u8]) -> &T {
-    T::ref_from_bytes(header).expect("a header is as long as its type says")
 }
