@@ -103,8 +103,9 @@ impl Slots {
         let before = self.commands.len();
         assert!(before <= entries, "a queue does not shrink");
         self.commands.resize_with(entries, || None);
+        // Low numbers are taken first.
         self.free.reserve_exact(entries - self.free.len());
-        self.free.extend((before..entries).rev().map(|index| index as u16));
+        self.free.splice(0..0, (before..entries).rev().map(|index| index as u16));
     }
 
     pub fn occupied(&self) -> usize {

@@ -17,7 +17,7 @@ use openftl_nvme_tcp::{Initiator, InitiatorConfig, SUBMISSION_BYTES, Target, Tar
 pub const ENTRIES: u16 = 8;
 
 /// More data than this a listening controller neither asks for nor sends.
-pub const DATA_BYTES_MAX: u32 = 40_000;
+pub const DATA_BYTES_MAX: u32 = 13_000;
 
 /// What a stream of bytes led to, without what depends on how the stream was cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,12 +225,12 @@ const COMMANDS: [(u8, u32); 12] = [
     (1, 8192),
     (1, 8193),
     (2, 1),
-    (1, 30_000),
-    (2, 30_000),
+    (1, 10_000),
+    (2, 10_000),
     (2, 512),
-    (1, 40_000),
+    (1, 13_000),
     (0, 0),
-    (2, 39_999),
+    (2, 12_999),
 ];
 
 /// A host that connects and then has one command after the other, several under way.

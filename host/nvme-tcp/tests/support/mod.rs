@@ -39,6 +39,8 @@ impl Chance {
 #[derive(Default)]
 pub struct Stream {
     pub bytes: Vec<u8>,
+    /// Of which these have arrived.
+    arrived: usize,
     /// How many bytes of payload were put in line, and after how many of them one is to be damaged.
     pub data_bytes: usize,
     pub damage_at: Option<usize>,
@@ -57,8 +59,19 @@ impl Stream {
         self.data_bytes += piece.len();
     }
 
+    fn is_empty(&self) -> bool {
+        self.arrived == self.bytes.len()
+    }
+
     fn take(&mut self, bytes: usize) -> Vec<u8> {
-        self.bytes.drain(..bytes.min(self.bytes.len())).collect()
+        let rest = &self.bytes[self.arrived..];
+        let piece = rest[..bytes.min(rest.len())].to_vec();
+        self.arrived += piece.len();
+        if self.is_empty() {
+            self.bytes.clear();
+            self.arrived = 0;
+        }
+        piece
     }
 }
 
@@ -80,12 +93,12 @@ impl Pair {
         let first = chance.below(3);
         for turn in 0..3 {
             match (first + turn) % 3 {
-                0 if !to_controller.bytes.is_empty() => {
+                0 if !to_controller.is_empty() => {
                     let piece = to_controller.take(1 + chance.below(*piece_max));
                     controller.hear(&piece, chance, to_host);
                     return true;
                 }
-                1 if !to_host.bytes.is_empty() => {
+                1 if !to_host.is_empty() => {
                     let piece = to_host.take(1 + chance.below(*piece_max));
                     host.hear(&piece, chance, to_controller);
                     return true;
