@@ -132,7 +132,10 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug)]
 struct Command {
-    transfer: Transfer,
+    /// Bytes that the controller may ask for: none of those that went in the capsule.
+    on_request: u32,
+    /// Room for data from the controller, in bytes.
+    to_host: u32,
     received: u32,
     /// Whether LAST_PDU has come.
     is_whole: bool,
@@ -224,20 +227,23 @@ impl Initiator {
     ) -> Option<(CommandId, Option<Outgoing>)> {
         assert!(self.is_open(), "commands are submitted on an open connection");
         let index = self.free.pop()?;
-        self.commands[usize::from(index)] = Some(Command { transfer, received: 0, is_whole: false, intact: true });
         let mut capsule = CapsuleCmd { common: CommonHeader::new(Kind::CapsuleCmd, 0), entry: *entry };
         let submission: &mut Submission = zerocopy::transmute_mut!(&mut capsule.entry);
         submission.command_id = index.into();
         submission.flags |= SGL_DATA;
         let in_capsule_max =
             if submission.is_fabrics() { IN_CAPSULE_BYTES_MAX } else { self.config.in_capsule_bytes_max };
-        let (bytes, in_capsule) = match transfer {
-            Transfer::None => (0, 0),
-            Transfer::ToController(bytes) if bytes <= in_capsule_max => (bytes, bytes),
-            Transfer::ToController(bytes) | Transfer::ToHost(bytes) => (bytes, 0),
+        let (in_capsule, on_request, to_host) = match transfer {
+            Transfer::None => (0, 0, 0),
+            Transfer::ToController(bytes) if bytes <= in_capsule_max => (bytes, 0, 0),
+            Transfer::ToController(bytes) => (0, bytes, 0),
+            Transfer::ToHost(bytes) => (0, 0, bytes),
         };
         let identifier = if in_capsule > 0 { IN_CAPSULE } else { TRANSPORT };
-        submission.sgl = SglDescriptor { address: 0.into(), bytes: bytes.into(), reserved: [0; 3], identifier };
+        let bytes = (in_capsule + on_request + to_host).into();
+        submission.sgl = SglDescriptor { address: 0.into(), bytes, reserved: [0; 3], identifier };
+        self.commands[usize::from(index)] =
+            Some(Command { on_request, to_host, received: 0, is_whole: false, intact: true });
         append(&capsule, in_capsule, self.sending, out);
         let command = CommandId(index);
         let outgoing = (in_capsule > 0).then(|| self.outgoing(command, 0, in_capsule));
@@ -331,13 +337,13 @@ impl Initiator {
                 let r2t: &R2t = read(header);
                 let (offset, bytes) = (r2t.offset.get(), r2t.bytes.get());
                 let (command, state) = self.command(r2t.command_id.get(), std::mem::offset_of!(R2t, command_id))?;
-                let Transfer::ToController(bytes_max) = state.transfer else {
+                if state.on_request == 0 {
                     return Err(FatalError::of(FatalErrorStatus::SequenceError));
-                };
+                }
                 if bytes == 0 {
                     return Err(FatalError::field(std::mem::offset_of!(R2t, bytes)));
                 }
-                if u64::from(offset) + u64::from(bytes) > u64::from(bytes_max) {
+                if u64::from(offset) + u64::from(bytes) > u64::from(state.on_request) {
                     return Err(FatalError::of(FatalErrorStatus::DataOutOfRange));
                 }
                 self.asked = Some(Asked { command, transfer_tag: r2t.transfer_tag.get(), offset, bytes });
@@ -387,13 +393,13 @@ impl Initiator {
         let offset = header.offset.get();
         let flags = header.common.flags;
         let (command, state) = self.command(header.command_id.get(), std::mem::offset_of!(C2hData, command_id))?;
-        let Transfer::ToHost(bytes_max) = state.transfer else {
+        if state.to_host == 0 {
             return Err(FatalError::of(FatalErrorStatus::SequenceError));
-        };
+        }
         if header.bytes.get() != data_bytes {
             return Err(FatalError::field(std::mem::offset_of!(C2hData, bytes)));
         }
-        if u64::from(offset) + u64::from(data_bytes) > u64::from(bytes_max) {
+        if u64::from(offset) + u64::from(data_bytes) > u64::from(state.to_host) {
             return Err(FatalError::of(FatalErrorStatus::DataOutOfRange));
         }
         if state.is_whole || offset != state.received {

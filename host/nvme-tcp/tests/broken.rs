@@ -4,7 +4,7 @@
 mod support;
 
 use openftl_core::checksum::crc32c;
-use openftl_nvme_tcp::initiator::{self, Transfer};
+use openftl_nvme_tcp::initiator::{self, CommandId, Transfer};
 use openftl_nvme_tcp::pdu::{
     C2hData, CapsuleCmd, CapsuleResp, CommonHeader, Framing, H2cData, IcReq, IcResp, Kind, R2t, append, digest_bit,
     flag,
@@ -390,7 +390,7 @@ fn capsule_resp(command_id: u16) -> Vec<u8> {
     pdu(&CapsuleResp { common, entry: zerocopy::transmute!(completion) }, &[], PLAIN)
 }
 
-/// A host with a read of 8000 bytes (0) and a write of 20,000 (1) under way.
+/// A host with a read of 8000 bytes (0), a write of 20,000 (1) and one of 512 in its capsule (2) under way.
 struct Host {
     initiator: Initiator,
     input: Vec<u8>,
@@ -419,7 +419,11 @@ impl Host {
                     let out = &mut self.output;
                     let read = self.initiator.submit(&entry(2, 0, 0, 0), Transfer::ToHost(8000), out).unwrap();
                     let write = self.initiator.submit(&entry(1, 0, 0, 0), Transfer::ToController(20_000), out).unwrap();
-                    assert_eq!((read.0.index(), write.0.index()), (0, 1));
+                    let in_capsule = self.initiator.submit(&entry(1, 0, 0, 0), Transfer::ToController(512), out);
+                    let in_capsule = in_capsule.unwrap();
+                    assert_eq!([read.0, write.0, in_capsule.0].map(CommandId::index), [0, 1, 2]);
+                    assert_eq!(in_capsule.1.map(|outgoing| outgoing.bytes), Some(512));
+                    out.resize(out.len() + 512, 0);
                 }
                 initiator::Event::Send(outgoing) => {
                     self.output.resize(self.output.len() + outgoing.bytes as usize, 0);
@@ -488,10 +492,11 @@ fn a_controller_that_breaks_a_rule_is_told_which() {
     check_host(&opened, c2h_data(0, 4, 512, 0)[..24].to_vec(), SEQUENCE, 0, 24);
     let whole = [ic_resp(&[]), c2h_data(0, 0, 512, flag::LAST)];
     check_host(&whole, c2h_data(0, 512, 512, flag::LAST)[..24].to_vec(), SEQUENCE, 0, 24);
-    check_host(&opened, capsule_resp(2), INVALID, 20, 24);
+    check_host(&opened, capsule_resp(3), INVALID, 20, 24);
     check_host(&[ic_resp(&[]), capsule_resp(0)], capsule_resp(0), INVALID, 20, 24);
     check_host(&opened, r2t(9, 0, 512), INVALID, 8, 24);
     check_host(&opened, r2t(0, 0, 512), SEQUENCE, 0, 24);
+    check_host(&opened, r2t(2, 0, 512), SEQUENCE, 0, 24);
     check_host(&opened, r2t(1, 0, 0), INVALID, 16, 24);
     check_host(&opened, r2t(1, 0, 20_001), FatalErrorStatus::DataOutOfRange, 0, 24);
     check_host(&opened, r2t(1, u32::MAX, 2), FatalErrorStatus::DataOutOfRange, 0, 24);
@@ -520,5 +525,5 @@ fn success_with_the_last_data_ends_a_command() {
     host.hear(&ic_resp(&[]));
     host.hear(&c2h_data(0, 0, 4000, 0));
     host.hear(&c2h_data(0, 4000, 4000, flag::LAST | flag::SUCCESS));
-    assert_eq!((host.completed, host.initiator.commands_under_way()), (vec![(0, 8000)], 1));
+    assert_eq!((host.completed, host.initiator.commands_under_way()), (vec![(0, 8000)], 2));
 }
