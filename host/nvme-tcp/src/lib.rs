@@ -16,6 +16,8 @@
 //! | [`target`] | the controller's half |
 //! | [`initiator`] | the host's half |
 //! | [`fabrics`] | the commands that a host begins with, and those that keep it alive |
+//! | [`nvm`] | the few others that a host's own tools need |
+//! | [`client`] | a host on any stream that blocks |
 //!
 //! Neither half ever holds payload: it says which of the next bytes belong where, and its owner receives them straight
 //! to that place, or sends them straight from there. A submission queue entry is 64 bytes and a completion queue entry
@@ -27,16 +29,19 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod digest;
 pub mod error;
 pub mod fabrics;
 pub mod initiator;
+pub mod nvm;
 
 pub mod pdu;
 mod receiver;
 pub mod sgl;
 pub mod target;
 
+pub use client::{Client, ClientError};
 pub use digest::DataDigest;
 pub use error::{FatalError, FatalErrorStatus, Termination};
 

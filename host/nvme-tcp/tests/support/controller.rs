@@ -28,17 +28,21 @@ pub struct Controller {
     pub flow_control: bool,
     pub entries: usize,
     pub termination: Option<Termination>,
-    /// R2Ts and response capsules that the SUCCESS flag saved, for those who count.
+    /// Bytes in a unit of CDW10.
+    pub block_bytes: usize,
+    /// The status of every command but Connect and Property commands.
+    pub status: u16,
+    /// Response capsules that the SUCCESS flag saved.
     pub successes: usize,
     ops: BTreeMap<Slot, Op>,
     input: Vec<u8>,
     head: u16,
+    configuration: u64,
     connected: bool,
 }
 
-/// Where a command's data lie in memory: CDW10, in bytes.
-pub fn place(entry: &[u8; SUBMISSION_BYTES]) -> usize {
-    u32::from_le_bytes([entry[40], entry[41], entry[42], entry[43]]) as usize
+fn dword(entry: &[u8; SUBMISSION_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
 }
 
 impl Controller {
@@ -49,10 +53,13 @@ impl Controller {
             flow_control,
             entries,
             termination: None,
+            block_bytes: 1,
+            status: 0,
             successes: 0,
             ops: BTreeMap::new(),
             input: Vec::new(),
             head: 0,
+            configuration: 0,
             connected: false,
         }
     }
@@ -82,7 +89,12 @@ impl Controller {
                     let is_filling = matches!(data, Data::InCapsule(_));
                     let mut buffer = vec![0; bytes];
                     if let Data::ToHost(_) = data {
-                        buffer.copy_from_slice(&self.memory[place(&entry)..][..bytes]);
+                        // An Identify brings its CNS, again and again; everything else what is in memory.
+                        if entry[0] == 0x06 {
+                            buffer.fill(entry[40]);
+                        } else {
+                            buffer.copy_from_slice(&self.memory[self.place(&entry)..][..bytes]);
+                        }
                     }
                     let op = Op { entry, data, buffer, requested: 0, sent: 0, status: None, is_filling };
                     assert!(self.ops.insert(slot, op).is_none(), "a slot names two commands");
@@ -160,7 +172,7 @@ impl Controller {
             }
             Data::InCapsule(_) | Data::OnRequest(_) => {
                 if Submission::of(&op.entry).opcode == 0x01 {
-                    let start = place(&op.entry);
+                    let start = dword(&op.entry, 40) as usize * self.block_bytes;
                     self.memory[start..start + op.buffer.len()].copy_from_slice(&op.buffer);
                 }
                 self.complete(slot, out);
@@ -168,6 +180,11 @@ impl Controller {
             Data::None | Data::ToHost(_) => self.complete(slot, out),
         }
         true
+    }
+
+    /// Where a command's data lie in memory, in bytes.
+    fn place(&self, entry: &[u8; SUBMISSION_BYTES]) -> usize {
+        dword(entry, 40) as usize * self.block_bytes
     }
 
     fn complete(&mut self, slot: Slot, out: &mut Stream) {
@@ -181,6 +198,20 @@ impl Controller {
         completion.command_id = submission.command_id;
         completion.submission_head = if self.flow_control { self.head.into() } else { 0xffff.into() };
         completion.status = (op.status.unwrap_or(0) << 1).into();
+        match (submission.is_fabrics(), submission.fabrics_type) {
+            (true, 0x00) => self.configuration = dword(&op.entry, 48).into(),
+            (true, 0x01) => completion.specific = 5.into(),
+            // CC, and CSTS, which is ready one question later than it might be.
+            (true, 0x04) if dword(&op.entry, 44) == 0x14 => completion.specific = self.configuration.into(),
+            (true, 0x04) if dword(&op.entry, 44) == 0x1c => {
+                completion.specific = (self.configuration >> 31 & 1).into();
+                self.configuration |= (self.configuration & 1) << 31;
+            }
+            (true, _) => {}
+            // Nine queues for submission, two for completion.
+            (false, _) if op.entry[0] == 0x09 => completion.specific = 0x0001_0008.into(),
+            (false, _) => completion.status = (op.status.unwrap_or(self.status) << 1).into(),
+        }
         self.target.complete(slot, &zerocopy::transmute!(completion), &mut out.bytes);
     }
 }

@@ -59,11 +59,11 @@ impl Stream {
         self.data_bytes += piece.len();
     }
 
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.arrived == self.bytes.len()
     }
 
-    fn take(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         let rest = &self.bytes[self.arrived..];
         let piece = rest[..bytes.min(rest.len())].to_vec();
         self.arrived += piece.len();
