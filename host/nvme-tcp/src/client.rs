@@ -283,12 +283,13 @@ impl<S: Read + Write> Client<S> {
         Ok(self.call("Identify", &nvm::identify(structure, namespace), room)?.data)
     }
 
-    /// Tells the controller of an Admin Queue that its host is there; [`fabrics::KeepAlive`] says when.
+    /// Tells the controller of an Admin Queue that its host is there; [`KeepAlive`](crate::keep_alive::KeepAlive) says
+    /// when.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn keep_alive(&mut self) -> Result<(), ClientError> {
-        self.call("Keep Alive", &fabrics::keep_alive(), Payload::None).map(drop)
+        self.call("Keep Alive", &nvm::keep_alive(), Payload::None).map(drop)
     }
 
     /// Reads blocks into `data`, which has as many bytes as they.

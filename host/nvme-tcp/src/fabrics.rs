@@ -1,11 +1,9 @@
-//! The commands that a host begins a connection with, as submission queue entries, and the one that keeps it alive.
+//! The commands that a host begins a connection with, as submission queue entries.
 //!
 //! ```text
 //!   Connect ──▶ Property Get (CAP, VS) ──▶ Property Set (CC.EN) ──▶ Property Get (CSTS.RDY) ──▶ Identify …
-//!                                                        Keep Alive, every half of KATO ──▶ …
 //! ```
 
-use openftl_core::{Nanos, Time};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,9 +27,6 @@ pub const CONTROLLER_ID_ANY: u16 = 0xffff;
 
 /// CATTR bit 2: the host does without SQHD (Base, "Connect Command").
 pub const DISABLE_FLOW_CONTROL: u8 = 1 << 2;
-
-/// Opcode of Keep Alive (Base, "Keep Alive command").
-const KEEP_ALIVE: u8 = 0x18;
 
 /// Connect (Base, "Connect Command").
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
@@ -270,46 +265,6 @@ pub fn disconnect() -> [u8; SUBMISSION_BYTES] {
     zerocopy::transmute!(property)
 }
 
-/// The entry of a Keep Alive.
-#[must_use]
-pub fn keep_alive() -> [u8; SUBMISSION_BYTES] {
-    let mut entry = [0; SUBMISSION_BYTES];
-    entry[0] = KEEP_ALIVE;
-    entry
-}
-
-/// When a host has to send the next Keep Alive: at half of the time after which the controller gives it up, so that one
-/// that is late loses nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeepAlive {
-    interval: Nanos,
-    due: Time,
-}
-
-impl KeepAlive {
-    /// From `now` on, for a KATO in milliseconds; zero is never due.
-    #[must_use]
-    pub fn new(now: Time, keep_alive_ms: u32) -> KeepAlive {
-        let mut keep_alive =
-            KeepAlive { interval: Nanos::from_micros(u64::from(keep_alive_ms) * 500), due: Time::NEVER };
-        keep_alive.sent(now);
-        keep_alive
-    }
-
-    /// When the next is due.
-    #[must_use]
-    pub fn due(&self) -> Time {
-        self.due
-    }
-
-    /// One was sent.
-    pub fn sent(&mut self, now: Time) {
-        if self.interval > Nanos::ZERO {
-            self.due = now + self.interval;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,7 +310,6 @@ mod tests {
         assert_eq!(property_get(PropertyName::Csts)[44], 0x1c);
         assert_eq!(property_get(PropertyName::Vs)[44], 0x08);
         assert_eq!((disconnect()[0], disconnect()[4]), (0x7f, 0x08));
-        assert_eq!(keep_alive()[0], 0x18);
     }
 
     #[test]
@@ -365,14 +319,5 @@ mod tests {
         assert_eq!(Connected::of(&completion), Connected { controller_id: 7, authentication_required: true });
         completion.specific = 0x0000_0001.into();
         assert_eq!(Connected::of(&completion), Connected { controller_id: 1, authentication_required: false });
-    }
-
-    #[test]
-    fn a_keep_alive_is_due_at_half_of_its_time() {
-        let mut keep_alive = KeepAlive::new(Time(1_000), 10);
-        assert_eq!(keep_alive.due(), Time(5_001_000));
-        keep_alive.sent(Time(4_000_000));
-        assert_eq!(keep_alive.due(), Time(9_000_000));
-        assert_eq!(KeepAlive::new(Time(0), 0).due(), Time::NEVER);
     }
 }

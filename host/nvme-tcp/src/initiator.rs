@@ -39,8 +39,9 @@ pub struct InitiatorConfig {
     pub r2ts_max: u32,
     /// Entries of the queue, at least 2; one less is the most commands under way.
     pub entries: u16,
-    /// The most bytes of data in a capsule: 8192 on an Admin Queue, on others what IOCCSZ leaves room for. Fabrics
-    /// commands may always have 8192.
+    /// The most bytes of data in a capsule: 8192 on an Admin Queue, on others what IOCCSZ leaves room for (Fabrics
+    /// commands may always have 8192). Less is allowed, but Linux's controller, told of data that would have fit, waits
+    /// for them in the capsule and not for an answer to an R2T.
     pub in_capsule_bytes_max: u32,
 }
 

@@ -15,8 +15,9 @@
 //! | [`sgl`] | where the data of a command travel |
 //! | [`target`] | the controller's half |
 //! | [`initiator`] | the host's half |
-//! | [`fabrics`] | the commands that a host begins with, and those that keep it alive |
+//! | [`fabrics`] | the commands that a host begins with |
 //! | [`nvm`] | the few others that a host's own tools need |
+//! | [`keep_alive`] | when a host has to say that it is there |
 //! | [`client`] | a host on any stream that blocks |
 //!
 //! Neither half ever holds payload: it says which of the next bytes belong where, and its owner receives them straight
@@ -34,6 +35,7 @@ pub mod digest;
 pub mod error;
 pub mod fabrics;
 pub mod initiator;
+pub mod keep_alive;
 pub mod nvm;
 
 pub mod pdu;

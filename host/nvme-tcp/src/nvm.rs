@@ -8,6 +8,7 @@ use crate::SUBMISSION_BYTES;
 mod admin {
     pub const IDENTIFY: u8 = 0x06;
     pub const SET_FEATURES: u8 = 0x09;
+    pub const KEEP_ALIVE: u8 = 0x18;
 }
 
 /// Opcodes of the NVM Command Set, "Opcodes for NVM Commands".
@@ -75,6 +76,12 @@ pub fn queues_granted(specific: u64) -> u32 {
     u32::from(submission.min(completion)) + 1
 }
 
+/// Keep Alive; [`KeepAlive`](crate::keep_alive::KeepAlive) says when.
+#[must_use]
+pub fn keep_alive() -> [u8; SUBMISSION_BYTES] {
+    entry(admin::KEEP_ALIVE, 0, [0; 3])
+}
+
 /// Read.
 #[must_use]
 pub fn read(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
@@ -109,6 +116,7 @@ mod tests {
         assert_eq!((flush(3)[0], flush(3)[4]), (0x00, 3));
         let identify = identify(1, 0);
         assert_eq!((identify[0], identify[40]), (0x06, 1));
+        assert_eq!(keep_alive()[0], 0x18);
     }
 
     #[test]

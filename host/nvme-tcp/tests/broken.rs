@@ -312,6 +312,25 @@ fn a_descriptor_that_does_not_fit_costs_its_command_alone() {
     assert_eq!(controller.complete, [(controller.commands[2].0, true)], "the data of refused commands are skipped");
 }
 
+#[test]
+fn a_command_may_be_completed_without_the_data_in_its_capsule() {
+    for taken in [0, 100] {
+        let mut controller = Controller::new();
+        controller.hear(&ic_req(true));
+        let written = capsule(entry(1, 1, IN_CAPSULE, 512), &[1; 512], DIGESTS);
+        let (consumed, event) = controller.target.next(&written, &mut controller.output);
+        let target::Event::Command { slot, .. } = event else { panic!("{event:?}") };
+        controller.target.took(&written[consumed..][..taken]);
+        let mut completion = Completion::new_zeroed();
+        completion.command_id = 1.into();
+        controller.target.complete(slot, &zerocopy::transmute!(completion), &mut controller.output);
+        controller.hear(&written[consumed + taken..]);
+        controller.hear(&written);
+        assert_eq!((controller.termination, controller.target.commands_under_way()), (None, 1));
+        assert_eq!(controller.complete, [(slot, true)], "of the second command, in the same slot");
+    }
+}
+
 /// The tags, offsets and lengths of the R2Ts among what was said.
 fn r2ts(mut output: &[u8]) -> Vec<(u16, u32, u32)> {
     let mut r2ts = Vec::new();

@@ -150,7 +150,7 @@ fn mix(seed: u64) -> usize {
     let mut chance = Chance::new(seed);
     let terms = terms(&mut chance);
     let mut pair = Pair::connected(seed, terms);
-    let longest = if terms.piece_max == 1 { 10_000 } else { 150_000 };
+    let longest = if terms.piece_max == 1 { 3_000 } else { 150_000 };
     let mut model = vec![0_u8; MEMORY];
     // Places are disjoint, so what a command leaves does not depend on the others.
     let mut under_way: BTreeMap<u64, (u8, usize, Vec<u8>)> = BTreeMap::new();
@@ -159,7 +159,7 @@ fn mix(seed: u64) -> usize {
         if submitted < 40 && chance.below(3) == 0 {
             let slice = MEMORY / 64;
             let place = chance.below(64) * slice;
-            let bytes = chance.pick(&[512, 4096, 8192, 8193, 1 + longest % slice]);
+            let bytes = chance.pick(&[512, 4096, 8192, 8193, 1 + longest % slice].map(|bytes| longest.min(bytes)));
             let bytes = if chance.below(4) == 0 { 1 + chance.below(longest.min(slice)) } else { bytes };
             let opcode = chance.pick(&[FLUSH, WRITE, WRITE, READ, READ]);
             if under_way.values().all(|(_, taken, _)| *taken != place) {
@@ -207,8 +207,8 @@ fn mix(seed: u64) -> usize {
 
 #[test]
 fn any_mix_of_commands_on_any_terms_moves_the_right_bytes() {
-    let successes: usize = (0..150).map(mix).sum();
-    assert!(successes > 200, "only {successes} commands ended with their data");
+    let successes: usize = (0..60).map(mix).sum();
+    assert!(successes > 80, "only {successes} commands ended with their data");
 }
 
 #[test]

@@ -120,7 +120,7 @@ enum Filling {
         slot: Slot,
     },
     Requested(Arrival),
-    /// Nobody's: the command that they came with is refused.
+    /// Nobody's: the command that they came with is refused, or completed without them.
     Refused,
 }
 
@@ -266,8 +266,13 @@ impl Target {
     }
 
     /// Appends the completion of a command. `entry` carries the command's identifier and SQHD, as the queue knows them.
+    /// Data that were in its capsule and have not been taken are skipped; data that were requested have to arrive first.
     pub fn complete(&mut self, slot: Slot, entry: &[u8; COMPLETION_BYTES], out: &mut Vec<u8>) {
         self.assert_open();
+        if std::mem::take(&mut self.slots.get(slot).in_capsule_due) {
+            let (filling, _) = self.filling.as_mut().expect("data in a capsule come right behind it");
+            *filling = Filling::Refused;
+        }
         let command = self.slots.vacate(slot);
         let completion: &Completion = zerocopy::transmute_ref!(entry);
         assert_eq!(completion.command_id.get(), command.command_id, "a completion is of its own command");

@@ -105,6 +105,8 @@ impl Controller {
         let op = self.ops.get_mut(&slot).expect("just put there");
         match data {
             Err(error) => self.complete(slot, error.status_code()),
+            // A Compare is refused before its data have come.
+            Ok(Data::InCapsule(_)) if entry[0] == 0x05 => self.complete(slot, 0x01),
             Ok(Data::InCapsule(_)) => {}
             Ok(Data::OnRequest(bytes)) if bytes <= DATA_BYTES_MAX => {
                 // Half of it, then all: two R2Ts where the host takes them. The rest follows when those have come.
@@ -217,9 +219,11 @@ impl Listener for Controller {
     }
 }
 
-/// Bytes of data that a listening host's commands have, one after the other: with 1 to the controller, with 2 from there.
-const COMMANDS: [(u8, u32); 12] = [
+/// Opcodes and bytes of data of a listening host's commands, one after the other: with 1 and 5 to the controller, with 2
+/// from there.
+const COMMANDS: [(u8, u32); 13] = [
     (1, 512),
+    (5, 600),
     (2, 4096),
     (0, 0),
     (1, 8192),
@@ -279,7 +283,7 @@ impl Host {
                 entry[0] = opcode;
                 let transfer = match opcode {
                     0 => Transfer::None,
-                    1 => Transfer::ToController(bytes),
+                    1 | 5 => Transfer::ToController(bytes),
                     _ => Transfer::ToHost(bytes),
                 };
                 (entry, transfer)
