@@ -1,7 +1,7 @@
 //! A host on a stream that blocks: one queue of a controller, with many commands under way.
 //!
 //! ```text
-//!   open ──▶ connect ──▶ [Admin Queue: start, identify, …]  ──▶ submit …, wait … ──▶ disconnect
+//!   open ──▶ connect ──▶ [Admin Queue: start_controller, identify, …]  ──▶ submit …, wait … ──▶ disconnect
 //! ```
 //!
 //! The stream is anything that reads and writes, so this needs no socket either. Buffers of commands belong to the client
@@ -252,7 +252,7 @@ impl<S: Read + Write> Client<S> {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn start(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), ClientError> {
+    pub fn start_controller(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), ClientError> {
         self.call("Property Set", &fabrics::property_set(PropertyName::Cc, CC_START), Payload::None)?;
         loop {
             let status = self.property(PropertyName::Csts)?;
@@ -339,7 +339,7 @@ impl<S: Read + Write> Client<S> {
                     }
                 }
                 Event::Completed { command, entry, received, intact } => {
-                    return Ok(Some(self.end(command, entry, received as usize, intact)));
+                    return Ok(Some(self.ended(command, entry, received as usize, intact)));
                 }
                 Event::Terminated(termination) => {
                     // A termination request of ours is said on the way out; whether it is heard matters no more.
@@ -373,7 +373,7 @@ impl<S: Read + Write> Client<S> {
         Ok(true)
     }
 
-    fn end(&mut self, command: CommandId, entry: [u8; COMPLETION_BYTES], received: usize, intact: bool) -> Ended {
+    fn ended(&mut self, command: CommandId, entry: [u8; COMPLETION_BYTES], received: usize, intact: bool) -> Ended {
         let Op { tag, data } = self.ops[command.index()].take().expect("a command ends once");
         Ended { tag, completion: zerocopy::transmute!(entry), data, received, intact }
     }

@@ -300,6 +300,19 @@ fn a_wrong_data_digest_is_no_fatal_error() {
 }
 
 #[test]
+fn a_capsule_without_data_needs_no_flag_of_their_digest() {
+    for flags in [flag::HEADER_DIGEST, flag::HEADER_DIGEST | flag::DATA_DIGEST] {
+        let mut controller = Controller::new();
+        controller.hear(&ic_req(true));
+        let mut header = with(capsule(entry(0, 1, TRANSPORT, 0), &[], DIGESTS), &[(1, flags)]);
+        let digest = crc32c(&header[..72]).to_le_bytes();
+        header[72..].copy_from_slice(&digest);
+        controller.hear(&header);
+        assert_eq!((controller.termination, controller.commands.len()), (None, 1));
+    }
+}
+
+#[test]
 fn a_descriptor_that_does_not_fit_costs_its_command_alone() {
     let mut controller = Controller::new();
     controller.hear(&ic_req(false));

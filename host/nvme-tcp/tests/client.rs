@@ -81,7 +81,7 @@ fn an_admin_queue_starts_its_controller_and_asks_what_it_is() {
     let mut client = connected(0, 0, true);
     let mut waited = 0;
     client
-        .start(|| {
+        .start_controller(|| {
             waited += 1;
             true
         })
@@ -96,7 +96,7 @@ fn an_admin_queue_starts_its_controller_and_asks_what_it_is() {
 #[test]
 fn a_controller_that_does_not_start_is_given_up_when_the_caller_says_so() {
     let mut client = connected(1, 0, true);
-    let error = client.start(|| false).unwrap_err();
+    let error = client.start_controller(|| false).unwrap_err();
     assert_eq!(error.to_string(), "the controller does not become ready (CSTS 0x0)");
 }
 

@@ -95,8 +95,7 @@ pub fn layout(kind: Kind, common: &CommonHeader, framing: Framing) -> Result<Lay
         if (common.flags & flag::HEADER_DIGEST != 0) != framing.header_digest {
             return Err(wrong(FLAGS));
         }
-        let data_digest = common.flags & flag::DATA_DIGEST != 0;
-        if kind.may_carry_data() && data_digest != (framing.data_digest && has_data) {
+        if has_data && (common.flags & flag::DATA_DIGEST != 0) != framing.data_digest {
             return Err(wrong(FLAGS));
         }
         // "C2HData PDU": SUCCESS only where LAST_PDU is.

@@ -71,6 +71,9 @@ pub(super) struct Command {
     windows: [Window; R2TS_PER_COMMAND_MAX],
 }
 
+/// What a connection holds for each entry of its queue, whatever its host does: a command, and a place in `free`.
+const _: () = assert!(size_of::<Option<Command>>() <= 80);
+
 impl Command {
     fn r2ts(&self) -> usize {
         self.windows.iter().filter(|window| window.bytes > 0).count()
