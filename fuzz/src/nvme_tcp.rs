@@ -2,6 +2,7 @@
 //! and what came before.
 
 #[path = "../../host/nvme-tcp/tests/support/exercise.rs"]
+#[expect(dead_code, reason = "the seeded tests use more of it")]
 mod exercise;
 
 use exercise::{Controller, Host, exercise as hear, greeting_of_a_host};

@@ -1,8 +1,6 @@
 //! Every rule that the other side can break, and what it is told: Fatal Error Status, Fatal Error Information, and the
 //! header that was wrong.
 
-mod support;
-
 use openftl_core::checksum::crc32c;
 use openftl_nvme_tcp::initiator::{self, CommandId, Transfer};
 use openftl_nvme_tcp::pdu::{

@@ -1,5 +1,6 @@
 //! The client on a stream in memory.
 
+#[expect(dead_code, reason = "the pair uses more of it")]
 mod support;
 
 use std::io::{self, Read, Write};

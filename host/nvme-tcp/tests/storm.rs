@@ -2,7 +2,9 @@
 //! arrive.
 
 #[path = "support/exercise.rs"]
+#[expect(dead_code, reason = "the fuzzer uses more of it")]
 mod exercise;
+#[expect(dead_code, reason = "the pair uses more of it")]
 mod support;
 
 use exercise::{Controller, Heard, Host, exercise, session};

@@ -1,7 +1,5 @@
 //! Throws bytes at either half and checks what must hold whatever they are. The seeded tests and the fuzzer share it.
 
-#![allow(dead_code, reason = "the fuzzer uses a part of it")]
-
 use std::collections::BTreeMap;
 
 use openftl_core::checksum::Crc32c;

@@ -11,7 +11,6 @@ use super::{Chance, Stream};
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    pub command: CommandId,
     pub tag: u64,
     pub completion: Completion,
     pub data: Vec<u8>,
@@ -100,7 +99,7 @@ impl Host {
                 Event::Completed { command, entry, received, intact } => {
                     let Op { tag, data } = self.ops.remove(&command).expect("a command ends once");
                     let completion = zerocopy::transmute!(entry);
-                    self.ended.push(Ended { command, tag, completion, data, received: received as usize, intact });
+                    self.ended.push(Ended { tag, completion, data, received: received as usize, intact });
                 }
                 Event::Terminated(termination) => self.termination = Some(termination),
             }

@@ -1,7 +1,5 @@
 //! Both halves of a connection, joined in memory.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 pub mod controller;
 pub mod host;
 
