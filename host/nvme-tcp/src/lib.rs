@@ -24,6 +24,35 @@
 //! to that place, or sends them straight from there. A submission queue entry is 64 bytes and a completion queue entry
 //! 16, and of both a half knows no more than a transport has to.
 //!
+//! A command on its way there and back, without the Connect that comes first:
+//!
+//! ```
+//! use openftl_nvme_tcp::{Initiator, InitiatorConfig, Target, TargetConfig, initiator, nvm, target};
+//! use openftl_nvme_tcp::initiator::Transfer;
+//!
+//! let (mut to_controller, mut to_host) = (Vec::new(), Vec::new());
+//! let mut host = Initiator::new(InitiatorConfig::default(), &mut to_controller);
+//! let mut controller = Target::new(TargetConfig::default());
+//!
+//! // ICReq and ICResp.
+//! controller.next(&to_controller, &mut to_host);
+//! let (consumed, event) = host.next(&to_host, &mut to_controller);
+//! assert_eq!(event, initiator::Event::Initialised);
+//!
+//! // A Flush in its capsule.
+//! to_controller.clear();
+//! let (flush, _) = host.submit(&nvm::flush(1), Transfer::None, &mut to_controller).expect("the queue is empty");
+//! let (_, event) = controller.next(&to_controller, &mut to_host);
+//! let target::Event::Command { slot, entry, .. } = event else { panic!("{event:?}") };
+//!
+//! // Its completion: zeroes are success, the identifier is the command's.
+//! let mut completion = [0; 16];
+//! completion[12..14].copy_from_slice(&entry[2..4]);
+//! controller.complete(slot, &completion, &mut to_host);
+//! let (_, event) = host.next(&to_host[consumed..], &mut to_controller);
+//! assert!(matches!(event, initiator::Event::Completed { command, .. } if command == flush));
+//! ```
+//!
 //! Section names in the comments are those of the NVM Express TCP Transport Specification 1.1 ("TCP") and of the NVM
 //! Express Base Specification 2.1 ("Base").
 

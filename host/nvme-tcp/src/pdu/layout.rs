@@ -67,10 +67,6 @@ impl Layout {
     }
 }
 
-fn wrong(field_offset: usize) -> FatalError {
-    FatalError::field(field_offset)
-}
-
 /// Works out a received PDU of `kind` from its common header.
 ///
 /// # Errors
@@ -93,22 +89,22 @@ pub fn layout(kind: Kind, common: &CommonHeader, framing: Framing) -> Result<Lay
 
     if !kind.is_bare() {
         if (common.flags & flag::HEADER_DIGEST != 0) != framing.header_digest {
-            return Err(wrong(FLAGS));
+            return Err(FatalError::field(FLAGS));
         }
         if has_data && (common.flags & flag::DATA_DIGEST != 0) != framing.data_digest {
-            return Err(wrong(FLAGS));
+            return Err(FatalError::field(FLAGS));
         }
         // "C2HData PDU": SUCCESS only where LAST_PDU is.
         if kind == Kind::C2hData && common.flags & flag::SUCCESS != 0 && common.flags & flag::LAST == 0 {
-            return Err(wrong(FLAGS));
+            return Err(FatalError::field(FLAGS));
         }
     }
     if usize::from(common.header_length) != header_bytes {
-        return Err(wrong(HEADER_LENGTH));
+        return Err(FatalError::field(HEADER_LENGTH));
     }
     if kind.is_term_req() {
         if !(header_bytes..=TERM_REQ_BYTES_MAX).contains(&length) {
-            return Err(wrong(LENGTH));
+            return Err(FatalError::field(LENGTH));
         }
         // The header that the other side complains of is not looked at: nothing follows it.
         let (head_bytes, data_bytes) = (header_bytes, 0);
@@ -116,7 +112,7 @@ pub fn layout(kind: Kind, common: &CommonHeader, framing: Framing) -> Result<Lay
     }
     if !has_data {
         if length != without_data {
-            return Err(wrong(LENGTH));
+            return Err(FatalError::field(LENGTH));
         }
         return Ok(Layout {
             kind,
@@ -129,13 +125,15 @@ pub fn layout(kind: Kind, common: &CommonHeader, framing: Framing) -> Result<Lay
     }
     let data_offset = usize::from(common.data_offset);
     if length < without_data {
-        return Err(wrong(LENGTH));
+        return Err(FatalError::field(LENGTH));
     }
     if data_offset < without_data || !data_offset.is_multiple_of(usize::from(framing.alignment)) {
-        return Err(wrong(DATA_OFFSET));
+        return Err(FatalError::field(DATA_OFFSET));
     }
     let digest_bytes = if framing.data_digest { DIGEST_BYTES } else { 0 };
-    let Some(data_bytes @ 1..) = length.checked_sub(data_offset + digest_bytes) else { return Err(wrong(LENGTH)) };
+    let Some(data_bytes @ 1..) = length.checked_sub(data_offset + digest_bytes) else {
+        return Err(FatalError::field(LENGTH));
+    };
     Ok(Layout {
         kind,
         header_bytes,
