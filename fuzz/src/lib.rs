@@ -4,6 +4,7 @@
 //! | target | bytes | shown |
 //! |---|---|---|
 //! | `nbd` | what a client sends | the same answers however they are cut into pieces |
+//! | `nvme_tcp` | what a host or a controller sends | the same |
 //! | `nvme_auth` | what a host or a controller without the secret says | nobody is let in |
 //! | `key_file` | a file of secrets | what is accepted is written the same way |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
@@ -24,6 +25,7 @@ mod key_file;
 mod log_block;
 mod nbd;
 mod nvme_auth;
+mod nvme_tcp;
 mod out_of_band;
 mod profile;
 mod store_file;
@@ -38,13 +40,14 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
     Target { name: "log_block", run: log_block::run },
     Target { name: "nbd", run: nbd::run },
     Target { name: "nvme_auth", run: nvme_auth::run },
+    Target { name: "nvme_tcp", run: nvme_tcp::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
     Target { name: "store_file", run: store_file::run },

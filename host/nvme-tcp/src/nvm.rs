@@ -1,0 +1,129 @@
+//! The submission queue entries of the few commands that a host's own tools need behind those of [`fabrics`].
+//!
+//! [`fabrics`]: crate::fabrics
+
+use crate::SUBMISSION_BYTES;
+
+/// Opcodes of the Admin Queue (Base, "Admin Command Set").
+mod admin {
+    pub const IDENTIFY: u8 = 0x06;
+    pub const SET_FEATURES: u8 = 0x09;
+    pub const KEEP_ALIVE: u8 = 0x18;
+}
+
+/// Opcodes of the NVM Command Set, "Opcodes for NVM Commands".
+mod io {
+    pub const FLUSH: u8 = 0x00;
+    pub const WRITE: u8 = 0x01;
+    pub const READ: u8 = 0x02;
+}
+
+/// FID of Number of Queues (Base, "Set Features Command").
+const NUMBER_OF_QUEUES: u32 = 0x07;
+
+/// Bytes of every Identify data structure (Base, "Identify Command").
+pub const IDENTIFY_BYTES: usize = 4096;
+
+/// The most blocks of one Read or Write: NLB has 16 bits, 0-based.
+pub const BLOCKS_MAX: u32 = 1 << 16;
+
+/// Consecutive logical blocks of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// NSID.
+    pub namespace: u32,
+    /// SLBA: the first.
+    pub first: u64,
+    /// How many, 1 to [`BLOCKS_MAX`].
+    pub count: u32,
+}
+
+fn entry(opcode: u8, namespace: u32, dwords: [u32; 3]) -> [u8; SUBMISSION_BYTES] {
+    let mut entry = [0; SUBMISSION_BYTES];
+    entry[0] = opcode;
+    entry[4..8].copy_from_slice(&namespace.to_le_bytes());
+    // CDW10 on (Base, "Common Command Format").
+    for (field, dword) in entry[40..].chunks_exact_mut(4).zip(dwords) {
+        field.copy_from_slice(&dword.to_le_bytes());
+    }
+    entry
+}
+
+fn blocks_entry(opcode: u8, blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    assert!((1..=BLOCKS_MAX).contains(&blocks.count), "a command has 1 to {BLOCKS_MAX} blocks");
+    let dwords = [blocks.first as u32, (blocks.first >> 32) as u32, blocks.count - 1];
+    entry(opcode, blocks.namespace, dwords)
+}
+
+/// Identify, of the structure that CNS `structure` stands for.
+#[must_use]
+pub fn identify(structure: u8, namespace: u32) -> [u8; SUBMISSION_BYTES] {
+    entry(admin::IDENTIFY, namespace, [structure.into(), 0, 0])
+}
+
+/// Set Features, Number of Queues: as many for submission as for completion, at least 1. The completion says how many
+/// there will be: see [`queues_granted`].
+#[must_use]
+pub fn set_number_of_queues(queues: u16) -> [u8; SUBMISSION_BYTES] {
+    let queues = u32::from(queues.checked_sub(1).expect("there is at least one queue"));
+    entry(admin::SET_FEATURES, 0, [NUMBER_OF_QUEUES, queues << 16 | queues, 0])
+}
+
+/// How many queues of both kinds a controller grants.
+#[must_use]
+pub fn queues_granted(specific: u64) -> u32 {
+    let (submission, completion) = (specific as u16, (specific >> 16) as u16);
+    u32::from(submission.min(completion)) + 1
+}
+
+/// Keep Alive; [`KeepAlive`](crate::keep_alive::KeepAlive) says when.
+#[must_use]
+pub fn keep_alive() -> [u8; SUBMISSION_BYTES] {
+    entry(admin::KEEP_ALIVE, 0, [0; 3])
+}
+
+/// Read.
+#[must_use]
+pub fn read(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    blocks_entry(io::READ, blocks)
+}
+
+/// Write.
+#[must_use]
+pub fn write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    blocks_entry(io::WRITE, blocks)
+}
+
+/// Flush.
+#[must_use]
+pub fn flush(namespace: u32) -> [u8; SUBMISSION_BYTES] {
+    entry(io::FLUSH, namespace, [0; 3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_say_namespace_first_block_and_blocks() {
+        let blocks = Blocks { namespace: 3, first: 0x0102_0304_0506_0708, count: 256 };
+        let mut golden = [0; 64];
+        (golden[0], golden[4]) = (0x02, 3);
+        golden[40..52].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 255, 0, 0, 0]);
+        assert_eq!(read(blocks), golden);
+        golden[0] = 0x01;
+        assert_eq!(write(blocks), golden);
+        assert_eq!((flush(3)[0], flush(3)[4]), (0x00, 3));
+        let identify = identify(1, 0);
+        assert_eq!((identify[0], identify[40]), (0x06, 1));
+        assert_eq!(keep_alive()[0], 0x18);
+    }
+
+    #[test]
+    fn the_number_of_queues_is_0_based_both_ways() {
+        let set = set_number_of_queues(8);
+        assert_eq!((set[0], &set[40..48]), (0x09, &[7, 0, 0, 0, 7, 0, 7, 0][..]));
+        assert_eq!(queues_granted(0x0003_0007), 4);
+        assert_eq!(queues_granted(0xffff_ffff), 65_536);
+    }
+}
