@@ -27,10 +27,7 @@ pub mod status;
 pub use entry::{CompletionEntry, SglDescriptor, SubmissionEntry};
 pub use status::Status;
 
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
-
-/// A number of 16 bytes.
-pub type U128 = zerocopy::byteorder::little_endian::U128;
+pub use zerocopy::byteorder::little_endian::{U16, U32, U64, U128};
 
 /// `text` in a field of `N` bytes, the rest spaces (Base, "ASCII data fields").
 #[must_use]
