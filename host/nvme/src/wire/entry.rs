@@ -58,6 +58,12 @@ impl SubmissionEntry {
     /// PSDT 01b, in its place among the flags: the data pointer is an SGL.
     pub const PSDT_SGL: u8 = 0b01 << 6;
 
+    /// The entry that these bytes are. Any bytes are one.
+    #[must_use]
+    pub fn of(bytes: &[u8; 64]) -> &SubmissionEntry {
+        zerocopy::transmute_ref!(bytes)
+    }
+
     /// Command dword `number`, 10 to 15.
     #[inline]
     #[must_use]

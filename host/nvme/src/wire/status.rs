@@ -36,6 +36,7 @@ statuses! {
     transient ABORTED_POWER_LOSS = 0x005, "Commands Aborted due to Power Loss Notification";
     transient INTERNAL_ERROR = 0x006, "Internal Error";
     transient ABORT_REQUESTED = 0x007, "Command Abort Requested";
+    transient ABORTED_QUEUE_DELETED = 0x008, "Command Aborted due to SQ Deletion";
     permanent INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
     permanent COMMAND_SEQUENCE_ERROR = 0x00c, "Command Sequence Error";
     permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
@@ -77,6 +78,8 @@ impl Status {
     pub const CONNECT_INVALID_PARAMETERS: Status = Status::permanent(0x182);
     /// "Connect Invalid Host".
     pub const CONNECT_INVALID_HOST: Status = Status::permanent(0x184);
+    /// "Disconnect Invalid Queue Type".
+    pub const DISCONNECT_INVALID_QUEUE: Status = Status::permanent(0x185);
     /// "Discovery Restart".
     pub const DISCOVERY_RESTART: Status = Status::transient(0x190);
     /// "Authentication Required".
