@@ -61,6 +61,8 @@ pub struct Queue {
     /// Whose.
     pub(crate) controller: ControllerName,
     pub(crate) id: u16,
+    /// Which of all the queues that the target ever had, from 1 on.
+    pub(crate) serial: u64,
     /// Whether the host may be listened to: no authentication is required, or it has succeeded.
     pub(crate) is_authenticated: bool,
     entries: u32,
@@ -74,6 +76,7 @@ impl Queue {
     pub(crate) fn new(
         controller: ControllerName,
         id: u16,
+        serial: u64,
         entries: u32,
         has_flow_control: bool,
         connect: CommandId,
@@ -81,7 +84,7 @@ impl Queue {
         assert!((2..=QUEUE_ENTRIES_MAX).contains(&entries), "Connect has checked the size");
         let mut ids = CommandIds::new();
         ids.insert(connect);
-        Queue { controller, id, is_authenticated: true, entries, head: 1 % entries, has_flow_control, ids }
+        Queue { controller, id, serial, is_authenticated: true, entries, head: 1 % entries, has_flow_control, ids }
     }
 
     /// Whose it is.
@@ -207,7 +210,7 @@ mod tests {
 
     fn queue(entries: u32, has_flow_control: bool) -> Queue {
         let controller = ControllerName { subsystem: SubsystemIndex::Nvm(0), id: 1, association: 1 };
-        Queue::new(controller, 1, entries, has_flow_control, CommandId(9))
+        Queue::new(controller, 1, 1, entries, has_flow_control, CommandId(9))
     }
 
     fn done() -> Answer {

@@ -184,7 +184,8 @@ impl Subsystem {
     /// A controller id that is free.
     pub(crate) fn free_id(&mut self) -> Option<u16> {
         let slots = self.controllers.len();
-        let free = (0..slots).map(|step| (self.next_slot + step) % slots).find(|slot| self.controllers[*slot].is_none());
+        let free =
+            (0..slots).map(|step| (self.next_slot + step) % slots).find(|slot| self.controllers[*slot].is_none());
         let slot = if slots < CONTROLLERS_MAX && free.is_none_or(|slot| slot < self.next_slot) {
             self.controllers.push(None);
             slots

@@ -68,8 +68,8 @@ pub struct Target {
     ports: Vec<Port>,
     /// Changes of the discovery log.
     generation: u64,
-    /// Associations so far.
-    associations: u64,
+    /// Queues so far; the serial number of its admin queue names an association.
+    queues: u64,
     /// No keep-alive timer ends before.
     keep_alive_due: Time,
 }
@@ -116,7 +116,7 @@ impl Target {
             subsystems: Vec::new(),
             ports: Vec::new(),
             generation: 1,
-            associations: 0,
+            queues: 0,
             keep_alive_due: Time::NEVER,
         }
     }
@@ -206,12 +206,7 @@ impl Target {
         })
     }
 
-    fn parse_connect(
-        &mut self,
-        now: Time,
-        entry: &SubmissionEntry,
-        data: Option<&[u8]>,
-    ) -> Result<Connection, Wrong> {
+    fn parse_connect(&mut self, now: Time, entry: &SubmissionEntry, data: Option<&[u8]>) -> Result<Connection, Wrong> {
         let sequence_error = Wrong::entry(Status::COMMAND_SEQUENCE_ERROR, 0);
         if entry.opcode != opcode::FABRICS {
             return Err(sequence_error);
@@ -234,6 +229,7 @@ impl Target {
         if !self.subsystem(index).config.hosts.allows(&host.nqn) {
             return Err(Wrong::entry(Status::CONNECT_INVALID_HOST, 0));
         }
+        self.queues += 1;
         let name = if command.queue == 0 {
             self.new_controller(now, index, host, data, &command)?
         } else {
@@ -242,7 +238,7 @@ impl Target {
         let requires_authentication = self.subsystem(index).config.requires_authentication;
         let has_flow_control = command.attributes & wire::WITHOUT_FLOW_CONTROL == 0;
         let id = CommandId(entry.command_id.get());
-        let mut queue = Queue::new(name, command.queue, entries, has_flow_control, id);
+        let mut queue = Queue::new(name, command.queue, self.queues, entries, has_flow_control, id);
         queue.is_authenticated = !requires_authentication;
         let required = if requires_authentication { wire::AUTHENTICATION_REQUIRED } else { 0 };
         let completion = queue.complete_connect(id, Answer::of(u64::from(u32::from(name.id) | required)));
@@ -273,14 +269,13 @@ impl Target {
             (SubsystemIndex::Discovery, 0) => DISCOVERY_KEEP_ALIVE_MS,
             (_, ms) => ms,
         };
-        let association = self.associations + 1;
+        let association = self.queues;
         let subsystem = self.subsystem_mut(index);
         let id = subsystem.free_id().ok_or(Wrong::entry(Status::CONNECT_CONTROLLER_BUSY, 0))?;
         let name = ControllerName { subsystem: index, id, association };
         let controller = Controller::new(now, name, host, subsystem.allocated(), keep_alive_ms);
         let due = controller.keep_alive.next_due();
         subsystem.controllers[usize::from(id) - 1] = Some(controller);
-        self.associations = association;
         self.look_at_keep_alive(due);
         Ok(name)
     }
@@ -292,6 +287,7 @@ impl Target {
         data: &ConnectData,
         queue: u16,
     ) -> Result<ControllerName, Wrong> {
+        let serial = self.queues;
         let subsystem = self.subsystem_mut(index);
         let slot = usize::from(data.controller_id.get()).checked_sub(1).ok_or(Wrong::data(16))?;
         let Some(Some(controller)) = subsystem.controllers.get_mut(slot) else { return Err(Wrong::data(16)) };
@@ -301,7 +297,7 @@ impl Target {
         if controller.host.id != host.id {
             return Err(Wrong::data(0));
         }
-        controller.connect_io(queue)?;
+        controller.connect_io(queue, serial)?;
         Ok(controller.name)
     }
 
@@ -343,7 +339,7 @@ impl Target {
         let outcome = if !queue.is_authenticated() && !is_authentication(entry) {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         } else if is_fabrics {
-            controller.fabrics(queue.id(), entry, data.is_some())
+            controller.fabrics(queue, entry, data.is_some())
         } else {
             let mut context = Context {
                 now,
@@ -383,7 +379,7 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(queue.id(), &subsystem.namespaces, entry)
+            controller.io(queue, &subsystem.namespaces, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         };
@@ -411,7 +407,7 @@ impl Target {
         if queue.is_admin() {
             self.remove(name);
         } else if let Some(controller) = self.controller_mut(name) {
-            controller.io_queue_closed(queue.id());
+            controller.io_queue_closed(&queue);
         }
     }
 
@@ -421,7 +417,7 @@ impl Target {
         let name = queue.controller();
         let slot = self.subsystem(name.subsystem).controllers.get(usize::from(name.id) - 1);
         let controller = slot.and_then(Option::as_ref).filter(|controller| controller.name == name);
-        controller.is_some_and(|controller| queue.is_admin() || controller.has_io_queue(queue.id()))
+        controller.is_some_and(|controller| queue.is_admin() || controller.has_io_queue(queue))
     }
 
     /// The next held command of a controller that ends. Complete it on the controller's admin queue.

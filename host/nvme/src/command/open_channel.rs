@@ -207,10 +207,10 @@ mod tests {
         assert_eq!(command.at, AddressList::One(Ppa(0x22_0000_0011)));
         let mut addresses = [Ppa(0); VECTOR_BLOCKS_MAX];
         let at = command.at.read(command.blocks, &[], &mut addresses).unwrap();
-        assert_eq!(command.for_device(at, &[], &[]), Command::Read {
-            blocks: Blocks::Vector(&[Ppa(0x22_0000_0011)]),
-            frames: &[]
-        });
+        assert_eq!(
+            command.for_device(at, &[], &[]),
+            Command::Read { blocks: Blocks::Vector(&[Ppa(0x22_0000_0011)]), frames: &[] }
+        );
     }
 
     #[test]

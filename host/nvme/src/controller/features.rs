@@ -3,7 +3,7 @@
 use crate::command::Refusal;
 use crate::command::admin::{GetFeature, SetFeature};
 use crate::health::TemperatureRange;
-use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NAMESPACES_MAX, NamespaceKind};
+use crate::namespace::{ALL_NAMESPACES, Attached, NAMESPACES_MAX, Namespace, NamespaceKind};
 use crate::wire::feature::{self, capability, id, select, temperature};
 use crate::wire::status::Status;
 use openftl_core::Time;
@@ -118,9 +118,8 @@ impl Features {
         if command.save {
             return Err(Status::FEATURE_NOT_SAVEABLE.at(43).bit(7));
         }
-        if !matches!(feature, id::ERROR_RECOVERY) && !matches!(namespace, 0 | ALL_NAMESPACES) {
-            // Hosts name a namespace where it does not matter, so one that exists is no mistake.
-            around.namespaces.get(namespace).map_err(|_| Status::FEATURE_NOT_NAMESPACE_SPECIFIC.at(4))?;
+        if feature != id::ERROR_RECOVERY && !matches!(namespace, 0 | ALL_NAMESPACES) {
+            return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC.at(4));
         }
         let invalid = Status::INVALID_FIELD.at(44);
         match feature {

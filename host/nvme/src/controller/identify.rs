@@ -1,7 +1,7 @@
 //! What a controller and its namespaces say of themselves.
 
-use super::events::EVENT_REQUESTS_MAX;
 use super::errors::ERRORS_MAX;
+use super::events::EVENT_REQUESTS_MAX;
 use super::features::{CRITICAL_KELVINS, WARNING_KELVINS};
 use super::{Context, Controller};
 use crate::command::Refusal;

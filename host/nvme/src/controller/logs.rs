@@ -1,12 +1,13 @@
 //! The log pages of a controller.
 
+use super::errors::ERRORS_MAX;
 use super::{Context, Controller};
 use crate::command::Refusal;
 use crate::command::admin::GetLogPage;
 use crate::drives::NamespaceName;
 use crate::namespace::{ALL_NAMESPACES, NAMESPACES_MAX, Namespace, NamespaceKind};
 use crate::wire::identify::IDENTIFY_BYTES;
-use crate::wire::log::{COMMAND_CHANGES_BLOCKS, COMMAND_SUPPORTED, FirmwareLog, LOG_PAGE_SUPPORTED, id};
+use crate::wire::log::{COMMAND_CHANGES_BLOCKS, COMMAND_SUPPORTED, ErrorEntry, FirmwareLog, LOG_PAGE_SUPPORTED, id};
 use crate::wire::opcode::{self, admin, io};
 use crate::wire::open_channel::{ChunkInformation, ChunkNotification};
 use crate::wire::status::Status;
@@ -108,7 +109,11 @@ impl Controller {
                 pages.iter().for_each(|page| entries[usize::from(*page)] = LOG_PAGE_SUPPORTED.into());
                 window.write(entries.as_bytes());
             }
-            id::ERRORS => self.errors.newest_first().for_each(|entry| window.write(entry.as_bytes())),
+            id::ERRORS => {
+                let mut entries = [ErrorEntry::default(); ERRORS_MAX];
+                entries.iter_mut().zip(self.errors.newest_first()).for_each(|(entry, error)| *entry = *error);
+                window.write(entries.as_bytes());
+            }
             id::SMART => {
                 // Of the controller; LPA says that namespaces have none of their own.
                 if !matches!(command.namespace, 0 | ALL_NAMESPACES) {
@@ -236,13 +241,8 @@ fn write_chunks(
     let end = (window.offset.saturating_add(window.bytes as u64)).div_ceil(bytes).min(geometry.chunks());
     window.skip(first * bytes);
     let Some(chunk) = geometry.chunk_ids().nth(first as usize) else { return Ok(()) };
-    let unknown = ChunkDescriptor {
-        chunk: ChunkId(0),
-        state: ChunkState::Offline,
-        wear_index: 0,
-        blocks: 0,
-        write_pointer: 0,
-    };
+    let unknown =
+        ChunkDescriptor { chunk: ChunkId(0), state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
     let mut descriptors = vec![unknown; (end - first) as usize];
     if context.drives.chunk_report(context.now, namespace, chunk, &mut descriptors).is_err() {
         return Err(Status::INTERNAL_ERROR.into());

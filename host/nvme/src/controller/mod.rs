@@ -29,15 +29,15 @@ use crate::command::{AdminCommand, Answer, FabricsCommand, Io, Refusal, Transfer
 use crate::drives::{Drives, NamespaceName};
 use crate::health::Health;
 use crate::namespace::{Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
-use crate::queue::{CommandId, ControllerName, SubsystemIndex};
+use crate::queue::{CommandId, ControllerName, Queue, SubsystemIndex};
 use crate::subsystem::{Host, SubsystemConfig};
+use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
 use crate::wire::open_channel::GeometryData;
 use crate::wire::status::Status;
-use crate::wire::{SubmissionEntry, opcode};
 use errors::ErrorLog;
 use events::Events;
-use features::{Changed, Features, Surroundings};
+use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
 use openftl_core::{Nanos, Time};
 use properties::{Change, Properties};
@@ -107,8 +107,8 @@ pub struct Controller {
     errors: ErrorLog,
     /// Attached, detached or changed since the host last read which.
     changed: NamespaceSet,
-    /// Which I/O queues there are: queue 1 at bit 0.
-    io_queues: u64,
+    /// I/O queues: the serial number of each, at its id less one; 0 where there is none.
+    io_queues: Box<[u64; IO_QUEUES_MAX as usize]>,
     /// Count of the last chunk notification that the host has read, of each namespace at its id less one.
     notifications_read: Box<[u64; NAMESPACES_MAX as usize]>,
     /// Warnings that the host was told of.
@@ -133,7 +133,7 @@ impl Controller {
             events: Events::default(),
             errors: ErrorLog::default(),
             changed: NamespaceSet::default(),
-            io_queues: 0,
+            io_queues: Box::new([0; IO_QUEUES_MAX as usize]),
             notifications_read: Box::new([0; NAMESPACES_MAX as usize]),
             warned: 0,
         }
@@ -161,37 +161,40 @@ impl Controller {
         Attached { all: context.namespaces, set: self.attached }
     }
 
-    /// Makes I/O queue `id`.
-    pub(crate) fn connect_io(&mut self, id: u16) -> Result<(), Refusal> {
+    /// Makes I/O queue `id`, with a serial number that no other queue ever has.
+    pub(crate) fn connect_io(&mut self, id: u16, serial: u64) -> Result<(), Refusal> {
         if !self.properties.is_ready() || self.properties.is_admin_only() || self.is_discovery() {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
         if id > self.features.io_queues() {
             return Err(Status::CONNECT_INVALID_PARAMETERS.at(42));
         }
-        let bit = 1 << (id - 1);
-        if self.io_queues & bit != 0 {
+        let slot = &mut self.io_queues[usize::from(id) - 1];
+        if *slot != 0 {
             return Err(Status::COMMAND_SEQUENCE_ERROR.at(42));
         }
-        self.io_queues |= bit;
+        *slot = serial;
         Ok(())
     }
 
-    /// The connection of I/O queue `id` is closed.
-    pub(crate) fn io_queue_closed(&mut self, id: u16) {
-        self.io_queues &= !(1 << (id - 1));
+    /// An I/O queue is deleted, or its connection closed. Another queue may have its id already.
+    pub(crate) fn io_queue_closed(&mut self, queue: &Queue) {
+        if self.has_io_queue(queue) {
+            self.io_queues[usize::from(queue.id()) - 1] = 0;
+        }
     }
 
-    /// Whether I/O queue `id` is still one: a reset deletes them all.
-    pub(crate) fn has_io_queue(&self, id: u16) -> bool {
-        self.io_queues & 1 << (id - 1) != 0
+    /// Whether an I/O queue is still one: a reset deletes them all.
+    #[inline]
+    pub(crate) fn has_io_queue(&self, queue: &Queue) -> bool {
+        self.io_queues[usize::from(queue.id()) - 1] == queue.serial
     }
 
     /// Parses an I/O command.
     #[inline]
     pub(crate) fn io(
         &mut self,
-        queue: u16,
+        queue: &Queue,
         namespaces: &[Option<Namespace>],
         entry: &SubmissionEntry,
     ) -> Result<Io, Refusal> {
@@ -208,8 +211,13 @@ impl Controller {
         self.errors.record(queue, entry, refusal.status, refusal.location);
     }
 
-    /// Serves a fabrics command on queue `queue` (0 the admin queue).
-    pub(crate) fn fabrics(&mut self, queue: u16, entry: &SubmissionEntry, has_data: bool) -> Result<Outcome, Refusal> {
+    /// Serves a fabrics command on either kind of queue.
+    pub(crate) fn fabrics(
+        &mut self,
+        queue: &Queue,
+        entry: &SubmissionEntry,
+        has_data: bool,
+    ) -> Result<Outcome, Refusal> {
         self.keep_alive.seen();
         let command = FabricsCommand::parse(entry)?;
         if let (Transfer::ToController(bytes), false) = (command.transfer(), has_data) {
@@ -218,7 +226,7 @@ impl Controller {
         Ok(match command {
             // The queue is connected already.
             FabricsCommand::Connect(_) => return Err(Status::COMMAND_SEQUENCE_ERROR.at(4)),
-            FabricsCommand::PropertyGet { .. } | FabricsCommand::PropertySet { .. } if queue != 0 => {
+            FabricsCommand::PropertyGet { .. } | FabricsCommand::PropertySet { .. } if !queue.is_admin() => {
                 return Err(Status::INVALID_FIELD.at(4));
             }
             FabricsCommand::PropertyGet { offset, bytes } => {
@@ -239,7 +247,7 @@ impl Controller {
                 }
             }
             // "Disconnect Command": of I/O queues only.
-            FabricsCommand::Disconnect if queue == 0 => return Err(Status::DISCONNECT_INVALID_QUEUE.at(4)),
+            FabricsCommand::Disconnect if queue.is_admin() => return Err(Status::DISCONNECT_INVALID_QUEUE.at(4)),
             FabricsCommand::Disconnect => {
                 self.io_queue_closed(queue);
                 Outcome::DoneAnd(Answer::of(0), Effect::CloseQueue)
@@ -312,12 +320,7 @@ impl Controller {
         Ok(Outcome::Done(Answer::of(result)))
     }
 
-    fn get_feature(
-        &self,
-        command: &GetFeature,
-        context: &Context<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<u64, Refusal> {
+    fn get_feature(&self, command: &GetFeature, context: &Context<'_>, out: &mut Vec<u8>) -> Result<u64, Refusal> {
         self.features.get(command, self.surroundings(context), out)
     }
 
@@ -327,7 +330,7 @@ impl Controller {
             namespaces: self.attached(context),
             host_id: self.host.id,
             keep_alive_ms: self.keep_alive.ms(),
-            has_io_queues: self.io_queues != 0,
+            has_io_queues: self.io_queues.iter().any(|serial| *serial != 0),
             is_discovery: self.is_discovery(),
         }
     }
@@ -352,7 +355,7 @@ impl Controller {
         *self.features = Features::default();
         self.events.reset();
         self.changed = NamespaceSet::default();
-        self.io_queues = 0;
+        self.io_queues.fill(0);
         self.warned = 0;
     }
 
@@ -391,11 +394,6 @@ impl Controller {
     /// The next held command that ends.
     pub(crate) fn take_event(&mut self) -> Option<(CommandId, Answer)> {
         self.events.take()
-    }
-
-    /// Whether an opcode on this queue is one of fabrics.
-    pub(crate) fn is_fabrics(entry: &SubmissionEntry) -> bool {
-        entry.opcode == opcode::FABRICS
     }
 }
 

@@ -224,13 +224,8 @@ mod tests {
     #[test]
     fn a_chunk_and_a_notification_lie_where_the_specification_says() {
         let geometry = Geometry::tiny();
-        let descriptor = ChunkDescriptor {
-            chunk: ChunkId(3),
-            state: ChunkState::Open,
-            wear_index: 9,
-            blocks: 16,
-            write_pointer: 4,
-        };
+        let descriptor =
+            ChunkDescriptor { chunk: ChunkId(3), state: ChunkState::Open, wear_index: 9, blocks: 16, write_pointer: 4 };
         let chunk = ChunkInformation::of(&geometry, &descriptor);
         let golden = [4, 1, 9, 0, 0, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(chunk.as_bytes(), golden);
