@@ -15,7 +15,7 @@ use crate::wire::identify::{
     NamespaceDescriptorHead, OCP_UUID, UuidEntry, cns, controller, csi, namespace as bits,
 };
 use crate::wire::status::Status;
-use crate::wire::{U64, U128, ascii, zero_ended};
+use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
 use openftl_core::BLOCK_BYTES;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -25,9 +25,8 @@ const ABORTS_MAX: u8 = 4;
 /// KAS, in units of 100 ms.
 pub(super) const KEEP_ALIVE_UNITS: u16 = 1;
 
-/// Bytes of a command of 64 bytes, and of a completion of 16, in units of 16.
-const COMMAND_UNITS: u32 = 64 / 16;
-const COMPLETION_UNITS: u32 = 16 / 16;
+/// The unit of capsule sizes, in bytes.
+const CAPSULE_UNIT: u32 = 16;
 
 impl Controller {
     /// Appends the data structure that the host asked for.
@@ -144,8 +143,9 @@ impl Controller {
         data.subsystem_nqn = zero_ended(config.nqn.as_str());
         data.sgl_support =
             (controller::SGL | controller::SGL_LONGER | controller::SGL_OFFSET | controller::SGL_TRANSPORT).into();
-        data.command_capsule_units = (COMMAND_UNITS + config.in_capsule_bytes / 16).into();
-        data.response_capsule_units = COMPLETION_UNITS.into();
+        data.command_capsule_units =
+            ((size_of::<SubmissionEntry>() as u32 + config.in_capsule_bytes) / CAPSULE_UNIT).into();
+        data.response_capsule_units = (size_of::<CompletionEntry>() as u32 / CAPSULE_UNIT).into();
         data.sgl_descriptors_max = 1;
         if self.is_discovery() {
             data.controller_type = controller::TYPE_DISCOVERY;
