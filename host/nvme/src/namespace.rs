@@ -136,10 +136,12 @@ impl Namespace {
         Ok(Span { offset: first << log2, length: blocks << log2 })
     }
 
-    /// Bytes that travel with `blocks` blocks.
+    /// Bytes that travel with a transfer of these, metadata among them.
+    #[inline]
     #[must_use]
-    pub fn transfer_bytes(&self, blocks: u64) -> u64 {
-        blocks * ((1 << self.block_bytes_log2()) + u64::from(self.metadata_bytes()))
+    pub fn transfer_bytes(&self, length: u64) -> u32 {
+        let blocks = length >> self.block_bytes_log2();
+        (length + blocks * u64::from(self.metadata_bytes())) as u32
     }
 }
 
@@ -240,6 +242,6 @@ mod tests {
         let geometry = Geometry { groups: 3, ..Geometry::tiny() };
         let namespace = Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::OpenChannel(geometry) };
         assert_eq!(namespace.blocks(), 4 * 2 * 8 * 16);
-        assert_eq!(namespace.transfer_bytes(2), 2 * (4096 + 16));
+        assert_eq!(namespace.transfer_bytes(2 * 4096), 2 * (4096 + 16));
     }
 }

@@ -68,6 +68,12 @@ pub enum IoCommand {
     OpenChannel(VectorCommand),
 }
 
+/// FUA, bit 30 of dword 12.
+pub(super) const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+
+/// AD of Dataset Management, bit 2 of dword 11.
+pub(super) const DEALLOCATE: u32 = 1 << 2;
+
 /// The most source ranges of one Copy command (MSRC + 1).
 pub const COPY_SOURCES_MAX: u16 = 128;
 
@@ -159,8 +165,10 @@ impl IoCommand {
     #[must_use]
     pub fn transfer(&self, namespace: &Namespace) -> Transfer {
         match self {
-            IoCommand::Read(span) => Transfer::ToHost(span.length as u32),
-            IoCommand::Write { span, .. } | IoCommand::Compare(span) => Transfer::ToController(span.length as u32),
+            IoCommand::Read(span) => Transfer::ToHost(namespace.transfer_bytes(span.length)),
+            IoCommand::Write { span, .. } | IoCommand::Compare(span) => {
+                Transfer::ToController(namespace.transfer_bytes(span.length))
+            }
             IoCommand::Flush | IoCommand::Zero { .. } | IoCommand::Verify(_) => Transfer::None,
             IoCommand::DatasetManagement { ranges, .. } => {
                 Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
@@ -195,7 +203,7 @@ fn parse_block(
     namespace: &Namespace,
     durability: impl Fn(bool) -> Durability,
 ) -> Result<IoCommand, Refusal> {
-    let fua = entry.dword(12) & 1 << 30 != 0;
+    let fua = entry.dword(12) & FORCE_UNIT_ACCESS != 0;
     Ok(match entry.opcode {
         opcodes::FLUSH => IoCommand::Flush,
         opcodes::READ => IoCommand::Read(transferred(entry, namespace)?),
@@ -234,7 +242,7 @@ fn parse_block(
 /// "Dataset Management command", of any namespace.
 pub(super) fn dataset_management(entry: &SubmissionEntry) -> IoCommand {
     let ranges = (entry.dword(10) & 0xff) as u16 + 1;
-    IoCommand::DatasetManagement { ranges, deallocate: entry.dword(11) & 1 << 2 != 0 }
+    IoCommand::DatasetManagement { ranges, deallocate: entry.dword(11) & DEALLOCATE != 0 }
 }
 
 /// DTYPE, bits 23 to 20 of dword 12: there are no directives.
@@ -257,11 +265,11 @@ pub(super) fn blocks(entry: &SubmissionEntry) -> u64 {
     u64::from(entry.dword(12) & 0xffff) + 1
 }
 
-/// The range of a command with data: as [`covered`], and within MDTS.
+/// The range of a command with data: as [`covered`], and within MDTS, which does not count metadata (CTRATT, MEM).
 #[inline]
 pub(super) fn transferred(entry: &SubmissionEntry, namespace: &Namespace) -> Result<Span, Refusal> {
     let span = covered(entry, namespace)?;
-    if namespace.transfer_bytes(blocks(entry)) > u64::from(TRANSFER_BYTES_MAX) {
+    if span.length > u64::from(TRANSFER_BYTES_MAX) {
         return Err(Status::INVALID_FIELD.at(48));
     }
     Ok(span)

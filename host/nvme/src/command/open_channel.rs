@@ -12,17 +12,17 @@
 //! A list of one is no list: the dwords are the address itself. Payload travels with its out-of-band bytes behind each
 //! block.
 
-use super::io::{IoCommand, covered, dataset_management, transferred};
+use super::io::{DEALLOCATE, DatasetRange, FORCE_UNIT_ACCESS, IoCommand, covered, dataset_management, transferred};
 use super::{Answer, Refusal, Transfer};
 use crate::namespace::{Namespace, Span};
-use crate::wire::U64;
-use crate::wire::entry::SubmissionEntry;
+use crate::wire::entry::{SglDescriptor, SubmissionEntry};
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
+use crate::wire::{U32, U64};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa, VECTOR_BLOCKS_MAX};
 use openftl_ftl::target::Durability;
 use openftl_media::{Blocks, Command, Completion};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// A vector command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +92,7 @@ impl VectorCommand {
     /// Its data; the lists of addresses are not among them.
     #[must_use]
     pub fn transfer(&self, namespace: &Namespace) -> Transfer {
-        let bytes = namespace.transfer_bytes(u64::from(self.blocks)) as u32;
+        let bytes = namespace.transfer_bytes(u64::from(self.blocks) * BLOCK_BYTES as u64);
         match self.action {
             VectorAction::Reset | VectorAction::Copy => Transfer::None,
             VectorAction::Write => Transfer::ToController(bytes),
@@ -126,12 +126,104 @@ pub fn scalar_blocks(span: Span) -> Blocks<'static> {
     Blocks::Scalar { first: Ppa(span.offset / block_bytes), count: (span.length / block_bytes) as u32 }
 }
 
+/// What a host says to have `command` done on `namespace`, a block of which travels in `block_bytes` bytes: the entry, and
+/// lists that are appended to `capsule`, the data in the capsule so far. `None` if the command cannot be said, for want of
+/// blocks or because there are too many: the device would answer [`openftl_media::Status::InvalidField`].
+#[must_use]
+pub fn entry_of(
+    command: &Command<'_>,
+    namespace: u32,
+    block_bytes: u32,
+    capsule: &mut Vec<u8>,
+) -> Option<SubmissionEntry> {
+    let (opcodes, blocks, frames, to, fua) = match *command {
+        Command::Read { blocks, frames } => {
+            ([opcodes::READ, opcodes::VECTOR_READ], blocks, Some(frames), &[][..], false)
+        }
+        Command::Write { blocks, frames, fua } => {
+            ([opcodes::WRITE, opcodes::VECTOR_WRITE], blocks, Some(frames), &[][..], fua)
+        }
+        Command::Reset { blocks } => {
+            ([opcodes::DATASET_MANAGEMENT, opcodes::VECTOR_RESET], blocks, None, &[][..], false)
+        }
+        Command::Copy { from, to, fua } => {
+            ([opcodes::VECTOR_COPY, opcodes::VECTOR_COPY], Blocks::Vector(from), None, to, fua)
+        }
+        Command::Flush => {
+            let (opcode, flags) = (opcodes::FLUSH, SubmissionEntry::PSDT_SGL);
+            return Some(SubmissionEntry { opcode, flags, namespace: namespace.into(), ..SubmissionEntry::default() });
+        }
+    };
+    let [scalar, vector] = opcodes;
+    let count = blocks.len();
+    let is_copy = matches!(command, Command::Copy { .. });
+    if count == 0 || frames.is_some_and(|frames| frames.len() != count) || is_copy && to.len() != count {
+        return None;
+    }
+    let mut dwords = [0_u32; 6];
+    let mut put = |dword: usize, value: u64| {
+        dwords[dword - 10] = value as u32;
+        dwords[dword - 9] = (value >> 32) as u32;
+    };
+    let mut data = SglDescriptor {
+        length: (frames.map_or(0, <[Frame]>::len) as u32 * block_bytes).into(),
+        identifier: SglDescriptor::TRANSPORT,
+        ..SglDescriptor::default()
+    };
+    let opcode = match blocks {
+        Blocks::Vector(at) => {
+            if count > VECTOR_BLOCKS_MAX {
+                return None;
+            }
+            for (dword, list) in [(10, at), (14, to)] {
+                match list {
+                    [] => {}
+                    [one] => put(dword, one.0),
+                    list => {
+                        put(dword, capsule.len() as u64);
+                        list.iter().for_each(|ppa| capsule.extend_from_slice(&ppa.0.to_le_bytes()));
+                    }
+                }
+            }
+            vector
+        }
+        Blocks::Scalar { first, count } if scalar == opcodes::DATASET_MANAGEMENT => {
+            let range = DatasetRange { attributes: 0.into(), blocks: count.into(), first: first.0.into() };
+            data = SglDescriptor {
+                address: (capsule.len() as u64).into(),
+                length: (size_of::<DatasetRange>() as u32).into(),
+                identifier: SglDescriptor::IN_CAPSULE,
+                ..SglDescriptor::default()
+            };
+            capsule.extend_from_slice(range.as_bytes());
+            dwords[1] = DEALLOCATE;
+            scalar
+        }
+        Blocks::Scalar { first, .. } => {
+            put(10, first.0);
+            scalar
+        }
+    };
+    if opcode != opcodes::DATASET_MANAGEMENT {
+        let last = u16::try_from(count - 1).ok()?;
+        dwords[2] = u32::from(last) | if fua { FORCE_UNIT_ACCESS } else { 0 };
+    }
+    Some(SubmissionEntry {
+        opcode,
+        flags: SubmissionEntry::PSDT_SGL,
+        namespace: namespace.into(),
+        data,
+        dwords_10_15: dwords.map(U32::new),
+        ..SubmissionEntry::default()
+    })
+}
+
 pub(super) fn parse_open_channel(
     entry: &SubmissionEntry,
     namespace: &Namespace,
     is_write_through: bool,
 ) -> Result<IoCommand, Refusal> {
-    let fua = entry.dword(12) & 1 << 30 != 0 || is_write_through;
+    let fua = entry.dword(12) & FORCE_UNIT_ACCESS != 0 || is_write_through;
     let durability = if fua { Durability::Durable } else { Durability::Volatile };
     let action = match entry.opcode {
         opcodes::FLUSH => return Ok(IoCommand::Flush),
@@ -165,10 +257,7 @@ pub(super) fn parse_open_channel(
 mod tests {
     use super::*;
     use crate::namespace::{Attached, NamespaceKind, NamespaceSet};
-    use crate::wire::U32;
-    use crate::wire::entry::SglDescriptor;
     use openftl_core::{Geometry, Time};
-    use zerocopy::IntoBytes;
 
     fn namespace() -> Namespace {
         Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::OpenChannel(Geometry::tiny()) }
@@ -239,7 +328,7 @@ mod tests {
         assert_eq!(parse(opcodes::COMPARE, [0; 6], 4112), Err(Status::INVALID_OPCODE.at(0)));
         assert_eq!(parse(opcodes::VECTOR_READ, [0, 0, 64, 0, 0, 0], 1 << 20), Err(Status::INVALID_FIELD.at(48)));
         assert_eq!(parse(opcodes::VECTOR_READ, [0; 6], 4096), Err(Status::DATA_SGL_LENGTH_INVALID.at(32)));
-        assert_eq!(parse(opcodes::READ, [0, 0, 255, 0, 0, 0], 1 << 21), Err(Status::INVALID_FIELD.at(48)), "MDTS");
+        assert_eq!(parse(opcodes::READ, [0, 0, 256, 0, 0, 0], 1 << 21), Err(Status::INVALID_FIELD.at(48)), "MDTS");
         assert_eq!(parse(opcodes::READ, [1 << 9, 0, 0, 0, 0, 0], 4112), Err(Status::LBA_OUT_OF_RANGE.at(40)));
     }
 

@@ -157,7 +157,11 @@ impl Controller {
         data.controller_type = controller::TYPE_IO;
         data.sharing = if config.is_shared { controller::SEVERAL_CONTROLLERS } else { 0 };
         data.optional_events = controller::NAMESPACE_NOTICES.into();
-        data.attributes = (controller::LONG_HOST_ID | controller::TRAFFIC_KEEPS_ALIVE | controller::UUID_LIST).into();
+        data.attributes = (controller::LONG_HOST_ID
+            | controller::TRAFFIC_KEEPS_ALIVE
+            | controller::UUID_LIST
+            | controller::METADATA_NOT_COUNTED)
+            .into();
         data.aborts_max = ABORTS_MAX - 1;
         data.firmware_updates = controller::ONE_FIRMWARE_SLOT;
         data.log_page_attributes |= controller::EFFECTS_LOG;

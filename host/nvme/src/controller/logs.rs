@@ -5,7 +5,7 @@ use super::{Context, Controller};
 use crate::command::Refusal;
 use crate::command::admin::GetLogPage;
 use crate::drives::NamespaceName;
-use crate::namespace::{ALL_NAMESPACES, NAMESPACES_MAX, Namespace, NamespaceKind};
+use crate::namespace::{ALL_NAMESPACES, Namespace, NamespaceKind};
 use crate::wire::identify::IDENTIFY_BYTES;
 use crate::wire::log::{COMMAND_CHANGES_BLOCKS, COMMAND_SUPPORTED, ErrorEntry, FirmwareLog, LOG_PAGE_SUPPORTED, id};
 use crate::wire::opcode::{self, admin, io};
@@ -159,7 +159,7 @@ impl Controller {
                 let (namespace, geometry) = self.open_channel(command.namespace, context)?;
                 write_chunks(namespace, &geometry, context, &mut window)?;
             }
-            id::CHUNK_NOTIFICATIONS => self.write_notifications(command, context, &mut window)?,
+            id::CHUNK_NOTIFICATIONS => self.write_notifications(command.namespace, context, &mut window)?,
             _ => unreachable!("page {:#x} is supported", command.page),
         }
         if command.offset > window.position {
@@ -191,40 +191,26 @@ impl Controller {
         }
     }
 
-    /// The notifications that the host has not read yet, of one namespace or all. What is read without RAE is not told
-    /// again.
+    /// The last notifications, oldest first; a host knows by their counts which of them are new.
     fn write_notifications(
         &mut self,
-        command: &GetLogPage,
+        id: u32,
         context: &mut Context<'_>,
         window: &mut Window<'_>,
     ) -> Result<(), Refusal> {
-        let named = if command.namespace == ALL_NAMESPACES {
-            (1..=NAMESPACES_MAX).filter(|id| self.open_channel(*id, context).is_ok()).collect()
-        } else {
-            self.open_channel(command.namespace, context)?;
-            vec![command.namespace]
-        };
+        let (name, _) = self.open_channel(id, context)?;
+        let gone = &mut self.notifications_gone[id as usize - 1];
         let mut notifications: Vec<Notification> = Vec::new();
-        let mut left = NOTIFICATIONS_MAX;
-        for id in named {
-            let read = &mut self.notifications_read[id as usize - 1];
-            let name = NamespaceName { subsystem: context.subsystem, id };
-            notifications.clear();
-            if context.drives.notifications(context.now, name, *read, &mut notifications).is_err() {
-                return Err(Status::INTERNAL_ERROR.into());
-            }
-            for notification in notifications.iter().take(left) {
-                window.write(ChunkNotification::of(id, notification).as_bytes());
-                left -= 1;
-                let is_told = window.position <= window.offset + window.bytes as u64;
-                if is_told && !command.retain_event {
-                    *read = notification.count;
-                }
-            }
+        if context.drives.notifications(context.now, name, *gone, &mut notifications).is_err() {
+            return Err(Status::INTERNAL_ERROR.into());
         }
-        // The page has its full length, and the first entry of zeroes ends it.
-        window.write(&vec![0; left * size_of::<ChunkNotification>()]);
+        let last = &notifications[notifications.len().saturating_sub(NOTIFICATIONS_MAX)..];
+        if let Some(first) = last.first() {
+            *gone = first.count - 1;
+        }
+        let mut entries = vec![ChunkNotification::new_zeroed(); NOTIFICATIONS_MAX];
+        entries.iter_mut().zip(last).for_each(|(entry, notification)| *entry = ChunkNotification::of(id, notification));
+        window.write(entries.as_bytes());
         Ok(())
     }
 }

@@ -109,8 +109,8 @@ pub struct Controller {
     changed: NamespaceSet,
     /// I/O queues: the serial number of each, at its id less one; 0 where there is none.
     io_queues: Box<[u64; IO_QUEUES_MAX as usize]>,
-    /// Count of the last chunk notification that the host has read, of each namespace at its id less one.
-    notifications_read: Box<[u64; NAMESPACES_MAX as usize]>,
+    /// No chunk notification up to this count is in the log any more, of each namespace at its id less one.
+    notifications_gone: Box<[u64; NAMESPACES_MAX as usize]>,
     /// Warnings that the host was told of.
     warned: u8,
 }
@@ -134,7 +134,7 @@ impl Controller {
             errors: ErrorLog::default(),
             changed: NamespaceSet::default(),
             io_queues: Box::new([0; IO_QUEUES_MAX as usize]),
-            notifications_read: Box::new([0; NAMESPACES_MAX as usize]),
+            notifications_gone: Box::new([0; NAMESPACES_MAX as usize]),
             warned: 0,
         }
     }

@@ -201,6 +201,8 @@ pub mod controller {
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
     /// CTRATT bit 9: there is a UUID list.
     pub const UUID_LIST: u32 = 1 << 9;
+    /// CTRATT bit 16: MDTS does not count metadata.
+    pub const METADATA_NOT_COUNTED: u32 = 1 << 16;
     /// CNTRLTYPE of an I/O controller.
     pub const TYPE_IO: u8 = 1;
     /// CNTRLTYPE of a discovery controller.

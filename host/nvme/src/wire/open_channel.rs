@@ -1,8 +1,9 @@
 //! What Open-Channel 2.0 adds: the geometry, and two log pages. Section names are those of that specification.
 
 use super::{U16, U32, U64};
-use openftl_core::{Geometry, Nanos};
-use openftl_media::{ChunkDescriptor, Notification, NotifiedScope};
+use openftl_core::geometry::Latency;
+use openftl_core::{AddressFormat, Geometry, Nanos, Ppa};
+use openftl_media::{ChunkDescriptor, ChunkState, Notification, NotifiedScope, NotifiedState};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Answer to the Geometry command, E2h ("Geometry").
@@ -99,6 +100,37 @@ impl From<&Geometry> for GeometryData {
     }
 }
 
+impl GeometryData {
+    /// The geometry that these bytes say. The out-of-band bytes are those of the namespace's format, and whether the cache
+    /// is volatile, the controller says.
+    #[must_use]
+    pub fn geometry(&self, oob_bytes: u32, volatile_cache: bool) -> Geometry {
+        let latency = |index: usize| Latency {
+            typical: Nanos(u64::from(self.durations_ns[index].get())),
+            max: Nanos(u64::from(self.durations_ns[index + 1].get())),
+        };
+        Geometry {
+            groups: u32::from(self.groups.get()),
+            pus_per_group: u32::from(self.pus_per_group.get()),
+            chunks_per_pu: self.chunks_per_pu.get(),
+            blocks_per_chunk: self.blocks_per_chunk.get(),
+            oob_bytes,
+            ws_min: self.ws_min.get(),
+            ws_opt: self.ws_opt.get(),
+            mw_cunits: self.mw_cunits.get(),
+            open_chunks_max: self.open_chunks_max.get(),
+            open_chunks_per_pu_max: self.open_chunks_per_pu_max.get(),
+            vector_copy: self.capabilities.get() & VECTOR_COPY != 0,
+            reset_of_free: self.capabilities.get() & RESET_OF_FREE != 0,
+            wear_index_threshold: self.wear_index_threshold,
+            volatile_cache,
+            read: latency(0),
+            write: latency(2),
+            reset: latency(4),
+        }
+    }
+}
+
 /// One entry of the chunk information log, CAh ("Chunk Information Log Page").
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
@@ -135,6 +167,21 @@ impl ChunkInformation {
             blocks: u64::from(descriptor.blocks).into(),
             write_pointer: u64::from(descriptor.write_pointer).into(),
         }
+    }
+}
+
+impl ChunkInformation {
+    /// The descriptor that these bytes say, if its state is one.
+    #[must_use]
+    pub fn descriptor(&self, format: AddressFormat) -> Option<ChunkDescriptor> {
+        let states = [ChunkState::Free, ChunkState::Closed, ChunkState::Open, ChunkState::Offline];
+        Some(ChunkDescriptor {
+            chunk: format.chunk_of(Ppa(self.first_block.get())),
+            state: states.into_iter().find(|state| *state as u8 == self.state)?,
+            wear_index: self.wear_index,
+            blocks: self.blocks.get() as u32,
+            write_pointer: self.write_pointer.get() as u32,
+        })
     }
 }
 
@@ -182,6 +229,29 @@ impl ChunkNotification {
     }
 }
 
+impl ChunkNotification {
+    /// The notification that these bytes say, if they say one.
+    #[must_use]
+    pub fn notification(&self) -> Option<Notification> {
+        let states = [
+            NotifiedState::ErrorRateLow,
+            NotifiedState::ErrorRateMedium,
+            NotifiedState::ErrorRateHigh,
+            NotifiedState::Unrecoverable,
+            NotifiedState::Refreshed,
+            NotifiedState::WearIndexHigh,
+        ];
+        let scope = match self.scope {
+            0b001 => NotifiedScope::Blocks(u32::from(self.blocks.get()) + 1),
+            0b010 => NotifiedScope::Chunk,
+            0b100 => NotifiedScope::ParallelUnit,
+            _ => return None,
+        };
+        let state = states.into_iter().find(|state| *state as u16 == self.state.get())?;
+        Some(Notification { count: self.count.get(), ppa: Ppa(self.block.get()), state, scope })
+    }
+}
+
 const _: () = {
     assert!(size_of::<GeometryData>() == 4096);
     assert!(size_of::<ChunkInformation>() == 32);
@@ -191,9 +261,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openftl_core::geometry::Latency;
-    use openftl_core::{ChunkId, Ppa};
-    use openftl_media::{ChunkState, NotifiedState};
+    use openftl_core::ChunkId;
 
     #[test]
     fn a_geometry_lies_where_the_specification_says() {
@@ -219,6 +287,9 @@ mod tests {
         assert_eq!(bytes[128..148], [4, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 0, 0]);
         assert_eq!(bytes[192..208], [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0]);
         assert_eq!(bytes[208..216], [0xff; 8], "longer than the field can say");
+        let said = data.geometry(geometry.oob_bytes, geometry.volatile_cache);
+        let max = Nanos(u64::from(u32::MAX));
+        assert_eq!(said, Geometry { reset: Latency { typical: max, max }, ..geometry });
     }
 
     #[test]
@@ -229,6 +300,8 @@ mod tests {
         let chunk = ChunkInformation::of(&geometry, &descriptor);
         let golden = [4, 1, 9, 0, 0, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(chunk.as_bytes(), golden);
+        assert_eq!(chunk.descriptor(geometry.format()), Some(descriptor));
+        assert_eq!(ChunkInformation { state: 3, ..chunk }.descriptor(geometry.format()), None);
         let notification = Notification {
             count: 5,
             ppa: Ppa(0x0102),
@@ -241,5 +314,7 @@ mod tests {
             5, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0,
         ]);
         assert_eq!(entry.as_bytes(), golden);
+        assert_eq!(entry.notification(), Some(notification));
+        assert_eq!(ChunkNotification::new_zeroed().notification(), None);
     }
 }

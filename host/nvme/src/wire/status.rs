@@ -6,6 +6,7 @@
 //! ```
 
 use openftl_ftl::target::IoError;
+use openftl_media::Status as MediaStatus;
 use std::fmt;
 
 /// A status field without the phase tag.
@@ -166,23 +167,34 @@ impl From<IoError> for Status {
     }
 }
 
-impl From<openftl_media::Status> for Status {
-    fn from(status: openftl_media::Status) -> Status {
-        use openftl_media::Status as Media;
-        match status {
-            Media::Success => Status::SUCCESS,
-            Media::InvalidField => Status::INVALID_FIELD,
-            Media::LbaOutOfRange => Status::LBA_OUT_OF_RANGE,
-            Media::OfflineChunk => Status::OFFLINE_CHUNK,
-            Media::InvalidReset => Status::INVALID_RESET,
-            Media::WriteFailedWriteNextUnit => Status::WRITE_NEXT_UNIT,
-            Media::WriteFailedChunkClosedEarly => Status::CHUNK_CLOSED_EARLY,
-            Media::OutOfOrderWrite => Status::OUT_OF_ORDER_WRITE,
-            Media::HighEcc => Status::HIGH_ECC,
-            Media::WriteFault => Status::WRITE_FAULT,
-            Media::UnrecoveredRead => Status::UNRECOVERED_READ,
-            Media::DeallocatedOrUnwritten => Status::DEALLOCATED_BLOCK,
-        }
+/// What a device says, and how a controller says it: the same numbers.
+const OF_MEDIUM: [(MediaStatus, Status); 12] = [
+    (MediaStatus::Success, Status::SUCCESS),
+    (MediaStatus::InvalidField, Status::INVALID_FIELD),
+    (MediaStatus::LbaOutOfRange, Status::LBA_OUT_OF_RANGE),
+    (MediaStatus::OfflineChunk, Status::OFFLINE_CHUNK),
+    (MediaStatus::InvalidReset, Status::INVALID_RESET),
+    (MediaStatus::WriteFailedWriteNextUnit, Status::WRITE_NEXT_UNIT),
+    (MediaStatus::WriteFailedChunkClosedEarly, Status::CHUNK_CLOSED_EARLY),
+    (MediaStatus::OutOfOrderWrite, Status::OUT_OF_ORDER_WRITE),
+    (MediaStatus::HighEcc, Status::HIGH_ECC),
+    (MediaStatus::WriteFault, Status::WRITE_FAULT),
+    (MediaStatus::UnrecoveredRead, Status::UNRECOVERED_READ),
+    (MediaStatus::DeallocatedOrUnwritten, Status::DEALLOCATED_BLOCK),
+];
+
+impl From<MediaStatus> for Status {
+    fn from(status: MediaStatus) -> Status {
+        let (_, status) = OF_MEDIUM.iter().find(|(medium, _)| *medium == status).expect("every status is listed");
+        *status
+    }
+}
+
+impl Status {
+    /// What the device behind an Open-Channel namespace said, if this is such a status.
+    #[must_use]
+    pub fn of_medium(self) -> Option<MediaStatus> {
+        OF_MEDIUM.iter().find(|(_, status)| status.code() == self.code()).map(|(medium, _)| *medium)
     }
 }
 
@@ -214,22 +226,10 @@ mod tests {
 
     #[test]
     fn statuses_of_the_medium_keep_their_numbers() {
-        use openftl_media::Status as Media;
-        for status in [
-            Media::Success,
-            Media::InvalidField,
-            Media::LbaOutOfRange,
-            Media::OfflineChunk,
-            Media::InvalidReset,
-            Media::WriteFailedWriteNextUnit,
-            Media::WriteFailedChunkClosedEarly,
-            Media::OutOfOrderWrite,
-            Media::HighEcc,
-            Media::WriteFault,
-            Media::UnrecoveredRead,
-            Media::DeallocatedOrUnwritten,
-        ] {
-            assert_eq!(Status::from(status).code(), status as u16);
+        for (medium, status) in OF_MEDIUM {
+            assert_eq!(status.code(), medium as u16);
+            assert_eq!(Status::from(medium).of_medium(), Some(medium));
         }
+        assert_eq!(Status::INVALID_OPCODE.of_medium(), None);
     }
 }

@@ -38,7 +38,7 @@ fn the_controller_says_what_hosts_ask_for_first() {
     check("CNTLID", 78, 2, 1);
     check("VER", 80, 4, 0x0002_0000);
     check("OAES: namespace notices", 92, 4, 1 << 8);
-    check("CTRATT: 128-bit host id, traffic based keep alive, UUID list", 96, 4, 1 | 1 << 6 | 1 << 9);
+    check("CTRATT: 128-bit host id, traffic based keep alive, UUID list, MDTS", 96, 4, 1 | 1 << 6 | 1 << 9 | 1 << 16);
     check("CNTRLTYPE", 111, 1, 1);
     check("OACS", 256, 2, 0);
     check("AERL", 259, 1, 3);

@@ -130,24 +130,24 @@ fn chunks_are_told_from_any_byte_on() {
 }
 
 #[test]
-fn notifications_are_told_until_the_host_has_read_them() {
+fn the_last_notifications_are_in_the_log_the_oldest_first() {
     let (mut world, mut queue) = ready();
-    world.drives.notifications = (1..=3)
-        .map(|count| Notification {
-            count,
-            ppa: Ppa(count),
-            state: NotifiedState::ErrorRateHigh,
-            scope: NotifiedScope::Chunk,
-        })
-        .collect();
+    let notifications = |counts: std::ops::RangeInclusive<u64>| -> Vec<Notification> {
+        let (state, scope) = (NotifiedState::ErrorRateHigh, NotifiedScope::Chunk);
+        counts.map(|count| Notification { count, ppa: Ppa(count), state, scope }).collect()
+    };
     let counts = |data: &[u8]| -> Vec<u64> { data.chunks(64).map(|entry| number(entry, 0, 8)).collect() };
-    world.ok(&mut queue, retained(log_page(id::CHUNK_NOTIFICATIONS, 5, 256, 0)));
-    assert_eq!(counts(&world.data), [1, 2, 3, 0]);
-    world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 5, 128, 0));
-    assert_eq!(counts(&world.data), [1, 2]);
-    world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 0xffff_ffff, 128, 0));
-    assert_eq!(counts(&world.data), [3, 0]);
-    world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 5, 128, 0));
-    assert_eq!(counts(&world.data), [0, 0]);
+    world.drives.notifications = notifications(1..=3);
+    for _ in 0..2 {
+        world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 5, 256, 0));
+        assert_eq!(counts(&world.data), [1, 2, 3, 0]);
+    }
+    world.drives.notifications = notifications(1..=300);
+    world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 5, 256 * 64, 0));
+    assert_eq!(counts(&world.data), (45..=300).collect::<Vec<u64>>());
+    world.ok(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 5, 128, 254 * 64));
+    assert_eq!(counts(&world.data), [299, 300]);
     assert_eq!(world.refused(&mut queue, log_page(id::CHUNK_NOTIFICATIONS, 1, 64, 0)), Status::INVALID_FIELD);
+    let all = log_page(id::CHUNK_NOTIFICATIONS, 0xffff_ffff, 64, 0);
+    assert_eq!(world.refused(&mut queue, all), Status::INVALID_NAMESPACE);
 }
