@@ -211,8 +211,8 @@ impl Reached {
         let entry = CompletionEntry::read_from_bytes(&bytes).expect("sixteen");
         let (tag, is_scalar) = self.tags.remove(&entry.command_id.get()).expect("a command of ours");
         let status = entry.status().of_medium().expect("a status that a device gives");
-        // A scalar command has one status for all of its blocks.
-        let is_marked = is_scalar && status != openftl_media::Status::Success;
+        // A scalar command has one status for all of its blocks; one that was not understood, none for any.
+        let is_marked = !matches!(status, openftl_media::Status::Success | openftl_media::Status::InvalidField);
         let failed = if is_scalar { u64::from(is_marked) } else { entry.result.get() };
         Completion { tag, status, failed, at }
     }
@@ -227,10 +227,8 @@ impl Media for Reached {
         let mut capsule = Vec::new();
         let block_bytes = 4096 + self.geometry.oob_bytes;
         let Some(mut entry) = entry_of(&asked, NSID, block_bytes, &mut capsule) else {
-            let failed = u64::MAX.checked_shr(64_u32.saturating_sub(blocks(&asked) as u32)).unwrap_or(0);
             let status = openftl_media::Status::InvalidField;
-            let failed = if is_scalar(&asked) { 1 } else { failed };
-            self.ended.push(Completion { tag, status, failed, at: now });
+            self.ended.push(Completion { tag, status, failed: 0, at: now });
             return Ok(());
         };
         self.next_id = self.next_id.wrapping_add(1);
@@ -360,14 +358,6 @@ fn is_scalar(command: &Command<'_>) -> bool {
             | Command::Reset { blocks: Scalar { .. } }
             | Command::Flush
     )
-}
-
-fn blocks(command: &Command<'_>) -> usize {
-    match command {
-        Command::Read { blocks, .. } | Command::Write { blocks, .. } | Command::Reset { blocks } => blocks.len(),
-        Command::Copy { from, .. } => from.len(),
-        Command::Flush => 0,
-    }
 }
 
 #[test]
