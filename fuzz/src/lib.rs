@@ -4,6 +4,7 @@
 //! | target | bytes | shown |
 //! |---|---|---|
 //! | `nbd` | what a client sends | the same answers however they are cut into pieces |
+//! | `nvme` | what a host says to a controller | every command ends once or is held, inside its limits |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
 //! | `drive_file` | a drive as TOML | errors name line and field |
 //! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
@@ -20,6 +21,7 @@ mod drive_file;
 mod flash;
 mod log_block;
 mod nbd;
+mod nvme;
 mod out_of_band;
 mod profile;
 mod store_file;
@@ -34,11 +36,12 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
     Target { name: "log_block", run: log_block::run },
     Target { name: "nbd", run: nbd::run },
+    Target { name: "nvme", run: nvme::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
     Target { name: "store_file", run: store_file::run },

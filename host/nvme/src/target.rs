@@ -173,6 +173,29 @@ impl Target {
         Ok(namespace)
     }
 
+    /// Attaches a namespace of the subsystem to one controller, or detaches it: the host is told. A new controller has all of
+    /// them attached.
+    ///
+    /// # Errors
+    /// If there is no such namespace. A controller that is gone has nothing attached, and that is no error.
+    pub fn set_attached(&mut self, name: ControllerName, id: u32, is_attached: bool) -> Result<(), NamespaceError> {
+        let subsystem = self.subsystem_mut(name.subsystem);
+        if subsystem.slot_mut(id)?.is_none() {
+            return Err(NamespaceError::Absent(id));
+        }
+        if let Some(controller) = subsystem.controller_mut(name)
+            && controller.attached.contains(id) != is_attached
+        {
+            if is_attached {
+                controller.attached.insert(id);
+            } else {
+                controller.attached.remove(id);
+            }
+            controller.namespace_changed(id);
+        }
+        Ok(())
+    }
+
     /// The drives of a subsystem are doing so: hosts hear of warnings that are new.
     pub fn health_is(&mut self, subsystem: usize, health: &Health) {
         self.subsystems[subsystem].controllers_mut().for_each(|controller| controller.health_is(health));

@@ -361,6 +361,8 @@ mod tests {
         assert_eq!(plan.to, Span { offset: 100 << 12, length: 3 << 12 });
         let from: Vec<Span> = plan.from().collect();
         assert_eq!(from, [Span { offset: 0, length: 4096 }, Span { offset: 10 << 12, length: 2 << 12 }]);
+        let most = [source(0, 200), source(300, 56)];
+        assert_eq!(namespace().copy_plan(0, 2, most.as_bytes()).unwrap().to.length, COPY_BYTES_MAX);
     }
 
     #[test]

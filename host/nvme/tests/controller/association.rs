@@ -256,8 +256,15 @@ fn a_full_subsystem_is_busy() {
     let queues: Vec<_> = (0..1024).map(|_| world.connect()).collect();
     let data = connect_data(SUBSYSTEM, ANY_CONTROLLER);
     assert_eq!(world.refused_connect(connect(0, 31), data), (Status::CONNECT_CONTROLLER_BUSY, 0));
+    let gone = queues[0].controller();
     queues.into_iter().take(1).for_each(|queue| world.target.disconnected(queue));
-    let _ = world.connect();
+    let mut heir = world.ready();
+    assert_eq!(heir.controller().id, gone.id, "the only id that is free");
+    world.ok(&mut heir, set_feature(feature::id::ASYNCHRONOUS_EVENTS, 0, 0x1ff));
+    assert_eq!(world.run(&mut heir, event_request(), &[]), None);
+    world.target.detach(0, 1).unwrap();
+    assert_eq!(world.target.take_event(gone), None, "an old name does not name the heir");
+    assert_eq!(world.events(&mut heir).len(), 1);
 }
 
 #[test]

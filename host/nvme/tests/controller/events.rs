@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use openftl_nvme::wire::log::id;
-use openftl_nvme::wire::opcode::admin;
+use openftl_nvme::wire::opcode::{self, admin};
 use openftl_nvme::wire::{feature, identify::cns};
 use openftl_nvme::{BlockFormat, Health, Queue, Status};
 
@@ -50,13 +50,40 @@ fn a_page_read_with_the_event_retained_changes_nothing() {
 }
 
 #[test]
+fn a_namespace_may_be_detached_from_one_controller_alone() {
+    let (mut world, mut queue) = listening(2);
+    let mut other = world.ready();
+    let name = queue.controller();
+    for _ in 0..2 {
+        world.target.set_attached(name, 2, false).unwrap();
+    }
+    assert_eq!(world.events(&mut queue), [(Status::SUCCESS, 0x0004_0002)]);
+    assert_eq!(changed(&mut world, &mut queue), [2]);
+    let listed = |world: &mut World, queue: &mut Queue, structure| {
+        world.ok(queue, identify(structure, 0));
+        [world.data[0], world.data[4], world.data[8]]
+    };
+    assert_eq!(listed(&mut world, &mut queue, cns::ACTIVE_NAMESPACES), [1, 5, 0]);
+    assert_eq!(listed(&mut world, &mut queue, cns::ALLOCATED_NAMESPACES), [1, 2, 5]);
+    assert_eq!(listed(&mut world, &mut other, cns::ACTIVE_NAMESPACES), [1, 2, 5]);
+    let mut io = world.connect_io(&queue, 1);
+    assert_eq!(world.io(&mut io, ranged(opcode::io::READ, 2, 0, 1)), Err(Status::INVALID_FIELD));
+    world.target.set_attached(name, 2, true).unwrap();
+    assert!(world.io(&mut io, ranged(opcode::io::READ, 2, 0, 1)).is_ok());
+    assert_eq!(changed(&mut world, &mut queue), [2]);
+}
+
+#[test]
 fn namespaces_that_cannot_come_or_go_say_why() {
-    let (mut world, _) = listening(0);
+    let (mut world, queue) = listening(0);
+    let name = queue.controller();
     for (error, expected) in [
         (world.target.attach(0, block(0, BlockFormat::FourKib)), "namespace id 0 is not between 1 and 64"),
         (world.target.attach(0, block(65, BlockFormat::FourKib)), "namespace id 65 is not between 1 and 64"),
         (world.target.attach(0, block(1, BlockFormat::FourKib)), "namespace 1 exists already; choose another id"),
         (world.target.detach(0, 3).map(drop), "there is no namespace 3"),
+        (world.target.set_attached(name, 3, true), "there is no namespace 3"),
+        (world.target.set_attached(name, 0, true), "namespace id 0 is not between 1 and 64"),
     ] {
         assert_eq!(error.unwrap_err().to_string(), expected);
     }
