@@ -146,6 +146,10 @@ impl AdminCommand {
                 Some(bytes) if *feature != feature::id::HOST_ID => Transfer::ToController(bytes),
                 _ => Transfer::None,
             },
+            // A host that wants a short identifier (EXHID 0) is refused, whatever room it has.
+            AdminCommand::GetFeature(GetFeature { feature: feature::id::HOST_ID, value, .. }) if value & 1 == 0 => {
+                Transfer::None
+            }
             AdminCommand::GetFeature(GetFeature { feature, select, .. }) => match data_bytes(*feature) {
                 Some(bytes) if *select != select::CAPABILITIES => Transfer::ToHost(bytes),
                 _ => Transfer::None,

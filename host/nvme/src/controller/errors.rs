@@ -1,6 +1,5 @@
 //! The error log of one controller: its last refusals and failures (Base, "Error Information").
 
-use crate::wire::fabrics::DiscoveryEntry;
 use crate::wire::log::ErrorEntry;
 use crate::wire::{Status, SubmissionEntry};
 
@@ -41,7 +40,6 @@ impl ErrorLog {
             parameter_location: location.into(),
             block: block.into(),
             namespace: command.namespace,
-            transport: DiscoveryEntry::TCP,
             opcode: command.opcode,
             version: 1,
             ..ErrorEntry::default()

@@ -98,8 +98,8 @@ impl DiscoveryEntry {
     pub const IPV6: u8 = 2;
     /// SUBTYPE of a subsystem that holds namespaces.
     pub const NVM_SUBSYSTEM: u8 = 2;
-    /// TREQ bits 1 and 0, 10b: no secure channel required; bit 2: SQ flow control can be switched off.
-    pub const REQUIREMENTS: u8 = 0b110;
+    /// TREQ bits 1 and 0, 00b: nothing is said of secure channels; bit 2: SQ flow control can be switched off.
+    pub const REQUIREMENTS: u8 = 0b100;
 }
 
 /// Head of the discovery log, before its records ("Discovery Log Page").

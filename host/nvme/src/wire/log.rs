@@ -55,7 +55,7 @@ pub struct ErrorEntry {
     pub namespace: U32,
     /// 28.
     pub vendor: u8,
-    /// 29: TRTYPE, 3 for TCP.
+    /// 29: TRTYPE, of an error of the transport; 0 of any other.
     pub transport: u8,
     /// 30: CSI.
     pub command_set: u8,

@@ -34,7 +34,7 @@ fn the_log_names_each_subsystem_at_each_port() {
     world.ok(&mut queue, log_page(id::DISCOVERY, 0, 3 * 1024, 0));
     let whole = world.data.clone();
     let record = &whole[1024..2048];
-    assert_eq!(record[..10], [3, 1, 2, 6, 1, 0, 0xff, 0xff, 0, 4]);
+    assert_eq!(record[..10], [3, 1, 2, 4, 1, 0, 0xff, 0xff, 0, 4]);
     assert_eq!(&record[32..37], b"4420 ");
     assert_eq!(text_of(&record[256..512]), Some(SUBSYSTEM));
     assert_eq!(&record[512..525], b"192.168.77.1 ");

@@ -126,6 +126,9 @@ fn what_the_host_said_of_itself_can_be_read_back() {
     long.dwords_10_15[1] = 1.into();
     world.ok(&mut queue, long);
     assert_eq!(world.data, HOST_ID);
+    let mut short = get_feature(id::HOST_ID, 0);
+    short.data.length = 8.into();
+    assert_eq!(world.refused(&mut queue, short), Status::INVALID_FIELD, "not the length of the data: EXHID");
     let behavior: Vec<u8> = (0..512).map(|index| (index % 251) as u8).collect();
     world.run(&mut queue, set_feature(id::HOST_BEHAVIOR, 0, 0), &behavior).unwrap();
     world.ok(&mut queue, get_feature(id::HOST_BEHAVIOR, 0));
