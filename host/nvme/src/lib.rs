@@ -32,6 +32,6 @@ pub use drives::{Drives, NamespaceName};
 pub use health::Health;
 pub use namespace::{BlockFormat, Namespace, NamespaceKind, Span};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
-pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig};
+pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
 pub use target::{Connection, Port, Target};
 pub use wire::{CompletionEntry, Status, SubmissionEntry};

@@ -116,6 +116,47 @@ pub struct Host {
     pub id: [u8; 16],
 }
 
+/// A subsystem that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubsystemError {
+    /// There is one of this name, or it is the discovery subsystem's.
+    #[error("nqn = `{0}`: another subsystem has that name; choose another one")]
+    NameTaken(Nqn),
+    /// A text that its field cannot hold.
+    #[error("{field} = `{value}`: must be at most {max} printable ASCII characters")]
+    Text {
+        /// The field.
+        field: &'static str,
+        /// What it was.
+        value: String,
+        /// The most characters.
+        max: usize,
+    },
+    /// Capsules are counted in units of 16 bytes.
+    #[error("in_capsule_bytes = {0}: must be a multiple of 16")]
+    InCapsuleBytes(u32),
+}
+
+impl SubsystemConfig {
+    /// Whether a subsystem can say this of itself.
+    ///
+    /// # Errors
+    /// The first field that it cannot.
+    pub fn validate(&self) -> Result<(), SubsystemError> {
+        for (field, value, max) in
+            [("serial", &self.serial, 20), ("model", &self.model, 40), ("firmware", &self.firmware, 8)]
+        {
+            if value.len() > max || !value.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+                return Err(SubsystemError::Text { field, value: value.clone(), max });
+            }
+        }
+        if !self.in_capsule_bytes.is_multiple_of(16) {
+            return Err(SubsystemError::InCapsuleBytes(self.in_capsule_bytes));
+        }
+        Ok(())
+    }
+}
+
 /// A namespace that cannot be attached or detached.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NamespaceError {

@@ -14,6 +14,45 @@
 //! 3. [`Queue::complete`] with the answer.
 //!
 //! Now and then it looks at [`Target::take_event`] for held commands, and at [`Target::expire`] for hosts that are gone.
+//!
+//! ```
+//! # use openftl_core::Time;
+//! # use openftl_nvme::{CommandId, CompletionEntry, Drives, Io, Outcome, Queue, QueueError, SubmissionEntry, Target};
+//! # fn start(_: Io) {}
+//! /// Serves one command; `None` if its completion comes later.
+//! fn serve(
+//!     target: &mut Target,
+//!     drives: &mut dyn Drives,
+//!     now: Time,
+//!     queue: &mut Queue,
+//!     bytes: &[u8; 64],
+//!     data: Option<&[u8]>,
+//!     answer_data: &mut Vec<u8>,
+//! ) -> Option<CompletionEntry> {
+//!     let entry = SubmissionEntry::of(bytes);
+//!     let id = CommandId(entry.command_id.get());
+//!     match queue.begin(id) {
+//!         Ok(()) => {}
+//!         Err(QueueError::IdInUse(_)) => return Some(queue.refuse(id)),
+//!         Err(QueueError::Overrun { .. }) => panic!("end the connection"),
+//!     }
+//!     if !queue.is_admin() && !entry.is_fabrics() {
+//!         return match target.io(queue, entry) {
+//!             Ok(io) => {
+//!                 start(io);
+//!                 None
+//!             }
+//!             Err(answer) => Some(queue.complete(id, answer)),
+//!         };
+//!     }
+//!     match target.command(now, queue, entry, data, drives, answer_data) {
+//!         Outcome::Done(answer) | Outcome::DoneAnd(answer, _) => Some(queue.complete(id, answer)),
+//!         Outcome::Held => None,
+//!         Outcome::Needs(_bytes) => None, // fetch them, and call `command` again
+//!         Outcome::Authentication(_) => None, // the server knows the protocol
+//!     }
+//! }
+//! ```
 
 use crate::command::fabrics::Connect;
 use crate::command::{Answer, FabricsCommand, Io, Refusal};
@@ -22,7 +61,9 @@ use crate::drives::Drives;
 use crate::health::Health;
 use crate::namespace::{Namespace, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, SubsystemIndex};
-use crate::subsystem::{Host, HostsAllowed, NQN_BYTES_MAX, NamespaceError, Nqn, Subsystem, SubsystemConfig};
+use crate::subsystem::{
+    Host, HostsAllowed, NQN_BYTES_MAX, NamespaceError, Nqn, Subsystem, SubsystemConfig, SubsystemError,
+};
 use crate::wire::fabrics::{
     ANY_CONTROLLER, ConnectData, DISCOVERY_NQN, DiscoveryEntry, DiscoveryHead, connect as wire,
 };
@@ -122,10 +163,18 @@ impl Target {
     }
 
     /// Adds a subsystem; the index names it from now on.
-    pub fn add_subsystem(&mut self, config: SubsystemConfig) -> usize {
+    ///
+    /// # Errors
+    /// If its name is taken, or it cannot say of itself what it should.
+    pub fn add_subsystem(&mut self, config: SubsystemConfig) -> Result<usize, SubsystemError> {
+        config.validate()?;
+        let mut others = self.subsystems.iter().chain(std::iter::once(&self.discovery));
+        if others.any(|other| other.config.nqn == config.nqn) {
+            return Err(SubsystemError::NameTaken(config.nqn));
+        }
         self.subsystems.push(Subsystem::new(config));
         self.discovery_changed();
-        self.subsystems.len() - 1
+        Ok(self.subsystems.len() - 1)
     }
 
     /// Adds a port.
@@ -231,7 +280,7 @@ impl Target {
 
     fn parse_connect(&mut self, now: Time, entry: &SubmissionEntry, data: Option<&[u8]>) -> Result<Connection, Wrong> {
         let sequence_error = Wrong::entry(Status::COMMAND_SEQUENCE_ERROR, 0);
-        if entry.opcode != opcode::FABRICS {
+        if !entry.is_fabrics() {
             return Err(sequence_error);
         }
         let FabricsCommand::Connect(command) = FabricsCommand::parse(entry)? else { return Err(sequence_error) };
@@ -337,7 +386,7 @@ impl Target {
     ) -> Outcome {
         out.clear();
         let name = queue.controller();
-        let is_fabrics = entry.opcode == opcode::FABRICS;
+        let is_fabrics = entry.is_fabrics();
         assert!(is_fabrics || queue.is_admin(), "I/O commands have their own way in");
         let discovery = if name.subsystem == SubsystemIndex::Discovery && asks_for_discovery(entry) {
             self.discovery_log(name)
@@ -561,5 +610,5 @@ fn asks_for_discovery(entry: &SubmissionEntry) -> bool {
 /// What a host that has not proved who it is may say.
 fn is_authentication(entry: &SubmissionEntry) -> bool {
     let types = [opcode::fabrics::AUTHENTICATION_SEND, opcode::fabrics::AUTHENTICATION_RECEIVE];
-    entry.opcode == opcode::FABRICS && types.contains(&entry.fabrics_type())
+    entry.is_fabrics() && types.contains(&entry.fabrics_type())
 }

@@ -105,16 +105,18 @@ impl openftl_nvme::Drives for Nothing {
 #[test]
 fn an_io_command_allocates_nothing() {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-    let subsystem = target.add_subsystem(SubsystemConfig {
-        nqn: Nqn::new(NAME).unwrap(),
-        serial: String::new(),
-        model: String::new(),
-        firmware: String::new(),
-        hosts: HostsAllowed::Any,
-        requires_authentication: false,
-        is_shared: false,
-        in_capsule_bytes: 8192,
-    });
+    let subsystem = target
+        .add_subsystem(SubsystemConfig {
+            nqn: Nqn::new(NAME).unwrap(),
+            serial: String::new(),
+            model: String::new(),
+            firmware: String::new(),
+            hosts: HostsAllowed::Any,
+            requires_authentication: false,
+            is_shared: false,
+            in_capsule_bytes: 8192,
+        })
+        .unwrap();
     let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20 };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     let admin = connected(&mut target, 0, ANY_CONTROLLER);

@@ -110,16 +110,18 @@ impl Reached {
         let geometry = *device.geometry();
         let mut target = Target::new("SN", "OpenFTL", "0.1.0");
         let text = |text: &str| text.to_owned();
-        let subsystem = target.add_subsystem(SubsystemConfig {
-            nqn: Nqn::new(NAME).unwrap(),
-            serial: text("SN"),
-            model: text("OpenFTL"),
-            firmware: text("0.1.0"),
-            hosts: HostsAllowed::Any,
-            requires_authentication: false,
-            is_shared: false,
-            in_capsule_bytes: 8192,
-        });
+        let subsystem = target
+            .add_subsystem(SubsystemConfig {
+                nqn: Nqn::new(NAME).unwrap(),
+                serial: text("SN"),
+                model: text("OpenFTL"),
+                firmware: text("0.1.0"),
+                hosts: HostsAllowed::Any,
+                requires_authentication: false,
+                is_shared: false,
+                in_capsule_bytes: 8192,
+            })
+            .unwrap();
         let namespace = Namespace { id: NSID, uuid: [1; 16], kind: NamespaceKind::OpenChannel(geometry) };
         target.attach(subsystem, namespace.clone()).unwrap();
         let admin = connected(&mut target, 0, ANY_CONTROLLER);

@@ -94,7 +94,7 @@ pub(crate) struct Context<'a> {
     pub drives: &'a mut dyn Drives,
 }
 
-/// One controller.
+/// One controller: some 8 KiB, whatever its host does.
 #[derive(Debug)]
 pub struct Controller {
     pub(crate) name: ControllerName,

@@ -78,6 +78,13 @@ impl SubmissionEntry {
         u64::from(self.dword(number)) | u64::from(self.dword(number + 1)) << 32
     }
 
+    /// Whether this is a command of the fabrics command set, which any queue takes.
+    #[inline]
+    #[must_use]
+    pub fn is_fabrics(&self) -> bool {
+        self.opcode == super::opcode::FABRICS
+    }
+
     /// The fabrics command type (Base, "Fabrics Command Set").
     #[must_use]
     pub fn fabrics_type(&self) -> u8 {

@@ -21,7 +21,7 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* #[doc = concat!("\"", $text, "\".")] pub const $name: Status = Status::$fate($code);)*
 
-            /// Every status that this controller gives, and what the specification calls it.
+            /// Every status that a controller here or its server gives, and what the specification calls it.
             pub const ALL: &[(Status, &str)] = &[$((Status::$name, $text)),*];
         }
     };
@@ -43,17 +43,14 @@ statuses! {
     permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
-    permanent KEEP_ALIVE_INVALID = 0x01a, "Keep Alive Timeout Invalid";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
     // Command specific (type 1h).
     transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     permanent INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
     permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
-    permanent FEATURE_NOT_CHANGEABLE = 0x10e, "Feature Not Changeable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
-    permanent CONFLICTING_ATTRIBUTES = 0x180, "Conflicting Attributes";
     permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
     permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";
     // Media and data integrity (type 2h).
@@ -81,8 +78,6 @@ impl Status {
     pub const CONNECT_INVALID_HOST: Status = Status::permanent(0x184);
     /// "Disconnect Invalid Queue Type".
     pub const DISCONNECT_INVALID_QUEUE: Status = Status::permanent(0x185);
-    /// "Discovery Restart".
-    pub const DISCOVERY_RESTART: Status = Status::transient(0x190);
     /// "Authentication Required".
     pub const AUTHENTICATION_REQUIRED: Status = Status::permanent(0x191);
 }

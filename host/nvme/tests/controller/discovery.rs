@@ -49,7 +49,7 @@ fn a_host_sees_only_what_it_may_connect_to() {
     let mut world = World::new();
     let hidden =
         SubsystemConfig { hosts: HostsAllowed::Listed(Vec::new()), ..config("nqn.2024-01.org.example:hidden") };
-    world.target.add_subsystem(hidden);
+    world.target.add_subsystem(hidden).unwrap();
     world.target.add_port(port(1, "127.0.0.1:4420"));
     let mut queue = asking(&mut world);
     world.ok(&mut queue, log_page(id::DISCOVERY, 0, 4096, 0));
@@ -66,6 +66,23 @@ fn a_host_that_stays_hears_of_changes() {
     assert_eq!(world.run(&mut queue, event_request(), &[]), None);
     world.target.add_port(port(1, "127.0.0.1:4420"));
     assert_eq!(world.events(&mut queue), [(Status::SUCCESS, 0x0070_f002)]);
+}
+
+#[test]
+fn a_subsystem_that_cannot_be_says_why() {
+    let mut world = World::new();
+    let other = || config("nqn.2024-01.org.example:other");
+    for (config, expected) in [
+        (config(SUBSYSTEM), "nqn = `nqn.2024-01.org.example:drive`: another subsystem has that name"),
+        (config(DISCOVERY_NQN), "nqn = `nqn.2014-08.org.nvmexpress.discovery`: another subsystem has that name"),
+        (SubsystemConfig { serial: "9".repeat(21), ..other() }, "serial = `999999999999999999999`: must be at most 20"),
+        (SubsystemConfig { model: "\u{e9}".to_owned(), ..other() }, "model = `\u{e9}`: must be at most 40"),
+        (SubsystemConfig { in_capsule_bytes: 8191, ..other() }, "in_capsule_bytes = 8191: must be a multiple of 16"),
+    ] {
+        let error = world.target.add_subsystem(config).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    assert_eq!(world.target.subsystems().len(), 1);
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl World {
 
     pub fn with(config: SubsystemConfig) -> World {
         let mut target = Target::new("SN0", "OpenFTL", "0.1.0");
-        let subsystem = target.add_subsystem(config);
+        let subsystem = target.add_subsystem(config).unwrap();
         let geometry = Geometry::tiny();
         let open_channel = Namespace { id: 5, uuid: [5; 16], kind: NamespaceKind::OpenChannel(geometry) };
         for namespace in [block(1, BlockFormat::FourKib), block(2, BlockFormat::Bytes512), open_channel] {
