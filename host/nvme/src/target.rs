@@ -74,8 +74,8 @@ use openftl_core::Time;
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// The fewest entries of an admin queue (Base, "Connect Command", SQSIZE).
-const ADMIN_ENTRIES_MIN: u32 = 32;
+/// The fewest entries of a queue: one is always left empty (Base, "Connect Command", SQSIZE).
+const QUEUE_ENTRIES_MIN: u32 = 2;
 
 /// How long the keep-alive timer of a discovery controller is if the host wants none, in milliseconds: nobody asks a
 /// question for ever (Base, "Discovery Controller Asynchronous Event Configuration" and "Keep Alive").
@@ -288,8 +288,7 @@ impl Target {
             return Err(Wrong::entry(Status::CONNECT_INCOMPATIBLE_FORMAT, 40));
         }
         let entries = u32::from(command.last_entry) + 1;
-        let entries_min = if command.queue == 0 { ADMIN_ENTRIES_MIN } else { 2 };
-        if !(entries_min..=QUEUE_ENTRIES_MAX).contains(&entries) {
+        if !(QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&entries) {
             return Err(Wrong::entry(Status::CONNECT_INVALID_PARAMETERS, 44));
         }
         let Some(data) = data else { return Ok(Connection::Needs(size_of::<ConnectData>() as u32)) };

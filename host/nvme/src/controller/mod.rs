@@ -219,11 +219,7 @@ impl Controller {
         has_data: bool,
     ) -> Result<Outcome, Refusal> {
         self.keep_alive.seen();
-        let command = FabricsCommand::parse(entry)?;
-        if let (Transfer::ToController(bytes), false) = (command.transfer(), has_data) {
-            return Ok(Outcome::Needs(bytes));
-        }
-        Ok(match command {
+        Ok(match FabricsCommand::parse(entry)? {
             // The queue is connected already.
             FabricsCommand::Connect(_) => return Err(Status::COMMAND_SEQUENCE_ERROR.at(4)),
             FabricsCommand::PropertyGet { .. } | FabricsCommand::PropertySet { .. } if !queue.is_admin() => {
@@ -252,6 +248,7 @@ impl Controller {
                 self.io_queue_closed(queue);
                 Outcome::DoneAnd(Answer::of(0), Effect::CloseQueue)
             }
+            FabricsCommand::AuthenticationSend { bytes } if !has_data => Outcome::Needs(bytes),
             FabricsCommand::AuthenticationSend { .. } => Outcome::Authentication(Authentication::Message),
             FabricsCommand::AuthenticationReceive { bytes } => {
                 Outcome::Authentication(Authentication::Wanted { bytes })
