@@ -7,6 +7,7 @@
 //! | `nvme_tcp` | what a host or a controller sends | the same |
 //! | `nvme_auth` | what a host or a controller without the secret says | nobody is let in |
 //! | `key_file` | a file of secrets | what is accepted is written the same way |
+//! | `nvme` | what a host says to a controller | every command ends once or is held, inside its limits |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
 //! | `drive_file` | a drive as TOML | errors name line and field |
 //! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
@@ -24,6 +25,7 @@ mod flash;
 mod key_file;
 mod log_block;
 mod nbd;
+mod nvme;
 mod nvme_auth;
 mod nvme_tcp;
 mod out_of_band;
@@ -40,7 +42,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
@@ -48,6 +50,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "nbd", run: nbd::run },
     Target { name: "nvme_auth", run: nvme_auth::run },
     Target { name: "nvme_tcp", run: nvme_tcp::run },
+    Target { name: "nvme", run: nvme::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
     Target { name: "store_file", run: store_file::run },

@@ -1,0 +1,215 @@
+//! What a host says to an NVMe controller, once it has connected: commands on its admin and I/O queues, in any order.
+//!
+//! ```text
+//!   ┌ queue, data ┬ 64 bytes ┐┌ queue, data ┬ 64 bytes ┐ …      bit 0: which queue; bit 1: the data are already there
+//! ```
+//!
+//! Command ids are given out here, so that a completion can be told from all others.
+
+use openftl_core::{ChunkId, Geometry, Time};
+use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
+use openftl_nvme::command::VectorCommand;
+use openftl_nvme::wire::entry::SglDescriptor;
+use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
+use openftl_nvme::wire::{U32, opcode, zero_ended};
+use openftl_nvme::{
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, HostsAllowed, IoCommand, Namespace,
+    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+const NAME: &str = "nqn.2024-01.org.example:drive";
+
+/// Drives that answer something.
+struct Figures;
+
+impl Drives for Figures {
+    fn health(&mut self, _: Time, _: usize) -> Health {
+        Health::default()
+    }
+
+    fn bytes_in_use(&mut self, _: NamespaceName) -> u64 {
+        u64::MAX
+    }
+
+    fn chunk_report(
+        &mut self,
+        _: Time,
+        _: NamespaceName,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError> {
+        descriptors.fill(ChunkDescriptor {
+            chunk: first,
+            state: ChunkState::Free,
+            wear_index: 0,
+            blocks: 16,
+            write_pointer: 0,
+        });
+        Ok(())
+    }
+
+    fn notifications(
+        &mut self,
+        _: Time,
+        _: NamespaceName,
+        _: u64,
+        _: &mut Vec<Notification>,
+    ) -> Result<(), MediaError> {
+        Err(MediaError::Unavailable("not here".to_owned()))
+    }
+
+    fn set_dulbe(&mut self, _: NamespaceName, _: bool) {}
+}
+
+fn fabrics(kind: u8, dwords: [u32; 6]) -> SubmissionEntry {
+    SubmissionEntry {
+        opcode: opcode::FABRICS,
+        namespace: u32::from(kind).into(),
+        data: SglDescriptor { length: 1024.into(), identifier: SglDescriptor::TRANSPORT, ..SglDescriptor::default() },
+        dwords_10_15: dwords.map(U32::new),
+        ..SubmissionEntry::default()
+    }
+}
+
+fn connected(target: &mut Target, queue: u32, controller: u16) -> Queue {
+    let mut data = ConnectData::new_zeroed();
+    data.controller_id = controller.into();
+    data.subsystem_nqn = zero_ended(NAME);
+    data.host_nqn = zero_ended("nqn.2024-01.org.example:host");
+    let entry = fabrics(opcode::fabrics::CONNECT, [queue << 16, 63, 0, 0, 0, 0]);
+    match target.connect(Time::ZERO, &entry, Some(data.as_bytes())) {
+        Connection::Made(queue, _) => queue,
+        other => panic!("a good Connect is refused: {other:?}"),
+    }
+}
+
+/// A target with a ready controller of one host: its admin queue and an I/O queue.
+fn ready() -> (Target, [Queue; 2]) {
+    let mut target = Target::new("SN", "OpenFTL", "0.1.0");
+    let subsystem = target
+        .add_subsystem(SubsystemConfig {
+            nqn: Nqn::new(NAME).expect("a name"),
+            serial: "SN".to_owned(),
+            model: "OpenFTL".to_owned(),
+            firmware: "0.1.0".to_owned(),
+            hosts: HostsAllowed::Any,
+            requires_authentication: false,
+            is_shared: false,
+            in_capsule_bytes: 8192,
+        })
+        .expect("it can be");
+    let block = |format| NamespaceKind::Block { format, bytes: 1 << 20 };
+    let kinds =
+        [block(BlockFormat::FourKib), block(BlockFormat::Bytes512), NamespaceKind::OpenChannel(Geometry::tiny())];
+    for (id, kind) in (1..).zip(kinds) {
+        target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).expect("a new id");
+    }
+    let admin = connected(&mut target, 0, ANY_CONTROLLER);
+    let enable = fabrics(opcode::fabrics::PROPERTY_SET, [0, 0x14, 6 << 16 | 4 << 20 | 1, 0, 0, 0]);
+    let enabled = target.command(Time::ZERO, &admin, &enable, None, &mut Figures, &mut Vec::new());
+    assert_eq!(enabled, Outcome::Done(Answer::of(0)));
+    let io = connected(&mut target, 1, admin.controller().id);
+    (target, [admin, io])
+}
+
+pub fn run(data: &[u8]) {
+    let (mut target, mut queues) = ready();
+    let mut out = Vec::new();
+    // The data of any command are what comes after it.
+    for (index, record) in data.chunks_exact(65).enumerate() {
+        let later = &data[(index + 1) * 65..];
+        let mut entry = *SubmissionEntry::of(record[1..].try_into().expect("sixty-four bytes"));
+        let id = CommandId(index as u16);
+        entry.command_id = id.0.into();
+        let queue = &mut queues[usize::from(record[0] & 1)];
+        if !target.is_alive(queue) || queue.begin(id).is_err() {
+            continue;
+        }
+        let at_once = record[0] & 2 != 0;
+        let Some(answer) = serve(&mut target, queue, &entry, at_once.then_some(later), later, &mut out) else {
+            continue;
+        };
+        check(&queue.complete(id, answer), id);
+        while let Some((id, answer)) = target.take_event(queues[0].controller()) {
+            check(&queues[0].complete(id, answer), id);
+        }
+        assert!(queues[0].under_way() <= 4, "more is held than may be");
+    }
+}
+
+/// Serves one command; `None` if it is held.
+fn serve(
+    target: &mut Target,
+    queue: &Queue,
+    entry: &SubmissionEntry,
+    at_once: Option<&[u8]>,
+    later: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<Answer> {
+    if !queue.is_admin() && entry.opcode != opcode::FABRICS {
+        return Some(match target.io(queue, entry) {
+            Ok(io) => {
+                let namespace = target.subsystems()[0].namespace(io.namespace);
+                look(&io.command, namespace, later);
+                Answer::of(0)
+            }
+            Err(answer) => answer,
+        });
+    }
+    let mut outcome = target.command(Time::ZERO, queue, entry, at_once, &mut Figures, out);
+    if let Outcome::Needs(bytes) = outcome {
+        assert!(at_once.is_none() && bytes <= 1 << 20);
+        let mut data = later.to_vec();
+        data.resize(bytes as usize, 0);
+        outcome = target.command(Time::ZERO, queue, entry, Some(&data), &mut Figures, out);
+    }
+    assert!(out.len() <= 1 << 20, "no more is sent than a transfer holds");
+    assert!(out.len() as u64 <= u64::from(entry.data.length.get()), "no more is sent than there is room for");
+    match outcome {
+        Outcome::Done(answer) | Outcome::DoneAnd(answer, _) => Some(answer),
+        Outcome::Authentication(_) => Some(Answer::of(0)),
+        Outcome::Held => None,
+        Outcome::Needs(_) => panic!("it has what it needs"),
+    }
+}
+
+/// Reads whatever lists a command comes with; what they name is in the namespace.
+fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
+    let Some(namespace) = namespace else {
+        assert_eq!(*command, IoCommand::Flush, "only a flush names all namespaces");
+        return;
+    };
+    let capacity = namespace.blocks() << namespace.block_bytes_log2();
+    match command {
+        IoCommand::Read(span) | IoCommand::Write { span, .. } | IoCommand::Compare(span) => {
+            assert!(span.end() <= capacity && (1..=1 << 20).contains(&span.length));
+        }
+        IoCommand::Zero { span, .. } | IoCommand::Verify(span) => assert!(span.end() <= capacity),
+        IoCommand::DatasetManagement { ranges, .. } => {
+            if let Ok(spans) = namespace.deallocated(*ranges, data) {
+                spans.for_each(|span| assert!(span.end() <= capacity && span.length > 0));
+            }
+        }
+        IoCommand::Copy { first, sources, .. } => {
+            if let Ok(plan) = namespace.copy_plan(*first, *sources, data) {
+                let length: u64 = plan.from().map(|span| span.length).sum();
+                assert!(length == plan.to.length && plan.to.end() <= capacity);
+            }
+        }
+        IoCommand::OpenChannel(VectorCommand { blocks, at, to, .. }) => {
+            let mut addresses = [openftl_core::Ppa(0); openftl_core::VECTOR_BLOCKS_MAX];
+            for list in [at, to] {
+                if let Ok(list) = list.read(*blocks, data, &mut addresses) {
+                    assert_eq!(list.len(), usize::from(*blocks));
+                }
+            }
+        }
+        IoCommand::Flush => {}
+    }
+}
+
+fn check(completion: &CompletionEntry, id: CommandId) {
+    assert_eq!(completion.command_id.get(), id.0);
+    assert!(completion.status.get() & 1 == 0, "the phase tag is reserved over fabrics");
+}

@@ -1,0 +1,380 @@
+//! The commands of I/O queues (NVM, "NVM Command Set Commands"), checked against the namespace that they name.
+//!
+//! What is left to do is said in bytes. The drive's own errors become a status through [`Status::from`].
+
+use super::open_channel::{VectorCommand, parse_open_channel};
+use super::{Refusal, Transfer, check_data_pointer, check_flags};
+use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX};
+use crate::wire::entry::SubmissionEntry;
+use crate::wire::opcode::io as opcodes;
+use crate::wire::status::Status;
+use crate::wire::{U16, U32, U64};
+use openftl_ftl::target::Durability;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a host wants of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Io {
+    /// NSID, of an attached namespace; [`ALL_NAMESPACES`] only in a flush.
+    pub namespace: u32,
+    /// What to do.
+    pub command: IoCommand,
+}
+
+/// What to do with a namespace. Ranges are inside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoCommand {
+    /// "Flush command": make durable what was completed.
+    Flush,
+    /// "Read command".
+    Read(Span),
+    /// "Write command".
+    Write {
+        /// Which bytes.
+        span: Span,
+        /// FUA, or the write cache is off.
+        durability: Durability,
+    },
+    /// "Write Zeroes command". Not bound by the greatest transfer, for there is none.
+    Zero {
+        /// Which bytes.
+        span: Span,
+        /// FUA, or the write cache is off.
+        durability: Durability,
+        /// DEAC: may be deallocated, as here they always are.
+        deallocate: bool,
+    },
+    /// "Compare command": [`Status::COMPARE_FAILURE`] if what the host sends is not what is there.
+    Compare(Span),
+    /// "Verify command": read, and throw away. Not bound by the greatest transfer.
+    Verify(Span),
+    /// "Dataset Management command": the host sends as many ranges; [`Namespace::deallocated`] reads them.
+    DatasetManagement {
+        /// How many ranges, 1 to 256.
+        ranges: u16,
+        /// AD: deallocate them. Without it the ranges are hints, and nothing is to be done.
+        deallocate: bool,
+    },
+    /// "Copy command": the host sends as many source ranges; [`Namespace::copy_plan`] reads them.
+    Copy {
+        /// First block of the destination.
+        first: u64,
+        /// How many source ranges, 1 to [`COPY_SOURCES_MAX`].
+        sources: u16,
+        /// FUA, or the write cache is off.
+        durability: Durability,
+    },
+    /// A command of an Open-Channel namespace.
+    OpenChannel(VectorCommand),
+}
+
+/// FUA, bit 30 of dword 12.
+pub(super) const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+
+/// AD of Dataset Management, bit 2 of dword 11.
+pub(super) const DEALLOCATE: u32 = 1 << 2;
+
+/// The most source ranges of one Copy command (MSRC + 1).
+pub const COPY_SOURCES_MAX: u16 = 128;
+
+/// The most bytes of one Copy command, and of one of its source ranges (MCL, MSSRL): one transaction, so that the copy is
+/// there whole or not at all.
+pub const COPY_BYTES_MAX: u64 = TRANSFER_BYTES_MAX as u64;
+
+/// A range of a Dataset Management command (NVM, "Dataset Management Range Definition").
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
+#[repr(C)]
+pub struct DatasetRange {
+    /// 0: context attributes, hints.
+    pub attributes: U32,
+    /// 4: blocks; 0 is allowed.
+    pub blocks: U32,
+    /// 8: first block.
+    pub first: U64,
+}
+
+/// A source range of a Copy command, format 0h (NVM, "Copy Source Range Entries").
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CopySource {
+    /// 0.
+    pub reserved: [u8; 8],
+    /// 8: first block.
+    pub first: U64,
+    /// 16: blocks, 0-based.
+    pub last: U16,
+    /// 18: reserved, and tags of protection information.
+    pub tags: [u8; 14],
+}
+
+const _: () = {
+    assert!(size_of::<DatasetRange>() == 16);
+    assert!(size_of::<CopySource>() == 32);
+};
+
+/// Where a copy goes and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyPlan<'a> {
+    /// The destination, as long as all sources together.
+    pub to: Span,
+    sources: &'a [CopySource],
+    block_bytes_log2: u8,
+}
+
+impl CopyPlan<'_> {
+    /// The sources, one after the other; all are to be read before the destination is written, which they may overlap.
+    pub fn from(&self) -> impl Iterator<Item = Span> {
+        let log2 = self.block_bytes_log2;
+        self.sources.iter().map(move |source| Span {
+            offset: source.first.get() << log2,
+            length: (u64::from(source.last.get()) + 1) << log2,
+        })
+    }
+}
+
+impl Io {
+    /// What the 64 bytes say to a controller with these namespaces. `is_write_through`: the host switched the write cache
+    /// off.
+    ///
+    /// # Errors
+    /// The status of what they say wrong.
+    #[inline]
+    pub fn parse(entry: &SubmissionEntry, namespaces: Attached<'_>, is_write_through: bool) -> Result<Io, Refusal> {
+        check_flags(entry)?;
+        let id = entry.namespace.get();
+        if entry.opcode == opcodes::FLUSH && id == ALL_NAMESPACES {
+            return Ok(Io { namespace: id, command: IoCommand::Flush });
+        }
+        if !is_known(entry.opcode) {
+            return Err(Status::INVALID_OPCODE.at(0));
+        }
+        let namespace = namespaces.get(id)?;
+        let durability = |fua: bool| if fua || is_write_through { Durability::Durable } else { Durability::Volatile };
+        let command = match namespace.kind {
+            NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
+            NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
+        };
+        check_data_pointer(entry, command.transfer(namespace))?;
+        Ok(Io { namespace: id, command })
+    }
+}
+
+impl IoCommand {
+    /// Its data; `namespace` is the one that it names.
+    #[inline]
+    #[must_use]
+    pub fn transfer(&self, namespace: &Namespace) -> Transfer {
+        match self {
+            IoCommand::Read(span) => Transfer::ToHost(namespace.transfer_bytes(span.length)),
+            IoCommand::Write { span, .. } | IoCommand::Compare(span) => {
+                Transfer::ToController(namespace.transfer_bytes(span.length))
+            }
+            IoCommand::Flush | IoCommand::Zero { .. } | IoCommand::Verify(_) => Transfer::None,
+            IoCommand::DatasetManagement { ranges, .. } => {
+                Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
+            }
+            IoCommand::Copy { sources, .. } => {
+                Transfer::ToController(u32::from(*sources) * size_of::<CopySource>() as u32)
+            }
+            IoCommand::OpenChannel(command) => command.transfer(namespace),
+        }
+    }
+}
+
+/// Whether any kind of namespace has the opcode.
+fn is_known(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        opcodes::FLUSH
+            | opcodes::WRITE
+            | opcodes::READ
+            | opcodes::COMPARE
+            | opcodes::WRITE_ZEROES
+            | opcodes::DATASET_MANAGEMENT
+            | opcodes::VERIFY
+            | opcodes::COPY
+            | opcodes::VECTOR_RESET..=opcodes::VECTOR_COPY
+    )
+}
+
+#[inline]
+fn parse_block(
+    entry: &SubmissionEntry,
+    namespace: &Namespace,
+    durability: impl Fn(bool) -> Durability,
+) -> Result<IoCommand, Refusal> {
+    let fua = entry.dword(12) & FORCE_UNIT_ACCESS != 0;
+    Ok(match entry.opcode {
+        opcodes::FLUSH => IoCommand::Flush,
+        opcodes::READ => IoCommand::Read(transferred(entry, namespace)?),
+        opcodes::WRITE => {
+            check_directive(entry)?;
+            IoCommand::Write { span: transferred(entry, namespace)?, durability: durability(fua) }
+        }
+        opcodes::COMPARE => IoCommand::Compare(transferred(entry, namespace)?),
+        opcodes::VERIFY => IoCommand::Verify(covered(entry, namespace)?),
+        opcodes::WRITE_ZEROES => {
+            check_directive(entry)?;
+            let deallocate = entry.dword(12) & 1 << 25 != 0;
+            IoCommand::Zero { span: covered(entry, namespace)?, durability: durability(fua), deallocate }
+        }
+        opcodes::DATASET_MANAGEMENT => dataset_management(entry),
+        opcodes::COPY => {
+            check_directive(entry)?;
+            let dword = entry.dword(12);
+            if dword >> 8 & 0xf != 0 {
+                return Err(Status::INVALID_FIELD.at(49));
+            }
+            // PRINFOR, STCW, STCR and PRINFOW: no namespace has protection information.
+            if dword >> 12 & 0xf != 0 || dword >> 24 & 0b11_1111 != 0 {
+                return Err(Status::INVALID_FIELD.at(51));
+            }
+            let sources = (dword & 0xff) as u16 + 1;
+            if sources > COPY_SOURCES_MAX {
+                return Err(Status::COMMAND_SIZE_EXCEEDED.at(48));
+            }
+            IoCommand::Copy { first: entry.dword_pair(10), sources, durability: durability(fua) }
+        }
+        _ => return Err(Status::INVALID_OPCODE.at(0)),
+    })
+}
+
+/// "Dataset Management command", of any namespace.
+pub(super) fn dataset_management(entry: &SubmissionEntry) -> IoCommand {
+    let ranges = (entry.dword(10) & 0xff) as u16 + 1;
+    IoCommand::DatasetManagement { ranges, deallocate: entry.dword(11) & DEALLOCATE != 0 }
+}
+
+/// DTYPE, bits 23 to 20 of dword 12: there are no directives.
+fn check_directive(entry: &SubmissionEntry) -> Result<(), Refusal> {
+    if entry.dword(12) >> 20 & 0xf != 0 { Err(Status::INVALID_FIELD.at(50).bit(4)) } else { Ok(()) }
+}
+
+/// The range of a command without data: SLBA in dwords 10 and 11, NLB, 0-based, in bits 15 to 0 of dword 12.
+#[inline]
+pub(super) fn covered(entry: &SubmissionEntry, namespace: &Namespace) -> Result<Span, Refusal> {
+    // PRINFO and STC: a check that cannot be made is not passed over.
+    if entry.dword(12) & (0xf << 26 | 1 << 24) != 0 {
+        return Err(Status::INVALID_FIELD.at(51));
+    }
+    namespace.span(entry.dword_pair(10), blocks(entry), 40)
+}
+
+/// Blocks of a command: NLB, bits 15 to 0 of dword 12, 0-based.
+pub(super) fn blocks(entry: &SubmissionEntry) -> u64 {
+    u64::from(entry.dword(12) & 0xffff) + 1
+}
+
+/// The range of a command with data: as [`covered`], and within MDTS, which does not count metadata (CTRATT, MEM).
+#[inline]
+pub(super) fn transferred(entry: &SubmissionEntry, namespace: &Namespace) -> Result<Span, Refusal> {
+    let span = covered(entry, namespace)?;
+    if span.length > u64::from(TRANSFER_BYTES_MAX) {
+        return Err(Status::INVALID_FIELD.at(48));
+    }
+    Ok(span)
+}
+
+impl Namespace {
+    /// The ranges of a Dataset Management command, checked as a whole first: nothing is deallocated if one is wrong. Empty
+    /// ranges are left out.
+    ///
+    /// # Errors
+    /// If there are not as many as the command says, or one is not in the namespace.
+    pub fn deallocated<'a>(&self, ranges: u16, data: &'a [u8]) -> Result<impl Iterator<Item = Span> + 'a, Refusal> {
+        let ranges = listed::<DatasetRange>(data, usize::from(ranges))?;
+        for range in ranges {
+            self.span(range.first.get(), u64::from(range.blocks.get()), 40)?;
+        }
+        let log2 = self.block_bytes_log2();
+        Ok(ranges.iter().filter(|range| range.blocks.get() > 0).map(move |range| Span {
+            offset: range.first.get() << log2,
+            length: u64::from(range.blocks.get()) << log2,
+        }))
+    }
+
+    /// The ranges of a Copy command to block `first`, all checked.
+    ///
+    /// # Errors
+    /// If there are not as many as the command says, one of them or the destination is not in the namespace, or they are
+    /// more than may be copied at once.
+    pub fn copy_plan<'a>(&self, first: u64, sources: u16, data: &'a [u8]) -> Result<CopyPlan<'a>, Refusal> {
+        let sources = listed::<CopySource>(data, usize::from(sources))?;
+        let mut blocks = 0;
+        for source in sources {
+            let length = u64::from(source.last.get()) + 1;
+            self.span(source.first.get(), length, 40)?;
+            blocks += length;
+        }
+        let block_bytes_log2 = self.block_bytes_log2();
+        // No source is longer than all of them together.
+        if blocks << block_bytes_log2 > COPY_BYTES_MAX {
+            return Err(Status::COMMAND_SIZE_EXCEEDED.at(48));
+        }
+        Ok(CopyPlan { to: self.span(first, blocks, 40)?, sources, block_bytes_log2 })
+    }
+}
+
+/// The first `count` entries of a list that the host has sent.
+fn listed<T: FromBytes + Immutable + KnownLayout + Unaligned>(data: &[u8], count: usize) -> Result<&[T], Refusal> {
+    match <[T]>::ref_from_prefix_with_elems(data, count) {
+        Ok((list, _)) => Ok(list),
+        Err(_) => Err(Status::DATA_SGL_LENGTH_INVALID.at(32)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::BlockFormat;
+
+    fn namespace() -> Namespace {
+        let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 4096 * 1000 };
+        Namespace { id: 1, uuid: [1; 16], kind }
+    }
+
+    fn range(first: u64, blocks: u32) -> DatasetRange {
+        DatasetRange { attributes: 0.into(), blocks: blocks.into(), first: first.into() }
+    }
+
+    fn source(first: u64, blocks: u32) -> CopySource {
+        CopySource { reserved: [0; 8], first: first.into(), last: ((blocks - 1) as u16).into(), tags: [0; 14] }
+    }
+
+    #[test]
+    fn ranges_are_deallocated_all_or_none() {
+        let good = [range(0, 1), range(7, 0), range(990, 10)];
+        let spans: Vec<Span> = namespace().deallocated(3, good.as_bytes()).unwrap().collect();
+        assert_eq!(spans, [Span { offset: 0, length: 4096 }, Span { offset: 990 << 12, length: 10 << 12 }]);
+        for wrong in [range(991, 10), range(u64::MAX, 2), range(1001, 0)] {
+            let refused = namespace().deallocated(2, [range(0, 1), wrong].as_bytes()).err();
+            assert_eq!(refused, Some(Status::LBA_OUT_OF_RANGE.at(40)), "{wrong:?}");
+        }
+        let short = namespace().deallocated(4, good.as_bytes()).err();
+        assert_eq!(short, Some(Status::DATA_SGL_LENGTH_INVALID.at(32)));
+    }
+
+    #[test]
+    fn a_copy_names_its_sources_and_where_they_go() {
+        let sources = [source(0, 1), source(10, 2)];
+        let plan = namespace().copy_plan(100, 2, sources.as_bytes()).unwrap();
+        assert_eq!(plan.to, Span { offset: 100 << 12, length: 3 << 12 });
+        let from: Vec<Span> = plan.from().collect();
+        assert_eq!(from, [Span { offset: 0, length: 4096 }, Span { offset: 10 << 12, length: 2 << 12 }]);
+        let most = [source(0, 200), source(300, 56)];
+        assert_eq!(namespace().copy_plan(0, 2, most.as_bytes()).unwrap().to.length, COPY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_copy_beyond_the_end_or_the_limit_is_refused() {
+        let check = |first, sources: &[CopySource], status: Status| {
+            let refused = namespace().copy_plan(first, sources.len() as u16, sources.as_bytes()).err();
+            assert_eq!(refused.map(|refusal| refusal.status), Some(status));
+        };
+        check(998, &[source(0, 3)], Status::LBA_OUT_OF_RANGE);
+        check(0, &[source(998, 3)], Status::LBA_OUT_OF_RANGE);
+        check(0, &[source(u64::MAX, 3)], Status::LBA_OUT_OF_RANGE);
+        check(0, &[source(0, 257)], Status::COMMAND_SIZE_EXCEEDED);
+        check(0, &[source(0, 200), source(0, 57)], Status::COMMAND_SIZE_EXCEEDED);
+    }
+}

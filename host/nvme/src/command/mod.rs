@@ -1,0 +1,124 @@
+//! Typed commands: 64 bytes in, what the host wants or the exact status out. Parsing never panics.
+//!
+//! | module | commands |
+//! |---|---|
+//! | [`fabrics`] | Connect, properties, authentication, on any queue |
+//! | [`admin`] | on the admin queue |
+//! | [`io`] | on the others, of block namespaces |
+//! | [`open_channel`] | on the others, of Open-Channel namespaces |
+
+pub mod admin;
+pub mod fabrics;
+pub mod io;
+pub mod open_channel;
+
+pub use admin::AdminCommand;
+pub use fabrics::FabricsCommand;
+pub use io::{Io, IoCommand};
+pub use open_channel::VectorCommand;
+
+use crate::wire::entry::{SglDescriptor, SubmissionEntry};
+use crate::wire::log::ErrorEntry;
+use crate::wire::status::Status;
+
+/// What a command returns: its status, and dwords 0 and 1 of the completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// How it ended.
+    pub status: Status,
+    /// DW0 and DW1.
+    pub result: u64,
+}
+
+impl Answer {
+    /// Success, with a value.
+    #[must_use]
+    pub fn of(result: u64) -> Answer {
+        Answer { status: Status::SUCCESS, result }
+    }
+}
+
+impl From<Status> for Answer {
+    fn from(status: Status) -> Answer {
+        Answer { status, result: 0 }
+    }
+}
+
+/// Why a command is refused, and which of its bits is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// How it ends.
+    pub status: Status,
+    /// Byte in bits 7 to 0, bit in bits 10 to 8, as the error log says it; FFFFh: none in particular.
+    pub location: u16,
+}
+
+impl Refusal {
+    /// With the bit at fault as well as the byte.
+    #[must_use]
+    pub fn bit(self, bit: u8) -> Refusal {
+        Refusal { location: self.location | u16::from(bit) << 8, ..self }
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Refusal {
+        Refusal { status, location: ErrorEntry::NO_LOCATION }
+    }
+}
+
+impl Status {
+    /// A refusal because of this byte of the command.
+    #[must_use]
+    pub fn at(self, byte: u8) -> Refusal {
+        Refusal { status: self, location: u16::from(byte) }
+    }
+}
+
+/// The data of a command: which way, and how many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// No data.
+    None,
+    /// The host sends this many bytes before the command can be done.
+    ToController(u32),
+    /// The controller sends at most this many bytes.
+    ToHost(u32),
+}
+
+/// Checks what all commands but those of fabrics have in common (Base, "Submission Queue Entry"): not one half of a fused
+/// pair, and a data pointer that is an SGL.
+///
+/// # Errors
+/// The field that is not as it should be.
+#[inline]
+pub(crate) fn check_flags(entry: &SubmissionEntry) -> Result<(), Refusal> {
+    if entry.flags & 0b11 != 0 {
+        return Err(Status::INVALID_FIELD.at(1));
+    }
+    if entry.flags & 0b1100_0000 != SubmissionEntry::PSDT_SGL {
+        return Err(Status::INVALID_FIELD.at(1).bit(6));
+    }
+    Ok(())
+}
+
+/// Checks that the data pointer has room for the transfer and can be used for it (Base, "Scatter Gather List"). A longer
+/// one is fine, as SGLS says: Linux sends whole pages with Dataset Management.
+///
+/// # Errors
+/// The field that is not as it should be.
+#[inline]
+pub(crate) fn check_data_pointer(entry: &SubmissionEntry, transfer: Transfer) -> Result<(), Refusal> {
+    let bytes = match (transfer, entry.data.identifier) {
+        (Transfer::None, _) => return Ok(()),
+        (Transfer::ToController(bytes), SglDescriptor::IN_CAPSULE | SglDescriptor::TRANSPORT)
+        | (Transfer::ToHost(bytes), SglDescriptor::TRANSPORT) => bytes,
+        // There is nothing in the capsule that the controller could write to.
+        (Transfer::ToHost(_), SglDescriptor::IN_CAPSULE) => return Err(Status::INVALID_FIELD.at(39)),
+        _ => return Err(Status::SGL_TYPE_INVALID.at(39)),
+    };
+    if entry.data.length.get() < bytes {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.at(32));
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What a controller asks of the drives behind it, on the admin path only. Whoever serves implements it.
+
+use crate::health::Health;
+use openftl_core::{ChunkId, Time};
+use openftl_media::{ChunkDescriptor, MediaError, Notification};
+
+/// One namespace of one subsystem.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NamespaceName {
+    /// Which subsystem of the target, in the order in which they were added.
+    pub subsystem: usize,
+    /// NSID.
+    pub id: u32,
+}
+
+/// The drives of a target.
+pub trait Drives {
+    /// How the drives of a subsystem are doing.
+    fn health(&mut self, now: Time, subsystem: usize) -> Health;
+
+    /// Bytes of a block namespace that hold data.
+    fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64;
+
+    /// As [`openftl_media::Media::chunk_report`], of the device behind an Open-Channel namespace.
+    ///
+    /// # Errors
+    /// If the device does not answer.
+    fn chunk_report(
+        &mut self,
+        now: Time,
+        namespace: NamespaceName,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError>;
+
+    /// As [`openftl_media::Media::notifications`], of the device behind an Open-Channel namespace.
+    ///
+    /// # Errors
+    /// If the device does not answer.
+    fn notifications(
+        &mut self,
+        now: Time,
+        namespace: NamespaceName,
+        after: u64,
+        notifications: &mut Vec<Notification>,
+    ) -> Result<(), MediaError>;
+
+    /// As [`openftl_media::Media::set_dulbe`], of the device behind an Open-Channel namespace.
+    fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool);
+}

@@ -1,0 +1,37 @@
+//! NVMe without a transport: the controllers of a target, from bits to I/O. No socket, no clock, no chance.
+//!
+//! Read in this order:
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`wire`] | the bits: entries, codes, data structures |
+//! | [`command`] | what 64 bytes ask for, or the exact status of what is wrong with them |
+//! | [`queue`] | what is under way on one queue |
+//! | [`namespace`] | what a host sees as one disk |
+//! | [`controller`] | what one host has made of a subsystem |
+//! | [`subsystem`] | what controllers share |
+//! | [`target`] | all that is served, and the way in for a transport |
+//! | [`drives`], [`health`] | what a controller asks of the drives behind it |
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod controller;
+pub mod drives;
+pub mod health;
+pub mod namespace;
+pub mod queue;
+pub mod subsystem;
+pub mod target;
+pub mod wire;
+
+pub use command::{Answer, Io, IoCommand, Refusal};
+pub use controller::{Authentication, Effect, Outcome};
+pub use drives::{Drives, NamespaceName};
+pub use health::Health;
+pub use namespace::{BlockFormat, Namespace, NamespaceKind, Span};
+pub use queue::{CommandId, ControllerName, Queue, QueueError};
+pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
+pub use target::{Connection, Port, Target};
+pub use wire::{CompletionEntry, Status, SubmissionEntry};

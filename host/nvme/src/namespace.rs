@@ -1,0 +1,247 @@
+//! A namespace: what a host sees as one disk, and the arithmetic between its blocks and bytes.
+//!
+//! ```text
+//!   namespace id    1        2        5         ids of a subsystem: 1 to NAMESPACES_MAX, with gaps
+//!                 block    block   open-channel
+//!                 4 KiB    512 B   4 KiB + out-of-band bytes behind each block
+//! ```
+
+use crate::command::Refusal;
+use crate::wire::Status;
+use openftl_core::{BLOCK_BYTES, Geometry};
+
+/// The greatest namespace id, and so how many namespaces a subsystem has at most.
+pub const NAMESPACES_MAX: u32 = 64;
+
+/// NSID of a command that means all namespaces.
+pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
+
+/// The most bytes of one command with data, MDTS: the largest transaction of the drive.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+/// How the bytes of a block namespace are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BlockFormat {
+    /// Blocks as the drive has them.
+    FourKib,
+    /// For hosts that know no other: eight of these in a block of the drive.
+    Bytes512,
+}
+
+impl BlockFormat {
+    /// Bytes of a block.
+    #[must_use]
+    pub fn bytes(self) -> u32 {
+        1 << self.bytes_log2()
+    }
+
+    /// The logarithm of it.
+    #[must_use]
+    pub fn bytes_log2(self) -> u8 {
+        match self {
+            BlockFormat::FourKib => 12,
+            BlockFormat::Bytes512 => 9,
+        }
+    }
+
+    /// The most blocks of which a write is atomic, wherever it begins: not split in transactions, which are 256 blocks of
+    /// the drive. One that begins inside a block of the drive touches one more than its length says.
+    #[must_use]
+    pub fn atomic_blocks(self) -> u32 {
+        let per_drive_block = BLOCK_BYTES as u32 / self.bytes();
+        TRANSFER_BYTES_MAX / self.bytes() - (per_drive_block - 1)
+    }
+}
+
+/// What is behind a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NamespaceKind {
+    /// A block FTL.
+    Block {
+        /// How its bytes are cut.
+        format: BlockFormat,
+        /// Its capacity in bytes, a multiple of 4 KiB.
+        bytes: u64,
+    },
+    /// An Open-Channel device: the host has its own FTL.
+    OpenChannel(Geometry),
+}
+
+/// One namespace of a subsystem.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    /// NSID, 1 to [`NAMESPACES_MAX`].
+    pub id: u32,
+    /// What hosts recognise it by, on every path and after every restart.
+    pub uuid: [u8; 16],
+    /// What is behind it.
+    pub kind: NamespaceKind,
+}
+
+/// Bytes of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, at least one block.
+    pub length: u64,
+}
+
+impl Span {
+    /// One past the last byte.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.offset + self.length
+    }
+}
+
+impl Namespace {
+    /// The logarithm of the bytes of a block, metadata not counted.
+    #[must_use]
+    pub fn block_bytes_log2(&self) -> u8 {
+        match self.kind {
+            NamespaceKind::Block { format, .. } => format.bytes_log2(),
+            NamespaceKind::OpenChannel(_) => BLOCK_BYTES.ilog2() as u8,
+        }
+    }
+
+    /// Bytes behind each block of a transfer.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> u32 {
+        match self.kind {
+            NamespaceKind::Block { .. } => 0,
+            NamespaceKind::OpenChannel(geometry) => geometry.oob_bytes,
+        }
+    }
+
+    /// NSZE: blocks that can be named. An Open-Channel device has gaps among them.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        match self.kind {
+            NamespaceKind::Block { format, bytes } => bytes >> format.bytes_log2(),
+            NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
+        }
+    }
+
+    /// The bytes of `blocks` blocks from `first` on.
+    ///
+    /// # Errors
+    /// If they are not all in the namespace; `byte` is where the command says `first`.
+    pub fn span(&self, first: u64, blocks: u64, byte: u8) -> Result<Span, Refusal> {
+        let is_inside = first.checked_add(blocks).is_some_and(|end| end <= self.blocks());
+        if !is_inside {
+            return Err(Status::LBA_OUT_OF_RANGE.at(byte));
+        }
+        let log2 = self.block_bytes_log2();
+        Ok(Span { offset: first << log2, length: blocks << log2 })
+    }
+
+    /// Bytes that travel with a transfer of these, metadata among them.
+    #[inline]
+    #[must_use]
+    pub fn transfer_bytes(&self, length: u64) -> u32 {
+        let blocks = length >> self.block_bytes_log2();
+        (length + blocks * u64::from(self.metadata_bytes())) as u32
+    }
+}
+
+/// A set of namespace ids.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NamespaceSet(u64);
+
+impl NamespaceSet {
+    /// Adds `id`, if it is one.
+    pub fn insert(&mut self, id: u32) {
+        self.0 |= NamespaceSet::bit(id);
+    }
+
+    /// Takes `id` out.
+    pub fn remove(&mut self, id: u32) {
+        self.0 &= !NamespaceSet::bit(id);
+    }
+
+    /// Whether `id` is in it.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, id: u32) -> bool {
+        self.0 & NamespaceSet::bit(id) != 0
+    }
+
+    /// Every id, in order.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (1..=NAMESPACES_MAX).filter(move |id| self.contains(*id))
+    }
+
+    fn bit(id: u32) -> u64 {
+        if (1..=NAMESPACES_MAX).contains(&id) { 1 << (id - 1) } else { 0 }
+    }
+}
+
+/// The namespaces of a subsystem, and which of them a controller has attached.
+#[derive(Clone, Copy, Debug)]
+pub struct Attached<'a> {
+    /// Every namespace, at its id less one.
+    pub all: &'a [Option<Namespace>],
+    /// Those attached.
+    pub set: NamespaceSet,
+}
+
+impl<'a> Attached<'a> {
+    /// The attached namespace `id` (Base, "Namespace Identifiers": valid, allocated, active).
+    ///
+    /// # Errors
+    /// If there can be no such namespace, or it is not attached.
+    #[inline]
+    pub fn get(self, id: u32) -> Result<&'a Namespace, Refusal> {
+        if !(1..=NAMESPACES_MAX).contains(&id) {
+            return Err(Status::INVALID_NAMESPACE.at(4));
+        }
+        match &self.all[id as usize - 1] {
+            Some(namespace) if self.set.contains(id) => Ok(namespace),
+            _ => Err(Status::INVALID_FIELD.at(4)),
+        }
+    }
+
+    /// Every attached namespace, in the order of their ids.
+    pub fn iter(self) -> impl Iterator<Item = &'a Namespace> {
+        self.all.iter().flatten().filter(move |namespace| self.set.contains(namespace.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(format: BlockFormat) -> Namespace {
+        Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Block { format, bytes: 1 << 20 } }
+    }
+
+    #[test]
+    fn a_range_is_inside_or_refused_also_where_its_end_cannot_be_counted() {
+        let namespace = block(BlockFormat::Bytes512);
+        assert_eq!(namespace.blocks(), 2048);
+        assert_eq!(namespace.span(2047, 1, 40), Ok(Span { offset: (1 << 20) - 512, length: 512 }));
+        for (first, blocks) in [(2047, 2), (2048, 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 55, 1)] {
+            assert_eq!(namespace.span(first, blocks, 40), Err(Status::LBA_OUT_OF_RANGE.at(40)), "{first}, {blocks}");
+        }
+    }
+
+    #[test]
+    fn a_write_of_the_atomic_size_is_one_transaction_wherever_it_begins() {
+        assert_eq!(BlockFormat::FourKib.atomic_blocks(), 256);
+        let bytes = u64::from(BlockFormat::Bytes512.atomic_blocks()) * 512;
+        for first in 0..8 {
+            let (start, end) = (first * 512 / 4096, (first * 512 + bytes).div_ceil(4096));
+            assert!(end - start <= 256, "from block {first}");
+        }
+        assert_eq!(BlockFormat::Bytes512.atomic_blocks(), 2041);
+    }
+
+    #[test]
+    fn an_open_channel_namespace_counts_the_gaps_and_the_out_of_band_bytes() {
+        let geometry = Geometry { groups: 3, ..Geometry::tiny() };
+        let namespace = Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::OpenChannel(geometry) };
+        assert_eq!(namespace.blocks(), 4 * 2 * 8 * 16);
+        assert_eq!(namespace.transfer_bytes(2 * 4096), 2 * (4096 + 16));
+    }
+}

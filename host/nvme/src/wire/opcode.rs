@@ -1,0 +1,71 @@
+//! What the first byte of a command says. Bits 1 and 0 are the direction of its data: 00b none, 01b to the controller,
+//! 10b to the host, 11b both.
+
+/// The fabrics command set, on any queue (Base, "Fabrics Command Set"); byte 4 says which.
+pub const FABRICS: u8 = 0x7f;
+
+/// Types of fabrics commands; bits 1 and 0 are the direction of the data.
+pub mod fabrics {
+    /// "Property Set Command".
+    pub const PROPERTY_SET: u8 = 0x00;
+    /// "Connect Command".
+    pub const CONNECT: u8 = 0x01;
+    /// "Property Get Command".
+    pub const PROPERTY_GET: u8 = 0x04;
+    /// "Authentication Send Command".
+    pub const AUTHENTICATION_SEND: u8 = 0x05;
+    /// "Authentication Receive Command".
+    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
+    /// "Disconnect Command".
+    pub const DISCONNECT: u8 = 0x08;
+}
+
+/// Opcodes on the admin queue (Base, "Admin Command Set").
+pub mod admin {
+    /// "Get Log Page command".
+    pub const GET_LOG_PAGE: u8 = 0x02;
+    /// "Identify command".
+    pub const IDENTIFY: u8 = 0x06;
+    /// "Abort command".
+    pub const ABORT: u8 = 0x08;
+    /// "Set Features command".
+    pub const SET_FEATURES: u8 = 0x09;
+    /// "Get Features command".
+    pub const GET_FEATURES: u8 = 0x0a;
+    /// "Asynchronous Event Request command".
+    pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
+    /// "Keep Alive command".
+    pub const KEEP_ALIVE: u8 = 0x18;
+    /// Open-Channel 2.0, "Geometry".
+    pub const GEOMETRY: u8 = 0xe2;
+}
+
+/// Opcodes on the other queues (NVM, "NVM Command Set Commands"; Open-Channel 2.0, "I/O Commands").
+pub mod io {
+    /// "Flush command" (Base).
+    pub const FLUSH: u8 = 0x00;
+    /// "Write command".
+    pub const WRITE: u8 = 0x01;
+    /// "Read command".
+    pub const READ: u8 = 0x02;
+    /// "Write Uncorrectable command".
+    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
+    /// "Compare command".
+    pub const COMPARE: u8 = 0x05;
+    /// "Write Zeroes command".
+    pub const WRITE_ZEROES: u8 = 0x08;
+    /// "Dataset Management command"; on an Open-Channel namespace, deallocation is the scalar chunk reset.
+    pub const DATASET_MANAGEMENT: u8 = 0x09;
+    /// "Verify command".
+    pub const VERIFY: u8 = 0x0c;
+    /// "Copy command".
+    pub const COPY: u8 = 0x19;
+    /// Open-Channel 2.0, "Vector Chunk Reset".
+    pub const VECTOR_RESET: u8 = 0x90;
+    /// Open-Channel 2.0, "Vector Chunk Write".
+    pub const VECTOR_WRITE: u8 = 0x91;
+    /// Open-Channel 2.0, "Vector Chunk Read".
+    pub const VECTOR_READ: u8 = 0x92;
+    /// Open-Channel 2.0, "Vector Chunk Copy".
+    pub const VECTOR_COPY: u8 = 0x93;
+}

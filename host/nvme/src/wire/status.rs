@@ -1,0 +1,230 @@
+//! How a command ended: type, code, and what the host should do about it, in 15 bits.
+//!
+//! ```text
+//!   14   13   12 11   10  8   7      0
+//!   DNR │ M │ CRD   │ type  │ code     (Base, "Status Field Definition"; one bit further left in a completion)
+//! ```
+
+use openftl_ftl::target::IoError;
+use openftl_media::Status as MediaStatus;
+use std::fmt;
+
+/// A status field without the phase tag.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Status(u16);
+
+const DO_NOT_RETRY: u16 = 1 << 14;
+const MORE: u16 = 1 << 13;
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $fate:ident $name:ident = $code:literal, $text:literal;)*) => {
+        impl Status {
+            $($(#[$doc])* #[doc = concat!("\"", $text, "\".")] pub const $name: Status = Status::$fate($code);)*
+
+            /// Every status that a controller here or its server gives, and what the specification calls it.
+            pub const ALL: &[(Status, &str)] = &[$((Status::$name, $text)),*];
+        }
+    };
+}
+
+statuses! {
+    // Generic (type 0h).
+    transient SUCCESS = 0x000, "Successful Completion";
+    permanent INVALID_OPCODE = 0x001, "Invalid Command Opcode";
+    permanent INVALID_FIELD = 0x002, "Invalid Field in Command";
+    permanent COMMAND_ID_CONFLICT = 0x003, "Command ID Conflict";
+    transient DATA_TRANSFER_ERROR = 0x004, "Data Transfer Error";
+    transient ABORTED_POWER_LOSS = 0x005, "Commands Aborted due to Power Loss Notification";
+    transient INTERNAL_ERROR = 0x006, "Internal Error";
+    transient ABORT_REQUESTED = 0x007, "Command Abort Requested";
+    transient ABORTED_QUEUE_DELETED = 0x008, "Command Aborted due to SQ Deletion";
+    permanent INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
+    permanent COMMAND_SEQUENCE_ERROR = 0x00c, "Command Sequence Error";
+    permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
+    permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
+    permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
+    permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
+    transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
+    // Command specific (type 1h).
+    transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
+    permanent INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
+    permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
+    permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
+    permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
+    permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
+    permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";
+    // Media and data integrity (type 2h).
+    transient WRITE_FAULT = 0x280, "Write Fault";
+    permanent UNRECOVERED_READ = 0x281, "Unrecovered Read Error";
+    permanent COMPARE_FAILURE = 0x285, "Compare Failure";
+    permanent DEALLOCATED_BLOCK = 0x287, "Deallocated or Unwritten Logical Block";
+    permanent OFFLINE_CHUNK = 0x2c0, "Offline Chunk";
+    permanent INVALID_RESET = 0x2c1, "Invalid Reset";
+    permanent HIGH_ECC = 0x2d0, "Read With High ECC";
+    permanent WRITE_NEXT_UNIT = 0x2f0, "Write Failed, Write Next Unit";
+    permanent CHUNK_CLOSED_EARLY = 0x2f1, "Write Failed, Chunk Closed Early";
+    permanent OUT_OF_ORDER_WRITE = 0x2f2, "Out of Order Write";
+}
+
+/// Status codes of fabrics commands, which share numbers with those of the NVM command set (Base, "Fabrics Command Set").
+impl Status {
+    /// "Connect Incompatible Format".
+    pub const CONNECT_INCOMPATIBLE_FORMAT: Status = Status::permanent(0x180);
+    /// "Connect Controller Busy".
+    pub const CONNECT_CONTROLLER_BUSY: Status = Status::transient(0x181);
+    /// "Connect Invalid Parameters".
+    pub const CONNECT_INVALID_PARAMETERS: Status = Status::permanent(0x182);
+    /// "Connect Invalid Host".
+    pub const CONNECT_INVALID_HOST: Status = Status::permanent(0x184);
+    /// "Disconnect Invalid Queue Type".
+    pub const DISCONNECT_INVALID_QUEUE: Status = Status::permanent(0x185);
+    /// "Authentication Required".
+    pub const AUTHENTICATION_REQUIRED: Status = Status::permanent(0x191);
+}
+
+impl Status {
+    /// Sending the command again would end the same way.
+    const fn permanent(code: u16) -> Status {
+        Status(code | DO_NOT_RETRY)
+    }
+
+    /// Sending the command again may help.
+    const fn transient(code: u16) -> Status {
+        Status(code)
+    }
+
+    /// A status field as it is read from a completion, shifted past the phase tag.
+    #[must_use]
+    pub fn from_field(field: u16) -> Status {
+        Status(field & 0x7fff)
+    }
+
+    /// The 15 bits.
+    #[inline]
+    #[must_use]
+    pub fn field(self) -> u16 {
+        self.0
+    }
+
+    /// Type and code, without the advice: what the specification writes as 2, and here as 0281h.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self.0 & 0x7ff
+    }
+
+    /// Whether the command did what it was asked.
+    #[inline]
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        self.code() == 0
+    }
+
+    /// Whether the host is told not to send the command again (DNR).
+    #[must_use]
+    pub fn is_permanent(self) -> bool {
+        self.0 & DO_NOT_RETRY != 0
+    }
+
+    /// The same, and the error log says more (M).
+    #[must_use]
+    pub fn with_more(self) -> Status {
+        Status(self.0 | MORE)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Status::ALL.iter().find(|(status, _)| status.code() == self.code()) {
+            Some((_, name)) => write!(f, "{:04X}h {name}", self.code()),
+            None => write!(f, "{:04X}h", self.code()),
+        }
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.0 & MORE != 0 { ", more in the log" } else { "" };
+        let advice = if self.is_permanent() { ", do not retry" } else { "" };
+        write!(f, "Status({self}{more}{advice})")
+    }
+}
+
+impl From<IoError> for Status {
+    fn from(error: IoError) -> Status {
+        match error {
+            IoError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE,
+            IoError::QueueFull => Status::NAMESPACE_NOT_READY,
+            IoError::ReadOnly => Status::WRITE_TO_READ_ONLY,
+            // A block that is not what was written is as lost as one that cannot be read; the codes for failed end-to-end
+            // checks (0282h to 0284h) speak of protection information, which no namespace here has.
+            IoError::Unrecovered { .. } | IoError::WrongBlock { .. } => Status::UNRECOVERED_READ,
+        }
+    }
+}
+
+/// What a device says, and how a controller says it: the same numbers.
+const OF_MEDIUM: [(MediaStatus, Status); 12] = [
+    (MediaStatus::Success, Status::SUCCESS),
+    (MediaStatus::InvalidField, Status::INVALID_FIELD),
+    (MediaStatus::LbaOutOfRange, Status::LBA_OUT_OF_RANGE),
+    (MediaStatus::OfflineChunk, Status::OFFLINE_CHUNK),
+    (MediaStatus::InvalidReset, Status::INVALID_RESET),
+    (MediaStatus::WriteFailedWriteNextUnit, Status::WRITE_NEXT_UNIT),
+    (MediaStatus::WriteFailedChunkClosedEarly, Status::CHUNK_CLOSED_EARLY),
+    (MediaStatus::OutOfOrderWrite, Status::OUT_OF_ORDER_WRITE),
+    (MediaStatus::HighEcc, Status::HIGH_ECC),
+    (MediaStatus::WriteFault, Status::WRITE_FAULT),
+    (MediaStatus::UnrecoveredRead, Status::UNRECOVERED_READ),
+    (MediaStatus::DeallocatedOrUnwritten, Status::DEALLOCATED_BLOCK),
+];
+
+impl From<MediaStatus> for Status {
+    fn from(status: MediaStatus) -> Status {
+        let (_, status) = OF_MEDIUM.iter().find(|(medium, _)| *medium == status).expect("every status is listed");
+        *status
+    }
+}
+
+impl Status {
+    /// What the device behind an Open-Channel namespace said, if this is such a status.
+    #[must_use]
+    pub fn of_medium(self) -> Option<MediaStatus> {
+        OF_MEDIUM.iter().find(|(_, status)| status.code() == self.code()).map(|(medium, _)| *medium)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_its_code_its_name_and_what_to_do() {
+        assert_eq!(Status::SUCCESS.field(), 0);
+        assert_eq!(Status::INVALID_FIELD.field(), 0x4002);
+        assert_eq!(Status::INVALID_FIELD.with_more().field(), 0x6002);
+        assert_eq!(Status::UNRECOVERED_READ.to_string(), "0281h Unrecovered Read Error");
+        assert_eq!(Status::from_field(0x3ff).to_string(), "03FFh");
+        assert_eq!(
+            format!("{:?}", Status::INVALID_OPCODE.with_more()),
+            "Status(0001h Invalid Command Opcode, more in the log, do not retry)"
+        );
+        assert!(Status::SUCCESS.is_success() && !Status::WRITE_FAULT.is_success());
+    }
+
+    #[test]
+    fn no_code_is_named_twice() {
+        let mut codes: Vec<u16> = Status::ALL.iter().map(|(status, _)| status.code()).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), Status::ALL.len());
+    }
+
+    #[test]
+    fn statuses_of_the_medium_keep_their_numbers() {
+        for (medium, status) in OF_MEDIUM {
+            assert_eq!(status.code(), medium as u16);
+            assert_eq!(Status::from(medium).of_medium(), Some(medium));
+        }
+        assert_eq!(Status::INVALID_OPCODE.of_medium(), None);
+    }
+}

@@ -1,0 +1,11 @@
+//! A controller as hosts meet it: whole sessions, every refusal, and a storm of random commands.
+
+mod association;
+mod discovery;
+mod events;
+mod features;
+mod harness;
+mod identify;
+mod io;
+mod logs;
+mod storm;
