@@ -126,6 +126,11 @@ impl FoundLog {
         self.blocks.is_empty()
     }
 
+    /// Whether a block that may count was found, in either copy.
+    pub(crate) fn has(&self, lsn: u64) -> bool {
+        self.blocks.contains_key(&lsn)
+    }
+
     /// Blocks that count.
     pub(crate) fn blocks(&self) -> usize {
         self.blocks.range(..self.end).count()

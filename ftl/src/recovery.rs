@@ -293,7 +293,7 @@ impl<M: Media> BlockFtl<M> {
         let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
         sound = sound.and_then(|()| log.expect_whole());
         if found.in_doubt && sound.is_ok() {
-            sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock);
+            sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock, &log);
         }
         steps.report.clean = superblock.clean && log.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));

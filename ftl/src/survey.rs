@@ -3,6 +3,7 @@
 //! Also the little that is written before an FTL runs: padding without which the end of a chunk cannot be read, and
 //! resets of the places for superblocks.
 
+use crate::found_log::FoundLog;
 use crate::log;
 use crate::oob::{BlockKind, Oob};
 use crate::plan::{PlanError, SUPERBLOCK_COPIES};
@@ -155,7 +156,7 @@ pub(crate) fn close_all_but_last(
     }
 }
 
-/// Whether no log of the drive is in a chunk that `superblock` does not know. It would have been named by a newer one.
+/// Whether no log of the drive is in a chunk alone that `superblock` does not know. It would have been named by a newer one.
 ///
 /// # Errors
 /// If there is such a chunk.
@@ -165,6 +166,7 @@ pub(crate) fn newer_log(
     scan: &mut Scan,
     chunks: &Chunks,
     superblock: &Superblock,
+    log: &FoundLog,
 ) -> Result<(), OpenError> {
     let format = chunks.geometry.format();
     let known: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
@@ -177,7 +179,10 @@ pub(crate) fn newer_log(
             return;
         }
         let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
-        if block.lsn >= superblock.first_lsn && !superblock.is_in_gap(block.lsn) {
+        let counts = block.lsn >= superblock.first_lsn && !superblock.is_in_gap(block.lsn);
+        // One that is in a known chunk, too, was written here by mistake, or is no loss: where the log goes on beyond the
+        // chunks that are known, the first block of one of the others is only there.
+        if counts && !log.has(block.lsn) {
             let chunk = format.unpack_chunk(format.chunk_of(ppa)).to_string();
             newer = Err(OpenError::SuperblockLost { sequence: superblock.sequence, chunk, lsn: block.lsn });
         }

@@ -490,3 +490,23 @@ fn a_log_of_many_chunks_wants_no_more_superblocks_than_one_of_few() {
     let (few, many) = (superblocks(8), superblocks(64));
     assert!(many <= 2 * few, "{few} a checkpoint where the log has 8 chunks, {many} where it has 64");
 }
+
+/// Found by the explorer: where a newer superblock might have been lost, a block of the log that was written elsewhere by
+/// mistake was taken for that superblock's log, and the drive was refused.
+#[test]
+fn a_block_of_the_log_in_a_wrong_place_does_not_speak_of_a_lost_superblock() {
+    let mut world = cut_off(8);
+    let (superblock, places) = superblock(&mut world);
+    let log = log(&mut world, &superblock, 0);
+    world.open(Access::Inspect).unwrap();
+    let format = world.wire.geometry().format();
+    let stale = blocks(&mut world).into_iter().find(|(ppa, oob)| {
+        let is_first_data = oob.kind == BlockKind::Data && format.block_of(*ppa) == 0;
+        is_first_data && world.ftl().place_on_media(oob.address) != Some(*ppa)
+    });
+    world.ftl = None;
+    let (stale, _) = stale.expect("something was overwritten");
+    world.device().misdirect(log[3].1, stale).unwrap();
+    Damage::Unreadable.strike(&world, places[0]);
+    expect_all_there(&mut world, "one superblock lost, one block of the log misdirected");
+}
