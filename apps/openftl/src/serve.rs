@@ -91,13 +91,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     stop_at_signals(&stop)?;
     let server_config = ServerConfig { allow_remote: arguments.allow_remote, ..ServerConfig::default() };
     let mut server = Server::new(server_config).map_err(Failure::failed)?;
-    // Before the drive is opened: an address in use is found out before anything is written.
-    let endpoints = endpoints
-        .into_iter()
-        .map(|endpoint| {
-            server.listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
-        })
-        .collect::<Result<Vec<Endpoint>, Failure>>()?;
+    // Before the drive is opened: an address in use is found out before anything is written. And controlling it comes first:
+    // who can connect can also control.
     let listener = match control_endpoint(arguments, &settings)? {
         Some(endpoint) => Ok(Some(
             control::listen(endpoint)
@@ -105,6 +100,12 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         )),
         None => control_beside(&home),
     };
+    let endpoints = endpoints
+        .into_iter()
+        .map(|endpoint| {
+            server.listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
+        })
+        .collect::<Result<Vec<Endpoint>, Failure>>()?;
 
     let mut clock = WallClock::new();
     let (mut drive, name) = match &home {
