@@ -3,8 +3,8 @@
 //! A chunk is reset only when nothing in it can be needed any more: the log that says where its blocks went is durable,
 //! and no read of it is under way. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
 //! place. A chunk that the device takes offline with all it holds costs the blocks that were valid in it, which are noted
-//! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the drive turns
-//! read-only, while all its data can still be read.
+//! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the
+//! drive turns read-only, while all its data can still be read.
 
 use crate::block::{BlockFtl, Errand, ReadOnlyReason};
 use crate::canary::Canary;

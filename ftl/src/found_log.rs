@@ -115,7 +115,7 @@ impl FoundLog {
         loop {
             match superblock.log_gaps.iter().find(|gap| (gap.end..gap.next).contains(&expected)) {
                 Some(gap) => expected = gap.next,
-                None if self.blocks.contains_key(&expected) => expected += 1,
+                None if self.has(expected) => expected += 1,
                 None => return expected,
             }
         }

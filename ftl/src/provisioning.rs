@@ -2,7 +2,8 @@
 //!
 //! Host writes go round the parallel units, one write unit each, so that consecutive units are programmed side by side:
 //! first every group, then the next parallel unit of every group. Within a parallel unit the least worn free chunk is
-//! opened, but for data that rest: those go to the most worn of the group. Some free chunks are spoken for, so that nobody can ever be stuck:
+//! opened, but for data that rest: those go to the most worn of the group. Some free chunks are spoken for, so that nobody
+//! can ever be stuck:
 //!
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
