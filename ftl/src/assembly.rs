@@ -177,13 +177,7 @@ impl<M: Media> BlockFtl<M> {
             provisioning,
             buffer: WriteBuffer::new(frames.len(), 0),
             units: Units::new(&geometry),
-            host: HostFrontiers {
-                open: vec![None; order.len()],
-                opened: 0,
-                partial: vec![Vec::new(); format.pu_ids()],
-                next: 0,
-                order,
-            },
+            host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
             log,
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
@@ -267,7 +261,6 @@ impl<M: Media> BlockFtl<M> {
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
     pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
-        let mut partial_on_pu = vec![0; self.format.pu_ids()];
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
             if self.chunks.usage(chunk) != ChunkUse::Free {
@@ -287,14 +280,15 @@ impl<M: Media> BlockFtl<M> {
                 ChunkState::Open => {
                     self.chunks.set_usage(chunk, ChunkUse::Open, 0);
                     let pu = self.format.pu_of(chunk);
-                    let place = (chunk, descriptor.write_pointer);
+                    let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
                     // One for the host frontier of each parallel unit, others for relocation.
-                    if partial_on_pu[pu.0 as usize] == 0 {
-                        self.host.partial[pu.0 as usize].push(place);
+                    if self.host.open[index].is_none() && self.host.opened < self.plan.host_frontiers {
+                        self.host.open[index] = Some(self.units.open(chunk, descriptor.write_pointer));
+                        self.host.opened += 1;
                     } else {
-                        self.collection.partial[self.format.group_of(pu) as usize].push(place);
+                        let partial = &mut self.collection.partial[self.format.group_of(pu) as usize];
+                        partial.push((chunk, descriptor.write_pointer));
                     }
-                    partial_on_pu[pu.0 as usize] += 1;
                 }
             }
         }

@@ -86,8 +86,6 @@ pub(crate) struct HostFrontiers {
     pub open: Vec<Option<OpenId>>,
     /// How many there are.
     pub opened: u32,
-    /// Chunks left partly written when the drive was last open, by [`PuId`]: continued before a free one is opened.
-    pub partial: Vec<Vec<(ChunkId, u32)>>,
     pub next: usize,
 }
 
@@ -437,11 +435,7 @@ impl<M: Media> BlockFtl<M> {
                 continue;
             }
             let pu = self.host.order[index];
-            let open = match self.host.partial[pu.0 as usize].pop() {
-                Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                None => self.open_chunk(Claim::Host(pu)),
-            };
-            if let Some(open) = open {
+            if let Some(open) = self.open_chunk(Claim::Host(pu)) {
                 self.host.open[index] = Some(open);
                 self.host.opened += 1;
                 return Some(open);

@@ -123,10 +123,12 @@ pub enum PlanError {
         most: u64,
     },
     /// The device allows fewer open chunks than the FTL writes at a time.
-    #[error("open_chunks_max = {open_chunks_max}: this FTL keeps at least {needed} chunks open at a time")]
+    #[error("{field} = {limit}: this FTL keeps at least {needed} chunks open at a time, and all may be in one place")]
     TooFewOpenChunks {
+        /// Which limit.
+        field: &'static str,
         /// Of the geometry.
-        open_chunks_max: u32,
+        limit: u32,
         /// Of the FTL.
         needed: u32,
     },
@@ -158,8 +160,16 @@ impl Plan {
         let host_frontiers = match geometry.open_chunks_max {
             0 => geometry.pus(),
             max if max > others => geometry.pus().min(max - others),
-            max => return Err(PlanError::TooFewOpenChunks { open_chunks_max: max, needed: others + 1 }),
+            limit => {
+                let field = "open_chunks_max";
+                return Err(PlanError::TooFewOpenChunks { field, limit, needed: others + 1 });
+            }
         };
+        let on_pu = geometry.open_chunks_per_pu_max;
+        if on_pu > 0 && on_pu <= others {
+            let field = "open_chunks_per_pu_max";
+            return Err(PlanError::TooFewOpenChunks { field, limit: on_pu, needed: others + 1 });
+        }
 
         let unit = u64::from(geometry.ws_min);
         // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.

@@ -31,7 +31,9 @@ use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
-use crate::survey::{Chunks, close_all_but_last, find_superblock, newer_log, settle, superblock_places};
+use crate::survey::{
+    Chunks, close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
+};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, GeometryError, Nanos, PuId, Time};
 use openftl_media::{ChunkState, Media, MediaError};
@@ -346,6 +348,7 @@ impl<M: Media> BlockFtl<M> {
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
+            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan);
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);

@@ -6,7 +6,7 @@
 use crate::found_log::FoundLog;
 use crate::log;
 use crate::oob::{BlockKind, Oob};
-use crate::plan::{PlanError, SUPERBLOCK_COPIES};
+use crate::plan::{Plan, PlanError, SUPERBLOCK_COPIES};
 use crate::recovery::{Access, OpenError};
 use crate::scan::Scan;
 use crate::superblock::{SEARCH_CHUNKS, Superblock, SuperblockError};
@@ -151,6 +151,37 @@ pub(crate) fn close_all_but_last(
         open.pop();
         for chunk in open {
             let descriptor = chunks.table[chunk.0 as usize].as_mut().expect("it is open");
+            pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
+        }
+    }
+}
+
+/// Makes sure that no more chunks are open than the plan counts on, where the device has a limit. The host frontiers take up
+/// one of each parallel unit, relocation one of each group; what is open beyond (every recovery that is cut off may leave
+/// the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any more.
+pub(crate) fn close_beyond_plan(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &mut Chunks,
+    superblock: &Superblock,
+    plan: &Plan,
+) {
+    let geometry = chunks.geometry;
+    if geometry.open_chunks_max == 0 {
+        return;
+    }
+    let format = geometry.format();
+    let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
+    let (mut host, mut relocation) = (HashSet::new(), HashSet::new());
+    for descriptor in chunks.table.iter_mut().flatten() {
+        if descriptor.state != ChunkState::Open || named.contains(&descriptor.chunk) {
+            continue;
+        }
+        let pu = format.pu_of(descriptor.chunk);
+        let is_taken_up =
+            ((host.len() as u32) < plan.host_frontiers && host.insert(pu)) || relocation.insert(format.group_of(pu));
+        if !is_taken_up {
             pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
         }
     }

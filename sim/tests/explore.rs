@@ -95,6 +95,35 @@ fn a_drive_that_a_chunk_gone_offline_has_worn_out_stays_so_when_it_is_opened_aga
     }
 }
 
+/// Found by the explorer: chunks that power cuts left open were never closed, and the device allows 14 at a time. When they
+/// were reached, every chunk that the next checkpoint was to go to was refused, until none was left.
+#[test]
+fn power_cuts_do_not_leave_more_chunks_open_than_the_device_allows() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.page_blocks, chip.blocks_per_chunk) = (2, 48);
+    (chip.programming, chip.pair_distance, chip.program_us) = (Programming::OneShot, None, vec![800]);
+    (profile.groups, profile.pus_per_group, profile.open_chunks_max) = (1, 1, 14);
+    profile.cache.blocks_per_pu = 0;
+    profile.faults.factory_bad = Share::percent(3);
+    (profile.faults.program_fail, profile.faults.erase_fail, profile.faults.read_retry) = (0.005, 0.002, 0.01);
+    let config = Config {
+        capacity_blocks: 595,
+        over_provisioning: Share::percent(20),
+        drive_id: 3_525_908_571,
+        payload: FrameForm::Stamp,
+        host_frames: 300,
+        checkpoint_log_blocks: Some(8),
+        wear_spread_max: Some(32),
+        ..Config::default()
+    };
+    let seed = 727_131;
+    let steps = "w0+2 x11 W2+5 w0+12 s x10 W9+5 s x1 x2+1 w0+1 w0+1 f w0+1 r0+1 x5 W0+1 s w0+4 x5";
+    let steps = parse_steps(steps).unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 20, depth: 5 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
 fn explored(seed: u64) -> Tally {
     let run = Run::draw(seed);
     let explored = explore(&run);
