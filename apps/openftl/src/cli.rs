@@ -145,6 +145,15 @@ pub struct Serve {
     /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809].
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
+    /// Where NVMe hosts connect, like 127.0.0.1:4420; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nvme_tcp: Vec<std::net::SocketAddr>,
+    /// The name of the subsystem that NVMe hosts connect to.
+    #[arg(long, value_name = "NQN", default_value = "nqn.2026-11.org.openftl:drive")]
+    pub nqn: openftl_nvme::Nqn,
+    /// The name of a host that may connect over NVMe; may be repeated [default: any].
+    #[arg(long, value_name = "HOSTNQN")]
+    pub allow_host: Vec<openftl_nvme::Nqn>,
     /// Whether clients feel the latencies of the NAND [default: wall-clock].
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,

@@ -14,7 +14,7 @@ use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::Timing as MediaTiming;
-use openftl_server::{End, Endpoint, Export, Listener, ServeError, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -103,9 +103,16 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let endpoints = endpoints
         .into_iter()
         .map(|endpoint| {
-            server.listen(endpoint).map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
+            server
+                .listen(endpoint, Protocol::Nbd)
+                .map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
         })
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
+    let nvme = arguments.nvme_tcp.iter().map(|address| {
+        let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
+        endpoint.map_err(|error| Failure::failed(error).fix("choose another --nvme-tcp address"))
+    });
+    let nvme = nvme.collect::<Result<Vec<Endpoint>, Failure>>()?;
 
     let mut clock = WallClock::new();
     let (mut drive, name) = match &home {
@@ -129,6 +136,17 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     });
     log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
 
+    if !nvme.is_empty() {
+        server.set_target(nvme_target(arguments, &drive, &nvme)?);
+        for endpoint in &nvme {
+            if let Endpoint::Tcp(address) = endpoint {
+                let (ip, port, nqn) = (address.ip(), address.port(), &arguments.nqn);
+                log.tell(&format!(
+                    "# to NVMe hosts\n  nvme discover -t tcp -a {ip} -s {port}\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}"
+                ));
+            }
+        }
+    }
     let control = Control::new(listener, Totals::new(server.counters()), log)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, name };
     let last = serving.until_stopped(drive)?;
@@ -226,6 +244,42 @@ impl Serving {
         }
         say(&text)
     }
+}
+
+/// What NVMe hosts connect to.
+fn nvme_target(arguments: &cli::Serve, drive: &Drive, endpoints: &[Endpoint]) -> Result<openftl_nvme::Target, Failure> {
+    use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Port, SubsystemConfig, Target};
+    let drive_id = drive.config().drive_id;
+    let serial = format!("{drive_id:016X}");
+    let firmware = env!("CARGO_PKG_VERSION");
+    let mut target = Target::new(&serial, "OpenFTL", firmware);
+    let hosts = match arguments.allow_host.is_empty() {
+        true => HostsAllowed::Any,
+        false => HostsAllowed::Listed(arguments.allow_host.clone()),
+    };
+    let subsystem = target
+        .add_subsystem(SubsystemConfig {
+            nqn: arguments.nqn.clone(),
+            serial,
+            model: "OpenFTL".to_owned(),
+            firmware: firmware.to_owned(),
+            hosts,
+            requires_authentication: false,
+            is_shared: false,
+            in_capsule_bytes: 8192,
+        })
+        .map_err(Failure::bad_input)?;
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&drive_id.to_be_bytes());
+    uuid[8..].copy_from_slice(&(!drive_id).to_be_bytes());
+    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: drive.blocks() * BLOCK_BYTES as u64 };
+    target.attach(subsystem, Namespace { id: 1, uuid, kind }).map_err(Failure::failed)?;
+    for (id, endpoint) in endpoints.iter().enumerate() {
+        if let Endpoint::Tcp(address) = endpoint {
+            target.add_port(Port { id: id as u16 + 1, address: *address });
+        }
+    }
+    Ok(target)
 }
 
 fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {

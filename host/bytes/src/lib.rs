@@ -307,6 +307,12 @@ impl<K: Copy> ByteRequests<K> {
         Some(RequestId(index))
     }
 
+    /// How many bytes an admitted request is about.
+    #[must_use]
+    pub fn length(&self, id: RequestId) -> u64 {
+        self.ops[id.0 as usize].span.length
+    }
+
     /// The frame that byte `from` of the request's bytes lies in, and the request's bytes within that frame from there
     /// on.
     #[must_use]

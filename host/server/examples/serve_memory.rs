@@ -8,7 +8,9 @@ mod memory;
 use memory::{Memory, Temper};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_server::{Endpoint, Export, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Endpoint, Export, Protocol, ServedDrive, Server, ServerConfig, Stop, WallClock};
+
+impl ServedDrive for Memory {}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -21,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = Memory::new((size.0 / BLOCK_BYTES as u64) as usize, 32 << 10, temper);
     let stop = Stop::new()?;
     let mut server = Server::new(ServerConfig::default())?;
-    let endpoint = server.listen(endpoint)?;
+    let endpoint = server.listen(endpoint, Protocol::Nbd)?;
     println!("nbdinfo '{endpoint}'");
     let export =
         Export { name: "memory".to_owned(), description: format!("{size} of memory"), read_only: false, target };

@@ -30,7 +30,11 @@ mod connection;
 mod counters;
 mod endpoint;
 mod export;
+mod fabric;
+mod link;
 mod listener;
+mod nbd;
+mod nvme;
 mod operator;
 mod output;
 mod stop;
@@ -40,20 +44,25 @@ use std::io;
 use std::sync::Arc;
 
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, Time};
-use openftl_ftl::target::{BlockTarget, IoError};
+use openftl_ftl::target::IoError;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::clock::Lead;
-use connection::{Connection, Over};
+use connection::Connection;
 use export::export_infos;
+use fabric::Fabric;
+use link::Over;
+use nvme::Turn;
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_nbd::protocol::{Command, ExportInfo};
+use openftl_nvme_tcp::target::Slot as CommandSlot;
 
 pub use clock::WallClock;
 pub use counters::{Counter, Counters};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
+pub use fabric::ServedDrive;
 pub use listener::{ListenError, Listener};
 pub use operator::{Drives, NoOperator, Operator};
 pub use stop::Stop;
@@ -171,8 +180,27 @@ pub enum End {
 struct Ticket {
     slot: u32,
     generation: u32,
-    cookie: u64,
-    command: Command,
+    what: What,
+}
+
+/// What a request was made for.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// A request of an NBD client, and its name for it.
+    Nbd { cookie: u64, command: Command },
+    /// A command of an NVMe host.
+    Nvme(CommandSlot),
+    /// The last flush.
+    Stop,
+}
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// NBD.
+    Nbd,
+    /// NVMe over TCP.
+    NvmeTcp,
 }
 
 /// An export while it is served.
@@ -210,6 +238,7 @@ pub struct Server {
     slots: Vec<Slot>,
     counters: Arc<Counters>,
     lead: Lead,
+    fabric: Option<Fabric>,
 }
 
 impl Server {
@@ -226,6 +255,7 @@ impl Server {
             slots: Vec::new(),
             counters: Arc::default(),
             lead: Lead::new(),
+            fabric: None,
         })
     }
 
@@ -234,14 +264,20 @@ impl Server {
     ///
     /// # Errors
     /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
-    pub fn listen(&mut self, endpoint: Endpoint) -> Result<Endpoint, ListenError> {
-        let listener = Listener::new(endpoint, self.config.allow_remote)?;
+    pub fn listen(&mut self, endpoint: Endpoint, protocol: Protocol) -> Result<Endpoint, ListenError> {
+        let mut listener = Listener::new(endpoint, self.config.allow_remote)?;
+        listener.protocol = protocol;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(|error| ListenError::System { endpoint: listener.endpoint().clone(), error: error.into() })?;
         let endpoint = listener.endpoint().clone();
         self.listeners.push(listener);
         Ok(endpoint)
+    }
+
+    /// What NVMe hosts connect to: one subsystem, whose namespace n is the drive n − 1.
+    pub fn set_target(&mut self, target: openftl_nvme::Target) {
+        self.fabric = Some(Fabric::new(target));
     }
 
     /// What the server has done; readable while it runs.
@@ -254,7 +290,7 @@ impl Server {
     ///
     /// # Errors
     /// If the exports cannot be served, the system fails, or the drives cannot be flushed.
-    pub fn run<T: BlockTarget, C: Clock>(
+    pub fn run<T: ServedDrive, C: Clock>(
         &mut self,
         exports: &mut [Export<T>],
         clock: &mut C,
@@ -267,7 +303,7 @@ impl Server {
     ///
     /// # Errors
     /// If the exports cannot be served, the system fails, or the drives cannot be flushed when it stops.
-    pub fn run_with<T: BlockTarget, C: Clock, O: Operator<T>>(
+    pub fn run_with<T: ServedDrive, C: Clock, O: Operator<T>>(
         &mut self,
         operator: &mut O,
         exports: &mut [Export<T>],
@@ -307,7 +343,7 @@ impl Server {
     ///
     /// # Errors
     /// If the system fails.
-    pub fn turn_away<T: BlockTarget, C: Clock, O: Operator<T>>(
+    pub fn turn_away<T: ServedDrive, C: Clock, O: Operator<T>>(
         &mut self,
         operator: &mut O,
         clock: &mut C,
@@ -322,7 +358,7 @@ impl Server {
     }
 
     /// Has `stop` and `operator` wake the server during `turns`.
-    fn watched<T: BlockTarget, O: Operator<T>>(
+    fn watched<T: ServedDrive, O: Operator<T>>(
         &mut self,
         stop: &Stop,
         operator: &mut O,
@@ -341,7 +377,7 @@ impl Server {
         ended
     }
 
-    fn turns<T: BlockTarget, C: Clock, O: Operator<T>>(
+    fn turns<T: ServedDrive, C: Clock, O: Operator<T>>(
         &mut self,
         operator: &mut O,
         infos: &mut [ExportInfo],
@@ -387,6 +423,7 @@ impl Server {
             }
 
             let mut freed = self.poll_drives(clock, served);
+            self.look_after_controllers(now, served);
             if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
                 return Ok(self.interrupted());
             }
@@ -399,11 +436,9 @@ impl Server {
             }
             if let Some(deadline) = stopping {
                 for slot in 0..self.slots.len() {
-                    if self.slots[slot]
-                        .connection
-                        .as_ref()
-                        .is_some_and(|connection| now >= deadline || (connection.is_idle() && !connection.readable))
-                    {
+                    if self.slots[slot].connection.as_ref().is_some_and(|connection| {
+                        now >= deadline || (connection.is_idle() && !connection.link().readable)
+                    }) {
                         self.close(slot, served);
                     }
                 }
@@ -424,7 +459,7 @@ impl Server {
 
     /// Waits for a socket, a drive, the operator, a late peer, the end of a listener's rest or the stop, and marks what is
     /// ready.
-    fn wait<T: BlockTarget, C: Clock>(
+    fn wait<T: ServedDrive, C: Clock>(
         &mut self,
         events: &mut Vec<epoll::Event>,
         again: bool,
@@ -446,7 +481,8 @@ impl Server {
             let now = clock.now();
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
-            late = deadlines.chain(retries).chain(stopping).chain(operator_due).min();
+            let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.
                 let span = due.since(now) - self.lead.get();
@@ -488,9 +524,10 @@ impl Server {
                     {
                         use epoll::EventFlags as Flags;
                         let hung_up = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-                        connection.hung_up |= hung_up;
-                        connection.readable |= hung_up || flags.contains(Flags::IN);
-                        connection.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
+                        let link = connection.link_mut();
+                        link.hung_up |= hung_up;
+                        link.readable |= hung_up || flags.contains(Flags::IN);
+                        link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
                     }
                 }
             }
@@ -517,7 +554,7 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].accept() {
-                    Ok(socket) if to_serve => self.welcome(now, socket),
+                    Ok(socket) if to_serve => self.welcome(now, socket, self.listeners[index].protocol),
                     Ok(_) => self.counters.connections_refused.add(1),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -533,7 +570,7 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, now: Time, socket: std::os::fd::OwnedFd) {
+    fn welcome(&mut self, now: Time, socket: std::os::fd::OwnedFd, protocol: Protocol) {
         let slot = self.slots.iter().position(|slot| slot.connection.is_none()).unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() - 1
@@ -547,16 +584,26 @@ impl Server {
         }
         self.counters.connections.add(1);
         self.counters.connections_accepted.add(1);
-        self.slots[slot].connection = Some(Connection::new(now, socket));
+        self.slots[slot].connection = Some(Connection::new(now, socket, protocol));
     }
 
     /// Receives from one connection and takes its requests.
-    fn serve<T: BlockTarget>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
+    fn serve<T: ServedDrive>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[slot] else { return };
-        let ticket = Ticket { slot: slot as u32, generation: *generation, cookie: 0, command: Command::Flush };
-        let result = connection
-            .receive(now, served)
-            .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters));
+        let (number, generation) = (slot as u32, *generation);
+        let result = match connection {
+            Connection::Nbd(connection) => {
+                let ticket = Ticket { slot: number, generation, what: What::Stop };
+                connection
+                    .receive(now, served)
+                    .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
+            }
+            Connection::Nvme(connection) => {
+                let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
+                let mut turn = Turn { now, slot: number, generation, served, fabric };
+                connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
+            }
+        };
         match result {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
             Ok(()) => {}
@@ -565,36 +612,82 @@ impl Server {
     }
 
     /// Lets the drives work and puts replies in line. Returns whether anything finished or frames came back.
-    fn poll_drives<T: BlockTarget, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
+    fn poll_drives<T: ServedDrive, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
         let mut any = false;
-        for served in served {
-            let available = served.target.frames().available(FrameForm::Bytes);
+        for index in 0..served.len() {
+            let available = served[index].target.frames().available(FrameForm::Bytes);
             for _ in 0..POLLS_PER_TURN_MAX {
                 let now = clock.now();
-                let mut finished = std::mem::take(&mut served.finished);
-                served.requests.poll(now, served.target, &mut finished);
+                let drive = &mut served[index];
+                let mut finished = std::mem::take(&mut drive.finished);
+                drive.requests.poll(now, drive.target, &mut finished);
                 any |= !finished.is_empty();
                 for finished in finished.drain(..) {
-                    let Ticket { slot, generation, .. } = finished.ticket;
-                    let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
-                    match tenant.and_then(|slot| slot.connection.as_mut()) {
-                        Some(connection) => connection.answer(now, finished, served, &self.counters),
-                        None => served.requests.release(served.target.frames(), finished.id),
-                    }
+                    self.answer(now, finished, index, served);
                 }
-                served.finished = finished;
-                if served.target.next_due().is_none_or(|due| due > now) && !served.requests.has_finished() {
+                let drive = &mut served[index];
+                drive.finished = finished;
+                if drive.target.next_due().is_none_or(|due| due > now) && !drive.requests.has_finished() {
                     break;
                 }
             }
             // A drive gives back the frames of writes when it pleases.
-            any |= served.target.frames().available(FrameForm::Bytes) > available;
+            any |= served[index].target.frames().available(FrameForm::Bytes) > available;
         }
         any
     }
 
+    /// Hands what a drive has done to whoever asked for it, if that one is still there.
+    fn answer<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        finished: Finished<Ticket>,
+        index: usize,
+        served: &mut [Served<'_, T>],
+    ) {
+        let Ticket { slot, generation, what } = finished.ticket;
+        let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
+        match (tenant.and_then(|slot| slot.connection.as_mut()), what) {
+            (Some(Connection::Nbd(connection)), _) => {
+                connection.answer(now, finished, &mut served[index], &self.counters);
+            }
+            (Some(Connection::Nvme(connection)), What::Nvme(command)) => {
+                let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
+                let mut turn = Turn { now, slot, generation, served, fabric };
+                if let Err(over) = connection.ended(command, finished, &mut turn) {
+                    self.end(slot as usize, over, served);
+                }
+            }
+            _ => served[index].requests.release(served[index].target.frames(), finished.id),
+        }
+    }
+
+    /// Does what NVMe controllers ask for beside their answers, and closes the connections of those that are gone.
+    fn look_after_controllers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        let Some(fabric) = &mut self.fabric else { return };
+        fabric.target.expire(now, &mut fabric.expired);
+        if fabric.effects.is_empty() && fabric.expired.is_empty() && !fabric.is_disturbed {
+            return;
+        }
+        fabric.is_disturbed = false;
+        fabric.expired.clear();
+        for (name, effect) in fabric.effects.drain(..) {
+            if effect == openftl_nvme::controller::Effect::Shutdown {
+                // Everything acknowledged is durable when the server ends; a host that leaves has flushed.
+                fabric.target.shutdown_completed(name);
+            }
+        }
+        for slot in 0..self.slots.len() {
+            let Some(Connection::Nvme(connection)) = &self.slots[slot].connection else { continue };
+            let fabric = self.fabric.as_ref().expect("it is there");
+            if connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue)) {
+                self.end(slot, Over::Finished, served);
+            }
+        }
+    }
+
     /// Sends one connection's replies. Returns whether others may go on.
-    fn send<T: BlockTarget>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
+    fn send<T: ServedDrive>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
         let Some(connection) = &mut self.slots[slot].connection else { return false };
         match connection.send(now, served) {
             Ok(freed) => {
@@ -610,7 +703,7 @@ impl Server {
         }
     }
 
-    fn expel_late_peers<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+    fn expel_late_peers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         for slot in 0..self.slots.len() {
             let deadline =
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
@@ -621,7 +714,7 @@ impl Server {
     }
 
     /// Whether the next turn has something to do without waiting.
-    fn can_go_on<T: BlockTarget>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
+    fn can_go_on<T: ServedDrive>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
         served.iter().any(|served| served.requests.has_finished())
             // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
             || self.listeners.iter().any(|listener| listener.ready)
@@ -634,7 +727,7 @@ impl Server {
         self.slots.iter().filter_map(|slot| slot.connection.as_ref())
     }
 
-    fn end<T: BlockTarget>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {
+    fn end<T: ServedDrive>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {
         if over == Over::Expelled {
             self.counters.connections_expelled.add(1);
         }
@@ -642,9 +735,15 @@ impl Server {
     }
 
     /// Closes a connection. What it had started ends without it; what it had not started never happened.
-    fn close<T: BlockTarget>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
+    fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
         connection.abandon_all(served);
+        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric)
+            && let Some(queue) = connection.queue.take()
+        {
+            fabric.is_disturbed |= queue.is_admin();
+            fabric.target.disconnected(queue);
+        }
         for served in served {
             served.waiters.retain(|waiter| *waiter as usize != slot);
         }
@@ -656,12 +755,12 @@ impl Server {
             listener.ready |= listener.retry_at.is_some();
         }
         // Closing the socket takes it out of the epoll set.
-        let _ = epoll::delete(&self.epoll, connection.socket());
+        let _ = epoll::delete(&self.epoll, connection.link().socket());
     }
 }
 
 /// Ends what the connections left behind and makes the drive's contents durable.
-fn drain_and_flush<T: BlockTarget, C: Clock>(
+fn drain_and_flush<T: ServedDrive, C: Clock>(
     name: &str,
     served: &mut Served<'_, T>,
     clock: &mut C,
@@ -679,7 +778,7 @@ fn drain_and_flush<T: BlockTarget, C: Clock>(
         }
         served.finished = finished;
         if served.requests.is_empty() {
-            let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, cookie: 0, command: Command::Flush };
+            let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Stop };
             let id = served.requests.admit(served.target.frames(), ticket, ByteRequest::Flush);
             let id = id.expect("an empty table has a place, and a flush needs no frames");
             served.requests.start(now, served.target, id);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use openftl_core::Time;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 
+use crate::Protocol;
 use crate::endpoint::Endpoint;
 
 /// Why a server cannot listen there.
@@ -41,6 +42,8 @@ pub enum ListenError {
 pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
+    /// What is spoken there.
+    pub(crate) protocol: Protocol,
     /// Device and inode of the socket file, to remove no other server's.
     file: Option<(u64, u64)>,
     /// Whether connections may be waiting, and it is worth a try to accept one.
@@ -66,14 +69,28 @@ impl Listener {
                 listener.set_nonblocking(true).map_err(system)?;
                 let file = fs::symlink_metadata(path).map_err(system)?;
                 let file = Some((file.dev(), file.ino()));
-                Ok(Listener { socket: listener.into(), endpoint, file, ready: true, retry_at: None })
+                Ok(Listener {
+                    socket: listener.into(),
+                    endpoint,
+                    file,
+                    protocol: Protocol::Nbd,
+                    ready: true,
+                    retry_at: None,
+                })
             }
             Endpoint::Tcp(address) => {
                 let system = |error| ListenError::System { endpoint: endpoint.clone(), error };
                 let listener = TcpListener::bind(address).map_err(system)?;
                 listener.set_nonblocking(true).map_err(system)?;
                 let endpoint = Endpoint::Tcp(listener.local_addr().map_err(system)?);
-                Ok(Listener { socket: listener.into(), endpoint, file: None, ready: true, retry_at: None })
+                Ok(Listener {
+                    socket: listener.into(),
+                    endpoint,
+                    file: None,
+                    protocol: Protocol::Nbd,
+                    ready: true,
+                    retry_at: None,
+                })
             }
         }
     }

@@ -15,8 +15,10 @@ use client::{Client, head};
 use memory::{Memory, Temper};
 use openftl_core::{Clock, Nanos, Time};
 use openftl_nbd::wire::{command, option};
-use openftl_server::{Endpoint, Export, Server, ServerConfig, Stop};
+use openftl_server::{Endpoint, Export, Protocol, ServedDrive, Server, ServerConfig, Stop};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+impl ServedDrive for Memory {}
 
 /// The process's descriptors while it is full.
 const DESCRIPTORS_MAX: u64 = 128;
@@ -45,7 +47,7 @@ fn without_descriptors_a_client_waits_until_one_comes_back_and_the_server_does_n
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut server = Server::new(ServerConfig::default()).unwrap();
-    server.listen(Endpoint::Unix(path.clone())).unwrap();
+    server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
     let (stop, counters, clock) = (Stop::new().unwrap(), server.counters(), TestClock::default());
     let (its_stop, mut its_clock) = (stop.clone(), clock.clone());
     let thread = std::thread::spawn(move || {

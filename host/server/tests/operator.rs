@@ -16,8 +16,12 @@ use std::sync::mpsc::{Sender, channel};
 use client::Client;
 use memory::{Memory, Temper};
 use openftl_core::{Nanos, Time};
-use openftl_server::{Drives, End, Endpoint, Export, Operator, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{
+    Drives, End, Endpoint, Export, Operator, Protocol, ServedDrive, Server, ServerConfig, Stop, WallClock,
+};
 use rustix::event::{EventfdFlags, eventfd};
+
+impl ServedDrive for Memory {}
 
 /// Interrupts whenever it is called, and says that it has.
 struct Interrupter {
@@ -60,7 +64,7 @@ fn an_interruption_drops_clients_without_a_reply_and_the_server_can_serve_again(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut server = Server::new(ServerConfig::default()).unwrap();
-    server.listen(Endpoint::Unix(path.clone())).unwrap();
+    server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
     let (stop, counters) = (Stop::new().unwrap(), server.counters());
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let temper = Temper::Shuffled { seed: 1, within: Nanos::from_micros(10) };
@@ -109,7 +113,7 @@ fn an_interruption_drops_clients_without_a_reply_and_the_server_can_serve_again(
 fn an_operator_that_nobody_calls_gets_its_turn_when_it_is_due() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::new(ServerConfig::default()).unwrap();
-    server.listen(Endpoint::Unix(folder.path().join("socket"))).unwrap();
+    server.listen(Endpoint::Unix(folder.path().join("socket")), Protocol::Nbd).unwrap();
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let (interrupted, _interruptions) = channel();
     let mut operator = Interrupter { bell, due: Some(Time(1_000_000)), interrupted };

@@ -18,9 +18,13 @@ use client::{Client, head};
 use memory::{Memory, Switches, Temper};
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_nbd::wire::{ErrorCode, command, command_flag, option};
-use openftl_server::{Counters, Endpoint, Export, ServeError, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{
+    Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
+};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+impl ServedDrive for Memory {}
 
 const BLOCKS: usize = 256;
 const SHUFFLED: Temper = Temper::Shuffled { seed: 1, within: Nanos::from_micros(200) };
@@ -69,8 +73,8 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let mut server = Server::new(config).unwrap();
-        server.listen(Endpoint::Unix(path.clone())).unwrap();
-        let tcp = server.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
+        let tcp = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::Nbd).unwrap();
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
         let result = before(&path);

@@ -190,6 +190,15 @@ impl Target {
         !self.flow_control
     }
 
+    /// The name of the command in slot `index`.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn slot_at(&self, index: usize) -> Slot {
+        self.slots.slot_at(index)
+    }
+
     /// The Connect command is accepted: from now on there may be as many commands as the queue has entries (SQSIZE + 1).
     /// Without flow control (Connect, CATTR bit 2) completions need no SQHD. Called before the Connect is completed.
     pub fn open_queue(&mut self, entries: usize, flow_control: bool) {

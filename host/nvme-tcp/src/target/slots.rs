@@ -111,6 +111,11 @@ impl Slots {
         self.free.splice(0..0, (before..entries).rev().map(|index| index as u16));
     }
 
+    pub fn slot_at(&self, index: usize) -> Slot {
+        assert!(self.commands[index].is_some(), "a command is in slot {index}");
+        Slot(index as u16)
+    }
+
     pub fn occupied(&self) -> usize {
         self.commands.len() - self.free.len()
     }

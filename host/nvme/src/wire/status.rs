@@ -43,6 +43,7 @@ statuses! {
     permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
+    transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
     // Command specific (type 1h).

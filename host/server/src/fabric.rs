@@ -1,0 +1,122 @@
+//! What the NVMe connections of a server share: controllers, and the drives behind their namespaces.
+//!
+//! There is one subsystem; namespace n is the server's drive n − 1.
+
+use openftl_core::{BLOCK_BYTES, ChunkId, Time};
+use openftl_ftl::block::BlockFtl;
+use openftl_ftl::target::BlockTarget;
+use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
+use openftl_nvme::controller::Effect;
+use openftl_nvme::queue::ControllerName;
+use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
+
+use crate::Served;
+
+/// A drive that can be served, and says how it is.
+pub trait ServedDrive: BlockTarget {
+    /// How it is doing.
+    fn health(&mut self, now: Time) -> Health {
+        let _ = now;
+        Health { is_read_only: self.is_read_only(), ..Health::default() }
+    }
+
+    /// Bytes of it that hold data.
+    fn bytes_in_use(&mut self) -> u64 {
+        self.blocks() * BLOCK_BYTES as u64
+    }
+}
+
+impl<M: Media> ServedDrive for BlockFtl<M> {
+    fn health(&mut self, _: Time) -> Health {
+        let statistics = self.statistics();
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        let programmed: u64 = statistics.programmed.iter().sum();
+        Health {
+            host_bytes_read: bytes(statistics.host_blocks_read),
+            host_bytes_written: bytes(statistics.host_blocks_written),
+            media_bytes_written: bytes(programmed),
+            bad_chunks: statistics.retired_chunks,
+            unrecovered_reads: statistics.read_failures,
+            is_read_only: self.is_read_only(),
+            ..Health::default()
+        }
+    }
+}
+
+/// Controllers of NVMe hosts.
+pub(crate) struct Fabric {
+    pub target: Target,
+    /// What is to be done to other connections, or to the drives.
+    pub effects: Vec<(ControllerName, Effect)>,
+    /// Controllers whose hosts have fallen silent.
+    pub expired: Vec<ControllerName>,
+    /// An admin queue is gone: others may have lost their controller.
+    pub is_disturbed: bool,
+}
+
+impl Fabric {
+    pub fn new(target: Target) -> Fabric {
+        Fabric { target, effects: Vec::new(), expired: Vec::new(), is_disturbed: false }
+    }
+
+    /// The drive behind a namespace. A flush of all namespaces is one of the first.
+    pub fn export(&self, namespace: u32) -> usize {
+        if namespace == openftl_nvme::namespace::ALL_NAMESPACES { 0 } else { namespace as usize - 1 }
+    }
+
+    pub fn namespace(&self, id: u32) -> &Namespace {
+        self.target.subsystems()[0].namespace(id).expect("it is attached")
+    }
+
+    pub fn command<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        queue: &Queue,
+        entry: &SubmissionEntry,
+        data: Option<&[u8]>,
+        served: &mut [Served<'_, T>],
+        answer: &mut Vec<u8>,
+    ) -> Outcome {
+        self.target.command(now, queue, entry, data, &mut Behind(served), answer)
+    }
+}
+
+/// The drives as a controller asks for them.
+struct Behind<'t, 's, T>(&'t mut [Served<'s, T>]);
+
+/// Nobody asks a block namespace for chunks.
+fn not_open_channel() -> MediaError {
+    MediaError::Unavailable("the namespace is no Open-Channel one".to_owned())
+}
+
+impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
+    fn health(&mut self, now: Time, _: usize) -> Health {
+        self.0[0].target.health(now)
+    }
+
+    fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64 {
+        self.0[namespace.id as usize - 1].target.bytes_in_use()
+    }
+
+    fn chunk_report(
+        &mut self,
+        _: Time,
+        _: NamespaceName,
+        _: ChunkId,
+        _: &mut [ChunkDescriptor],
+    ) -> Result<(), MediaError> {
+        Err(not_open_channel())
+    }
+
+    fn notifications(
+        &mut self,
+        _: Time,
+        _: NamespaceName,
+        _: u64,
+        _: &mut Vec<Notification>,
+    ) -> Result<(), MediaError> {
+        Err(not_open_channel())
+    }
+
+    fn set_dulbe(&mut self, _: NamespaceName, _: bool) {}
+}

@@ -1,0 +1,179 @@
+//! A socket, what has been received on it and not yet looked at, and what is to be sent.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, OwnedFd};
+
+use openftl_bytes::RequestId;
+use openftl_core::{BLOCK_BYTES, Time};
+use openftl_ftl::target::BlockTarget;
+use rustix::io::Errno;
+
+use crate::Served;
+use crate::output::Output;
+
+/// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than any message of a protocol.
+pub(crate) const INPUT_BYTES: usize = 256 << 10;
+
+/// Free room at the buffer's end below which its contents are moved to the front.
+const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
+
+/// Frames of one vectored read from the socket.
+const FRAMES_AT_ONCE: usize = 32;
+
+/// Payload that is worth a system call of its own, straight into frames.
+pub(crate) const DIRECT_BYTES_MIN: u64 = (FRAMES_AT_ONCE * BLOCK_BYTES) as u64;
+
+/// Why a connection is over, when it is not the protocol's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Peer and server have nothing more to say.
+    Finished,
+    /// The connection broke.
+    Vanished,
+    /// The peer broke a rule, or kept the server waiting for too long.
+    Expelled,
+}
+
+/// One end of a stream.
+pub(crate) struct Link {
+    socket: OwnedFd,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    pub output: Output,
+    pub readable: bool,
+    pub writable: bool,
+    /// The peer has closed its side, so a short read does not mean that there is no more to see.
+    pub hung_up: bool,
+    /// Nothing more will come from the peer.
+    pub ended: bool,
+    /// What is in line goes out, then it is over.
+    pub closing: bool,
+    /// When it was made.
+    pub accepted: Time,
+    /// When the peer last took or gave a byte.
+    pub moved: Time,
+}
+
+impl Link {
+    pub fn new(now: Time, socket: OwnedFd) -> Link {
+        Link {
+            socket,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            output: Output::default(),
+            readable: true,
+            writable: true,
+            hung_up: false,
+            ended: false,
+            closing: false,
+            accepted: now,
+            moved: now,
+        }
+    }
+
+    pub fn socket(&self) -> impl AsFd + '_ {
+        &self.socket
+    }
+
+    /// What was received and not yet consumed.
+    pub fn input(&self) -> &[u8] {
+        &self.input[self.start..self.end]
+    }
+
+    /// The same, and the output beside it.
+    pub fn split(&mut self) -> (&[u8], &mut Output) {
+        (&self.input[self.start..self.end], &mut self.output)
+    }
+
+    pub fn consume(&mut self, bytes: usize) {
+        assert!(bytes <= self.end - self.start, "only what was received is consumed");
+        self.start += bytes;
+    }
+
+    /// Whether the peer has to take what is in line before there can be more.
+    pub fn is_stuck(&self) -> bool {
+        !self.writable && !self.output.is_empty()
+    }
+
+    /// Takes what the socket holds, in one system call.
+    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.input.len() - self.end < INPUT_ROOM_BYTES_MIN {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let room = self.input.len() - self.end;
+        let received = rustix::io::read(&self.socket, &mut self.input[self.end..]);
+        self.end += self.received(now, received, room)?;
+        Ok(())
+    }
+
+    /// A long payload goes from the socket straight to where it belongs: the bytes of request `id` from `from` on. Returns
+    /// how many came.
+    pub fn receive_into<T: BlockTarget>(
+        &mut self,
+        now: Time,
+        served: &mut Served<'_, T>,
+        id: RequestId,
+        from: u64,
+    ) -> Result<u64, Over> {
+        let mut at = from;
+        let mut ranges: [_; FRAMES_AT_ONCE] = std::array::from_fn(|_| 0..0);
+        let frames = std::array::from_fn(|index| {
+            let (frame, range) = served.requests.place(id, at);
+            at += range.len() as u64;
+            ranges[index] = range;
+            frame
+        });
+        let mut ranges = ranges.into_iter();
+        let mut slices = served
+            .target
+            .frames()
+            .bytes_disjoint_mut::<FRAMES_AT_ONCE>(frames)
+            .map(|bytes| IoSliceMut::new(&mut bytes[ranges.next().expect("as many ranges as frames")]));
+        let received = rustix::io::readv(&self.socket, &mut slices);
+        Ok(self.received(now, received, (at - from) as usize)? as u64)
+    }
+
+    /// Books what a read of the socket gave, which had `room`.
+    fn received(&mut self, now: Time, received: rustix::io::Result<usize>, room: usize) -> Result<usize, Over> {
+        match received {
+            Ok(0) => self.ended = true,
+            Ok(bytes) => {
+                self.moved = now;
+                self.readable = bytes == room || self.hung_up;
+                return Ok(bytes);
+            }
+            Err(Errno::AGAIN) => self.readable = false,
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(Over::Vanished),
+        }
+        Ok(0)
+    }
+
+    /// Sends what is in line, in one system call; `ended` is told of each read that is sent to its end. Returns whether
+    /// others may go on: frames were given back, or this connection got stuck.
+    pub fn send<T: BlockTarget>(
+        &mut self,
+        now: Time,
+        served: &mut Served<'_, T>,
+        mut ended: impl FnMut(RequestId, u64),
+    ) -> Result<bool, Over> {
+        let Served { target, requests, released, .. } = served;
+        let sent = self.output.send(&self.socket, target.frames(), requests, |id, length| {
+            ended(id, length);
+            released.push(id);
+        });
+        let gave_back = !released.is_empty();
+        released.drain(..).for_each(|id| requests.release(target.frames(), id));
+        let sent = sent.map_err(|_| Over::Vanished)?;
+        self.writable = sent.takes_more;
+        if sent.bytes > 0 {
+            self.moved = now;
+        }
+        Ok(gave_back || !sent.takes_more)
+    }
+}

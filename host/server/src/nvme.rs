@@ -1,0 +1,812 @@
+//! One NVMe/TCP connection: its session, its queue, and the commands under way on it.
+//!
+//! ```text
+//!   Command ──▶ admin, fabrics ──▶ data in the heap ──▶ target.command ──▶ completion
+//!           └─▶ write ──▶ frames ──▶ data from the socket into them ──▶ drive ──▶ completion
+//!           └─▶ read  ──▶ frames ──▶ drive ──▶ data from them to the socket, completion
+//!           └─▶ others: one request of the drive after the other
+//! ```
+//!
+//! Nobody waits in the stream: a write that gets no frames is parked with the data of its capsule, so that data that others
+//! were asked for come through. What is kept in the heap is bounded for each connection; beyond that a command ends with
+//! a status that hosts answer by trying again.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use openftl_bytes::{ByteRequest, Finished, RequestId};
+use openftl_core::Time;
+use openftl_ftl::target::{BlockTarget, Durability};
+use openftl_nvme::controller::Effect;
+use openftl_nvme::{
+    Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
+    Status, SubmissionEntry,
+};
+use openftl_nvme_tcp::sgl::{Data, SglError};
+use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
+use zerocopy::IntoBytes;
+
+use crate::fabric::Fabric;
+use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::{Served, ServedDrive, ServerConfig, Ticket, What};
+
+/// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
+/// copied, and writes that wait for frames.
+const HEAP_BYTES_MAX: usize = 4 << 20;
+
+/// Headers and completions that wait to be sent, in bytes, above which no more commands are taken.
+const SMALL_WAITING_BYTES_MAX: usize = 256 << 10;
+
+/// The most bytes of a drive that one request of a longer command reads.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
+const _: () = assert!(INPUT_BYTES > 2 * INPUT_BYTES_MIN);
+
+/// What a command is at.
+enum Stage {
+    /// Its data come into the heap.
+    Collecting(Vec<u8>),
+    /// A write that has no frames yet; with the data that were in its capsule, as far as they have come.
+    Parked { data: Vec<u8>, is_whole: bool },
+    /// Its data come into the frames of this request.
+    Filling(RequestId),
+    /// The drive is at work.
+    Running,
+    /// It ends when something happens.
+    Held,
+}
+
+struct Command {
+    entry: [u8; 64],
+    data: Data,
+    io: Option<Io>,
+    stage: Stage,
+    /// Requests of the drive that are still to be made, the next one last.
+    left: Vec<ByteRequest>,
+    /// What the host sent to be compared, or what was read to be copied.
+    heap: Vec<u8>,
+}
+
+impl Command {
+    fn entry(&self) -> &SubmissionEntry {
+        SubmissionEntry::of(&self.entry)
+    }
+
+    fn id(&self) -> CommandId {
+        CommandId(self.entry().command_id.get())
+    }
+}
+
+pub(crate) struct NvmeConnection {
+    pub link: Link,
+    session: Target,
+    pub queue: Option<Queue>,
+    commands: Vec<Option<Command>>,
+    /// Commands that wait for frames or a place, in order.
+    waiting: VecDeque<Slot>,
+    /// Requests of the drives that are under way or whose data are being sent.
+    requests: usize,
+    heap_bytes: usize,
+    answer: Vec<u8>,
+}
+
+/// What a turn of a connection works with.
+pub(crate) struct Turn<'t, 's, T> {
+    pub now: Time,
+    pub slot: u32,
+    pub generation: u32,
+    pub served: &'t mut [Served<'s, T>],
+    pub fabric: &'t mut Fabric,
+}
+
+impl NvmeConnection {
+    pub fn new(now: Time, socket: OwnedFd) -> NvmeConnection {
+        NvmeConnection {
+            link: Link::new(now, socket),
+            session: Target::new(TargetConfig::default()),
+            queue: None,
+            commands: Vec::new(),
+            waiting: VecDeque::new(),
+            requests: 0,
+            heap_bytes: 0,
+            answer: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is under way but commands that are held.
+    pub fn is_idle(&self) -> bool {
+        let is_active = |command: &Command| !matches!(command.stage, Stage::Held);
+        self.requests == 0 && self.link.output.is_empty() && !self.commands.iter().flatten().any(is_active)
+    }
+
+    pub fn requests_under_way(&self) -> usize {
+        self.requests + self.waiting.len()
+    }
+
+    pub fn is_held_back(&self) -> bool {
+        !self.waiting.is_empty() || (!self.link.input().is_empty() && !self.may_take_more())
+    }
+
+    pub fn can_go_on(&self) -> bool {
+        (self.link.readable && self.wants_input()) || (self.link.writable && !self.link.output.is_empty())
+    }
+
+    /// When the peer has kept the server waiting for too long.
+    pub fn deadline(&self, config: &ServerConfig) -> Option<Time> {
+        if self.queue.is_none() {
+            return Some(self.link.accepted + config.handshake_max);
+        }
+        let owes = self.session.is_owed() || !self.link.output.is_empty();
+        owes.then(|| self.link.moved + config.stall_max)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.link.closing && self.requests == 0 && self.link.output.is_empty()
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.link.ended && !self.link.closing && self.may_take_more()
+    }
+
+    fn may_take_more(&self) -> bool {
+        self.link.output.small_waiting() < SMALL_WAITING_BYTES_MAX
+    }
+
+    /// Takes what the socket holds, in one system call.
+    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+        if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
+            return Ok(());
+        }
+        self.link.receive(now)
+    }
+
+    /// Serves what was received.
+    pub fn take_commands<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        self.admit_waiting(turn);
+        while !self.link.closing && self.may_take_more() {
+            let (input, output) = self.link.split();
+            let (consumed, event) = self.session.next(input, &mut output.small);
+            output.seal();
+            self.link.consume(consumed);
+            match event {
+                Event::Starved => break,
+                Event::Step => {}
+                Event::Command { slot, entry, data } => self.begin(slot, entry, data, turn)?,
+                Event::Payload { slot, offset, bytes } => {
+                    if !self.take_payload(slot, offset, bytes, turn)? {
+                        break;
+                    }
+                }
+                Event::PayloadComplete { slot, intact } => self.payload_complete(slot, intact, turn)?,
+                Event::Terminated(_) => self.link.closing = true,
+            }
+        }
+        if self.link.ended {
+            self.link.closing = true;
+        }
+        Ok(())
+    }
+
+    fn begin<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        entry: [u8; 64],
+        data: Result<Data, SglError>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        if self.commands.len() <= slot.index() {
+            self.commands.resize_with(slot.index() + 1, || None);
+        }
+        let id = CommandId(SubmissionEntry::of(&entry).command_id.get());
+        if let Some(queue) = &mut self.queue {
+            match queue.begin(id) {
+                Ok(()) => {}
+                Err(QueueError::IdInUse(_)) => {
+                    let refused = queue.refuse(id);
+                    self.send_completion(slot, &refused);
+                    return Ok(());
+                }
+                Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
+            }
+        }
+        let known = data.unwrap_or(Data::None);
+        let command =
+            Command { entry, data: known, io: None, stage: Stage::Running, left: Vec::new(), heap: Vec::new() };
+        self.commands[slot.index()] = Some(command);
+        if let Err(error) = data {
+            let status = match error {
+                SglError::Length => Status::DATA_SGL_LENGTH_INVALID,
+                SglError::Type => Status::SGL_TYPE_INVALID,
+                SglError::Offset => Status::SGL_OFFSET_INVALID,
+            };
+            return self.finish(slot, Answer::from(status), turn);
+        }
+        let Some(queue) = &self.queue else { return self.connect(slot, None, turn) };
+        let entry = SubmissionEntry::of(&entry);
+        if queue.is_admin() || entry.is_fabrics() {
+            return self.command(slot, None, turn);
+        }
+        match turn.fabric.target.io(queue, entry) {
+            Ok(io) => {
+                self.commands[slot.index()].as_mut().expect("it has just begun").io = Some(io);
+                self.start(slot, io, turn)
+            }
+            Err(answer) => self.finish(slot, answer, turn),
+        }
+    }
+
+    /// Serves the Connect command.
+    fn connect<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        data: Option<&[u8]>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
+        match turn.fabric.target.connect(turn.now, SubmissionEntry::of(&entry), data) {
+            Connected::Needs(bytes) => self.collect(slot, bytes, turn),
+            Connected::Made(queue, completion) => {
+                // SQSIZE and CATTR of Connect (Base, "Connect Command").
+                let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
+                self.session.open_queue(entries, entry[46] & 0b100 == 0);
+                self.queue = Some(queue);
+                self.send_completion(slot, &completion);
+                Ok(())
+            }
+            Connected::Refused(completion) => {
+                self.send_completion(slot, &completion);
+                self.link.closing = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Serves a command of the admin queue, or of fabrics.
+    fn command<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        data: Option<&[u8]>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
+        let mut answer = std::mem::take(&mut self.answer);
+        let queue = self.queue.as_ref().expect("there is a queue");
+        let name = queue.controller();
+        let outcome = turn.fabric.command(turn.now, queue, SubmissionEntry::of(&entry), data, turn.served, &mut answer);
+        let result = match outcome {
+            Outcome::Needs(bytes) => self.collect(slot, bytes, turn),
+            Outcome::Held => {
+                self.commands[slot.index()].as_mut().expect("it has begun").stage = Stage::Held;
+                Ok(())
+            }
+            Outcome::Done(done) => self.finish_with(slot, done, &answer, turn),
+            Outcome::DoneAnd(done, effect) => {
+                if effect == Effect::CloseQueue {
+                    self.link.closing = true;
+                } else {
+                    turn.fabric.effects.push((name, effect));
+                }
+                self.finish_with(slot, done, &answer, turn)
+            }
+            Outcome::Authentication(_) => self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
+        };
+        self.answer = answer;
+        if let Some(queue) = self.queue.as_ref().filter(|queue| queue.is_admin()) {
+            let name = queue.controller();
+            self.take_events(name, turn)?;
+        }
+        result
+    }
+
+    /// Ends held commands for which something has happened.
+    pub fn take_events<T: ServedDrive>(
+        &mut self,
+        name: openftl_nvme::queue::ControllerName,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        while let Some((id, answer)) = turn.fabric.target.take_event(name) {
+            let held = |command: &Option<Command>| command.as_ref().is_some_and(|command| command.id() == id);
+            let Some(index) = self.commands.iter().position(held) else { continue };
+            let slot = self.session.slot_at(index);
+            self.finish(slot, answer, turn)?;
+        }
+        Ok(())
+    }
+
+    /// Has the data of a command come into the heap.
+    fn collect<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        if self.heap_bytes + bytes as usize > HEAP_BYTES_MAX {
+            return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
+        }
+        let command = self.commands[slot.index()].as_mut().expect("it has begun");
+        let mut wanted = bytes;
+        match command.data {
+            // All of them come, asked for or not: Linux sends a whole page with a few ranges.
+            Data::InCapsule(most) if most >= bytes => wanted = most,
+            Data::OnRequest(most) if most >= bytes => {
+                self.session.request(slot, bytes, &mut self.link.output.small);
+                self.link.output.seal();
+            }
+            _ => return self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
+        }
+        let data = Vec::with_capacity(wanted as usize);
+        self.heap_bytes += data.capacity();
+        let command = self.commands[slot.index()].as_mut().expect("it has begun");
+        command.stage = Stage::Collecting(data);
+        Ok(())
+    }
+
+    /// Starts an I/O command, or has its data come.
+    fn start<T: ServedDrive>(&mut self, slot: Slot, io: Io, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let request = |request: ByteRequest| vec![request];
+        let left = match io.command {
+            IoCommand::Write { span, .. } => {
+                if !self.admit_write(slot, turn) {
+                    return self.park(slot, span, turn);
+                }
+                return Ok(());
+            }
+            IoCommand::Compare(span) => return self.collect(slot, span.length as u32, turn),
+            IoCommand::DatasetManagement { ranges, deallocate: true } => {
+                return self.collect(slot, u32::from(ranges) * 16, turn);
+            }
+            IoCommand::DatasetManagement { deallocate: false, .. } => {
+                return self.finish(slot, Answer::from(Status::SUCCESS), turn);
+            }
+            IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
+            IoCommand::OpenChannel(_) => return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
+            IoCommand::Flush => request(ByteRequest::Flush),
+            IoCommand::Read(Span { offset, length }) => request(ByteRequest::Read { offset, length }),
+            IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
+                request(ByteRequest::Zero { offset, length, durability })
+            }
+            IoCommand::Verify(span) => pieces(span),
+        };
+        self.commands[slot.index()].as_mut().expect("it has begun").left = left;
+        self.next_request(slot, turn)
+    }
+
+    /// Makes the next request of a command to its drive, or ends it.
+    fn next_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let Some(request) = command.left.last().copied() else {
+            return self.finish(slot, Answer::from(Status::SUCCESS), turn);
+        };
+        let io = command.io.expect("an I/O command");
+        let export = turn.fabric.export(io.namespace);
+        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
+        let served = &mut turn.served[export];
+        let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
+        let admitted = if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
+        let Some(id) = admitted else {
+            self.wait(slot, export, turn);
+            return Ok(());
+        };
+        command.left.pop();
+        command.stage = Stage::Running;
+        if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
+            let (mut from, heap) = (0, std::mem::take(&mut command.heap));
+            while from < heap.len() {
+                let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
+                let bytes = room.len().min(heap.len() - from);
+                room[..bytes].copy_from_slice(&heap[from..from + bytes]);
+                from += bytes;
+            }
+            self.heap_bytes -= heap.len();
+        }
+        self.requests += 1;
+        served.requests.start(turn.now, served.target, id);
+        Ok(())
+    }
+
+    fn wait<T: ServedDrive>(&mut self, slot: Slot, export: usize, turn: &mut Turn<'_, '_, T>) {
+        if !self.waiting.contains(&slot) {
+            self.waiting.push_back(slot);
+        }
+        let waiters = &mut turn.served[export].waiters;
+        if !waiters.contains(&turn.slot) {
+            waiters.push_back(turn.slot);
+        }
+    }
+
+    /// Gives a write its frames, if there are any, and has its data come.
+    fn admit_write<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let Some(Io { namespace, command: IoCommand::Write { span, durability } }) = command.io else {
+            unreachable!("only a write is admitted so")
+        };
+        let export = turn.fabric.export(namespace);
+        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
+        let request = ByteRequest::Write { offset: span.offset, length: span.length, durability };
+        let served = &mut turn.served[export];
+        if self.link.is_stuck() || served.waiters.front().is_some_and(|front| *front != turn.slot) {
+            return false;
+        }
+        let Some(id) = served.requests.admit(served.target.frames(), ticket, request) else { return false };
+        self.requests += 1;
+        match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
+            Stage::Parked { data, is_whole } => {
+                let mut from = 0;
+                while from < data.len() {
+                    let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
+                    let bytes = room.len().min(data.len() - from);
+                    room[..bytes].copy_from_slice(&data[from..from + bytes]);
+                    from += bytes;
+                }
+                self.heap_bytes -= data.capacity();
+                if is_whole {
+                    command.stage = Stage::Running;
+                    served.requests.start(turn.now, served.target, id);
+                } else if let Data::OnRequest(_) = command.data {
+                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
+                    self.link.output.seal();
+                }
+            }
+            _ => {
+                if let Data::OnRequest(_) = command.data {
+                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
+                    self.link.output.seal();
+                }
+            }
+        }
+        true
+    }
+
+    fn park<T: ServedDrive>(&mut self, slot: Slot, span: Span, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let bytes = if matches!(command.data, Data::InCapsule(_)) { span.length as usize } else { 0 };
+        if self.heap_bytes + bytes > HEAP_BYTES_MAX {
+            return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
+        }
+        let data = Vec::with_capacity(bytes);
+        self.heap_bytes += data.capacity();
+        command.stage = Stage::Parked { data, is_whole: false };
+        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
+        self.wait(slot, export, turn);
+        Ok(())
+    }
+
+    /// Tries those again that wait for frames, in order.
+    fn admit_waiting<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
+        while let Some(slot) = self.waiting.front().copied() {
+            let command = self.commands[slot.index()].as_ref().expect("it waits");
+            let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
+            if matches!(command.stage, Stage::Parked { .. }) {
+                if !self.admit_write(slot, turn) {
+                    return;
+                }
+            } else {
+                let left = command.left.len();
+                let made = self.next_request(slot, turn);
+                let is_made = made.is_ok()
+                    && self.commands[slot.index()].as_ref().is_none_or(|command| command.left.len() < left);
+                if !is_made {
+                    return;
+                }
+            }
+            self.waiting.pop_front();
+            let others = self.waiting.iter().any(|other| {
+                let command = self.commands[other.index()].as_ref().expect("it waits");
+                turn.fabric.export(command.io.expect("an I/O command").namespace) == export
+            });
+            let waiters = &mut turn.served[export].waiters;
+            if !others && waiters.front() == Some(&turn.slot) {
+                waiters.pop_front();
+            }
+        }
+    }
+
+    /// Takes the next bytes of a command's data. False if there are none yet.
+    fn take_payload<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        offset: u32,
+        bytes: u32,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<bool, Over> {
+        let command = self.commands[slot.index()].as_mut().expect("its data come");
+        if let Stage::Filling(id) = command.stage {
+            let io = command.io.expect("an I/O command");
+            let served = &mut turn.served[turn.fabric.export(io.namespace)];
+            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN;
+            if is_direct && self.link.readable {
+                let came = self.link.receive_into(turn.now, served, id, offset.into())?;
+                let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
+                while from < end {
+                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let part = &slice[..slice.len().min((end - from) as usize)];
+                    self.session.took(part);
+                    from += part.len() as u64;
+                }
+                return Ok(came > 0);
+            }
+            let room = served.requests.slice_mut(served.target.frames(), id, offset.into());
+            let count = room.len().min(bytes as usize).min(self.link.input().len());
+            room[..count].copy_from_slice(&self.link.input()[..count]);
+            self.session.took(&self.link.input()[..count]);
+            self.link.consume(count);
+            return Ok(count > 0);
+        }
+        let (Stage::Collecting(data) | Stage::Parked { data, .. }) = &mut command.stage else {
+            unreachable!("data come only where they are wanted")
+        };
+        let count = (bytes as usize).min(self.link.input().len());
+        data.extend_from_slice(&self.link.input()[..count]);
+        self.session.took(&self.link.input()[..count]);
+        self.link.consume(count);
+        Ok(count > 0)
+    }
+
+    fn payload_complete<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        intact: bool,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("its data came");
+        match &mut command.stage {
+            Stage::Filling(id) => {
+                let id = *id;
+                let io = command.io.expect("an I/O command");
+                let served = &mut turn.served[turn.fabric.export(io.namespace)];
+                if intact {
+                    command.stage = Stage::Running;
+                    served.requests.start(turn.now, served.target, id);
+                    return Ok(());
+                }
+                served.requests.abandon(served.target.frames(), id);
+                self.requests -= 1;
+                self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
+            }
+            Stage::Parked { is_whole, .. } if intact => {
+                *is_whole = true;
+                Ok(())
+            }
+            Stage::Parked { .. } | Stage::Collecting(_) if !intact => {
+                self.waiting.retain(|other| *other != slot);
+                self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
+            }
+            Stage::Collecting(data) => {
+                let data = std::mem::take(data);
+                self.heap_bytes -= data.capacity();
+                self.collected(slot, data, turn)
+            }
+            Stage::Parked { .. } | Stage::Running | Stage::Held => unreachable!("its data are where they belong"),
+        }
+    }
+
+    /// The data of a command are in the heap.
+    fn collected<T: ServedDrive>(&mut self, slot: Slot, data: Vec<u8>, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("its data came");
+        let Some(io) = command.io else {
+            return if self.queue.is_none() {
+                self.connect(slot, Some(&data), turn)
+            } else {
+                self.command(slot, Some(&data), turn)
+            };
+        };
+        let namespace = turn.fabric.namespace(io.namespace);
+        let refused = match io.command {
+            IoCommand::Compare(Span { offset, length }) => {
+                self.heap_bytes += data.capacity();
+                command.heap = data;
+                command.left = vec![ByteRequest::Read { offset, length }];
+                None
+            }
+            IoCommand::DatasetManagement { ranges, .. } => match namespace.deallocated(ranges, &data) {
+                Ok(spans) => {
+                    let trim = |Span { offset, length }| ByteRequest::Trim {
+                        offset,
+                        length,
+                        durability: Durability::Volatile,
+                    };
+                    command.left = spans.map(trim).collect();
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            },
+            IoCommand::Copy { first, sources, durability } => match namespace.copy_plan(first, sources, &data) {
+                Ok(plan) => {
+                    let Span { offset, length } = plan.to;
+                    let reads = plan.from().map(|Span { offset, length }| ByteRequest::Read { offset, length });
+                    command.left = reads.collect();
+                    command.left.push(ByteRequest::Write { offset, length, durability });
+                    command.left.reverse();
+                    command.heap = Vec::with_capacity(length as usize);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            },
+            _ => unreachable!("only these have data in the heap"),
+        };
+        if let Some(refusal) = refused {
+            let entry = self.commands[slot.index()].as_ref().expect("its data came").entry;
+            let queue = self.queue.as_ref().expect("there is a queue");
+            let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
+            return self.finish(slot, answer, turn);
+        }
+        self.next_request(slot, turn)
+    }
+
+    /// A request of the drive has ended.
+    pub fn ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        finished: Finished<Ticket>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let io = command.io.expect("an I/O command");
+        let served = &mut turn.served[turn.fabric.export(io.namespace)];
+        let id = finished.id;
+        let mut result = finished.result.map_err(Status::from);
+        match io.command {
+            IoCommand::Read(span) if result.is_ok() && !self.session.is_terminated() => {
+                return self.send_read(slot, id, span, turn);
+            }
+            IoCommand::Compare(span) if result.is_ok() => {
+                let mut from = 0;
+                while from < span.length && result.is_ok() {
+                    let there = served.requests.slice(served.target.frames(), id, from);
+                    let sent = &command.heap[from as usize..from as usize + there.len()];
+                    if there != sent {
+                        result = Err(Status::COMPARE_FAILURE);
+                    }
+                    from += there.len() as u64;
+                }
+            }
+            IoCommand::Copy { .. } if result.is_ok() && !command.left.is_empty() => {
+                // A source was read; the destination is written last.
+                let (mut from, length) = (0, served.requests.length(id));
+                while from < length {
+                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    command.heap.extend_from_slice(slice);
+                    from += slice.len() as u64;
+                }
+                self.heap_bytes += length as usize;
+            }
+            _ => {}
+        }
+        served.requests.release(served.target.frames(), id);
+        self.requests -= 1;
+        match result {
+            Ok(()) => self.next_request(slot, turn),
+            Err(status) => {
+                let entry = command.entry;
+                let queue = self.queue.as_ref().expect("there is a queue");
+                let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), status.into());
+                self.finish(slot, answer, turn)
+            }
+        }
+    }
+
+    /// Puts the data of a read in line, straight from their frames, and its completion.
+    fn send_read<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        id: RequestId,
+        span: Span,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].take().expect("it is under way");
+        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
+        let served = &mut turn.served[export];
+        let queue = self.queue.as_mut().expect("there is a queue");
+        let completion = queue.complete(command.id(), Answer::from(Status::SUCCESS));
+        if self.link.output.is_empty() {
+            self.link.moved = turn.now;
+        }
+        let ending = if self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
+        let output = &mut self.link.output;
+        let digest = self.session.send_data(slot, span.length as u32, ending, &mut output.small);
+        output.push_read(id, span.length);
+        if let Some(mut digest) = digest {
+            let mut from = 0;
+            while from < span.length {
+                let slice = served.requests.slice(served.target.frames(), id, from);
+                digest.update(slice);
+                from += slice.len() as u64;
+            }
+            output.small.extend_from_slice(&digest.bytes());
+        }
+        if ending == Ending::Last {
+            self.session.complete(slot, completion_bytes(&completion), &mut output.small);
+        }
+        output.seal();
+        Ok(())
+    }
+
+    fn finish<T: ServedDrive>(&mut self, slot: Slot, answer: Answer, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        self.finish_with(slot, answer, &[], turn)
+    }
+
+    /// Ends a command, with data for the host where it has some.
+    fn finish_with<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        answer: Answer,
+        data: &[u8],
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].take().expect("it is under way");
+        if let Stage::Collecting(kept) | Stage::Parked { data: kept, .. } = &command.stage {
+            self.heap_bytes -= kept.capacity();
+        }
+        self.heap_bytes -= command.heap.capacity().min(self.heap_bytes);
+        if self.session.is_terminated() {
+            return Ok(());
+        }
+        if self.link.output.is_empty() {
+            self.link.moved = turn.now;
+        }
+        let Some(queue) = &mut self.queue else {
+            // Before Connect: nothing but Connect is served.
+            let completion = CompletionEntry {
+                command_id: command.entry().command_id,
+                status: (answer.status.field() << 1).into(),
+                ..CompletionEntry::default()
+            };
+            self.send_completion(slot, &completion);
+            self.link.closing = true;
+            return Ok(());
+        };
+        let completion = queue.complete(command.id(), answer);
+        let output = &mut self.link.output;
+        if let Data::ToHost(most) = command.data
+            && answer.status.is_success()
+            && !data.is_empty()
+        {
+            let data = &data[..data.len().min(most as usize)];
+            let digest = self.session.send_data(slot, data.len() as u32, Ending::Last, &mut output.small);
+            output.small.extend_from_slice(data);
+            if let Some(mut digest) = digest {
+                digest.update(data);
+                output.small.extend_from_slice(&digest.bytes());
+            }
+        }
+        self.session.complete(slot, completion_bytes(&completion), &mut output.small);
+        output.seal();
+        Ok(())
+    }
+
+    fn send_completion(&mut self, slot: Slot, completion: &CompletionEntry) {
+        self.commands[slot.index()] = None;
+        self.session.complete(slot, completion_bytes(completion), &mut self.link.output.small);
+        self.link.output.seal();
+    }
+
+    /// Sends what is in line, in one system call. Returns whether others may go on.
+    pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
+        if !self.link.writable || self.link.output.is_empty() {
+            return Ok(false);
+        }
+        let requests = &mut self.requests;
+        // With one drive behind every namespace of a connection the frames of all reads in line are its own.
+        self.link.send(now, &mut served[0], |_, _| *requests -= 1)
+    }
+
+    /// Gives back what the connection holds. Requests that were started end without it.
+    pub fn abandon_all<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
+        let Some(Served { target, requests, .. }) = served.first_mut() else { return };
+        for command in self.commands.drain(..).flatten() {
+            if let Stage::Filling(id) = command.stage {
+                requests.abandon(target.frames(), id);
+            }
+        }
+        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+    }
+}
+
+fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
+    completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Reads of all of `span`, the first one last.
+fn pieces(span: Span) -> Vec<ByteRequest> {
+    let count = span.length.div_ceil(PIECE_BYTES_MAX);
+    let piece = |index| {
+        let offset = span.offset + index * PIECE_BYTES_MAX;
+        ByteRequest::Read { offset, length: PIECE_BYTES_MAX.min(span.end() - offset) }
+    };
+    (0..count).rev().map(piece).collect()
+}
