@@ -171,7 +171,7 @@ impl NvmeConnection {
             match event {
                 Event::Starved => break,
                 Event::Step => {}
-                Event::Command { slot, entry, data } => self.begin(slot, entry, data, turn)?,
+                Event::Command { slot, entry, data, .. } => self.begin(slot, entry, data, turn)?,
                 Event::Payload { slot, offset, bytes } => {
                     if !self.take_payload(slot, offset, bytes, turn)? {
                         break;
