@@ -247,7 +247,7 @@ impl World {
     pub fn frames(&mut self, count: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
         let form = self.config.payload;
-        while !self.ftl().frames().acquire_many(form, count as usize, &mut frames) {
+        while !self.ftl().frames_mut().acquire_many(form, count as usize, &mut frames) {
             let done = self.step();
             self.take(done);
         }
@@ -344,13 +344,13 @@ impl World {
 
     fn give_back(&mut self, frames: Vec<Frame>) {
         for frame in frames {
-            self.ftl().frames().release(frame);
+            self.ftl().frames_mut().release(frame);
         }
     }
 
     /// What the frames hold, by write; they are given back.
     fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
-        let pool = self.ftl.as_mut().expect("the drive is open").frames();
+        let pool = self.ftl.as_mut().expect("the drive is open").frames_mut();
         let mut found = Vec::new();
         for (block, frame) in (first..).zip(frames) {
             let head = head_of(pool.payload(frame));
@@ -397,7 +397,7 @@ impl World {
     }
 
     fn fill(&mut self, change: Change, first: u64, frames: &[Frame]) {
-        let pool = self.ftl().frames();
+        let pool = self.ftl().frames_mut();
         for (block, frame) in (first..).zip(frames) {
             match pool.payload_mut(*frame) {
                 PayloadMut::Stamp(payload) => *payload = stamp(change, block),

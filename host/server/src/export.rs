@@ -41,7 +41,7 @@ pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<
         if export.target.payload_form() != FrameForm::Bytes {
             return Err(error("the drive keeps stamps instead of data; choose another store to serve it".to_owned()));
         }
-        let pool = export.target.frames();
+        let pool = export.target.frames_mut();
         let frames = pool.available(FrameForm::Bytes);
         if frames < POOL_FRAMES_MIN {
             return Err(error(format!(

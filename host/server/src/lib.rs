@@ -316,7 +316,7 @@ impl Server {
         let mut served: Vec<Served<'_, T>> = exports
             .iter_mut()
             .map(|export| Served {
-                share_bytes: (export.target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64,
+                share_bytes: (export.target.frames_mut().len() / POOL_SHARES * BLOCK_BYTES) as u64,
                 target: &mut export.target,
                 requests: ByteRequests::new(requests_max),
                 waiters: VecDeque::new(),
@@ -615,7 +615,7 @@ impl Server {
     fn poll_drives<T: ServedDrive, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
         let mut any = false;
         for index in 0..served.len() {
-            let available = served[index].target.frames().available(FrameForm::Bytes);
+            let available = served[index].target.frames_mut().available(FrameForm::Bytes);
             for _ in 0..POLLS_PER_TURN_MAX {
                 let now = clock.now();
                 let drive = &mut served[index];
@@ -632,7 +632,7 @@ impl Server {
                 }
             }
             // A drive gives back the frames of writes when it pleases.
-            any |= served[index].target.frames().available(FrameForm::Bytes) > available;
+            any |= served[index].target.frames_mut().available(FrameForm::Bytes) > available;
         }
         any
     }
@@ -658,7 +658,7 @@ impl Server {
                     self.end(slot as usize, over, served);
                 }
             }
-            _ => served[index].requests.release(served[index].target.frames(), finished.id),
+            _ => served[index].requests.release(served[index].target.frames_mut(), finished.id),
         }
     }
 
@@ -771,7 +771,7 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
         let mut finished = std::mem::take(&mut served.finished);
         served.requests.poll(now, served.target, &mut finished);
         for ended in finished.drain(..) {
-            served.requests.release(served.target.frames(), ended.id);
+            served.requests.release(served.target.frames_mut(), ended.id);
             if Some(ended.id) == flush {
                 return ended.result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
             }
@@ -779,7 +779,7 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
         served.finished = finished;
         if served.requests.is_empty() {
             let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Stop };
-            let id = served.requests.admit(served.target.frames(), ticket, ByteRequest::Flush);
+            let id = served.requests.admit(served.target.frames_mut(), ticket, ByteRequest::Flush);
             let id = id.expect("an empty table has a place, and a flush needs no frames");
             served.requests.start(now, served.target, id);
             flush = Some(id);

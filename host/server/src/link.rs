@@ -131,7 +131,7 @@ impl Link {
         let mut ranges = ranges.into_iter();
         let mut slices = served
             .target
-            .frames()
+            .frames_mut()
             .bytes_disjoint_mut::<FRAMES_AT_ONCE>(frames)
             .map(|bytes| IoSliceMut::new(&mut bytes[ranges.next().expect("as many ranges as frames")]));
         let received = rustix::io::readv(&self.socket, &mut slices);
@@ -163,12 +163,12 @@ impl Link {
         mut ended: impl FnMut(RequestId, u64),
     ) -> Result<bool, Over> {
         let Served { target, requests, released, .. } = served;
-        let sent = self.output.send(&self.socket, target.frames(), requests, |id, length| {
+        let sent = self.output.send(&self.socket, target.frames_mut(), requests, |id, length| {
             ended(id, length);
             released.push(id);
         });
         let gave_back = !released.is_empty();
-        released.drain(..).for_each(|id| requests.release(target.frames(), id));
+        released.drain(..).for_each(|id| requests.release(target.frames_mut(), id));
         let sent = sent.map_err(|_| Over::Vanished)?;
         self.writable = sent.takes_more;
         if sent.bytes > 0 {

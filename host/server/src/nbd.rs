@@ -157,7 +157,7 @@ impl NbdConnection {
         let Some(filling) = &mut self.filling else { return true };
         let served = &mut served[self.export.expect("a write has an export")];
         while filling.filled < filling.length && !self.link.input().is_empty() {
-            let room = served.requests.slice_mut(served.target.frames(), filling.id, filling.filled);
+            let room = served.requests.slice_mut(served.target.frames_mut(), filling.id, filling.filled);
             let bytes = room.len().min(self.link.input().len());
             room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
             self.link.consume(bytes);
@@ -196,7 +196,7 @@ impl NbdConnection {
         let is_next = served.waiters.front().is_none_or(|front| *front == ticket.slot);
         ticket.what = What::Nbd { cookie: request.cookie, command: request.command };
         let admitted = if is_next {
-            served.requests.admit(served.target.frames(), ticket, byte_request(request.command))
+            served.requests.admit(served.target.frames_mut(), ticket, byte_request(request.command))
         } else {
             None
         };
@@ -250,7 +250,7 @@ impl NbdConnection {
         self.link.output.seal();
         self.requests -= 1;
         self.bytes -= payload_bytes(command);
-        served.requests.release(served.target.frames(), finished.id);
+        served.requests.release(served.target.frames_mut(), finished.id);
     }
 
     /// Sends replies, in one system call. Returns whether others may go on: frames were given back, or this connection
@@ -277,13 +277,13 @@ impl NbdConnection {
         self.abandon(served);
         let Some(export) = self.export else { return };
         let Served { target, requests, .. } = &mut served[export];
-        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+        self.link.output.discard(|id, _| requests.release(target.frames_mut(), id));
     }
 
     fn abandon<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
         if let Some(filling) = self.filling.take() {
             let served = &mut served[self.export.expect("a write has an export")];
-            served.requests.abandon(served.target.frames(), filling.id);
+            served.requests.abandon(served.target.frames_mut(), filling.id);
             self.requests -= 1;
             self.bytes -= filling.length;
         }

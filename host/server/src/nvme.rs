@@ -377,7 +377,7 @@ impl NvmeConnection {
         let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
         let served = &mut turn.served[export];
         let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
-        let admitted = if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
+        let admitted = if is_next { served.requests.admit(served.target.frames_mut(), ticket, request) } else { None };
         let Some(id) = admitted else {
             self.wait(slot, export, turn);
             return Ok(());
@@ -387,7 +387,7 @@ impl NvmeConnection {
         if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
             let (mut from, heap) = (0, std::mem::take(&mut command.heap));
             while from < heap.len() {
-                let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
+                let room = served.requests.slice_mut(served.target.frames_mut(), id, from as u64);
                 let bytes = room.len().min(heap.len() - from);
                 room[..bytes].copy_from_slice(&heap[from..from + bytes]);
                 from += bytes;
@@ -422,13 +422,13 @@ impl NvmeConnection {
         if self.link.is_stuck() || served.waiters.front().is_some_and(|front| *front != turn.slot) {
             return false;
         }
-        let Some(id) = served.requests.admit(served.target.frames(), ticket, request) else { return false };
+        let Some(id) = served.requests.admit(served.target.frames_mut(), ticket, request) else { return false };
         self.requests += 1;
         match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
             Stage::Parked { data, is_whole } => {
                 let mut from = 0;
                 while from < data.len() {
-                    let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
+                    let room = served.requests.slice_mut(served.target.frames_mut(), id, from as u64);
                     let bytes = room.len().min(data.len() - from);
                     room[..bytes].copy_from_slice(&data[from..from + bytes]);
                     from += bytes;
@@ -513,14 +513,14 @@ impl NvmeConnection {
                 let came = self.link.receive_into(turn.now, served, id, offset.into())?;
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.requests.slice(served.target.frames_mut(), id, from);
                     let part = &slice[..slice.len().min((end - from) as usize)];
                     self.session.took(part);
                     from += part.len() as u64;
                 }
                 return Ok(came > 0);
             }
-            let room = served.requests.slice_mut(served.target.frames(), id, offset.into());
+            let room = served.requests.slice_mut(served.target.frames_mut(), id, offset.into());
             let count = room.len().min(bytes as usize).min(self.link.input().len());
             room[..count].copy_from_slice(&self.link.input()[..count]);
             self.session.took(&self.link.input()[..count]);
@@ -554,7 +554,7 @@ impl NvmeConnection {
                     served.requests.start(turn.now, served.target, id);
                     return Ok(());
                 }
-                served.requests.abandon(served.target.frames(), id);
+                served.requests.abandon(served.target.frames_mut(), id);
                 self.requests -= 1;
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
@@ -647,7 +647,7 @@ impl NvmeConnection {
             IoCommand::Compare(span) if result.is_ok() => {
                 let mut from = 0;
                 while from < span.length && result.is_ok() {
-                    let there = served.requests.slice(served.target.frames(), id, from);
+                    let there = served.requests.slice(served.target.frames_mut(), id, from);
                     let sent = &command.heap[from as usize..from as usize + there.len()];
                     if there != sent {
                         result = Err(Status::COMPARE_FAILURE);
@@ -659,7 +659,7 @@ impl NvmeConnection {
                 // A source was read; the destination is written last.
                 let (mut from, length) = (0, served.requests.length(id));
                 while from < length {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.requests.slice(served.target.frames_mut(), id, from);
                     command.heap.extend_from_slice(slice);
                     from += slice.len() as u64;
                 }
@@ -667,7 +667,7 @@ impl NvmeConnection {
             }
             _ => {}
         }
-        served.requests.release(served.target.frames(), id);
+        served.requests.release(served.target.frames_mut(), id);
         self.requests -= 1;
         match result {
             Ok(()) => self.next_request(slot, turn),
@@ -703,7 +703,7 @@ impl NvmeConnection {
         if let Some(mut digest) = digest {
             let mut from = 0;
             while from < span.length {
-                let slice = served.requests.slice(served.target.frames(), id, from);
+                let slice = served.requests.slice(served.target.frames_mut(), id, from);
                 digest.update(slice);
                 from += slice.len() as u64;
             }
@@ -790,10 +790,10 @@ impl NvmeConnection {
         let Some(Served { target, requests, .. }) = served.first_mut() else { return };
         for command in self.commands.drain(..).flatten() {
             if let Stage::Filling(id) = command.stage {
-                requests.abandon(target.frames(), id);
+                requests.abandon(target.frames_mut(), id);
             }
         }
-        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+        self.link.output.discard(|id, _| requests.release(target.frames_mut(), id));
     }
 }
 
