@@ -54,7 +54,11 @@ impl Bench {
                 && finished.result.is_ok()
             {
                 while (bytes.len() as u64) < length {
-                    bytes.extend_from_slice(self.requests.slice(self.drive.frames_mut(), finished.id, bytes.len() as u64));
+                    bytes.extend_from_slice(self.requests.slice(
+                        self.drive.frames_mut(),
+                        finished.id,
+                        bytes.len() as u64,
+                    ));
                 }
             }
             self.requests.release(self.drive.frames_mut(), finished.id);

@@ -28,9 +28,13 @@ pub struct Export<T> {
     pub target: T,
 }
 
-pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportInfo>, ServeError> {
+/// `may_be_none`: there is something else to serve.
+pub(crate) fn export_infos<T: BlockTarget>(
+    exports: &[Export<T>],
+    may_be_none: bool,
+) -> Result<Vec<ExportInfo>, ServeError> {
     let mut infos: Vec<ExportInfo> = Vec::with_capacity(exports.len());
-    for export in exports.iter_mut() {
+    for export in exports {
         let error = |why: String| ServeError::Export { name: export.name.clone(), why };
         if export.name.len() > EXPORT_NAME_BYTES_MAX || export.name.contains('\0') {
             return Err(error(format!("a name has at most {EXPORT_NAME_BYTES_MAX} bytes and no NUL; shorten it")));
@@ -41,7 +45,7 @@ pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<
         if export.target.payload_form() != FrameForm::Bytes {
             return Err(error("the drive keeps stamps instead of data; choose another store to serve it".to_owned()));
         }
-        let pool = export.target.frames_mut();
+        let pool = export.target.frames();
         let frames = pool.available(FrameForm::Bytes);
         if frames < POOL_FRAMES_MIN {
             return Err(error(format!(
@@ -58,7 +62,7 @@ pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<
             payload_bytes_max: 1 << half.ilog2(),
         });
     }
-    if infos.is_empty() {
+    if infos.is_empty() && !may_be_none {
         return Err(ServeError::Export {
             name: String::new(),
             why: "there is no drive to export; give one".to_owned(),
