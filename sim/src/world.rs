@@ -9,6 +9,7 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
+use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
     Access, BlockTarget, Config, Done, Durability, IoError, ReadOnlyReason, Request, VictimPolicy, chunks_per_pu,
@@ -17,6 +18,7 @@ use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timi
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -59,6 +61,8 @@ pub struct World {
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
     pub may_wear_out: bool,
+    /// What exchanges have put where it does not belong, by place; as long as it is what is there.
+    pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
@@ -159,6 +163,7 @@ impl World {
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
             may_wear_out: false,
+            misplaced: BTreeMap::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -177,6 +182,7 @@ impl World {
             config: self.config.clone(),
             history,
             may_wear_out: self.may_wear_out,
+            misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
             under_way: Vec::new(),
             tag: self.tag,
