@@ -56,6 +56,8 @@ use link::Over;
 use nvme::Turn;
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_nbd::protocol::{Command, ExportInfo};
+use openftl_nvme::ControllerName;
+use openftl_nvme::controller::Effect;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 
 pub use clock::WallClock;
@@ -190,6 +192,8 @@ enum What {
     Nbd { cookie: u64, command: Command },
     /// A command of an NVMe host.
     Nvme(CommandSlot),
+    /// The flush before a controller is shut down.
+    Shutdown(ControllerName),
     /// The last flush.
     Stop,
 }
@@ -600,7 +604,8 @@ impl Server {
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let mut turn = Turn { now, slot: number, generation, served, fabric };
+                let config = &self.config;
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config };
                 connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
             }
         };
@@ -646,6 +651,9 @@ impl Server {
         served: &mut [Served<'_, T>],
     ) {
         let Ticket { slot, generation, what } = finished.ticket;
+        if let (What::Shutdown(name), Some(fabric)) = (what, &mut self.fabric) {
+            fabric.flushed(name, finished.result);
+        }
         let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
         match (tenant.and_then(|slot| slot.connection.as_mut()), what) {
             (Some(Connection::Nbd(connection)), _) => {
@@ -653,7 +661,8 @@ impl Server {
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command)) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let mut turn = Turn { now, slot, generation, served, fabric };
+                let config = &self.config;
+                let mut turn = Turn { now, slot, generation, served, fabric, config };
                 if let Err(over) = connection.ended(command, finished, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
@@ -666,21 +675,24 @@ impl Server {
     fn look_after_controllers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         let Some(fabric) = &mut self.fabric else { return };
         fabric.target.expire(now, &mut fabric.expired);
+        fabric.flush_for_shutdowns(now, served);
         if fabric.effects.is_empty() && fabric.expired.is_empty() && !fabric.is_disturbed {
             return;
         }
         fabric.is_disturbed = false;
         fabric.expired.clear();
-        for (name, effect) in fabric.effects.drain(..) {
-            if effect == openftl_nvme::controller::Effect::Shutdown {
-                // Everything acknowledged is durable when the server ends; a host that leaves has flushed.
-                fabric.target.shutdown_completed(name);
+        for (name, effect) in std::mem::take(&mut fabric.effects) {
+            if effect == Effect::Shutdown {
+                fabric.begin_shutdown(name, served.len());
             }
         }
+        fabric.flush_for_shutdowns(now, served);
         for slot in 0..self.slots.len() {
             let Some(Connection::Nvme(connection)) = &self.slots[slot].connection else { continue };
             let fabric = self.fabric.as_ref().expect("it is there");
-            if connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue)) {
+            // One that is closing already may still send what it owes.
+            let is_lost = connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue));
+            if is_lost && !connection.link.closing {
                 self.end(slot, Over::Finished, served);
             }
         }
@@ -718,6 +730,7 @@ impl Server {
         served.iter().any(|served| served.requests.has_finished())
             // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
             || self.listeners.iter().any(|listener| listener.ready)
+            || self.fabric.as_ref().is_some_and(|fabric| fabric.is_disturbed)
             || self
                 .connections()
                 .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))

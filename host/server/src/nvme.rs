@@ -61,13 +61,22 @@ struct Command {
     data: Data,
     io: Option<Io>,
     stage: Stage,
-    /// Requests of the drive that are still to be made, the next one last.
+    /// The request of the drive that is to be made next.
+    next: Option<ByteRequest>,
+    /// Those that are to be made after it, the first one last.
     left: Vec<ByteRequest>,
     /// What the host sent to be compared, or what was read to be copied.
     heap: Vec<u8>,
+    /// Bytes of the connection's heap that are booked for it.
+    booked: usize,
 }
 
 impl Command {
+    fn new(entry: [u8; 64], data: Data) -> Command {
+        let (left, heap) = (Vec::new(), Vec::new());
+        Command { entry, data, io: None, stage: Stage::Running, next: None, left, heap, booked: 0 }
+    }
+
     fn entry(&self) -> &SubmissionEntry {
         SubmissionEntry::of(&self.entry)
     }
@@ -86,8 +95,10 @@ pub(crate) struct NvmeConnection {
     waiting: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
     requests: usize,
+    /// Bytes of frames that they hold, more or less.
+    bytes: u64,
+    /// Bytes that are booked for commands.
     heap_bytes: usize,
-    answer: Vec<u8>,
 }
 
 /// What a turn of a connection works with.
@@ -97,6 +108,7 @@ pub(crate) struct Turn<'t, 's, T> {
     pub generation: u32,
     pub served: &'t mut [Served<'s, T>],
     pub fabric: &'t mut Fabric,
+    pub config: &'t ServerConfig,
 }
 
 impl NvmeConnection {
@@ -108,8 +120,8 @@ impl NvmeConnection {
             commands: Vec::new(),
             waiting: VecDeque::new(),
             requests: 0,
+            bytes: 0,
             heap_bytes: 0,
-            answer: Vec::new(),
         }
     }
 
@@ -141,7 +153,9 @@ impl NvmeConnection {
     }
 
     pub fn is_over(&self) -> bool {
-        self.link.closing && self.requests == 0 && self.link.output.is_empty()
+        // After a termination request nobody waits for what is under way.
+        let owes = self.requests > 0 && !self.session.is_terminated();
+        self.link.closing && !owes && self.link.output.is_empty()
     }
 
     fn wants_input(&self) -> bool {
@@ -181,10 +195,27 @@ impl NvmeConnection {
                 Event::Terminated(_) => self.link.closing = true,
             }
         }
-        if self.link.ended {
-            self.link.closing = true;
+        self.link.closing |= self.link.ended;
+        if self.link.closing {
+            self.give_up(turn);
         }
         Ok(())
+    }
+
+    /// Nothing more is heard from the host: what has not been started never happens, and holds nothing any more.
+    fn give_up<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
+        self.waiting.clear();
+        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
+        for place in &mut self.commands {
+            let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
+            self.heap_bytes -= command.booked;
+            if let Stage::Filling(id) = command.stage {
+                let served = &mut turn.served[turn.fabric.export(command.io.expect("an I/O command").namespace)];
+                self.requests -= 1;
+                self.bytes -= served.requests.length(id);
+                served.requests.abandon(served.target.frames(), id);
+            }
+        }
     }
 
     fn begin<T: ServedDrive>(
@@ -210,9 +241,7 @@ impl NvmeConnection {
             }
         }
         let known = data.unwrap_or(Data::None);
-        let command =
-            Command { entry, data: known, io: None, stage: Stage::Running, left: Vec::new(), heap: Vec::new() };
-        self.commands[slot.index()] = Some(command);
+        self.commands[slot.index()] = Some(Command::new(entry, known));
         if let Err(error) = data {
             let status = match error {
                 SglError::Length => Status::DATA_SGL_LENGTH_INVALID,
@@ -269,7 +298,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
-        let mut answer = std::mem::take(&mut self.answer);
+        let mut answer = std::mem::take(&mut turn.fabric.answer);
         let queue = self.queue.as_ref().expect("there is a queue");
         let name = queue.controller();
         let outcome = turn.fabric.command(turn.now, queue, SubmissionEntry::of(&entry), data, turn.served, &mut answer);
@@ -290,7 +319,7 @@ impl NvmeConnection {
             }
             Outcome::Authentication(_) => self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
         };
-        self.answer = answer;
+        turn.fabric.answer = answer;
         if let Some(queue) = self.queue.as_ref().filter(|queue| queue.is_admin()) {
             let name = queue.controller();
             self.take_events(name, turn)?;
@@ -313,33 +342,41 @@ impl NvmeConnection {
         Ok(())
     }
 
+    /// Books room in the heap for a command, instead of what was booked for it. False if there is not so much.
+    fn book(&mut self, slot: Slot, bytes: usize) -> bool {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let others = self.heap_bytes - command.booked;
+        if others + bytes > HEAP_BYTES_MAX {
+            return false;
+        }
+        (command.booked, self.heap_bytes) = (bytes, others + bytes);
+        true
+    }
+
     /// Has the data of a command come into the heap.
     fn collect<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        if self.heap_bytes + bytes as usize > HEAP_BYTES_MAX {
+        let command = self.commands[slot.index()].as_ref().expect("it has begun");
+        let wanted = match command.data {
+            // All of them come, asked for or not: Linux sends a whole page with a few ranges.
+            Data::InCapsule(most) if most >= bytes => most,
+            Data::OnRequest(most) if most >= bytes => bytes,
+            _ => return self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
+        };
+        if !self.book(slot, wanted as usize) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
-        let mut wanted = bytes;
-        match command.data {
-            // All of them come, asked for or not: Linux sends a whole page with a few ranges.
-            Data::InCapsule(most) if most >= bytes => wanted = most,
-            Data::OnRequest(most) if most >= bytes => {
-                self.session.request(slot, bytes, &mut self.link.output.small);
-                self.link.output.seal();
-            }
-            _ => return self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
+        command.stage = Stage::Collecting(Vec::with_capacity(wanted as usize));
+        if let Data::OnRequest(_) = command.data {
+            self.session.request(slot, bytes, &mut self.link.output.small);
+            self.link.output.seal();
         }
-        let data = Vec::with_capacity(wanted as usize);
-        self.heap_bytes += data.capacity();
-        let command = self.commands[slot.index()].as_mut().expect("it has begun");
-        command.stage = Stage::Collecting(data);
         Ok(())
     }
 
     /// Starts an I/O command, or has its data come.
     fn start<T: ServedDrive>(&mut self, slot: Slot, io: Io, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let request = |request: ByteRequest| vec![request];
-        let left = match io.command {
+        let request = match io.command {
             IoCommand::Write { span, .. } => {
                 if !self.admit_write(slot, turn) {
                     return self.park(slot, span, turn);
@@ -355,144 +392,159 @@ impl NvmeConnection {
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
             IoCommand::OpenChannel(_) => return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
-            IoCommand::Flush => request(ByteRequest::Flush),
-            IoCommand::Read(Span { offset, length }) => request(ByteRequest::Read { offset, length }),
+            IoCommand::Flush => ByteRequest::Flush,
+            IoCommand::Read(Span { offset, length }) => ByteRequest::Read { offset, length },
             IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
-                request(ByteRequest::Zero { offset, length, durability })
+                ByteRequest::Zero { offset, length, durability }
             }
-            IoCommand::Verify(span) => pieces(span),
+            IoCommand::Verify(span) => return self.start_all(slot, pieces(span), 0, turn),
         };
-        self.commands[slot.index()].as_mut().expect("it has begun").left = left;
+        self.commands[slot.index()].as_mut().expect("it has begun").next = Some(request);
+        self.next_request(slot, turn)
+    }
+
+    /// Starts a command of several requests, the first one last, beside which it keeps `bytes` in the heap.
+    fn start_all<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        left: Vec<ByteRequest>,
+        bytes: usize,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        if !self.book(slot, bytes + left.capacity() * size_of::<ByteRequest>()) {
+            return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
+        }
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.stage = Stage::Running;
+        command.left = left;
+        command.next = command.left.pop();
         self.next_request(slot, turn)
     }
 
     /// Makes the next request of a command to its drive, or ends it.
     fn next_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let Some(request) = command.left.last().copied() else {
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
+        if command.next.is_none() {
             return self.finish(slot, Answer::from(Status::SUCCESS), turn);
-        };
-        let io = command.io.expect("an I/O command");
-        let export = turn.fabric.export(io.namespace);
-        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-        let served = &mut turn.served[export];
-        let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
-        let admitted = if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
-        let Some(id) = admitted else {
-            self.wait(slot, export, turn);
-            return Ok(());
-        };
-        command.left.pop();
-        command.stage = Stage::Running;
-        if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
-            let (mut from, heap) = (0, std::mem::take(&mut command.heap));
-            while from < heap.len() {
-                let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
-                let bytes = room.len().min(heap.len() - from);
-                room[..bytes].copy_from_slice(&heap[from..from + bytes]);
-                from += bytes;
-            }
-            self.heap_bytes -= heap.len();
         }
-        self.requests += 1;
-        served.requests.start(turn.now, served.target, id);
+        self.make_request(slot, turn);
         Ok(())
     }
 
-    fn wait<T: ServedDrive>(&mut self, slot: Slot, export: usize, turn: &mut Turn<'_, '_, T>) {
-        if !self.waiting.contains(&slot) {
+    /// Makes the next request of a command to its drive. False if it has to wait.
+    fn make_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
+        let (io, request) = (command.io.expect("an I/O command"), command.next.expect("there is one"));
+        let Some(id) = self.admit(slot, io.namespace, request, turn) else { return false };
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.next = command.left.pop();
+        let served = &mut turn.served[turn.fabric.export(io.namespace)];
+        if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
+            let heap = std::mem::take(&mut command.heap);
+            fill(served, id, &heap);
+        }
+        served.requests.start(turn.now, served.target, id);
+        true
+    }
+
+    /// Gives a request of a command its place and its frames; or the command waits for them, in line behind those of this
+    /// connection and, for frames, of others.
+    fn admit<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        namespace: u32,
+        request: ByteRequest,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Option<RequestId> {
+        let served = &mut turn.served[turn.fabric.export(namespace)];
+        let is_first = self.waiting.front().is_none_or(|front| *front == slot);
+        let bytes_max = turn.config.bytes_max.min(served.share_bytes);
+        let has_its_share = self.requests > 0
+            && (self.requests >= turn.config.requests_max || self.bytes + payload_bytes(request) > bytes_max);
+        // Who does not take what is sent to him gets nothing more to hold, and nobody waits behind him.
+        if has_its_share || self.link.is_stuck() {
+            served.waiters.retain(|waiter| *waiter != turn.slot);
+        } else if is_first {
+            let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
+            let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
+            let admitted =
+                if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
+            if let Some(id) = admitted {
+                served.waiters.pop_front();
+                self.requests += 1;
+                self.bytes += payload_bytes(request);
+                return Some(id);
+            }
+            if !served.waiters.contains(&turn.slot) {
+                served.waiters.push_back(turn.slot);
+            }
+        }
+        if self.waiting.front() != Some(&slot) {
             self.waiting.push_back(slot);
         }
-        let waiters = &mut turn.served[export].waiters;
-        if !waiters.contains(&turn.slot) {
-            waiters.push_back(turn.slot);
-        }
+        None
     }
 
     /// Gives a write its frames, if there are any, and has its data come.
     fn admit_write<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let Some(Io { namespace, command: IoCommand::Write { span, durability } }) = command.io else {
             unreachable!("only a write is admitted so")
         };
-        let export = turn.fabric.export(namespace);
-        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
         let request = ByteRequest::Write { offset: span.offset, length: span.length, durability };
-        let served = &mut turn.served[export];
-        if self.link.is_stuck() || served.waiters.front().is_some_and(|front| *front != turn.slot) {
-            return false;
-        }
-        let Some(id) = served.requests.admit(served.target.frames(), ticket, request) else { return false };
-        self.requests += 1;
-        match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
-            Stage::Parked { data, is_whole } => {
-                let mut from = 0;
-                while from < data.len() {
-                    let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
-                    let bytes = room.len().min(data.len() - from);
-                    room[..bytes].copy_from_slice(&data[from..from + bytes]);
-                    from += bytes;
-                }
-                self.heap_bytes -= data.capacity();
-                if is_whole {
-                    command.stage = Stage::Running;
-                    served.requests.start(turn.now, served.target, id);
-                } else if let Data::OnRequest(_) = command.data {
-                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
-                    self.link.output.seal();
-                }
-            }
-            _ => {
-                if let Data::OnRequest(_) = command.data {
-                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
-                    self.link.output.seal();
-                }
-            }
+        let Some(id) = self.admit(slot, namespace, request, turn) else { return false };
+        self.book(slot, 0);
+        let served = &mut turn.served[turn.fabric.export(namespace)];
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let parked = match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
+            Stage::Parked { data, is_whole } => (data, is_whole),
+            _ => (Vec::new(), false),
+        };
+        let (data, is_whole) = parked;
+        fill(served, id, &data);
+        if is_whole {
+            command.stage = Stage::Running;
+            served.requests.start(turn.now, served.target, id);
+        } else if let Data::OnRequest(_) = command.data {
+            self.session.request(slot, span.length as u32, &mut self.link.output.small);
+            self.link.output.seal();
         }
         true
     }
 
+    /// Keeps the data of the capsule of a write that waits for frames.
     fn park<T: ServedDrive>(&mut self, slot: Slot, span: Span, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let bytes = if matches!(command.data, Data::InCapsule(_)) { span.length as usize } else { 0 };
-        if self.heap_bytes + bytes > HEAP_BYTES_MAX {
+        if !self.book(slot, bytes) {
+            self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
-        let data = Vec::with_capacity(bytes);
-        self.heap_bytes += data.capacity();
-        command.stage = Stage::Parked { data, is_whole: false };
-        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
-        self.wait(slot, export, turn);
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.stage = Stage::Parked { data: Vec::with_capacity(bytes), is_whole: false };
         Ok(())
+    }
+
+    /// A command waits no more.
+    fn leave_line<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) {
+        self.waiting.retain(|other| *other != slot);
+        if self.waiting.is_empty() {
+            turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
+        }
     }
 
     /// Tries those again that wait for frames, in order.
     fn admit_waiting<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
         while let Some(slot) = self.waiting.front().copied() {
             let command = self.commands[slot.index()].as_ref().expect("it waits");
-            let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
-            if matches!(command.stage, Stage::Parked { .. }) {
-                if !self.admit_write(slot, turn) {
-                    return;
-                }
-            } else {
-                let left = command.left.len();
-                let made = self.next_request(slot, turn);
-                let is_made = made.is_ok()
-                    && self.commands[slot.index()].as_ref().is_none_or(|command| command.left.len() < left);
-                if !is_made {
-                    return;
-                }
+            let is_made = match command.stage {
+                Stage::Parked { .. } => self.admit_write(slot, turn),
+                _ => self.make_request(slot, turn),
+            };
+            if !is_made {
+                return;
             }
             self.waiting.pop_front();
-            let others = self.waiting.iter().any(|other| {
-                let command = self.commands[other.index()].as_ref().expect("it waits");
-                turn.fabric.export(command.io.expect("an I/O command").namespace) == export
-            });
-            let waiters = &mut turn.served[export].waiters;
-            if !others && waiters.front() == Some(&turn.slot) {
-                waiters.pop_front();
-            }
         }
     }
 
@@ -508,6 +560,10 @@ impl NvmeConnection {
         if let Stage::Filling(id) = command.stage {
             let io = command.io.expect("an I/O command");
             let served = &mut turn.served[turn.fabric.export(io.namespace)];
+            let wanted = served.requests.length(id).saturating_sub(offset.into());
+            if wanted == 0 {
+                return Ok(self.pass_over(bytes));
+            }
             let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN;
             if is_direct && self.link.readable {
                 let came = self.link.receive_into(turn.now, served, id, offset.into())?;
@@ -530,11 +586,22 @@ impl NvmeConnection {
         let (Stage::Collecting(data) | Stage::Parked { data, .. }) = &mut command.stage else {
             unreachable!("data come only where they are wanted")
         };
-        let count = (bytes as usize).min(self.link.input().len());
+        if data.len() == command.booked {
+            return Ok(self.pass_over(bytes));
+        }
+        let count = (bytes as usize).min(self.link.input().len()).min(command.booked - data.len());
         data.extend_from_slice(&self.link.input()[..count]);
         self.session.took(&self.link.input()[..count]);
         self.link.consume(count);
         Ok(count > 0)
+    }
+
+    /// A capsule may hold more data than its command has use for. False if none of them are there.
+    fn pass_over(&mut self, bytes: u32) -> bool {
+        let count = (bytes as usize).min(self.link.input().len());
+        self.session.took(&self.link.input()[..count]);
+        self.link.consume(count);
+        count > 0
     }
 
     fn payload_complete<T: ServedDrive>(
@@ -554,8 +621,9 @@ impl NvmeConnection {
                     served.requests.start(turn.now, served.target, id);
                     return Ok(());
                 }
-                served.requests.abandon(served.target.frames(), id);
                 self.requests -= 1;
+                self.bytes -= served.requests.length(id);
+                served.requests.abandon(served.target.frames(), id);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
             Stage::Parked { is_whole, .. } if intact => {
@@ -563,12 +631,11 @@ impl NvmeConnection {
                 Ok(())
             }
             Stage::Parked { .. } | Stage::Collecting(_) if !intact => {
-                self.waiting.retain(|other| *other != slot);
+                self.leave_line(slot, turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
             Stage::Collecting(data) => {
                 let data = std::mem::take(data);
-                self.heap_bytes -= data.capacity();
                 self.collected(slot, data, turn)
             }
             Stage::Parked { .. } | Stage::Running | Stage::Held => unreachable!("its data are where they belong"),
@@ -586,46 +653,39 @@ impl NvmeConnection {
             };
         };
         let namespace = turn.fabric.namespace(io.namespace);
-        let refused = match io.command {
+        let planned = match io.command {
             IoCommand::Compare(Span { offset, length }) => {
-                self.heap_bytes += data.capacity();
+                command.stage = Stage::Running;
                 command.heap = data;
-                command.left = vec![ByteRequest::Read { offset, length }];
-                None
+                command.next = Some(ByteRequest::Read { offset, length });
+                return self.next_request(slot, turn);
             }
-            IoCommand::DatasetManagement { ranges, .. } => match namespace.deallocated(ranges, &data) {
-                Ok(spans) => {
-                    let trim = |Span { offset, length }| ByteRequest::Trim {
-                        offset,
-                        length,
-                        durability: Durability::Volatile,
-                    };
-                    command.left = spans.map(trim).collect();
-                    None
-                }
-                Err(refusal) => Some(refusal),
-            },
-            IoCommand::Copy { first, sources, durability } => match namespace.copy_plan(first, sources, &data) {
-                Ok(plan) => {
+            IoCommand::DatasetManagement { ranges, .. } => namespace.deallocated(ranges, &data).map(|spans| {
+                let durability = Durability::Volatile;
+                let trim = |Span { offset, length }| ByteRequest::Trim { offset, length, durability };
+                (spans.map(trim).collect::<Vec<_>>(), 0)
+            }),
+            IoCommand::Copy { first, sources, durability } => {
+                namespace.copy_plan(first, sources, &data).map(|plan| {
                     let Span { offset, length } = plan.to;
                     let reads = plan.from().map(|Span { offset, length }| ByteRequest::Read { offset, length });
-                    command.left = reads.collect();
-                    command.left.push(ByteRequest::Write { offset, length, durability });
-                    command.left.reverse();
-                    command.heap = Vec::with_capacity(length as usize);
-                    None
-                }
-                Err(refusal) => Some(refusal),
-            },
+                    let mut left: Vec<_> = reads.collect();
+                    left.push(ByteRequest::Write { offset, length, durability });
+                    left.reverse();
+                    (left, length as usize)
+                })
+            }
             _ => unreachable!("only these have data in the heap"),
         };
-        if let Some(refusal) = refused {
-            let entry = self.commands[slot.index()].as_ref().expect("its data came").entry;
-            let queue = self.queue.as_ref().expect("there is a queue");
-            let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
-            return self.finish(slot, answer, turn);
+        match planned {
+            Ok((left, bytes)) => self.start_all(slot, left, bytes, turn),
+            Err(refusal) => {
+                let entry = command.entry;
+                let queue = self.queue.as_ref().expect("there is a queue");
+                let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
+                self.finish(slot, answer, turn)
+            }
         }
-        self.next_request(slot, turn)
     }
 
     /// A request of the drive has ended.
@@ -655,7 +715,7 @@ impl NvmeConnection {
                     from += there.len() as u64;
                 }
             }
-            IoCommand::Copy { .. } if result.is_ok() && !command.left.is_empty() => {
+            IoCommand::Copy { .. } if result.is_ok() && command.next.is_some() => {
                 // A source was read; the destination is written last.
                 let (mut from, length) = (0, served.requests.length(id));
                 while from < length {
@@ -663,12 +723,14 @@ impl NvmeConnection {
                     command.heap.extend_from_slice(slice);
                     from += slice.len() as u64;
                 }
-                self.heap_bytes += length as usize;
             }
             _ => {}
         }
-        served.requests.release(served.target.frames(), id);
         self.requests -= 1;
+        if holds_payload(&io.command) {
+            self.bytes -= served.requests.length(id);
+        }
+        served.requests.release(served.target.frames(), id);
         match result {
             Ok(()) => self.next_request(slot, turn),
             Err(status) => {
@@ -729,10 +791,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        if let Stage::Collecting(kept) | Stage::Parked { data: kept, .. } = &command.stage {
-            self.heap_bytes -= kept.capacity();
-        }
-        self.heap_bytes -= command.heap.capacity().min(self.heap_bytes);
+        self.heap_bytes -= command.booked;
         if self.session.is_terminated() {
             return Ok(());
         }
@@ -780,9 +839,12 @@ impl NvmeConnection {
         if !self.link.writable || self.link.output.is_empty() {
             return Ok(false);
         }
-        let requests = &mut self.requests;
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
         // With one drive behind every namespace of a connection the frames of all reads in line are its own.
-        self.link.send(now, &mut served[0], |_, _| *requests -= 1)
+        self.link.send(now, &mut served[0], |_, length| {
+            *requests -= 1;
+            *bytes -= length;
+        })
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
@@ -799,6 +861,30 @@ impl NvmeConnection {
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Puts the first bytes of a write, which the host has sent already, in its frames.
+fn fill<T: BlockTarget>(served: &mut Served<'_, T>, id: RequestId, data: &[u8]) {
+    let mut from = 0;
+    while from < data.len() {
+        let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
+        let bytes = room.len().min(data.len() - from);
+        room[..bytes].copy_from_slice(&data[from..from + bytes]);
+        from += bytes;
+    }
+}
+
+/// Bytes of frames that a request holds, more or less.
+fn payload_bytes(request: ByteRequest) -> u64 {
+    match request {
+        ByteRequest::Read { length, .. } | ByteRequest::Write { length, .. } => length,
+        ByteRequest::Zero { .. } | ByteRequest::Trim { .. } | ByteRequest::Flush => 0,
+    }
+}
+
+/// Whether the requests of a command are reads and writes.
+fn holds_payload(command: &IoCommand) -> bool {
+    !matches!(command, IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } | IoCommand::Flush)
 }
 
 /// Reads of all of `span`, the first one last.
