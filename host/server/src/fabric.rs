@@ -2,19 +2,22 @@
 //!
 //! There is one subsystem; namespace n is the server's drive n − 1.
 
-use openftl_bytes::ByteRequest;
 use openftl_core::{BLOCK_BYTES, ChunkId, Time};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::target::{BlockTarget, IoError};
+use openftl_ftl::target::BlockTarget;
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
 
-use crate::{Served, Ticket, What};
+use crate::served::Served;
+use crate::{Ticket, What};
 
 /// A drive that can be served, and says how it is.
 pub trait ServedDrive: BlockTarget {
+    /// What it is built on. Such devices can be served beside it.
+    type Device: Media;
+
     /// How it is doing.
     fn health(&mut self, now: Time) -> Health {
         let _ = now;
@@ -28,6 +31,8 @@ pub trait ServedDrive: BlockTarget {
 }
 
 impl<M: Media> ServedDrive for BlockFtl<M> {
+    type Device = M;
+
     fn health(&mut self, _: Time) -> Health {
         let statistics = self.statistics();
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
@@ -69,7 +74,14 @@ struct Shutdown {
 
 impl Fabric {
     pub fn new(target: Target) -> Fabric {
-        Fabric { target, effects: Vec::new(), expired: Vec::new(), is_disturbed: false, answer: Vec::new(), shutdowns: Vec::new() }
+        Fabric {
+            target,
+            effects: Vec::new(),
+            expired: Vec::new(),
+            is_disturbed: false,
+            answer: Vec::new(),
+            shutdowns: Vec::new(),
+        }
     }
 
     /// A host wants to leave.
@@ -78,14 +90,12 @@ impl Fabric {
     }
 
     /// Begins the flushes that hosts wait for, as far as there are places for them.
-    pub fn flush_for_shutdowns<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+    pub fn flush_for_shutdowns<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         for shutdown in &mut self.shutdowns {
-            let ticket =
-                Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Shutdown(shutdown.controller) };
+            let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Shutdown(shutdown.controller) };
             while let Some(drive) = shutdown.to_flush.checked_sub(1) {
-                let Served { target, requests, .. } = &mut served[drive];
-                let Some(id) = requests.admit(target.frames(), ticket, ByteRequest::Flush) else { break };
-                requests.start(now, *target, id);
+                let Some(id) = served[drive].flush(ticket) else { break };
+                served[drive].start(now, id);
                 shutdown.to_flush = drive;
                 shutdown.flushing += 1;
             }
@@ -94,15 +104,15 @@ impl Fabric {
 
     /// A drive was flushed for a controller that is being shut down. If it could not be, the shutdown never completes: the
     /// host is not told that its data are safe.
-    pub fn flushed(&mut self, controller: ControllerName, result: Result<(), IoError>) {
+    pub fn flushed(&mut self, controller: ControllerName, is_success: bool) {
         let Some(index) = self.shutdowns.iter().position(|shutdown| shutdown.controller == controller) else { return };
         let shutdown = &mut self.shutdowns[index];
         shutdown.flushing -= 1;
         let is_flushed = shutdown.to_flush + shutdown.flushing == 0;
-        if result.is_ok() && is_flushed {
+        if is_success && is_flushed {
             self.target.shutdown_completed(controller);
         }
-        if result.is_err() || is_flushed {
+        if !is_success || is_flushed {
             self.shutdowns.swap_remove(index);
         }
     }
@@ -130,7 +140,13 @@ impl Fabric {
 }
 
 /// The drives as a controller asks for them.
-struct Behind<'t, 's, T>(&'t mut [Served<'s, T>]);
+struct Behind<'t, 's, T: ServedDrive>(&'t mut [Served<'s, T>]);
+
+impl<T: ServedDrive> Behind<'_, '_, T> {
+    fn device(&mut self, namespace: NamespaceName) -> Result<&mut T::Device, MediaError> {
+        self.0[namespace.id as usize - 1].media_mut().ok_or_else(not_open_channel)
+    }
+}
 
 /// Nobody asks a block namespace for chunks.
 fn not_open_channel() -> MediaError {
@@ -139,32 +155,37 @@ fn not_open_channel() -> MediaError {
 
 impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
-        self.0[0].target.health(now)
+        let drives = self.0.iter_mut().filter_map(Served::target_mut);
+        drives.map(|drive| drive.health(now)).reduce(Health::with).unwrap_or_default()
     }
 
     fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64 {
-        self.0[namespace.id as usize - 1].target.bytes_in_use()
+        self.0[namespace.id as usize - 1].target_mut().map_or(0, ServedDrive::bytes_in_use)
     }
 
     fn chunk_report(
         &mut self,
-        _: Time,
-        _: NamespaceName,
-        _: ChunkId,
-        _: &mut [ChunkDescriptor],
+        now: Time,
+        namespace: NamespaceName,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
     ) -> Result<(), MediaError> {
-        Err(not_open_channel())
+        self.device(namespace)?.chunk_report(now, first, descriptors)
     }
 
     fn notifications(
         &mut self,
-        _: Time,
-        _: NamespaceName,
-        _: u64,
-        _: &mut Vec<Notification>,
+        now: Time,
+        namespace: NamespaceName,
+        after: u64,
+        notifications: &mut Vec<Notification>,
     ) -> Result<(), MediaError> {
-        Err(not_open_channel())
+        self.device(namespace)?.notifications(now, after, notifications)
     }
 
-    fn set_dulbe(&mut self, _: NamespaceName, _: bool) {}
+    fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool) {
+        if let Ok(device) = self.device(namespace) {
+            device.set_dulbe(dulbe);
+        }
+    }
 }

@@ -14,10 +14,14 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
+use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
-use openftl_core::Time;
-use openftl_ftl::target::{BlockTarget, Durability};
+use openftl_core::{BLOCK_BYTES, Time};
+use openftl_ftl::target::Durability;
+use openftl_nvme::command::Refusal;
+use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::Effect;
+use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
@@ -26,9 +30,11 @@ use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
 
+use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
-use crate::{Served, ServedDrive, ServerConfig, Ticket, What};
+use crate::served::{Ended, Served};
+use crate::{ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -50,31 +56,56 @@ enum Stage {
     Parked { data: Vec<u8>, is_whole: bool },
     /// Its data come into the frames of this request.
     Filling(RequestId),
+    /// A command of a device that has all it needs, and comes after those before it.
+    Ready(RequestId),
     /// The drive is at work.
     Running,
     /// It ends when something happens.
     Held,
 }
 
-struct Command {
+/// One thing that is asked of what is served.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// This; of a device, its command that means the same.
+    Bytes(ByteRequest),
+    /// The vector command itself.
+    Vector,
+}
+
+pub(crate) struct Command {
     entry: [u8; 64],
     data: Data,
-    io: Option<Io>,
+    pub io: Option<Io>,
+    /// Which of those that are served it is for.
+    export: usize,
     stage: Stage,
-    /// The request of the drive that is to be made next.
-    next: Option<ByteRequest>,
-    /// Those that are to be made after it, the first one last.
-    left: Vec<ByteRequest>,
-    /// What the host sent to be compared, or what was read to be copied.
-    heap: Vec<u8>,
+    /// What is to be asked for next, and of whom.
+    next: Option<(usize, Part)>,
+    /// What comes after it, the first one last.
+    left: Vec<(usize, Part)>,
+    /// What the host sent to be compared, what was read to be copied, or a list of addresses.
+    pub heap: Vec<u8>,
     /// Bytes of the connection's heap that are booked for it.
     booked: usize,
+    /// Bytes of frames that its request holds.
+    held: u64,
 }
 
 impl Command {
     fn new(entry: [u8; 64], data: Data) -> Command {
-        let (left, heap) = (Vec::new(), Vec::new());
-        Command { entry, data, io: None, stage: Stage::Running, next: None, left, heap, booked: 0 }
+        Command {
+            entry,
+            data,
+            io: None,
+            export: 0,
+            stage: Stage::Running,
+            next: None,
+            left: Vec::new(),
+            heap: Vec::new(),
+            booked: 0,
+            held: 0,
+        }
     }
 
     fn entry(&self) -> &SubmissionEntry {
@@ -93,16 +124,18 @@ pub(crate) struct NvmeConnection {
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
+    /// Commands of devices that have their frames, in the order in which they came: a device sees them in that order.
+    line: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
     requests: usize,
-    /// Bytes of frames that they hold, more or less.
+    /// Bytes of frames that they hold.
     bytes: u64,
     /// Bytes that are booked for commands.
     heap_bytes: usize,
 }
 
 /// What a turn of a connection works with.
-pub(crate) struct Turn<'t, 's, T> {
+pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub now: Time,
     pub slot: u32,
     pub generation: u32,
@@ -119,6 +152,7 @@ impl NvmeConnection {
             queue: None,
             commands: Vec::new(),
             waiting: VecDeque::new(),
+            line: VecDeque::new(),
             requests: 0,
             bytes: 0,
             heap_bytes: 0,
@@ -185,7 +219,7 @@ impl NvmeConnection {
             match event {
                 Event::Starved => break,
                 Event::Step => {}
-                Event::Command { slot, entry, data, .. } => self.begin(slot, entry, data, turn)?,
+                Event::Command { slot, entry, data, list_bytes } => self.begin(slot, entry, data, list_bytes, turn)?,
                 Event::Payload { slot, offset, bytes } => {
                     if !self.take_payload(slot, offset, bytes, turn)? {
                         break;
@@ -205,15 +239,15 @@ impl NvmeConnection {
     /// Nothing more is heard from the host: what has not been started never happens, and holds nothing any more.
     fn give_up<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
         self.waiting.clear();
+        self.line.clear();
         turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
         for place in &mut self.commands {
             let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
             self.heap_bytes -= command.booked;
-            if let Stage::Filling(id) = command.stage {
-                let served = &mut turn.served[turn.fabric.export(command.io.expect("an I/O command").namespace)];
+            if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
+                turn.served[command.export].abandon(id);
                 self.requests -= 1;
-                self.bytes -= served.requests.length(id);
-                served.requests.abandon(served.target.frames(), id);
+                self.bytes -= command.held;
             }
         }
     }
@@ -223,6 +257,7 @@ impl NvmeConnection {
         slot: Slot,
         entry: [u8; 64],
         data: Result<Data, SglError>,
+        list_bytes: u32,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         if self.commands.len() <= slot.index() {
@@ -257,7 +292,13 @@ impl NvmeConnection {
         }
         match turn.fabric.target.io(queue, entry) {
             Ok(io) => {
-                self.commands[slot.index()].as_mut().expect("it has just begun").io = Some(io);
+                let command = self.commands[slot.index()].as_mut().expect("it has just begun");
+                command.io = Some(io);
+                command.export = turn.fabric.export(io.namespace);
+                if list_bytes > 0 {
+                    // It comes right behind the command, before anything else.
+                    return self.gather(slot, list_bytes, turn);
+                }
                 self.start(slot, io, turn)
             }
             Err(answer) => self.finish(slot, answer, turn),
@@ -356,30 +397,44 @@ impl NvmeConnection {
     /// Has the data of a command come into the heap.
     fn collect<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it has begun");
-        let wanted = match command.data {
+        match command.data {
             // All of them come, asked for or not: Linux sends a whole page with a few ranges.
-            Data::InCapsule(most) if most >= bytes => most,
-            Data::OnRequest(most) if most >= bytes => bytes,
-            _ => return self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
-        };
-        if !self.book(slot, wanted as usize) {
+            Data::InCapsule(most) if most >= bytes => self.gather(slot, most, turn),
+            Data::OnRequest(most) if most >= bytes => {
+                self.gather(slot, bytes, turn)?;
+                if self.commands[slot.index()].is_some() {
+                    self.session.request(slot, bytes, &mut self.link.output.small);
+                    self.link.output.seal();
+                }
+                Ok(())
+            }
+            _ => self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
+        }
+    }
+
+    /// Makes room in the heap for data that come, or ends the command.
+    fn gather<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        if !self.book(slot, bytes as usize) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
-        command.stage = Stage::Collecting(Vec::with_capacity(wanted as usize));
-        if let Data::OnRequest(_) = command.data {
-            self.session.request(slot, bytes, &mut self.link.output.small);
-            self.link.output.seal();
-        }
+        command.stage = Stage::Collecting(Vec::with_capacity(bytes as usize));
         Ok(())
     }
 
     /// Starts an I/O command, or has its data come.
     fn start<T: ServedDrive>(&mut self, slot: Slot, io: Io, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let export = turn.fabric.export(io.namespace);
+        if let IoCommand::OpenChannel(vector) = io.command {
+            let command = self.commands[slot.index()].as_ref().expect("it has just begun");
+            if let Err(refusal) = Lists::default().read(&vector, &command.heap) {
+                return self.refuse(slot, refusal, turn);
+            }
+        }
         let request = match io.command {
-            IoCommand::Write { span, .. } => {
+            IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
                 if !self.admit_write(slot, turn) {
-                    return self.park(slot, span, turn);
+                    return self.park(slot, turn);
                 }
                 return Ok(());
             }
@@ -391,27 +446,34 @@ impl NvmeConnection {
                 return self.finish(slot, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
-            IoCommand::OpenChannel(_) => return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
-            IoCommand::Flush => ByteRequest::Flush,
-            IoCommand::Read(Span { offset, length }) => ByteRequest::Read { offset, length },
-            IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
-                ByteRequest::Zero { offset, length, durability }
+            IoCommand::OpenChannel(_) => Part::Vector,
+            IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
+                let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
+                return self.start_all(slot, left, 0, turn);
             }
-            IoCommand::Verify(span) => return self.start_all(slot, pieces(span), 0, turn),
+            IoCommand::Flush => Part::Bytes(ByteRequest::Flush),
+            IoCommand::Read(Span { offset, length }) => Part::Bytes(ByteRequest::Read { offset, length }),
+            IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
+                Part::Bytes(ByteRequest::Zero { offset, length, durability })
+            }
+            IoCommand::Verify(span) => {
+                let left = pieces(span).map(|piece| (export, Part::Bytes(piece))).collect();
+                return self.start_all(slot, left, 0, turn);
+            }
         };
-        self.commands[slot.index()].as_mut().expect("it has begun").next = Some(request);
+        self.commands[slot.index()].as_mut().expect("it has just begun").next = Some((export, request));
         self.next_request(slot, turn)
     }
 
-    /// Starts a command of several requests, the first one last, beside which it keeps `bytes` in the heap.
+    /// Starts a command that asks for several things, the first one last, and keeps `bytes` in the heap meanwhile.
     fn start_all<T: ServedDrive>(
         &mut self,
         slot: Slot,
-        left: Vec<ByteRequest>,
+        left: Vec<(usize, Part)>,
         bytes: usize,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
-        if !self.book(slot, bytes + left.capacity() * size_of::<ByteRequest>()) {
+        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>()) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
@@ -433,46 +495,60 @@ impl NvmeConnection {
 
     /// Makes the next request of a command to its drive. False if it has to wait.
     fn make_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
-        let command = self.commands[slot.index()].as_ref().expect("it is under way");
-        let (io, request) = (command.io.expect("an I/O command"), command.next.expect("there is one"));
-        let Some(id) = self.admit(slot, io.namespace, request, turn) else { return false };
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.stage = Stage::Running;
+        let (export, part) = command.next.expect("there is one");
+        let Some(id) = self.admit(slot, export, part, turn) else { return false };
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let served = &mut turn.served[export];
         command.next = command.left.pop();
-        let served = &mut turn.served[turn.fabric.export(io.namespace)];
-        if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
+        let is_copy = matches!(command.io.expect("an I/O command").command, IoCommand::Copy { .. });
+        if let (Part::Bytes(ByteRequest::Write { .. }), true) = (part, is_copy) {
             let heap = std::mem::take(&mut command.heap);
-            fill(served, id, &heap);
+            served.fill(id, 0, &heap);
         }
-        served.requests.start(turn.now, served.target, id);
+        if served.is_device() {
+            command.stage = Stage::Ready(id);
+            self.line.push_back(slot);
+            self.advance_line(turn);
+        } else {
+            served.start(turn.now, id);
+        }
         true
     }
 
-    /// Gives a request of a command its place and its frames; or the command waits for them, in line behind those of this
-    /// connection and, for frames, of others.
+    /// Gives a command the place and the frames of its next request. Or it waits for them: behind those of this connection
+    /// that came before, and for frames behind those of others.
     fn admit<T: ServedDrive>(
         &mut self,
         slot: Slot,
-        namespace: u32,
-        request: ByteRequest,
+        export: usize,
+        part: Part,
         turn: &mut Turn<'_, '_, T>,
     ) -> Option<RequestId> {
-        let served = &mut turn.served[turn.fabric.export(namespace)];
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let payload = payload_bytes(part, &command.io.expect("an I/O command").command);
+        let served = &mut turn.served[export];
         let is_first = self.waiting.front().is_none_or(|front| *front == slot);
         let bytes_max = turn.config.bytes_max.min(served.share_bytes);
-        let has_its_share = self.requests > 0
-            && (self.requests >= turn.config.requests_max || self.bytes + payload_bytes(request) > bytes_max);
+        let has_its_share =
+            self.requests > 0 && (self.requests >= turn.config.requests_max || self.bytes + payload > bytes_max);
         // Who does not take what is sent to him gets nothing more to hold, and nobody waits behind him.
         if has_its_share || self.link.is_stuck() {
             served.waiters.retain(|waiter| *waiter != turn.slot);
         } else if is_first {
-            let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
             let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-            let admitted =
-                if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
+            let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
+            let admitted = match part {
+                _ if !is_next => None,
+                Part::Bytes(request) if !served.is_device() => served.admit(ticket, request),
+                part => served.admit_command(ticket, device_request(command, part, &mut Lists::default())),
+            };
             if let Some(id) = admitted {
                 served.waiters.pop_front();
+                command.held = if payload > 0 { served.length(id) } else { 0 };
                 self.requests += 1;
-                self.bytes += payload_bytes(request);
+                self.bytes += command.held;
                 return Some(id);
             }
             if !served.waiters.contains(&turn.slot) {
@@ -485,38 +561,68 @@ impl NvmeConnection {
         None
     }
 
+    /// Starts the commands of devices that have all they need, up to the first that has not.
+    fn advance_line<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
+        while let Some(slot) = self.line.front() {
+            let command = self.commands[slot.index()].as_mut().expect("it is in line");
+            let Stage::Ready(id) = command.stage else { return };
+            command.stage = Stage::Running;
+            turn.served[command.export].start(turn.now, id);
+            self.line.pop_front();
+        }
+    }
+
     /// Gives a write its frames, if there are any, and has its data come.
     fn admit_write<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
-        let Some(Io { namespace, command: IoCommand::Write { span, durability } }) = command.io else {
-            unreachable!("only a write is admitted so")
+        let export = command.export;
+        let part = match command.io.expect("an I/O command").command {
+            IoCommand::Write { span: Span { offset, length }, durability } if !turn.served[export].is_device() => {
+                Part::Bytes(ByteRequest::Write { offset, length, durability })
+            }
+            _ => Part::Vector,
         };
-        let request = ByteRequest::Write { offset: span.offset, length: span.length, durability };
-        let Some(id) = self.admit(slot, namespace, request, turn) else { return false };
-        self.book(slot, 0);
-        let served = &mut turn.served[turn.fabric.export(namespace)];
+        let Some(id) = self.admit(slot, export, part, turn) else { return false };
+        let served = &mut turn.served[export];
+        if served.is_device() {
+            self.line.push_back(slot);
+        }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let parked = match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
-            Stage::Parked { data, is_whole } => (data, is_whole),
-            _ => (Vec::new(), false),
-        };
-        let (data, is_whole) = parked;
-        fill(served, id, &data);
+        let kept = command.heap.capacity();
+        let mut is_whole = false;
+        if let Stage::Parked { data, is_whole: whole } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
+            let wanted = data.len().min(served.length(id) as usize);
+            served.fill(id, 0, &data[..wanted]);
+            is_whole = whole;
+        }
         if is_whole {
-            command.stage = Stage::Running;
-            served.requests.start(turn.now, served.target, id);
+            self.filled(slot, id, turn);
         } else if let Data::OnRequest(_) = command.data {
-            self.session.request(slot, span.length as u32, &mut self.link.output.small);
+            self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
+        self.book(slot, kept);
         true
     }
 
+    /// All the data of a write are in its frames.
+    fn filled<T: ServedDrive>(&mut self, slot: Slot, id: RequestId, turn: &mut Turn<'_, '_, T>) {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let served = &mut turn.served[command.export];
+        if served.is_device() {
+            command.stage = Stage::Ready(id);
+            self.advance_line(turn);
+        } else {
+            command.stage = Stage::Running;
+            served.start(turn.now, id);
+        }
+    }
+
     /// Keeps the data of the capsule of a write that waits for frames.
-    fn park<T: ServedDrive>(&mut self, slot: Slot, span: Span, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+    fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
-        let bytes = if matches!(command.data, Data::InCapsule(_)) { span.length as usize } else { 0 };
-        if !self.book(slot, bytes) {
+        let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
+        if !self.book(slot, bytes + command.heap.capacity()) {
             self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
@@ -558,25 +664,23 @@ impl NvmeConnection {
     ) -> Result<bool, Over> {
         let command = self.commands[slot.index()].as_mut().expect("its data come");
         if let Stage::Filling(id) = command.stage {
-            let io = command.io.expect("an I/O command");
-            let served = &mut turn.served[turn.fabric.export(io.namespace)];
-            let wanted = served.requests.length(id).saturating_sub(offset.into());
-            if wanted == 0 {
+            let served = &mut turn.served[command.export];
+            if u64::from(offset) >= served.length(id) {
                 return Ok(self.pass_over(bytes));
             }
-            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN;
+            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN && !served.is_device();
             if is_direct && self.link.readable {
                 let came = self.link.receive_into(turn.now, served, id, offset.into())?;
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.slice(id, from);
                     let part = &slice[..slice.len().min((end - from) as usize)];
                     self.session.took(part);
                     from += part.len() as u64;
                 }
                 return Ok(came > 0);
             }
-            let room = served.requests.slice_mut(served.target.frames(), id, offset.into());
+            let room = served.slice_mut(id, offset.into());
             let count = room.len().min(bytes as usize).min(self.link.input().len());
             room[..count].copy_from_slice(&self.link.input()[..count]);
             self.session.took(&self.link.input()[..count]);
@@ -586,10 +690,7 @@ impl NvmeConnection {
         let (Stage::Collecting(data) | Stage::Parked { data, .. }) = &mut command.stage else {
             unreachable!("data come only where they are wanted")
         };
-        if data.len() == command.booked {
-            return Ok(self.pass_over(bytes));
-        }
-        let count = (bytes as usize).min(self.link.input().len()).min(command.booked - data.len());
+        let count = (bytes as usize).min(self.link.input().len());
         data.extend_from_slice(&self.link.input()[..count]);
         self.session.took(&self.link.input()[..count]);
         self.link.consume(count);
@@ -614,16 +715,15 @@ impl NvmeConnection {
         match &mut command.stage {
             Stage::Filling(id) => {
                 let id = *id;
-                let io = command.io.expect("an I/O command");
-                let served = &mut turn.served[turn.fabric.export(io.namespace)];
                 if intact {
-                    command.stage = Stage::Running;
-                    served.requests.start(turn.now, served.target, id);
+                    self.filled(slot, id, turn);
                     return Ok(());
                 }
+                turn.served[command.export].abandon(id);
                 self.requests -= 1;
-                self.bytes -= served.requests.length(id);
-                served.requests.abandon(served.target.frames(), id);
+                self.bytes -= command.held;
+                self.line.retain(|other| *other != slot);
+                self.advance_line(turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
             Stage::Parked { is_whole, .. } if intact => {
@@ -638,7 +738,9 @@ impl NvmeConnection {
                 let data = std::mem::take(data);
                 self.collected(slot, data, turn)
             }
-            Stage::Parked { .. } | Stage::Running | Stage::Held => unreachable!("its data are where they belong"),
+            Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held => {
+                unreachable!("its data are where they belong")
+            }
         }
     }
 
@@ -652,62 +754,106 @@ impl NvmeConnection {
                 self.command(slot, Some(&data), turn)
             };
         };
-        let namespace = turn.fabric.namespace(io.namespace);
+        let (export, namespace) = (command.export, turn.fabric.namespace(io.namespace));
+        let bytes = |request| (export, Part::Bytes(request));
         let planned = match io.command {
-            IoCommand::Compare(Span { offset, length }) => {
-                command.stage = Stage::Running;
+            IoCommand::OpenChannel(_) => {
                 command.heap = data;
-                command.next = Some(ByteRequest::Read { offset, length });
+                return self.start(slot, io, turn);
+            }
+            IoCommand::Compare(Span { offset, length }) => {
+                command.heap = data;
+                command.next = Some(bytes(ByteRequest::Read { offset, length }));
                 return self.next_request(slot, turn);
             }
             IoCommand::DatasetManagement { ranges, .. } => namespace.deallocated(ranges, &data).map(|spans| {
                 let durability = Durability::Volatile;
-                let trim = |Span { offset, length }| ByteRequest::Trim { offset, length, durability };
+                let trim = |Span { offset, length }| bytes(ByteRequest::Trim { offset, length, durability });
                 (spans.map(trim).collect::<Vec<_>>(), 0)
             }),
-            IoCommand::Copy { first, sources, durability } => {
-                namespace.copy_plan(first, sources, &data).map(|plan| {
-                    let Span { offset, length } = plan.to;
-                    let reads = plan.from().map(|Span { offset, length }| ByteRequest::Read { offset, length });
-                    let mut left: Vec<_> = reads.collect();
-                    left.push(ByteRequest::Write { offset, length, durability });
-                    left.reverse();
-                    (left, length as usize)
-                })
-            }
+            IoCommand::Copy { first, sources, durability } => namespace.copy_plan(first, sources, &data).map(|plan| {
+                let Span { offset, length } = plan.to;
+                let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
+                let mut left: Vec<_> = reads.collect();
+                left.push(bytes(ByteRequest::Write { offset, length, durability }));
+                left.reverse();
+                (left, length as usize)
+            }),
             _ => unreachable!("only these have data in the heap"),
         };
         match planned {
             Ok((left, bytes)) => self.start_all(slot, left, bytes, turn),
-            Err(refusal) => {
-                let entry = command.entry;
-                let queue = self.queue.as_ref().expect("there is a queue");
-                let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
-                self.finish(slot, answer, turn)
-            }
+            Err(refusal) => self.refuse(slot, refusal, turn),
         }
     }
 
-    /// A request of the drive has ended.
+    /// Ends a command that was taken with an error, which the error log keeps.
+    fn refuse<T: ServedDrive>(&mut self, slot: Slot, refusal: Refusal, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let entry = self.commands[slot.index()].as_ref().expect("it is under way").entry;
+        let queue = self.queue.as_ref().expect("there is a queue");
+        let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
+        self.finish(slot, answer, turn)
+    }
+
+    /// A request of a drive or a command of a device has ended.
     pub fn ended<T: ServedDrive>(
         &mut self,
         slot: Slot,
+        export: usize,
+        ended: Ended,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        match ended {
+            Ended::Request(finished) => self.request_ended(slot, export, finished, turn),
+            Ended::Command(finished) => self.command_ended(slot, export, finished, turn),
+        }
+    }
+
+    fn command_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        finished: DeviceFinished<Ticket>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        use openftl_media::Status::{InvalidField, LbaOutOfRange, Success};
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let answer = answer_of(&finished.completion);
+        let status = finished.completion.status;
+        let is_read = matches!(
+            command.io.expect("an I/O command").command,
+            IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. })
+        );
+        // Whatever became of some of the blocks, the host learns it from the bitmap; the others it gets.
+        if is_read && !matches!(status, InvalidField | LbaOutOfRange) && !self.session.is_terminated() {
+            return self.send_read(slot, export, finished.id, answer, turn);
+        }
+        turn.served[export].release(finished.id);
+        self.requests -= 1;
+        self.bytes -= command.held;
+        if status == Success { self.next_request(slot, turn) } else { self.finish(slot, answer, turn) }
+    }
+
+    fn request_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
         finished: Finished<Ticket>,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let io = command.io.expect("an I/O command");
-        let served = &mut turn.served[turn.fabric.export(io.namespace)];
+        let served = &mut turn.served[export];
         let id = finished.id;
         let mut result = finished.result.map_err(Status::from);
         match io.command {
-            IoCommand::Read(span) if result.is_ok() && !self.session.is_terminated() => {
-                return self.send_read(slot, id, span, turn);
+            IoCommand::Read(_) if result.is_ok() && !self.session.is_terminated() => {
+                return self.send_read(slot, export, id, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Compare(span) if result.is_ok() => {
                 let mut from = 0;
                 while from < span.length && result.is_ok() {
-                    let there = served.requests.slice(served.target.frames(), id, from);
+                    let there = served.slice(id, from);
                     let sent = &command.heap[from as usize..from as usize + there.len()];
                     if there != sent {
                         result = Err(Status::COMPARE_FAILURE);
@@ -717,28 +863,21 @@ impl NvmeConnection {
             }
             IoCommand::Copy { .. } if result.is_ok() && command.next.is_some() => {
                 // A source was read; the destination is written last.
-                let (mut from, length) = (0, served.requests.length(id));
+                let (mut from, length) = (0, served.length(id));
                 while from < length {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.slice(id, from);
                     command.heap.extend_from_slice(slice);
                     from += slice.len() as u64;
                 }
             }
             _ => {}
         }
+        served.release(id);
         self.requests -= 1;
-        if holds_payload(&io.command) {
-            self.bytes -= served.requests.length(id);
-        }
-        served.requests.release(served.target.frames(), id);
+        self.bytes -= command.held;
         match result {
             Ok(()) => self.next_request(slot, turn),
-            Err(status) => {
-                let entry = command.entry;
-                let queue = self.queue.as_ref().expect("there is a queue");
-                let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), status.into());
-                self.finish(slot, answer, turn)
-            }
+            Err(status) => self.refuse(slot, status.into(), turn),
         }
     }
 
@@ -746,26 +885,29 @@ impl NvmeConnection {
     fn send_read<T: ServedDrive>(
         &mut self,
         slot: Slot,
+        export: usize,
         id: RequestId,
-        span: Span,
+        answer: Answer,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
-        let served = &mut turn.served[export];
+        self.heap_bytes -= command.booked;
+        let served = &turn.served[export];
+        let length = served.length(id);
         let queue = self.queue.as_mut().expect("there is a queue");
-        let completion = queue.complete(command.id(), Answer::from(Status::SUCCESS));
+        let completion = queue.complete(command.id(), answer);
         if self.link.output.is_empty() {
             self.link.moved = turn.now;
         }
-        let ending = if self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
+        let is_plain = answer == Answer::from(Status::SUCCESS);
+        let ending = if is_plain && self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
         let output = &mut self.link.output;
-        let digest = self.session.send_data(slot, span.length as u32, ending, &mut output.small);
-        output.push_read(id, span.length);
+        let digest = self.session.send_data(slot, length as u32, ending, &mut output.small);
+        output.push_read(export, id, length);
         if let Some(mut digest) = digest {
             let mut from = 0;
-            while from < span.length {
-                let slice = served.requests.slice(served.target.frames(), id, from);
+            while from < length {
+                let slice = served.slice(id, from);
                 digest.update(slice);
                 from += slice.len() as u64;
             }
@@ -835,27 +977,25 @@ impl NvmeConnection {
     }
 
     /// Sends what is in line, in one system call. Returns whether others may go on.
-    pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
+    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
         if !self.link.writable || self.link.output.is_empty() {
             return Ok(false);
         }
         let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        // With one drive behind every namespace of a connection the frames of all reads in line are its own.
-        self.link.send(now, &mut served[0], |_, length| {
+        self.link.send(now, served, |_, length| {
             *requests -= 1;
             *bytes -= length;
         })
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
-    pub fn abandon_all<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
-        let Some(Served { target, requests, .. }) = served.first_mut() else { return };
+    pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
         for command in self.commands.drain(..).flatten() {
-            if let Stage::Filling(id) = command.stage {
-                requests.abandon(target.frames(), id);
+            if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
+                served[command.export].abandon(id);
             }
         }
-        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+        self.link.output.discard(|export, id| served[export].release(id));
     }
 }
 
@@ -863,36 +1003,25 @@ fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
 }
 
-/// Puts the first bytes of a write, which the host has sent already, in its frames.
-fn fill<T: BlockTarget>(served: &mut Served<'_, T>, id: RequestId, data: &[u8]) {
-    let mut from = 0;
-    while from < data.len() {
-        let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
-        let bytes = room.len().min(data.len() - from);
-        room[..bytes].copy_from_slice(&data[from..from + bytes]);
-        from += bytes;
-    }
-}
-
 /// Bytes of frames that a request holds, more or less.
-fn payload_bytes(request: ByteRequest) -> u64 {
-    match request {
-        ByteRequest::Read { length, .. } | ByteRequest::Write { length, .. } => length,
-        ByteRequest::Zero { .. } | ByteRequest::Trim { .. } | ByteRequest::Flush => 0,
+fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
+    match (part, command) {
+        (Part::Bytes(ByteRequest::Read { length, .. } | ByteRequest::Write { length, .. }), _) => length,
+        (Part::Vector, IoCommand::Write { span, .. }) => span.length,
+        (Part::Vector, IoCommand::OpenChannel(vector)) => match vector.action {
+            VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
+            VectorAction::Reset | VectorAction::Copy => 0,
+        },
+        _ => 0,
     }
-}
-
-/// Whether the requests of a command are reads and writes.
-fn holds_payload(command: &IoCommand) -> bool {
-    !matches!(command, IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } | IoCommand::Flush)
 }
 
 /// Reads of all of `span`, the first one last.
-fn pieces(span: Span) -> Vec<ByteRequest> {
+fn pieces(span: Span) -> impl Iterator<Item = ByteRequest> {
     let count = span.length.div_ceil(PIECE_BYTES_MAX);
-    let piece = |index| {
+    let piece = move |index| {
         let offset = span.offset + index * PIECE_BYTES_MAX;
         ByteRequest::Read { offset, length: PIECE_BYTES_MAX.min(span.end() - offset) }
     };
-    (0..count).rev().map(piece).collect()
+    (0..count).rev().map(piece)
 }

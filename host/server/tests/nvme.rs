@@ -278,7 +278,8 @@ fn queues_are_made_within_their_limits() {
     let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
     let mut host = served.host();
     assert_eq!(host.admin.set_number_of_queues(1000).unwrap(), 64);
-    let refused = |host: &Host, id, entries| match host.try_queue(id, InitiatorConfig { entries, ..Default::default() }) {
+    let refused = |host: &Host, id, entries| match host.try_queue(id, InitiatorConfig { entries, ..Default::default() })
+    {
         Err(ClientError::Refused { status, .. }) => status & 0x7ff,
         Err(error) => panic!("{error}"),
         Ok(_) => 0,
@@ -495,7 +496,8 @@ fn a_write_cut_off_at_any_byte_never_happened_and_gives_its_frames_back() {
     let host = served.host();
     let mut other = host.queue(1);
     let (small, large) = (2 * BLOCK_BYTES, 30 * BLOCK_BYTES);
-    let cuts = |whole: usize| [1, 8, 40, 71, 72, 73, 90, 96, 97, 5000, whole - 1].into_iter().filter(move |cut| *cut < whole);
+    let cuts =
+        |whole: usize| [1, 8, 40, 71, 72, 73, 90, 96, 97, 5000, whole - 1].into_iter().filter(move |cut| *cut < whole);
     let cuts = cuts(72 + small).map(|cut| (small, cut)).chain(cuts(72 + 24 + large).map(|cut| (large, cut)));
     for (round, (bytes, cut)) in cuts.enumerate() {
         for how in [None, Some(Shutdown::Write)] {

@@ -39,7 +39,9 @@ pub mod status {
     pub const COMPARE_FAILURE: u16 = 0x285;
 }
 
-impl ServedDrive for Memory {}
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
 
 /// A clock that stands still until the test moves it, except for a drive that waits.
 #[derive(Clone, Default)]
