@@ -18,7 +18,11 @@
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
-//! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
+//! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
+//! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
+//! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`; beyond it they end with a status that hosts answer by trying again |
+//! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
+//! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
@@ -55,7 +59,7 @@ use authentication::Authority;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
-use link::Over;
+use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::ControllerName;
@@ -119,7 +123,7 @@ pub struct ServerConfig {
     pub stall_max: Nanos,
     /// How long requests under way may take to end when the server stops.
     pub stop_max: Nanos,
-    /// Whether to listen on addresses that other machines reach. NBD has no passwords.
+    /// Whether to listen for NBD on addresses that other machines reach. It has no passwords.
     pub allow_remote: bool,
 }
 
@@ -240,6 +244,7 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    buffers: Buffers,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
 }
@@ -260,6 +265,7 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            buffers: Buffers::default(),
             is_crowded: false,
         })
     }
@@ -270,7 +276,9 @@ impl Server {
     /// # Errors
     /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
     pub fn listen(&mut self, endpoint: Endpoint, protocol: Protocol) -> Result<Endpoint, ListenError> {
-        let mut listener = Listener::new(endpoint, self.config.allow_remote)?;
+        // Which NVMe hosts may connect is said by their names, wherever they come from.
+        let allow_remote = self.config.allow_remote || protocol == Protocol::NvmeTcp;
+        let mut listener = Listener::new(endpoint, allow_remote)?;
         listener.protocol = protocol;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -622,16 +630,17 @@ impl Server {
             Connection::Nbd(connection) => {
                 let ticket = Ticket { slot: number, generation, what: What::Stop };
                 connection
-                    .receive(now, served)
+                    .receive(now, served, &mut self.buffers)
                     .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
                 let config = &self.config;
                 let mut turn = Turn { now, slot: number, generation, served, fabric, config };
-                connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
+                connection.receive(now, &mut self.buffers).and_then(|()| connection.take_commands(&mut turn))
             }
         };
+        connection.link_mut().give_back(&mut self.buffers);
         match result {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
             Ok(()) => {}
@@ -754,6 +763,10 @@ impl Server {
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(slot, Over::Expelled, served);
+            } else if let Some(connection) = &mut self.slots[slot].connection
+                && now >= connection.link().moved + LATE_PEERS_EVERY
+            {
+                connection.link_mut().set_aside(&mut self.buffers);
             }
         }
     }

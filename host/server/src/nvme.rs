@@ -33,7 +33,7 @@ use zerocopy::IntoBytes;
 
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
-use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
 use crate::{ServedDrive, ServerConfig, Ticket, What};
 
@@ -210,11 +210,11 @@ impl NvmeConnection {
     }
 
     /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
         }
-        self.link.receive(now)
+        self.link.receive(now, buffers)
     }
 
     /// Serves what was received.

@@ -6,6 +6,7 @@
 #[path = "../../bytes/tests/support/memory.rs"]
 mod memory;
 #[path = "support/nvme.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod nvme;
 
 use std::collections::HashMap;
