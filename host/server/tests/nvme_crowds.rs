@@ -1,7 +1,6 @@
 //! Many NVMe hosts: a thousand that are held while some are busy, and some that come and go all the time.
 
 #[path = "../../bytes/tests/support/memory.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
 mod memory;
 #[path = "support/nvme.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
