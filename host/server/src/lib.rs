@@ -62,8 +62,8 @@ use fabric::Fabric;
 use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
-use openftl_nvme::ControllerName;
 use openftl_nvme::controller::Effect;
+use openftl_nvme::{ControllerName, Queue};
 use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use served::{Ended, Served};
@@ -459,12 +459,16 @@ impl Server {
             if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
                 return Ok(self.interrupted());
             }
+            if called || self.fabric.as_ref().is_some_and(|fabric| fabric.is_restless) {
+                self.tell_hosts(now, served);
+            }
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
             if now >= late_peers_at || late.is_some_and(|late| now >= late) {
                 late_peers_at = now + LATE_PEERS_EVERY;
                 self.expel_late_peers(now, served);
+                self.tell_hosts(now, served);
             }
             if let Some(deadline) = stopping {
                 for slot in 0..self.slots.len() {
@@ -719,6 +723,26 @@ impl Server {
             let is_lost = connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue));
             if is_lost && !connection.link.closing {
                 self.end(slot, Over::Finished, served);
+            }
+        }
+    }
+
+    /// Ends the requests that NVMe hosts have made to hear of what happens, where something has.
+    fn tell_hosts<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        let Some(fabric) = &mut self.fabric else { return };
+        fabric.look(now, served);
+        for slot in 0..self.slots.len() {
+            let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[slot] else {
+                continue;
+            };
+            let Some(name) = connection.queue.as_ref().filter(|queue| queue.is_admin()).map(Queue::controller) else {
+                continue;
+            };
+            let fabric = self.fabric.as_mut().expect("it is there");
+            let config = &self.config;
+            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config };
+            if let Err(over) = connection.take_events(name, &mut turn) {
+                self.end(slot, over, served);
             }
         }
     }

@@ -861,6 +861,7 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let answer = answer_of(&finished.completion);
         let status = finished.completion.status;
+        turn.fabric.is_restless |= status != Success;
         let is_read = matches!(
             command.io.expect("an I/O command").command,
             IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. })
