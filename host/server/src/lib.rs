@@ -639,8 +639,8 @@ impl Server {
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot: number, generation, served, fabric, config };
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
                 connection.receive(now, &mut self.buffers).and_then(|()| connection.take_commands(&mut turn))
             }
         };
@@ -690,8 +690,8 @@ impl Server {
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot, generation, served, fabric, config };
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot, generation, served, fabric, config, counters };
                 if let Err(over) = connection.ended(command, index, ended, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
@@ -739,8 +739,8 @@ impl Server {
                 continue;
             };
             let fabric = self.fabric.as_mut().expect("it is there");
-            let config = &self.config;
-            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config };
+            let (config, counters) = (&self.config, &*self.counters);
+            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config, counters };
             if let Err(over) = connection.take_events(name, &mut turn) {
                 self.end(slot, over, served);
             }

@@ -35,7 +35,7 @@ use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
-use crate::{ServedDrive, ServerConfig, Ticket, What};
+use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -145,6 +145,7 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub served: &'t mut [Served<'s, T>],
     pub fabric: &'t mut Fabric,
     pub config: &'t ServerConfig,
+    pub counters: &'t Counters,
 }
 
 impl NvmeConnection {
@@ -936,6 +937,7 @@ impl NvmeConnection {
         self.heap_bytes -= command.booked;
         let served = &turn.served[export];
         let length = served.length(id);
+        count(turn.counters, command.io.as_ref(), answer.status, length);
         let queue = self.queue.as_mut().expect("there is a queue");
         let completion = queue.complete(command.id(), answer);
         if self.link.output.is_empty() {
@@ -993,6 +995,7 @@ impl NvmeConnection {
             self.link.closing = true;
             return Ok(());
         };
+        count(turn.counters, command.io.as_ref(), answer.status, 0);
         let completion = queue.complete(command.id(), answer);
         let output = &mut self.link.output;
         if let Data::ToHost(most) = command.data
@@ -1043,6 +1046,33 @@ impl NvmeConnection {
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Counts a command of an I/O queue that is answered; a read brought `bytes`.
+fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
+    let Some(Io { command, .. }) = io else { return };
+    let (counter, moved) = match command {
+        IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. }) => {
+            (&counters.reads, Some((&counters.bytes_read, bytes)))
+        }
+        IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
+        IoCommand::Write { span, .. } => (&counters.writes, Some((&counters.bytes_written, span.length))),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, blocks, .. }) => {
+            (&counters.writes, Some((&counters.bytes_written, u64::from(*blocks) * BLOCK_BYTES as u64)))
+        }
+        IoCommand::Copy { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => {
+            (&counters.writes, None)
+        }
+        IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
+        IoCommand::Flush => (&counters.flushes, None),
+    };
+    counter.add(1);
+    match moved {
+        _ if !status.is_success() => counters.errors.add(1),
+        Some((counter, bytes)) => counter.add(bytes),
+        None => {}
+    }
 }
 
 /// Bytes of frames that a request holds, more or less.

@@ -94,6 +94,10 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
             assert!(queue.read(7, blocks as u32) == data, "{blocks} blocks");
         }
         assert_eq!(volatile(), 256);
+        let blocks = (1 + 2 + 3 + 40 + 256) * BLOCK_BYTES as u64;
+        let counters = &served.counters;
+        assert_eq!((counters.writes.get(), counters.bytes_written.get()), (5, blocks));
+        assert_eq!((counters.reads.get(), counters.bytes_read.get(), counters.errors.get()), (5, blocks, 0));
         assert_eq!(queue.flush(), 0);
         assert_eq!(volatile(), 0);
         let data = pattern(9, BLOCK_BYTES);

@@ -201,8 +201,12 @@ impl Host {
         stream.set_nodelay(true).unwrap();
         let raw = stream.try_clone().unwrap();
         let mut client = Client::open(stream, config)?;
-        let queue =
-            QueueParameters { queue_id: id, entries: config.entries, flow_control: id % 2 == 0, keep_alive_ms: 0 };
+        let queue = QueueParameters {
+            queue_id: id,
+            entries: config.entries,
+            flow_control: id.is_multiple_of(2),
+            keep_alive_ms: 0,
+        };
         client.connect(queue, &identity(HOST, SUBSYSTEM), self.controller)?;
         Ok(Queue { client, raw })
     }
