@@ -64,6 +64,8 @@ pub(crate) struct Fabric {
     pub is_disturbed: bool,
     /// Where the data of an answer are made, one at a time.
     pub answer: Vec<u8>,
+    /// Bytes in the heap that are booked for commands, of all connections.
+    pub heap_bytes: usize,
     /// What hosts are authenticated with, where they have to be.
     pub authority: Option<Authority>,
     shutdowns: Vec<Shutdown>,
@@ -91,6 +93,7 @@ impl Fabric {
             expired: Vec::new(),
             is_disturbed: false,
             answer: Vec::new(),
+            heap_bytes: 0,
             authority: None,
             shutdowns: Vec::new(),
             is_restless: false,

@@ -20,7 +20,7 @@
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
-//! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`; beyond it they end with a status that hosts answer by trying again |
+//! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
 //! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
 //! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
@@ -117,6 +117,8 @@ pub struct ServerConfig {
     pub requests_max: usize,
     /// Bytes of reads and writes of one connection under way at a time; a single request is always served.
     pub bytes_max: u64,
+    /// Bytes of the heap for data of NVMe commands that have no frames, of all connections together.
+    pub heap_bytes_max: usize,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
     /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
@@ -134,6 +136,7 @@ impl Default for ServerConfig {
             handshakes_max: 128,
             requests_max: 256,
             bytes_max: 64 << 20,
+            heap_bytes_max: 256 << 20,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,
             stop_max: Nanos::from_millis(5_000),
@@ -821,11 +824,12 @@ impl Server {
     fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
         connection.abandon_all(served);
-        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric)
-            && let Some(queue) = connection.queue.take()
-        {
-            fabric.is_disturbed |= queue.is_admin();
-            fabric.target.disconnected(queue);
+        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {
+            fabric.heap_bytes -= connection.heap_bytes();
+            if let Some(queue) = connection.queue.take() {
+                fabric.is_disturbed |= queue.is_admin();
+                fabric.target.disconnected(queue);
+            }
         }
         for served in served {
             served.waiters.retain(|waiter| *waiter as usize != slot);

@@ -254,6 +254,7 @@ impl NvmeConnection {
         for place in &mut self.commands {
             let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
             self.heap_bytes -= command.booked;
+            turn.fabric.heap_bytes -= command.booked;
             if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
                 turn.served[command.export].abandon(id);
                 self.requests -= 1;
@@ -426,14 +427,26 @@ impl NvmeConnection {
     }
 
     /// Books room in the heap for a command, instead of what was booked for it. False if there is not so much.
-    fn book(&mut self, slot: Slot, bytes: usize) -> bool {
+    fn book<T: ServedDrive>(&mut self, slot: Slot, bytes: usize, turn: &mut Turn<'_, '_, T>) -> bool {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let others = self.heap_bytes - command.booked;
-        if others + bytes > HEAP_BYTES_MAX {
+        let before = command.booked;
+        let (mine, all) = (self.heap_bytes - before + bytes, turn.fabric.heap_bytes - before + bytes);
+        if bytes > before && (mine > HEAP_BYTES_MAX || all > turn.config.heap_bytes_max) {
             return false;
         }
-        (command.booked, self.heap_bytes) = (bytes, others + bytes);
+        (command.booked, self.heap_bytes, turn.fabric.heap_bytes) = (bytes, mine, all);
         true
+    }
+
+    /// A command that is gone needs nothing in the heap.
+    fn unbook(&mut self, command: &Command, fabric: &mut Fabric) {
+        self.heap_bytes -= command.booked;
+        fabric.heap_bytes -= command.booked;
+    }
+
+    /// Bytes in the heap that are booked for its commands.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
     }
 
     /// Has the data of a command come into the heap.
@@ -456,7 +469,7 @@ impl NvmeConnection {
 
     /// Makes room in the heap for data that come, or ends the command.
     fn gather<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        if !self.book(slot, bytes as usize) {
+        if !self.book(slot, bytes as usize, turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
@@ -515,7 +528,7 @@ impl NvmeConnection {
         bytes: usize,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
-        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>()) {
+        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>(), turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
@@ -643,7 +656,7 @@ impl NvmeConnection {
             self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
-        self.book(slot, kept);
+        self.book(slot, kept, turn);
         true
     }
 
@@ -664,7 +677,7 @@ impl NvmeConnection {
     fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
-        if !self.book(slot, bytes + command.heap.capacity()) {
+        if !self.book(slot, bytes + command.heap.capacity(), turn) {
             self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
@@ -934,7 +947,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         let served = &turn.served[export];
         let length = served.length(id);
         count(turn.counters, command.io.as_ref(), answer.status, length);
@@ -977,7 +990,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         if self.session.is_terminated() {
             return Ok(());
         }
