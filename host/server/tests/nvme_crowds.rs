@@ -81,7 +81,7 @@ fn a_thousand_connections_are_held_in_little_memory_while_64_are_busy() {
     }
     let connections = held.len() + busy.len() + hosts.len();
     let grown = resident_bytes().saturating_sub(before);
-    println!("{connections} connections held: {} KiB each", grown / connections as u64 >> 10);
+    println!("{connections} connections held: {} KiB each", (grown / connections as u64) >> 10);
     assert!(grown < HELD_BYTES_MAX * connections as u64, "{grown} bytes for {connections} connections");
 
     let mut shares: Vec<Vec<Queue>> = (0..BUSY_THREADS).map(|_| Vec::new()).collect();
@@ -169,7 +169,7 @@ fn come_and_go(
         if is_open || under_way.contains_key(&block.into()) {
             continue;
         }
-        if chance.next_u32() % 3 > 0 {
+        if !chance.next_u32().is_multiple_of(3) {
             let data = block_of(block, round);
             under_way.insert(block.into(), Some(data.clone()));
             queue.client.submit(block.into(), &write(block, &data), Payload::ToController(data));
@@ -179,8 +179,11 @@ fn come_and_go(
             queue.client.submit(block.into(), &entry(0x02, 1, [block, 0, 0]), room);
         }
     }
-    let answers =
-        if chance.next_u32() % 2 == 0 { under_way.len() } else { chance.next_u32() as usize % under_way.len() };
+    let answers = if chance.next_u32().is_multiple_of(2) {
+        under_way.len()
+    } else {
+        chance.next_u32() as usize % under_way.len()
+    };
     for _ in 0..answers {
         let ended = queue.client.wait().expect("the server answers");
         assert_eq!(ended.status(), 0);
