@@ -150,9 +150,13 @@ pub struct Serve {
     /// Where NVMe hosts connect, like 127.0.0.1:4420; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub nvme_tcp: Vec<std::net::SocketAddr>,
-    /// The name of the subsystem that NVMe hosts connect to.
-    #[arg(long, value_name = "NQN", default_value = "nqn.2026-11.org.openftl:drive")]
-    pub nqn: openftl_nvme::Nqn,
+    /// The name of the subsystem that NVMe hosts connect to [default: nqn.2026-11.org.openftl:drive].
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<openftl_nvme::Nqn>,
+    /// Serve an Open-Channel device of this profile beside the drive, in memory, as the next NVMe namespace: its hosts bring
+    /// their own FTL; may be repeated.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub open_channel: Vec<String>,
     /// The name of a host that may connect over NVMe; may be repeated [default: those of --dhchap-key, or on loopback any].
     #[arg(long, value_name = "HOSTNQN")]
     pub allow_host: Vec<openftl_nvme::Nqn>,
