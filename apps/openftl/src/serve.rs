@@ -1,7 +1,7 @@
 //! `openftl serve`: a drive for real clients, until it is told to stop.
 
 use crate::assembly::{self, Drive};
-use crate::cli::{self, Store, Timing};
+use crate::cli::{self, NvmeFormat, Store, Timing};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
@@ -15,7 +15,7 @@ use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::{EmulatedDevice, Store as MediaStore, Timing as MediaTiming};
-use openftl_nvme::Nqn;
+use openftl_nvme::{BlockFormat, Nqn};
 use openftl_server::{
     Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
@@ -155,7 +155,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
         log.tell(&to_nvme_hosts(&nqn, &nvme));
-        server.set_target(nvme_target(nqn, &access, &drive, &devices, &nvme)?);
+        let format = match arguments.nvme_format {
+            Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
+            Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
+        };
+        server.set_target(nvme_target(nqn, format, &access, &drive, &devices, &nvme)?);
         access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
     }
     let control = Control::new(listener, Totals::new(server.counters()), log)?;
@@ -298,12 +302,13 @@ fn to_nvme_hosts(nqn: &Nqn, endpoints: &[Endpoint]) -> String {
 /// What NVMe hosts connect to: the drive is namespace 1, the devices are those behind it.
 fn nvme_target(
     nqn: Nqn,
+    format: BlockFormat,
     access: &HostAccess,
     drive: &Drive,
     devices: &[Device<EmulatedDevice>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Port, SubsystemConfig, Target};
+    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
     let drive_id = drive.config().drive_id;
     let serial = format!("{drive_id:016X}");
     let firmware = env!("CARGO_PKG_VERSION");
@@ -323,7 +328,7 @@ fn nvme_target(
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&drive_id.to_be_bytes());
     uuid[8..].copy_from_slice(&(!drive_id).to_be_bytes());
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: drive.blocks() * BLOCK_BYTES as u64 };
+    let kind = NamespaceKind::Block { format, bytes: drive.blocks() * BLOCK_BYTES as u64 };
     target.attach(subsystem, Namespace { id: 1, uuid, kind }).map_err(Failure::failed)?;
     for (id, device) in (2..).zip(devices) {
         let mut uuid = uuid;
