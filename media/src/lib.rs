@@ -9,6 +9,7 @@
 //! | [`contract`] | the trait, its commands, completions, descriptors and statuses |
 //! | [`profile`] | one NAND device, from TOML |
 //! | [`device`] | the emulated device |
+//! | [`partition`] | parts of one device, each a device of its own |
 //! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -16,6 +17,7 @@
 pub mod conformance;
 pub mod contract;
 pub mod device;
+pub mod partition;
 pub mod profile;
 pub mod store;
 

@@ -1,6 +1,7 @@
 //! The emulated device passes the conformance suite: every store, both timings, every kind of chip.
 
 use openftl_media::conformance::suite_with_faults;
+use openftl_media::partition::{Part, Partition, PartitionError, split};
 use openftl_media::profile::{Cell, Chip, Programming};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 
@@ -88,4 +89,38 @@ fn every_builtin_profile_conforms() {
         println!("{}", profile.name);
         suite_with_faults(|| EmulatedDevice::new(profile.clone(), 2, Store::Stamps, Timing::Modelled, 1).unwrap());
     }
+}
+
+/// The parts of a device, of which the second is not at its beginning.
+fn parts(profile: &Profile, timing: Timing) -> Vec<Part> {
+    let profile = Profile { groups: 3, pus_per_group: 4, ..profile.clone() };
+    let device = EmulatedDevice::new(profile, 6, Store::Ram, timing, 5).unwrap();
+    split(device, vec![Partition { groups: 0..3, pus: 0..1 }, Partition { groups: 1..3, pus: 1..3 }]).unwrap()
+}
+
+#[test]
+fn each_part_of_a_device_conforms() {
+    for profile in profiles().into_iter().filter(|profile| profile.open_chunks_max == 0) {
+        for timing in TIMINGS {
+            for part in 0..2 {
+                println!("part {part} of {} {timing:?}", profile.name);
+                suite_with_faults(|| parts(&profile, timing).swap_remove(part));
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_that_overlap_or_reach_beyond_the_device_are_refused() {
+    let refused = |one: Partition, other: Partition| {
+        let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 6, Store::Ram, Timing::Instant, 5).unwrap();
+        split(device, vec![one, other]).err().expect("a device of 2 groups of 2")
+    };
+    let part = |groups, pus| Partition { groups, pus };
+    assert!(matches!(
+        refused(part(0..2, 0..1), part(1..2, 0..2)),
+        PartitionError::Shared { one: 0, other: 1, group: 1, pu: 0 }
+    ));
+    assert!(matches!(refused(part(0..2, 0..1), part(1..3, 1..2)), PartitionError::Outside { .. }));
+    assert!(matches!(refused(part(0..0, 0..1), part(1..2, 1..2)), PartitionError::Outside { .. }));
 }
