@@ -205,6 +205,21 @@ fn a_flush_of_all_namespaces_reaches_drives_and_devices() {
 }
 
 #[test]
+fn data_in_the_capsule_of_a_command_that_has_none_are_passed_over() {
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 1, Store::Ram, Timing::Instant, 1).unwrap();
+    let served = Served::with(Memory::new(BLOCKS, 256, SHUFFLED), Wishes { device: Some(device), ..Wishes::default() });
+    let host = served.host();
+    let mut queue = host.queue(1);
+    // A vector copy of one block, which needs no list: its data could go either way.
+    for bytes in [4, 512, 8192] {
+        let (status, _) = queue.run(&entry(0x93, 2, [0; 3]), Payload::ToController(vec![1; bytes]));
+        assert_ne!(status, 0, "there is nothing to copy");
+        assert_eq!(queue.status(&entry(0x00, 2, [0; 3])), 0);
+    }
+    served.end();
+}
+
+#[test]
 fn blocks_of_512_bytes_share_those_of_the_drive() {
     let wishes = Wishes { format: BlockFormat::Bytes512, ..Wishes::default() };
     let served = Served::with(Memory::new(BLOCKS, 1024, SHUFFLED), wishes);
