@@ -1,4 +1,4 @@
-//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
+//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
 //! `explore`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
@@ -17,6 +17,7 @@ mod explore;
 mod figures;
 mod inspect;
 mod measure;
+mod nvme;
 mod power;
 mod profiles;
 mod report;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Nvme(arguments) => nvme::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

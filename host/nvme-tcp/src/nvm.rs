@@ -135,7 +135,7 @@ pub fn write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
 #[must_use]
 pub fn durable_write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
     let mut entry = blocks_entry(io::WRITE, blocks);
-    let dword = blocks.count - 1 | FORCE_UNIT_ACCESS;
+    let dword = (blocks.count - 1) | FORCE_UNIT_ACCESS;
     entry[48..52].copy_from_slice(&dword.to_le_bytes());
     entry
 }
