@@ -238,6 +238,11 @@ mod tests {
             writes: Kind::of(&writes),
         };
         expect![[r#"
+            sequential-write on namespace 1   4 KiB a command, 32 at a time, for 5.00 s
+              123 456 IOPS, 505.7 MB/s
+
+            Latency            mean         p50         p99       p99.9         max
+              writes        50.0 µs     50.0 µs     60.0 µs     60.0 µs     60.0 µs
         "#]]
         .assert_eq(&page(&findings, 1, Palette::PLAIN));
     }
