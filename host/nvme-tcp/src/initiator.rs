@@ -226,6 +226,17 @@ impl Initiator {
         transfer: Transfer,
         out: &mut Vec<u8>,
     ) -> Option<(CommandId, Option<Outgoing>)> {
+        self.submit_with_list(entry, &[], transfer, out)
+    }
+
+    /// The same for a vector command whose list of addresses goes in the capsule; its data then go in PDUs of their own.
+    pub fn submit_with_list(
+        &mut self,
+        entry: &[u8; SUBMISSION_BYTES],
+        list: &[u8],
+        transfer: Transfer,
+        out: &mut Vec<u8>,
+    ) -> Option<(CommandId, Option<Outgoing>)> {
         assert!(self.is_open(), "commands are submitted on an open connection");
         let index = self.free.pop()?;
         let mut capsule = CapsuleCmd { common: CommonHeader::new(Kind::CapsuleCmd, 0), entry: *entry };
@@ -236,7 +247,7 @@ impl Initiator {
             if submission.is_fabrics() { IN_CAPSULE_BYTES_MAX } else { self.config.in_capsule_bytes_max };
         let (in_capsule, on_request, to_host) = match transfer {
             Transfer::None => (0, 0, 0),
-            Transfer::ToController(bytes) if bytes <= in_capsule_max => (bytes, 0, 0),
+            Transfer::ToController(bytes) if bytes <= in_capsule_max && list.is_empty() => (bytes, 0, 0),
             Transfer::ToController(bytes) => (0, bytes, 0),
             Transfer::ToHost(bytes) => (0, 0, bytes),
         };
@@ -245,7 +256,15 @@ impl Initiator {
         submission.sgl = SglDescriptor { address: 0.into(), bytes, reserved: [0; 3], identifier };
         self.commands[usize::from(index)] =
             Some(Command { on_request, to_host, received: 0, is_whole: false, intact: true });
-        append(&capsule, in_capsule, self.sending, out);
+        append(&capsule, in_capsule + list.len() as u32, self.sending, out);
+        if !list.is_empty() {
+            out.extend_from_slice(list);
+            if self.sending.data_digest {
+                let mut digest = DataDigest::default();
+                digest.update(list);
+                out.extend_from_slice(&digest.bytes());
+            }
+        }
         let command = CommandId(index);
         let outgoing = (in_capsule > 0).then(|| self.outgoing(command, 0, in_capsule));
         Some((command, outgoing))

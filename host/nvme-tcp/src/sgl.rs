@@ -16,6 +16,10 @@ pub const TRANSPORT: u8 = 0x5a;
 /// Opcode of all Fabrics commands (Base, "Fabrics Command Set").
 pub const FABRICS: u8 = 0x7f;
 
+/// Opcodes of the vector commands of an Open-Channel namespace: reset, write, read, copy (Open-Channel 2.0, "I/O Commands").
+/// Their lists of addresses are in host memory; where the controller cannot reach that, they come in the capsule.
+pub const VECTOR_COMMANDS: std::ops::RangeInclusive<u8> = 0x90..=0x93;
+
 /// PSDT of [`Submission::flags`]: data are described by an SGL, metadata by a single buffer (Base, "Command Dword 0").
 pub const SGL_DATA: u8 = 0b01 << 6;
 
@@ -141,6 +145,12 @@ impl Submission {
     #[must_use]
     pub fn is_fabrics(&self) -> bool {
         self.opcode == FABRICS
+    }
+
+    /// Whether data in the capsule are a list of addresses, and no data of the command: the descriptor says where those are.
+    #[must_use]
+    pub fn has_list(&self) -> bool {
+        VECTOR_COMMANDS.contains(&self.opcode) && self.sgl.identifier != IN_CAPSULE
     }
 
     /// Which way data go.

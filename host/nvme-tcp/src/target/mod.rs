@@ -78,6 +78,9 @@ pub enum Event {
         entry: [u8; SUBMISSION_BYTES],
         /// Its data.
         data: Result<Data, SglError>,
+        /// Bytes of a list of addresses, which come right behind it as the first of its data. Data on request may be
+        /// requested when the list is complete.
+        list_bytes: u32,
     },
     /// The next bytes belong to a command's data. The owner takes as many of them as it can, from its buffer or from the
     /// socket, shows them to [`Target::took`] and asks again.
@@ -363,8 +366,10 @@ impl Target {
             return Err(FatalError::field(std::mem::offset_of!(CommonHeader, length)));
         }
         let submission = Submission::of(&capsule.entry);
-        let data = submission.data(data_bytes);
-        let Some(slot) = self.slots.occupy(submission.command_id.get(), data.unwrap_or(Data::None)) else {
+        let has_list = data_bytes > 0 && submission.has_list();
+        let data = submission.data(if has_list { 0 } else { data_bytes });
+        let is_due = has_list || matches!(data, Ok(Data::InCapsule(_)));
+        let Some(slot) = self.slots.occupy(submission.command_id.get(), data.unwrap_or(Data::None), is_due) else {
             // More commands than the queue has entries.
             return Err(FatalError::of(FatalErrorStatus::SequenceError));
         };
@@ -372,7 +377,8 @@ impl Target {
             let filling = if data.is_ok() { Filling::InCapsule { slot } } else { Filling::Refused };
             self.filling = Some((filling, 0));
         }
-        Ok(Event::Command { slot, entry: capsule.entry, data })
+        let list_bytes = if has_list { data_bytes } else { 0 };
+        Ok(Event::Command { slot, entry: capsule.entry, data, list_bytes })
     }
 
     fn data(&mut self, bytes: u32, input: &[u8]) -> (usize, Event) {

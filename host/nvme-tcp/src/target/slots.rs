@@ -124,12 +124,12 @@ impl Slots {
         self.r2ts
     }
 
-    pub fn occupy(&mut self, command_id: u16, data: Data) -> Option<Slot> {
+    pub fn occupy(&mut self, command_id: u16, data: Data, in_capsule_due: bool) -> Option<Slot> {
         let slot = self.free.pop()?;
         self.commands[usize::from(slot)] = Some(Command {
             command_id,
             data,
-            in_capsule_due: matches!(data, Data::InCapsule(_)),
+            in_capsule_due,
             intact: true,
             sent: 0,
             requested: 0,

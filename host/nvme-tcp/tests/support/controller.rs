@@ -79,7 +79,7 @@ impl Controller {
                     break;
                 }
                 Event::Step => {}
-                Event::Command { slot, entry, data } => {
+                Event::Command { slot, entry, data, .. } => {
                     self.head = (self.head + 1) % self.entries as u16;
                     let data = data.expect("our host makes no wrong descriptors");
                     let bytes = match data {

@@ -176,7 +176,7 @@ impl Listener for Controller {
                     break;
                 }
                 target::Event::Step => {}
-                target::Event::Command { slot, entry, data } => {
+                target::Event::Command { slot, entry, data, .. } => {
                     self.heard.push(Heard::Command { slot, opcode: entry[0], data });
                     self.command(slot, entry, data);
                 }
