@@ -108,7 +108,131 @@ fn secret(flag: &str, text: &str) -> Result<Secret, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openftl_nvme_auth::HashFunction;
+    use openftl_core::Time;
+    use openftl_nvme_auth::controller::time_limit;
+    use openftl_nvme_auth::{Controller, HashFunction};
+    use openftl_nvme_tcp::sgl::Completion;
+    use openftl_nvme_tcp::target::{Ending, Event, Slot, Target};
+    use openftl_nvme_tcp::{InitiatorConfig, SUBMISSION_BYTES, TargetConfig};
+    use std::io;
+    use zerocopy::FromZeros;
+
+    const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
+
+    /// A stream at whose other end a controller wants to know who it is.
+    struct Line {
+        transport: Target,
+        controller: Controller,
+        /// Whether answers are filled up with zeroes to the room that the host has, as Linux does.
+        fills_up: bool,
+        heard: Vec<u8>,
+        said: Vec<u8>,
+        /// Of an Authentication Send whose data come.
+        message: Vec<u8>,
+        command_id: [u8; 2],
+    }
+
+    impl Line {
+        fn complete(&mut self, slot: Slot) {
+            let mut completion = Completion::new_zeroed();
+            completion.command_id = self.command_id.into();
+            self.transport.complete(slot, &zerocopy::transmute!(completion), &mut self.said);
+        }
+
+        fn begin(&mut self, slot: Slot, entry: &[u8; SUBMISSION_BYTES]) {
+            self.command_id = [entry[2], entry[3]];
+            self.message.clear();
+            if entry[4] == fabrics::fabrics_type::AUTHENTICATION_RECEIVE {
+                let room = u32::from_le_bytes(entry[44..48].try_into().unwrap()) as usize;
+                let (mut answer, _) = self.controller.receive(Time::ZERO, room, &mut Nonces::new(random())).unwrap();
+                if self.fills_up {
+                    answer.resize(room, 0);
+                }
+                _ = self.transport.send_data(slot, answer.len() as u32, Ending::Last, &mut self.said);
+                self.said.extend_from_slice(&answer);
+                self.complete(slot);
+            }
+        }
+    }
+
+    impl Write for Line {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.heard.extend_from_slice(bytes);
+            loop {
+                let (consumed, event) = self.transport.next(&self.heard, &mut self.said);
+                self.heard.drain(..consumed);
+                match event {
+                    Event::Starved => return Ok(bytes.len()),
+                    Event::Step => {}
+                    Event::Command { slot, entry, .. } => self.begin(slot, &entry),
+                    Event::Payload { bytes, .. } => {
+                        let piece: Vec<u8> = self.heard.drain(..bytes as usize).collect();
+                        self.transport.took(&piece);
+                        self.message.extend_from_slice(&piece);
+                    }
+                    Event::PayloadComplete { slot, .. } => {
+                        _ = self.controller.send(Time::ZERO, &self.message);
+                        self.complete(slot);
+                    }
+                    Event::Terminated(termination) => panic!("{termination}"),
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Read for Line {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            let bytes = room.len().min(self.said.len());
+            room[..bytes].copy_from_slice(&self.said[..bytes]);
+            self.said.drain(..bytes);
+            Ok(bytes)
+        }
+    }
+
+    fn host(key: &Secret, controller_key: Option<&Secret>) -> HostFlags {
+        HostFlags {
+            host_nqn: "nqn.2026-11.org.example:host".parse().unwrap(),
+            dhchap_key: Some(key.to_text().as_str().to_owned()),
+            dhchap_ctrl_key: controller_key.map(|key| key.to_text().as_str().to_owned()),
+            header_digest: false,
+            data_digest: false,
+            timeout: openftl_core::Nanos(1),
+        }
+    }
+
+    /// How two queues of the host authenticate, one after the other.
+    fn authenticate(flags: &HostFlags, known: &Credentials, fills_up: bool) -> Result<(), NotAuthenticated> {
+        let mut authentication = Authentication::new(flags, SUBSYSTEM).unwrap().expect("there is a key");
+        for _ in 0..2 {
+            let controller = Controller::new(known.clone(), Policy::default(), time_limit(0), Time::ZERO);
+            let (heard, said, message) = (Vec::new(), Vec::new(), Vec::new());
+            let transport = Target::new(TargetConfig::default());
+            let line = Line { transport, controller, fills_up, heard, said, message, command_id: [0; 2] };
+            authentication.authenticate(&mut Client::open(line, InitiatorConfig::default())?)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn host_and_controller_authenticate_each_other_with_what_they_know() {
+        let secret = |hash: HashFunction| Secret::generate(Some(hash), hash.length(), &mut random()).unwrap();
+        let (mine, theirs, another) =
+            (secret(HashFunction::Sha256), secret(HashFunction::Sha512), secret(HashFunction::Sha384));
+        let known = Credentials::new("nqn.2026-11.org.example:host", SUBSYSTEM, &mine, Some(&theirs));
+        for fills_up in [false, true] {
+            assert!(authenticate(&host(&mine, None), &known, fills_up).is_ok());
+            assert!(authenticate(&host(&mine, Some(&theirs)), &known, fills_up).is_ok());
+            for wrong in [host(&another, None), host(&mine, Some(&another))] {
+                let refusal = authenticate(&wrong, &known, fills_up);
+                let Err(NotAuthenticated::Refused(refusal)) = refusal else { panic!("a wrong key is taken") };
+                assert_eq!(refusal.explanation, openftl_nvme_auth::Explanation::Failed);
+            }
+        }
+    }
 
     #[test]
     fn a_secret_is_given_or_read_from_a_file() {

@@ -197,20 +197,20 @@ fn stranger(act: impl Fn(TcpStream) -> Option<TcpStream> + Send + 'static) -> St
 
 #[test]
 fn who_does_not_speak_nvme_is_told_apart_from_who_says_nothing_and_who_is_not_there() {
-    let check = |address: &str, code: i32, words: &[&str]| {
+    let check = |address: &str, patience: &str, code: i32, words: &[&str]| {
         for command in ["discover", "identify", "bench"] {
-            let ended = run_openftl(["nvme", command, address, "--timeout", "300ms"]).failed().saying(words);
+            let ended = run_openftl(["nvme", command, address, "--timeout", patience]).failed().saying(words);
             assert_eq!(ended.status.code(), Some(code), "{ended}");
         }
     };
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    check(&free, 2, &["nobody listens", &free, "fix: "]);
+    check(&free, "3min", 2, &["nobody listens", &free, "fix: "]);
     let talker = stranger(|mut stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok().map(|()| stream));
-    check(&talker, 1, &["does not speak NVMe over TCP", "fix: "]);
+    check(&talker, "3min", 1, &["does not speak NVMe over TCP", "fix: "]);
     let leaver = stranger(|_| None);
-    check(&leaver, 1, &["does not speak NVMe over TCP", "fix: "]);
+    check(&leaver, "3min", 1, &["does not speak NVMe over TCP", "fix: "]);
     let listener = stranger(Some);
-    check(&listener, 1, &["no answer within 300ms", "fix: "]);
+    check(&listener, "300ms", 1, &["no answer within 300ms", "fix: "]);
 }
 
 #[test]
