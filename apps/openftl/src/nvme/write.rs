@@ -10,28 +10,34 @@ use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::nvm;
 use std::fs::File;
 use std::io::{self, Read, stdin};
+use std::path::Path;
 
 pub fn run(arguments: &Write) -> Result<(), Failure> {
-    let (mut input, name, file_bytes) = input(arguments)?;
+    let input = Input::open(&arguments.input)?;
     let mut disk = Disk::open(&arguments.place.subsystem, arguments.place.namespace)?;
     let offset = arguments.place.offset;
     disk.check_whole("--offset", offset)?;
     // What is known to be wrong is refused before anything is written.
-    let length = match (arguments.length, file_bytes) {
+    let length = match (arguments.length, input.bytes) {
         (Some(length), Some(bytes)) if length.0 > bytes => {
-            return Err(Failure::bad_input(format_args!("--length {length}: {name} has only {}", ByteSize(bytes)))
-                .fix("leave --length away to write all of it"));
+            return Err(Failure::bad_input(format_args!(
+                "--length {length}: {} has only {}",
+                input.name,
+                ByteSize(bytes)
+            ))
+            .fix("leave --length away to write all of it"));
         }
         (Some(length), _) => Some(length),
         (None, bytes) => bytes.map(ByteSize),
     };
     if let Some(length) = length {
-        disk.check_whole(if arguments.length.is_some() { "--length" } else { "the input's" }, length)?;
+        let what = if arguments.length.is_some() { "--length".to_owned() } else { format!("--input {}:", input.name) };
+        disk.check_whole(&what, length)?;
         disk.check_inside(offset.0, length.0)?;
     }
     disk.check_inside(offset.0, 0)?;
-    let copied = Copy { disk: &mut disk, offset: offset.0, length: length.map(|length| length.0), fua: arguments.fua }
-        .run(&mut input, &name)?;
+    let length = length.map(|length| length.0);
+    let copied = Copy { disk: &mut disk, input, offset: offset.0, length, fua: arguments.fua }.run()?;
     let done = Palette::of_stdout().paint(Ink::Good, "✓");
     let durable = if arguments.fua { ", and durable" } else { "" };
     say(&format!(
@@ -41,21 +47,45 @@ pub fn run(arguments: &Write) -> Result<(), Failure> {
     ))
 }
 
-/// What is to be written, its name, and how long it is if that can be known.
-fn input(arguments: &Write) -> Result<(Box<dyn Read>, String, Option<u64>), Failure> {
-    if arguments.input.as_os_str() == "-" {
-        return Ok((Box::new(stdin().lock()), "standard input".to_owned(), None));
+/// What is to be written.
+struct Input {
+    reader: Box<dyn Read>,
+    name: String,
+    /// Bytes that it has, if that can be known.
+    bytes: Option<u64>,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Input, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Input { reader: Box::new(stdin().lock()), name: "standard input".to_owned(), bytes: None });
+        }
+        let name = path.display().to_string();
+        let unreadable = |error: io::Error| Failure::bad_input(format_args!("--input: cannot read {name}: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Input { reader: Box::new(file), name, bytes })
     }
-    let name = arguments.input.display().to_string();
-    let unreadable = |error: io::Error| Failure::bad_input(format_args!("--input: cannot read {name}: {error}"));
-    let file = File::open(&arguments.input).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    let bytes = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(file), name, bytes))
+
+    /// Reads until `room` is full or the input has ended.
+    fn fill(&mut self, room: &mut [u8]) -> Result<usize, Failure> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match self.reader.read(&mut room[filled..]) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::failed(format_args!("cannot read {}: {error}", self.name))),
+            }
+        }
+        Ok(filled)
+    }
 }
 
 struct Copy<'a> {
     disk: &'a mut Disk,
+    input: Input,
     offset: u64,
     /// If it is known; else to the input's end.
     length: Option<u64>,
@@ -64,7 +94,7 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Writes piece after piece, several at a time.
-    fn run(mut self, input: &mut dyn Read, name: &str) -> Result<u64, Failure> {
+    fn run(mut self) -> Result<u64, Failure> {
         let mut queue = self.disk.queue(WINDOW as u16)?;
         let piece_bytes = command_bytes(self.disk);
         let mut spare: Vec<Vec<u8>> = Vec::with_capacity(WINDOW);
@@ -76,7 +106,7 @@ impl Copy<'_> {
             while end.is_none() && queue.commands_under_way() < WINDOW && queue.has_room() {
                 let mut data = spare.pop().unwrap_or_default();
                 data.resize(piece_bytes as usize, 0);
-                match self.next_piece(input, name, submitted, &mut data) {
+                match self.next_piece(submitted, &mut data) {
                     Ok(()) if data.is_empty() => end = Some(Ok(())),
                     Err(failure) => end = Some(Err(failure)),
                     Ok(()) => {
@@ -101,11 +131,11 @@ impl Copy<'_> {
     }
 
     /// Reads what is written next, after so many bytes; nothing at the end.
-    fn next_piece(&mut self, input: &mut dyn Read, name: &str, after: u64, data: &mut Vec<u8>) -> Result<(), Failure> {
+    fn next_piece(&mut self, after: u64, data: &mut Vec<u8>) -> Result<(), Failure> {
         let left = self.length.map_or(u64::MAX, |length| length - after);
         data.truncate(left.min(data.len() as u64) as usize);
-        let bytes = fill(input, data).map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
-        let end = after + bytes as u64;
+        let bytes = self.input.fill(data)?;
+        let (end, name) = (after + bytes as u64, &self.input.name);
         if self.length.is_some() && bytes < data.len() {
             return Err(Failure::bad_input(format_args!("{name} ends after {}", ByteSize(end)))
                 .fix(format_args!("choose a --length that it has; {} of it are written", ByteSize(after))));
@@ -120,18 +150,4 @@ impl Copy<'_> {
         }
         self.disk.check_inside(self.offset + after, bytes as u64)
     }
-}
-
-/// Reads until `room` is full or the input has ended.
-fn fill(input: &mut dyn Read, room: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < room.len() {
-        match input.read(&mut room[filled..]) {
-            Ok(0) => break,
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
