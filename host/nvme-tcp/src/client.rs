@@ -195,12 +195,17 @@ impl<S: Read + Write> Client<S> {
 
     /// Submits a command; only while there is room. It is sent at the latest by the next [`Client::wait`].
     pub fn submit(&mut self, tag: u64, entry: &[u8; SUBMISSION_BYTES], payload: Payload) {
+        self.submit_with_list(tag, entry, &[], payload);
+    }
+
+    /// The same for a vector command whose list of addresses goes in the capsule.
+    pub fn submit_with_list(&mut self, tag: u64, entry: &[u8; SUBMISSION_BYTES], list: &[u8], payload: Payload) {
         let (transfer, data) = match payload {
             Payload::None => (Transfer::None, Vec::new()),
             Payload::ToController(data) => (Transfer::ToController(length(&data)), data),
             Payload::ToHost(data) => (Transfer::ToHost(length(&data)), data),
         };
-        let submitted = self.initiator.submit(entry, transfer, &mut self.output);
+        let submitted = self.initiator.submit_with_list(entry, list, transfer, &mut self.output);
         let (command, outgoing) = submitted.expect("commands are submitted while there is room");
         self.ops[command.index()] = Some(Op { tag, data });
         if let Some(outgoing) = outgoing {
@@ -221,6 +226,33 @@ impl<S: Read + Write> Client<S> {
             self.send()?;
             self.receive()?;
         }
+    }
+
+    /// On a stream that does not block: sends and receives what it takes and gives at once. `None` if no command has ended.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub fn try_wait(&mut self) -> Result<Option<Ended>, ClientError> {
+        loop {
+            if let Some(ended) = self.take().or_else(not_yet)? {
+                return Ok(Some(ended));
+            }
+            self.send()?;
+            match self.receive() {
+                Ok(()) => {}
+                Err(error) => return not_yet(error),
+            }
+        }
+    }
+
+    /// What the client reads and writes.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Whether something waits to be sent.
+    pub fn wants_to_send(&self) -> bool {
+        self.sent < self.output.len()
     }
 
     /// Runs one command while no other is under way. `what` names it in errors.
@@ -433,6 +465,14 @@ impl<S: Read + Write> Client<S> {
         }
         self.end += read_some(&mut self.stream, &mut self.input[self.end..])?;
         Ok(())
+    }
+}
+
+/// A stream that does not block has nothing, which is no error.
+fn not_yet(error: ClientError) -> Result<Option<Ended>, ClientError> {
+    match error {
+        ClientError::Stream(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        error => Err(error),
     }
 }
 
