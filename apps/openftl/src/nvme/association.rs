@@ -72,7 +72,7 @@ impl Association {
     /// Connects an I/O queue for so many commands at a time, no more than [`Association::commands_max`].
     pub fn io_queue(&mut self, commands: u16) -> Result<Client<Socket>, Failure> {
         self.admin.set_number_of_queues(1).map_err(|error| self.ends.failure(error))?;
-        let in_capsule = (self.controller.command_capsule_units.get() * 16).saturating_sub(ENTRY_BYTES);
+        let in_capsule = self.controller.command_capsule_units.get().saturating_mul(16).saturating_sub(ENTRY_BYTES);
         let queue = QueueParameters { queue_id: 1, entries: commands + 1, flow_control: false, keep_alive_ms: 0 };
         let (queue, _) = self.ends.queue(queue, self.controller_id, in_capsule, &mut self.authentication)?;
         Ok(queue)

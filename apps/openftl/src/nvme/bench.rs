@@ -28,6 +28,9 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+/// The most bytes of data of all commands under way, each of which has a buffer.
+const UNDER_WAY_BYTES_MAX: u64 = 1 << 30;
+
 /// The one object that `--json` prints.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 struct Findings {
@@ -72,6 +75,15 @@ pub fn run(arguments: &NvmeBench) -> Result<(), Failure> {
     if depth > commands_max {
         return Err(Failure::bad_input(format_args!("--depth {depth} is more than a queue of the controller holds"))
             .fix(format_args!("choose at most {commands_max}")));
+    }
+    let under_way_bytes = block.0.saturating_mul(depth.into());
+    if under_way_bytes > UNDER_WAY_BYTES_MAX {
+        return Err(Failure::bad_input(format_args!(
+            "--depth {depth} with --block {block} has {} under way, more than {}",
+            ByteSize(under_way_bytes),
+            ByteSize(UNDER_WAY_BYTES_MAX)
+        ))
+        .fix("choose less of either"));
     }
     let queue = disk.queue(depth)?;
     let mut load = Load::new(&disk, queue, arguments);
