@@ -208,8 +208,11 @@ impl NamespaceFacts {
     fn ask(association: &mut Association, id: u32) -> Result<NamespaceFacts, Failure> {
         let data = association.admin.identify(cns::NAMESPACE, id).map_err(|error| association.failure(error))?;
         let data = IdentifyNamespace::read_from_bytes(&data).expect("a data structure has 4096 bytes");
-        let descriptors = association.admin.identify(cns::NAMESPACE_DESCRIPTORS, id);
-        let descriptors = descriptors.map_err(|error| association.failure(error))?;
+        let descriptors = match association.admin.identify(cns::NAMESPACE_DESCRIPTORS, id) {
+            // Controllers from before NVMe 1.3 have none.
+            Err(ClientError::Refused { .. }) => Vec::new(),
+            descriptors => descriptors.map_err(|error| association.failure(error))?,
+        };
         let command_set = descriptor(&descriptors, NamespaceDescriptorHead::COMMAND_SET);
         let command_set = command_set.and_then(|value| value.first().copied()).unwrap_or(csi::NVM);
         let format = format_of(&data);
@@ -445,4 +448,78 @@ fn warnings(bits: u8) -> String {
         (log::warning::READ_ONLY, "read-only"),
     ];
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use openftl_nvme::Health;
+    use openftl_nvme::wire::U16;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    #[test]
+    fn descriptors_are_found_in_any_order_and_a_broken_list_has_none() {
+        let mut list = Vec::new();
+        for (kind, value) in [(1, &[7; 8][..]), (NamespaceDescriptorHead::COMMAND_SET, &[0x30]), (3, &[0xab; 16])] {
+            list.extend_from_slice(
+                NamespaceDescriptorHead { kind, length: value.len() as u8, reserved: U16::new(0) }.as_bytes(),
+            );
+            list.extend_from_slice(value);
+        }
+        assert_eq!(descriptor(&list, NamespaceDescriptorHead::COMMAND_SET), Some(&[0x30][..]));
+        let found = descriptor(&list, NamespaceDescriptorHead::UUID).and_then(uuid);
+        assert_eq!(found.as_deref(), Some("abababab-abab-abab-abab-abababababab"));
+        assert_eq!(descriptor(&list[..list.len() - 1], 3), None, "cut off");
+        list.resize(4096, 0);
+        assert_eq!(descriptor(&list, 9), None);
+        assert_eq!(uuid(&[1; 15]), None);
+    }
+
+    #[test]
+    fn the_page_shows_an_open_channel_namespace_and_what_is_wrong() {
+        let mut list = IdentifyNamespace::new_zeroed();
+        list.format = 0x10;
+        list.lba_formats[0].block_bytes_log2 = 12;
+        assert_eq!(format_of(&list).block_bytes_log2, 12);
+        let health = Health { is_read_only: true, wear_percent: 7, host_bytes_written: 512_000, ..Health::default() };
+        let health =
+            HealthFacts::of(&health.smart_log(openftl_nvme::health::TemperatureRange { over: 343, under: 0 }, 0));
+        let media = Health { media_bytes_written: 1_024_000, erases_max: 9, ..Health::default() }.ocp_smart_log(0);
+        let namespace = NamespaceFacts {
+            id: 2,
+            kind: "open-channel".to_owned(),
+            uuid: None,
+            block_bytes: 4096,
+            metadata_bytes: 16,
+            blocks: 1024,
+            capacity_blocks: 512,
+            used_blocks: 512,
+            atomic_write_blocks: None,
+            open_channel: Some(OpenChannelFacts::of(&Geometry::tiny())),
+        };
+        let mut text = String::new();
+        write_namespace(&mut text, &namespace, Palette::PLAIN);
+        write_health(&mut text, &health, Some(&OcpFacts::of(&media, health.written_bytes)), Palette::PLAIN);
+        expect![[r#"
+
+            Namespace 2, open-channel
+              capacity         2 MiB, 512 blocks of 4096 bytes and 16 of metadata
+              addresses        1 024, with gaps
+              in use           2 MiB
+              geometry         2 groups × 2 parallel units × 8 chunks × 16 blocks
+              writes           WS_MIN 4, WS_OPT 4, MW_CUNITS 0 blocks
+              takes            0 ns to read, 0 ns to write, 0 ns to reset
+
+            Health
+              warnings         0x08 read-only
+              worn             7 %; 100 % of the spares are left
+              hosts            read 0 B, wrote 500 KiB
+              media            read 0 B, wrote 1000 KiB, write amplification 2.00
+              erases           0 to 9 of each; 0 went bad
+              lost             0 blocks
+              opened           0 times, 0 of them not closed before
+        "#]]
+        .assert_eq(&text);
+    }
 }
