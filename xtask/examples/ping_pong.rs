@@ -70,9 +70,10 @@ fn serve() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("listening on {}", listener.local_addr()?.port());
     for stream in listener.incoming() {
-        // One who leaves ends only his own connection.
-        if let Err(error) = answer(stream?) {
-            eprintln!("{error}");
+        match answer(stream?) {
+            // One who asks leaves with answers on their way to him.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            result => result?,
         }
     }
     Ok(())
