@@ -6,6 +6,7 @@ use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
+use crate::host_access::HostAccess;
 use crate::power::{self, Home};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
@@ -108,6 +109,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
                 .map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
         })
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
+    let access = HostAccess::of(arguments)?;
     let nvme = arguments.nvme_tcp.iter().map(|address| {
         let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
         endpoint.map_err(|error| Failure::failed(error).fix("choose another --nvme-tcp address"))
@@ -137,7 +139,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
 
     if !nvme.is_empty() {
-        server.set_target(nvme_target(arguments, &drive, &nvme)?);
+        server.set_target(nvme_target(arguments, &access, &drive, &nvme)?);
+        access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
         for endpoint in &nvme {
             if let Endpoint::Tcp(address) = endpoint {
                 let (ip, port, nqn) = (address.ip(), address.port(), &arguments.nqn);
@@ -247,24 +250,25 @@ impl Serving {
 }
 
 /// What NVMe hosts connect to.
-fn nvme_target(arguments: &cli::Serve, drive: &Drive, endpoints: &[Endpoint]) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Port, SubsystemConfig, Target};
+fn nvme_target(
+    arguments: &cli::Serve,
+    access: &HostAccess,
+    drive: &Drive,
+    endpoints: &[Endpoint],
+) -> Result<openftl_nvme::Target, Failure> {
+    use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Port, SubsystemConfig, Target};
     let drive_id = drive.config().drive_id;
     let serial = format!("{drive_id:016X}");
     let firmware = env!("CARGO_PKG_VERSION");
     let mut target = Target::new(&serial, "OpenFTL", firmware);
-    let hosts = match arguments.allow_host.is_empty() {
-        true => HostsAllowed::Any,
-        false => HostsAllowed::Listed(arguments.allow_host.clone()),
-    };
     let subsystem = target
         .add_subsystem(SubsystemConfig {
             nqn: arguments.nqn.clone(),
             serial,
             model: "OpenFTL".to_owned(),
             firmware: firmware.to_owned(),
-            hosts,
-            requires_authentication: false,
+            hosts: access.hosts.clone(),
+            requires_authentication: access.secrets.is_some(),
             is_shared: false,
             in_capsule_bytes: 8192,
         })

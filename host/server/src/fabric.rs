@@ -10,6 +10,7 @@ use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
 
+use crate::authentication::Authority;
 use crate::served::Served;
 use crate::{Ticket, What};
 
@@ -63,6 +64,10 @@ pub(crate) struct Fabric {
     pub is_disturbed: bool,
     /// Where the data of an answer are made, one at a time.
     pub answer: Vec<u8>,
+    /// Bytes in the heap that are booked for commands, of all connections.
+    pub heap_bytes: usize,
+    /// What hosts are authenticated with, where they have to be.
+    pub authority: Option<Authority>,
     shutdowns: Vec<Shutdown>,
     /// Something has happened of which hosts may want to hear.
     pub is_restless: bool,
@@ -88,6 +93,8 @@ impl Fabric {
             expired: Vec::new(),
             is_disturbed: false,
             answer: Vec::new(),
+            heap_bytes: 0,
+            authority: None,
             shutdowns: Vec::new(),
             is_restless: false,
             noticed: Vec::new(),

@@ -15,9 +15,14 @@
 //! | what | bound |
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
+//! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
-//! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
+//! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
+//! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
+//! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
+//! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
+//! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
@@ -25,6 +30,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod authentication;
 pub mod clock;
 mod connection;
 mod counters;
@@ -49,14 +55,16 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::clock::Lead;
+use authentication::Authority;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
-use link::Over;
+use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::{ControllerName, Queue};
+use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use served::{Ended, Served};
 
@@ -103,26 +111,32 @@ const EVENT_STOP: u64 = u32::MAX as u64;
 pub struct ServerConfig {
     /// Connections open at a time; more are closed at once.
     pub connections_max: usize,
+    /// Connections whose handshake is not done, authentication included; for one more the oldest of them is closed.
+    pub handshakes_max: usize,
     /// Requests of one connection under way at a time.
     pub requests_max: usize,
     /// Bytes of reads and writes of one connection under way at a time; a single request is always served.
     pub bytes_max: u64,
+    /// Bytes of the heap for data of NVMe commands that have no frames, of all connections together.
+    pub heap_bytes_max: usize,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
     /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
     pub stall_max: Nanos,
     /// How long requests under way may take to end when the server stops.
     pub stop_max: Nanos,
-    /// Whether to listen on addresses that other machines reach. NBD has no passwords.
+    /// Whether to listen for NBD on addresses that other machines reach. It has no passwords.
     pub allow_remote: bool,
 }
 
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
-            connections_max: 64,
+            connections_max: 1024,
+            handshakes_max: 128,
             requests_max: 256,
             bytes_max: 64 << 20,
+            heap_bytes_max: 256 << 20,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,
             stop_max: Nanos::from_millis(5_000),
@@ -233,6 +247,9 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    buffers: Buffers,
+    /// Somebody has come since handshakes were last counted.
+    is_crowded: bool,
 }
 
 impl Server {
@@ -251,6 +268,8 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            buffers: Buffers::default(),
+            is_crowded: false,
         })
     }
 
@@ -260,7 +279,9 @@ impl Server {
     /// # Errors
     /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
     pub fn listen(&mut self, endpoint: Endpoint, protocol: Protocol) -> Result<Endpoint, ListenError> {
-        let mut listener = Listener::new(endpoint, self.config.allow_remote)?;
+        // Which NVMe hosts may connect is said by their names, wherever they come from.
+        let allow_remote = self.config.allow_remote || protocol == Protocol::NvmeTcp;
+        let mut listener = Listener::new(endpoint, allow_remote)?;
         listener.protocol = protocol;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -273,6 +294,15 @@ impl Server {
     /// What NVMe hosts connect to: one subsystem, whose namespace n is the drive n − 1.
     pub fn set_target(&mut self, target: openftl_nvme::Target) {
         self.fabric = Some(Fabric::new(target));
+    }
+
+    /// The secrets that hosts have to know where a subsystem requires authentication. Called after [`Server::set_target`].
+    ///
+    /// # Panics
+    /// Without a target.
+    pub fn set_secrets(&mut self, secrets: Secrets) {
+        let fabric = self.fabric.as_mut().expect("secrets are those of a target");
+        fabric.authority = Some(Authority::new(secrets));
     }
 
     /// What the server has done; readable while it runs.
@@ -411,6 +441,7 @@ impl Server {
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
             self.accept(now, !infos.is_empty(), !served.is_empty());
+            self.make_room_for_handshakes(served);
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -594,6 +625,7 @@ impl Server {
         }
         self.counters.connections.add(1);
         self.counters.connections_accepted.add(1);
+        self.is_crowded = true;
         self.slots[slot].connection = Some(Connection::new(now, socket, protocol));
     }
 
@@ -605,16 +637,17 @@ impl Server {
             Connection::Nbd(connection) => {
                 let ticket = Ticket { slot: number, generation, what: What::Stop };
                 connection
-                    .receive(now, served)
+                    .receive(now, served, &mut self.buffers)
                     .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot: number, generation, served, fabric, config };
-                connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
+                connection.receive(now, &mut self.buffers).and_then(|()| connection.take_commands(&mut turn))
             }
         };
+        connection.link_mut().give_back(&mut self.buffers);
         match result {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
             Ok(()) => {}
@@ -660,8 +693,8 @@ impl Server {
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot, generation, served, fabric, config };
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot, generation, served, fabric, config, counters };
                 if let Err(over) = connection.ended(command, index, ended, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
@@ -709,8 +742,8 @@ impl Server {
                 continue;
             };
             let fabric = self.fabric.as_mut().expect("it is there");
-            let config = &self.config;
-            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config };
+            let (config, counters) = (&self.config, &*self.counters);
+            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config, counters };
             if let Err(over) = connection.take_events(name, &mut turn) {
                 self.end(slot, over, served);
             }
@@ -734,12 +767,33 @@ impl Server {
         }
     }
 
+    /// Of too many handshakes the oldest end: who is in earnest is through quickly, and comes again.
+    fn make_room_for_handshakes<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
+        if !std::mem::take(&mut self.is_crowded) {
+            return;
+        }
+        let shaking =
+            |slot: &Slot| slot.connection.as_ref().filter(|connection| connection.is_shaking_hands()).is_some();
+        let mut count = self.slots.iter().filter(|slot| shaking(slot)).count();
+        while count > self.config.handshakes_max {
+            let candidates = (0..self.slots.len()).filter(|slot| shaking(&self.slots[*slot]));
+            let accepted = |slot: &usize| self.slots[*slot].connection.as_ref().map(|open| open.link().accepted);
+            let oldest = candidates.min_by_key(accepted).expect("there are too many of them");
+            self.end(oldest, Over::Expelled, served);
+            count -= 1;
+        }
+    }
+
     fn expel_late_peers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         for slot in 0..self.slots.len() {
             let deadline =
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(slot, Over::Expelled, served);
+            } else if let Some(connection) = &mut self.slots[slot].connection
+                && now >= connection.link().moved + LATE_PEERS_EVERY
+            {
+                connection.link_mut().set_aside(&mut self.buffers);
             }
         }
     }
@@ -770,11 +824,12 @@ impl Server {
     fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
         connection.abandon_all(served);
-        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric)
-            && let Some(queue) = connection.queue.take()
-        {
-            fabric.is_disturbed |= queue.is_admin();
-            fabric.target.disconnected(queue);
+        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {
+            fabric.heap_bytes -= connection.heap_bytes();
+            if let Some(queue) = connection.queue.take() {
+                fabric.is_disturbed |= queue.is_admin();
+                fabric.target.disconnected(queue);
+            }
         }
         for served in served {
             served.waiters.retain(|waiter| *waiter as usize != slot);

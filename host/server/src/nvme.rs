@@ -20,21 +20,22 @@ use openftl_core::{BLOCK_BYTES, Time};
 use openftl_ftl::target::Durability;
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
-use openftl_nvme::controller::Effect;
+use openftl_nvme::controller::{Authentication, Effect};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
 };
+use openftl_nvme_auth::{Controller, Step};
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
 
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
-use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
-use crate::{ServedDrive, ServerConfig, Ticket, What};
+use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -121,6 +122,8 @@ pub(crate) struct NvmeConnection {
     pub link: Link,
     session: Target,
     pub queue: Option<Queue>,
+    /// Where hosts have to show who they are.
+    authentication: Option<Box<Controller>>,
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
@@ -142,6 +145,7 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub served: &'t mut [Served<'s, T>],
     pub fabric: &'t mut Fabric,
     pub config: &'t ServerConfig,
+    pub counters: &'t Counters,
 }
 
 impl NvmeConnection {
@@ -150,6 +154,7 @@ impl NvmeConnection {
             link: Link::new(now, socket),
             session: Target::new(TargetConfig::default()),
             queue: None,
+            authentication: None,
             commands: Vec::new(),
             waiting: VecDeque::new(),
             line: VecDeque::new(),
@@ -179,11 +184,16 @@ impl NvmeConnection {
 
     /// When the peer has kept the server waiting for too long.
     pub fn deadline(&self, config: &ServerConfig) -> Option<Time> {
-        if self.queue.is_none() {
-            return Some(self.link.accepted + config.handshake_max);
-        }
+        let handshake = self.is_shaking_hands().then(|| self.link.accepted + config.handshake_max);
+        let authentication = self.authentication.as_ref().map(|authentication| authentication.deadline());
         let owes = self.session.is_owed() || !self.link.output.is_empty();
-        owes.then(|| self.link.moved + config.stall_max)
+        let stall = (self.queue.is_some() && owes).then(|| self.link.moved + config.stall_max);
+        [handshake, authentication, stall].into_iter().flatten().filter(|due| *due != Time::NEVER).min()
+    }
+
+    /// Whether there is no queue yet, or its host has not shown who it is.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.queue.as_ref().is_none_or(|queue| !queue.is_authenticated())
     }
 
     pub fn is_over(&self) -> bool {
@@ -201,11 +211,11 @@ impl NvmeConnection {
     }
 
     /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
         }
-        self.link.receive(now)
+        self.link.receive(now, buffers)
     }
 
     /// Serves what was received.
@@ -244,6 +254,7 @@ impl NvmeConnection {
         for place in &mut self.commands {
             let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
             self.heap_bytes -= command.booked;
+            turn.fabric.heap_bytes -= command.booked;
             if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
                 turn.served[command.export].abandon(id);
                 self.requests -= 1;
@@ -319,6 +330,9 @@ impl NvmeConnection {
                 // SQSIZE and CATTR of Connect (Base, "Connect Command").
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
+                if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
+                    self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
+                }
                 self.queue = Some(queue);
                 self.send_completion(slot, &completion);
                 Ok(())
@@ -358,7 +372,7 @@ impl NvmeConnection {
                 }
                 self.finish_with(slot, done, &answer, turn)
             }
-            Outcome::Authentication(_) => self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
+            Outcome::Authentication(message) => self.authenticate(slot, message, data, turn),
         };
         turn.fabric.answer = answer;
         if let Some(queue) = self.queue.as_ref().filter(|queue| queue.is_admin()) {
@@ -366,6 +380,35 @@ impl NvmeConnection {
             self.take_events(name, turn)?;
         }
         result
+    }
+
+    /// Takes or gives a message of the authentication.
+    fn authenticate<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        message: Authentication,
+        data: Option<&[u8]>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let (Some(controller), Some(authority)) = (&mut self.authentication, &mut turn.fabric.authority) else {
+            return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
+        };
+        let (payload, step) = match message {
+            Authentication::Message { bytes } => {
+                let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
+                (Vec::new(), controller.send(turn.now, message))
+            }
+            Authentication::Wanted { bytes } => {
+                match controller.receive(turn.now, bytes as usize, &mut authority.nonces) {
+                    Ok(answer) => answer,
+                    Err(_) => return self.finish(slot, Answer::from(Status::INVALID_FIELD), turn),
+                }
+            }
+        };
+        let queue = self.queue.as_mut().expect("there is a queue");
+        queue.set_authenticated(controller.is_authenticated());
+        self.link.closing |= matches!(step, Step::Close(_));
+        self.finish_with(slot, Answer::from(Status::SUCCESS), &payload, turn)
     }
 
     /// Ends held commands for which something has happened.
@@ -384,14 +427,26 @@ impl NvmeConnection {
     }
 
     /// Books room in the heap for a command, instead of what was booked for it. False if there is not so much.
-    fn book(&mut self, slot: Slot, bytes: usize) -> bool {
+    fn book<T: ServedDrive>(&mut self, slot: Slot, bytes: usize, turn: &mut Turn<'_, '_, T>) -> bool {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let others = self.heap_bytes - command.booked;
-        if others + bytes > HEAP_BYTES_MAX {
+        let before = command.booked;
+        let (mine, all) = (self.heap_bytes - before + bytes, turn.fabric.heap_bytes - before + bytes);
+        if bytes > before && (mine > HEAP_BYTES_MAX || all > turn.config.heap_bytes_max) {
             return false;
         }
-        (command.booked, self.heap_bytes) = (bytes, others + bytes);
+        (command.booked, self.heap_bytes, turn.fabric.heap_bytes) = (bytes, mine, all);
         true
+    }
+
+    /// A command that is gone needs nothing in the heap.
+    fn unbook(&mut self, command: &Command, fabric: &mut Fabric) {
+        self.heap_bytes -= command.booked;
+        fabric.heap_bytes -= command.booked;
+    }
+
+    /// Bytes in the heap that are booked for its commands.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
     }
 
     /// Has the data of a command come into the heap.
@@ -414,7 +469,7 @@ impl NvmeConnection {
 
     /// Makes room in the heap for data that come, or ends the command.
     fn gather<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        if !self.book(slot, bytes as usize) {
+        if !self.book(slot, bytes as usize, turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
@@ -473,7 +528,7 @@ impl NvmeConnection {
         bytes: usize,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
-        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>()) {
+        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>(), turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
@@ -601,7 +656,7 @@ impl NvmeConnection {
             self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
-        self.book(slot, kept);
+        self.book(slot, kept, turn);
         true
     }
 
@@ -622,7 +677,7 @@ impl NvmeConnection {
     fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
-        if !self.book(slot, bytes + command.heap.capacity()) {
+        if !self.book(slot, bytes + command.heap.capacity(), turn) {
             self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
@@ -892,9 +947,10 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         let served = &turn.served[export];
         let length = served.length(id);
+        count(turn.counters, command.io.as_ref(), answer.status, length);
         let queue = self.queue.as_mut().expect("there is a queue");
         let completion = queue.complete(command.id(), answer);
         if self.link.output.is_empty() {
@@ -934,7 +990,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         if self.session.is_terminated() {
             return Ok(());
         }
@@ -952,6 +1008,7 @@ impl NvmeConnection {
             self.link.closing = true;
             return Ok(());
         };
+        count(turn.counters, command.io.as_ref(), answer.status, 0);
         let completion = queue.complete(command.id(), answer);
         let output = &mut self.link.output;
         if let Data::ToHost(most) = command.data
@@ -1002,6 +1059,33 @@ impl NvmeConnection {
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Counts a command of an I/O queue that is answered; a read brought `bytes`.
+fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
+    let Some(Io { command, .. }) = io else { return };
+    let (counter, moved) = match command {
+        IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. }) => {
+            (&counters.reads, Some((&counters.bytes_read, bytes)))
+        }
+        IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
+        IoCommand::Write { span, .. } => (&counters.writes, Some((&counters.bytes_written, span.length))),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, blocks, .. }) => {
+            (&counters.writes, Some((&counters.bytes_written, u64::from(*blocks) * BLOCK_BYTES as u64)))
+        }
+        IoCommand::Copy { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => {
+            (&counters.writes, None)
+        }
+        IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
+        IoCommand::Flush => (&counters.flushes, None),
+    };
+    counter.add(1);
+    match moved {
+        _ if !status.is_success() => counters.errors.add(1),
+        Some((counter, bytes)) => counter.add(bytes),
+        None => {}
+    }
 }
 
 /// Bytes of frames that a request holds, more or less.

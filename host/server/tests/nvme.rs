@@ -6,6 +6,7 @@
 #[path = "../../bytes/tests/support/memory.rs"]
 mod memory;
 #[path = "support/nvme.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod nvme;
 
 use std::collections::HashMap;
@@ -93,6 +94,10 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
             assert!(queue.read(7, blocks as u32) == data, "{blocks} blocks");
         }
         assert_eq!(volatile(), 256);
+        let blocks = (1 + 2 + 3 + 40 + 256) * BLOCK_BYTES as u64;
+        let counters = &served.counters;
+        assert_eq!((counters.writes.get(), counters.bytes_written.get()), (5, blocks));
+        assert_eq!((counters.reads.get(), counters.bytes_read.get(), counters.errors.get()), (5, blocks, 0));
         assert_eq!(queue.flush(), 0);
         assert_eq!(volatile(), 0);
         let data = pattern(9, BLOCK_BYTES);
@@ -721,6 +726,46 @@ fn copies_and_comparisons_keep_a_bounded_heap() {
     served.stop.wake();
     for _ in 0..3 {
         assert_eq!(queue.client.wait().unwrap().status(), 0);
+    }
+    served.end();
+}
+
+#[test]
+fn what_all_connections_keep_in_the_heap_is_bounded_too() {
+    let config = ServerConfig { heap_bytes_max: 5 << 20, ..ServerConfig::default() };
+    let wishes = Wishes { config, ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 4096, SHUFFLED), wishes);
+    let host = served.host();
+    let (mut greedy, mut other) = (host.queue(1), host.queue(2));
+    let copies = |queue: &mut Queue| {
+        for tag in 0..3 {
+            queue.client.submit(tag, &copy(256, 1), Payload::ToController(sources(&[(0, 256)])));
+        }
+    };
+    served.switches.held.store(true, Ordering::SeqCst);
+    copies(&mut greedy);
+    let mut third = host.queue(3);
+    // The answer to a command behind them proves that they were heard.
+    greedy.client.submit(9, &entry(0x04, 1, [0; 3]), Payload::None);
+    assert_eq!(greedy.client.wait().unwrap().status() & 0x7ff, status::INVALID_OPCODE);
+    copies(&mut other);
+    for _ in 0..2 {
+        assert_eq!(other.client.wait().unwrap().status(), status::NAMESPACE_NOT_READY);
+    }
+    // What a connection held comes back when it is gone.
+    let before = served.counters.connections.get();
+    drop(greedy);
+    served.switches.held.store(false, Ordering::SeqCst);
+    served.stop.wake();
+    assert_eq!(other.client.wait().unwrap().status(), 0);
+    while served.counters.connections.get() == before {
+        std::thread::yield_now();
+    }
+    for queue in [&mut other, &mut third] {
+        copies(queue);
+        for _ in 0..3 {
+            assert_eq!(queue.client.wait().unwrap().status(), 0);
+        }
     }
     served.end();
 }

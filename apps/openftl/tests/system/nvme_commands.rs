@@ -228,3 +228,32 @@ fn a_generated_key_is_the_one_that_nvme_cli_generates() {
         run("nvme", ["check-dhchap-key", "--key", random.trim()]).succeeded();
     }
 }
+
+#[test]
+fn keys_from_gen_key_show_host_and_controller_to_each_other() {
+    const HOST: &str = "nqn.2026-11.org.openftl:host";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let key = |name: &str, hash: &str| {
+        let path = folder.path().join(name);
+        let secret = run_openftl(["nvme", "gen-key", "--hash", hash]).succeeded().stdout;
+        std::fs::write(&path, &secret).expect("room for a key");
+        (format!("@{}", path.display()), secret)
+    };
+    let (mine, my_secret) = key("mine", "sha256");
+    let (theirs, their_secret) = key("theirs", "sha512");
+    let (another, _) = key("another", "sha384");
+    let known = folder.path().join("hosts");
+    std::fs::write(&known, format!("{HOST} {my_secret}controller {their_secret}")).expect("room for keys");
+    let target = Target::serve(&["--dhchap-key", text(&known)]);
+    let input = target.file("input", &random_bytes(2, 64 << 10));
+    let words = ["--dhchap-key", &mine, "--dhchap-ctrl-key", &theirs];
+    target.run("identify", &words).succeeded();
+    target.run("identify", &words[..2]).succeeded();
+    target.run("write", &[&words[..], &["--input", text(&input)]].concat()).succeeded();
+    target.run("bench", &[&words[..], &["--seconds", "0.1"]].concat()).succeeded();
+    target.refuses("identify", &[], &["authenticate themselves", "--dhchap-key"]);
+    target.refuses("identify", &["--dhchap-key", &another], &["authentication", "failed", "--dhchap-key"]);
+    let wrong = ["--dhchap-key", &mine, "--dhchap-ctrl-key", &another];
+    target.refuses("identify", &wrong, &["does not know the controller secret"]);
+    target.refuses("identify", &["--host-nqn", "nqn.2026-11.org.example:stranger"], &["Connect Invalid Host"]);
+}

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
@@ -93,30 +94,29 @@ impl Served {
     }
 
     pub fn with<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>) -> Served {
-        Served::and(drive, wishes, |_, _| {})
+        Served::start(drive, wishes, None)
     }
 
-    /// A server to which something more is done before it runs.
-    pub fn and<C: Clock + Send + 'static>(
-        drive: Memory,
-        wishes: Wishes<C>,
-        more: impl FnOnce(&mut Server, &mut SubsystemConfig),
-    ) -> Served {
+    /// A server whose hosts have to know their secrets.
+    pub fn that_authenticates<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Secrets) -> Served {
+        Served::start(drive, wishes, Some(secrets))
+    }
+
+    fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
         let Wishes { config, mut clock, hosts, format } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
-        let mut subsystem = SubsystemConfig {
+        let subsystem = SubsystemConfig {
             nqn: Nqn::new(SUBSYSTEM).unwrap(),
             serial: "1".to_owned(),
             model: "OpenFTL".to_owned(),
             firmware: "1".to_owned(),
             hosts,
-            requires_authentication: false,
+            requires_authentication: secrets.is_some(),
             is_shared: false,
             in_capsule_bytes: 8192,
         };
-        more(&mut server, &mut subsystem);
         let mut target = Target::new("1", "OpenFTL", "1");
         let index = target.add_subsystem(subsystem).unwrap();
         let bytes = drive.data().len() as u64;
@@ -124,6 +124,7 @@ impl Served {
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
         target.add_port(Port { id: 1, address });
         server.set_target(target);
+        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -200,8 +201,12 @@ impl Host {
         stream.set_nodelay(true).unwrap();
         let raw = stream.try_clone().unwrap();
         let mut client = Client::open(stream, config)?;
-        let queue =
-            QueueParameters { queue_id: id, entries: config.entries, flow_control: id % 2 == 0, keep_alive_ms: 0 };
+        let queue = QueueParameters {
+            queue_id: id,
+            entries: config.entries,
+            flow_control: id.is_multiple_of(2),
+            keep_alive_ms: 0,
+        };
         client.connect(queue, &identity(HOST, SUBSYSTEM), self.controller)?;
         Ok(Queue { client, raw })
     }
