@@ -66,6 +66,8 @@ pub(crate) struct Fabric {
     pub answer: Vec<u8>,
     /// Bytes in the heap that are booked for commands, of all connections.
     pub heap_bytes: usize,
+    /// Steps of authentications that this turn still has time for.
+    pub authentication_steps_left: u32,
     /// What hosts are authenticated with, where they have to be.
     pub authority: Option<Authority>,
     shutdowns: Vec<Shutdown>,
@@ -94,6 +96,7 @@ impl Fabric {
             is_disturbed: false,
             answer: Vec::new(),
             heap_bytes: 0,
+            authentication_steps_left: 0,
             authority: None,
             shutdowns: Vec::new(),
             is_restless: false,

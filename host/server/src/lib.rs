@@ -16,6 +16,7 @@
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
+//! | steps of authentications in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
@@ -97,6 +98,10 @@ const ACCEPT_RETRY_AFTER: Nanos = Nanos::from_millis(100);
 
 /// Polls of a drive in one turn while it says that it has more to do at once.
 const POLLS_PER_TURN_MAX: usize = 4;
+
+/// Steps of authentications in one turn: each may compute for some milliseconds, and the others are to be served between
+/// them.
+const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
 
 /// How often late peers are looked for while the server is busy.
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
@@ -442,6 +447,9 @@ impl Server {
             }
             self.accept(now, !infos.is_empty(), !served.is_empty());
             self.make_room_for_handshakes(served);
+            if let Some(fabric) = &mut self.fabric {
+                fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
+            }
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {

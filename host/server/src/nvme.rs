@@ -9,7 +9,8 @@
 //!
 //! Nobody waits in the stream: a write that gets no frames is parked with the data of its capsule, so that data that others
 //! were asked for come through. What is kept in the heap is bounded for each connection; beyond that a command ends with
-//! a status that hosts answer by trying again.
+//! a status that hosts answer by trying again. And nobody holds more of a drive's frames than its share, least of all who
+//! does not take what is sent to it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -78,7 +79,7 @@ pub(crate) struct Command {
     entry: [u8; 64],
     data: Data,
     pub io: Option<Io>,
-    /// Which of those that are served it is for.
+    /// Which of those that are served its request is for.
     export: usize,
     stage: Stage,
     /// What is to be asked for next, and of whom.
@@ -124,6 +125,8 @@ pub(crate) struct NvmeConnection {
     pub queue: Option<Queue>,
     /// Where hosts have to show who they are.
     authentication: Option<Box<Controller>>,
+    /// Others had their step of an authentication in this turn, and this one's comes in another.
+    is_put_off: bool,
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
@@ -155,6 +158,7 @@ impl NvmeConnection {
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
+            is_put_off: false,
             commands: Vec::new(),
             waiting: VecDeque::new(),
             line: VecDeque::new(),
@@ -179,7 +183,9 @@ impl NvmeConnection {
     }
 
     pub fn can_go_on(&self) -> bool {
-        (self.link.readable && self.wants_input()) || (self.link.writable && !self.link.output.is_empty())
+        self.is_put_off
+            || (self.link.readable && self.wants_input())
+            || (self.link.writable && !self.link.output.is_empty())
     }
 
     /// When the peer has kept the server waiting for too long.
@@ -221,7 +227,13 @@ impl NvmeConnection {
     /// Serves what was received.
     pub fn take_commands<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         self.admit_waiting(turn);
+        self.is_put_off = false;
         while !self.link.closing && self.may_take_more() {
+            let has_to_authenticate = self.authentication.is_some() && self.is_shaking_hands();
+            if has_to_authenticate && turn.fabric.authentication_steps_left == 0 {
+                self.is_put_off = !self.link.input().is_empty();
+                break;
+            }
             let (input, output) = self.link.split();
             let (consumed, event) = self.session.next(input, &mut output.small);
             output.seal();
@@ -393,6 +405,7 @@ impl NvmeConnection {
         let (Some(controller), Some(authority)) = (&mut self.authentication, &mut turn.fabric.authority) else {
             return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
         };
+        turn.fabric.authentication_steps_left = turn.fabric.authentication_steps_left.saturating_sub(1);
         let (payload, step) = match message {
             Authentication::Message { bytes } => {
                 let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
@@ -556,6 +569,7 @@ impl NvmeConnection {
         let Some(id) = self.admit(slot, export, part, turn) else { return false };
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[export];
+        command.export = export;
         command.next = command.left.pop();
         let is_copy = matches!(command.io.expect("an I/O command").command, IoCommand::Copy { .. });
         if let (Part::Bytes(ByteRequest::Write { .. }), true) = (part, is_copy) {
@@ -686,12 +700,10 @@ impl NvmeConnection {
         Ok(())
     }
 
-    /// A command waits no more.
+    /// A command waits no more. If others of this connection do, they line up again, perhaps for another drive.
     fn leave_line<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) {
         self.waiting.retain(|other| *other != slot);
-        if self.waiting.is_empty() {
-            turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
-        }
+        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
     }
 
     /// Tries those again that wait for frames, in order.

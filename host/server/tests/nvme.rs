@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use memory::{Memory, Temper};
 use nvme::{DISCOVERY, HOST, Host, Queue, SUBSYSTEM, Served, TestClock, Wishes, entry, status, write};
 use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{PropertyName, property_set};
@@ -183,6 +184,22 @@ fn data_beyond_those_of_a_command_are_passed_over() {
         assert_eq!(queue.run(&write, Payload::ToController(data.clone())).0, 0);
         assert!(queue.read(4, 2) == [&data[..BLOCK_BYTES], &[0; BLOCK_BYTES]].concat());
         assert_eq!(queue.run(&entry(0x05, 1, [4, 0, 0]), Payload::ToController(data)).0, 0);
+    }
+    served.end();
+}
+
+#[test]
+fn a_flush_of_all_namespaces_reaches_drives_and_devices() {
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 1, Store::Ram, Timing::Instant, 1).unwrap();
+    let served = Served::with(Memory::new(BLOCKS, 256, SHUFFLED), Wishes { device: Some(device), ..Wishes::default() });
+    let host = served.host();
+    let mut queue = host.queue(1);
+    for round in 1..=3 {
+        assert_eq!(queue.write(0, &[round; BLOCK_BYTES]), 0);
+        assert_eq!(queue.status(&entry(0x00, u32::MAX, [0; 3])), 0);
+        assert_eq!(served.switches.volatile.load(Ordering::SeqCst), 0);
+        assert_eq!(served.switches.flushes.load(Ordering::SeqCst), round.into());
+        assert_eq!(queue.status(&entry(0x00, 2, [0; 3])), 0, "the device alone");
     }
     served.end();
 }

@@ -124,6 +124,26 @@ fn who_knows_the_secret_is_let_in_on_every_queue_one_way_or_both() {
 }
 
 #[test]
+fn of_many_hosts_at_once_each_has_its_turn() {
+    let served = served(Wishes::at(TestClock::default()));
+    let queues: Vec<Admin> = (0..24).map(|_| served.admin_of(HOST, SUBSYSTEM, 0).unwrap().0).collect();
+    let threads: Vec<_> = queues
+        .into_iter()
+        .map(|mut admin| {
+            std::thread::spawn(move || {
+                let result = authenticate(&mut admin, &mut host(&secret(0), Some(&secret(1))), 1);
+                admin.start_controller(|| false).unwrap();
+                result
+            })
+        })
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), Ok(()));
+    }
+    served.end();
+}
+
+#[test]
 fn a_wrong_secret_a_wrong_name_and_a_wrong_controller_end_the_connection() {
     let served = served(Wishes::at(TestClock::default()));
     let (mut admin, _) = served.admin_of(HOST, SUBSYSTEM, 0).unwrap();

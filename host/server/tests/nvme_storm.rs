@@ -12,8 +12,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use memory::{Memory, Temper};
-use nvme::{HOST, Queue, SUBSYSTEM, Served, identity};
+use nvme::{HOST, Queue, SUBSYSTEM, Served, Wishes, identity};
 use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, QueueParameters};
 use openftl_nvme_tcp::{Client, InitiatorConfig};
 use rand_core::{Rng, SeedableRng};
@@ -59,7 +60,7 @@ fn capsule(chance: &mut Chance) -> Vec<u8> {
     let entry = &mut capsule[8..];
     (entry[0], entry[1]) = (chance.of(&[chance_opcode(any), any]), chance.of(&[0x40, 0x40, 0x40, any]));
     entry[2..4].copy_from_slice(&(chance.below(6) as u16).to_le_bytes());
-    let namespace = chance.of(&[1, 1, 1, 0, 2, 4, 5, 6, 8, u32::MAX]);
+    let namespace = chance.of(&[1, 1, 1, 2, 2, 2, 0, 3, 4, 5, 6, 8, u32::MAX]);
     entry[4..8].copy_from_slice(&namespace.to_le_bytes());
     let length = chance.of(&[in_capsule as u32, in_capsule as u32, 512, 4096, 65_536, 1 << 20, 0]);
     entry[32..36].copy_from_slice(&length.to_le_bytes());
@@ -121,7 +122,9 @@ fn open(served: &Served, queue: QueueParameters, controller: u16) -> (TcpStream,
 #[test]
 fn whatever_follows_a_handshake_the_server_goes_on() {
     let within = Nanos::from_micros(100);
-    let served = Served::new(Memory::new(512, 512, Temper::Shuffled { seed: 1, within }));
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 4, Store::Ram, Timing::Instant, 1).unwrap();
+    let wishes = Wishes { device: Some(device), ..Wishes::default() };
+    let served = Served::with(Memory::new(512, 512, Temper::Shuffled { seed: 1, within }), wishes);
     let good = served.host();
     let mut witness: Queue = good.queue(1);
     for seed in 0..SEEDS {

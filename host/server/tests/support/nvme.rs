@@ -7,13 +7,15 @@ use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
+use openftl_media::EmulatedDevice;
 use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
 use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
 use openftl_server::{
-    Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
+    Counters, Device, Endpoint, Export, NoOperator, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop,
+    WallClock,
 };
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
@@ -41,7 +43,7 @@ pub mod status {
 }
 
 impl ServedDrive for Memory {
-    type Device = openftl_media::EmulatedDevice;
+    type Device = EmulatedDevice;
 }
 
 /// A clock that stands still until the test moves it, except for a drive that waits.
@@ -73,6 +75,8 @@ pub struct Wishes<C> {
     pub clock: C,
     pub hosts: HostsAllowed,
     pub format: BlockFormat,
+    /// Namespace 2.
+    pub device: Option<EmulatedDevice>,
 }
 
 impl Default for Wishes<WallClock> {
@@ -84,7 +88,7 @@ impl Default for Wishes<WallClock> {
 impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
-        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib }
+        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib, device: None }
     }
 }
 
@@ -103,7 +107,7 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format } = wishes;
+        let Wishes { config, mut clock, hosts, format, device } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
@@ -122,6 +126,11 @@ impl Served {
         let bytes = drive.data().len() as u64;
         let kind = NamespaceKind::Block { format, bytes };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
+        let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
+        for device in &devices {
+            let kind = NamespaceKind::OpenChannel(device.geometry());
+            target.attach(index, Namespace { id: 2, uuid: [2; 16], kind }).unwrap();
+        }
         target.add_port(Port { id: 1, address });
         server.set_target(target);
         secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
@@ -130,7 +139,8 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
-            let result = server.run(&mut exports, &mut clock, &its_stop);
+            let result =
+                server.run_with_devices(&mut NoOperator, &mut exports, &mut devices, &mut clock, &its_stop).map(drop);
             let [export] = exports;
             (result, export.target)
         });
