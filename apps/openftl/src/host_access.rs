@@ -8,6 +8,7 @@
 //! | none | none | any | none, or any with `--allow-any-host` |
 
 use crate::cli;
+use crate::drive_file::HostSection;
 use crate::failure::Failure;
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_nvme_auth::Secrets;
@@ -24,10 +25,14 @@ pub struct HostAccess {
 }
 
 impl HostAccess {
-    /// What the command line says. Files are read, and what does not fit together is refused, before anything is opened.
-    pub fn of(arguments: &cli::Serve) -> Result<HostAccess, Failure> {
-        let secrets = arguments.dhchap_key.as_deref().map(read).transpose()?;
-        HostAccess::new(&arguments.nvme_tcp, &arguments.allow_host, arguments.allow_any_host, secrets)
+    /// What command line and drive file say. Files are read, and what does not fit together is refused, before anything is
+    /// opened.
+    pub fn of(addresses: &[SocketAddr], arguments: &cli::Serve, file: &HostSection) -> Result<HostAccess, Failure> {
+        let keys = arguments.dhchap_key.as_ref().or(file.dhchap_key.as_ref());
+        let secrets = keys.map(|keys| read(keys)).transpose()?;
+        let named = if arguments.allow_host.is_empty() { &file.allow_host } else { &arguments.allow_host };
+        let named = if arguments.allow_any_host { &[][..] } else { named };
+        HostAccess::new(addresses, named, arguments.allow_any_host, secrets)
     }
 
     fn new(
