@@ -32,11 +32,22 @@ fn nanoseconds() -> Histogram<u64> {
 impl Requests {
     /// Counts one request.
     #[inline]
-    pub(crate) fn count(&mut self, blocks: u32, latency: Nanos) {
+    pub fn count(&mut self, blocks: u32, latency: Nanos) {
         self.requests += 1;
         self.blocks += u64::from(blocks);
         self.latency.saturating_record(latency.0);
         self.slowest = self.slowest.max(latency);
+    }
+
+    /// Counts requests of another kind too.
+    ///
+    /// # Panics
+    /// Never: all latencies have the same bounds.
+    pub fn merge(&mut self, other: &Requests) {
+        self.requests += other.requests;
+        self.blocks += other.blocks;
+        self.latency.add(&other.latency).expect("histograms with the same bounds can be added");
+        self.slowest = self.slowest.max(other.slowest);
     }
 }
 

@@ -30,7 +30,7 @@ cargo xtask: what a contributor does
                                        with --require-all that is a failure
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
                                        software-cost, simulation, waf, open-time, recovery,
-                                       wall-clock, nbd;
+                                       wall-clock, nbd, nvme;
                                        all of them if none is named)
   cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
                                        or prints what to install

@@ -1,5 +1,7 @@
 //! The words of the command line.
 
+pub mod nvme;
+
 pub use crate::drive_file::Timing;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,6 +34,8 @@ pub enum Command {
     Create(Create),
     /// Serves a drive to NBD clients until it is told to stop.
     Serve(Serve),
+    /// Talks to an NVMe/TCP target as its host: lists, identifies, reads, writes, measures.
+    Nvme(nvme::Nvme),
     /// Operates a drive that is being served: cuts its power, makes it fail, asks how it is.
     Ctl(Ctl),
     /// Runs a workload on a new drive in memory and measures.
@@ -581,6 +585,13 @@ mod tests {
             "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
             "openftl serve disk.oftl --control unix:/path/socket --lie-about-flush",
+            "openftl nvme gen-key --hash sha384 --nqn nqn.2014-08.org.example:host --secret 00ff",
+            "openftl nvme discover 127.0.0.1:4420 --json",
+            "openftl nvme identify 127.0.0.1:4420 --nqn nqn.2014-08.org.example:drive --namespace 2",
+            "openftl nvme read 127.0.0.1 --nqn nqn.2014-08.org.example:drive --namespace 1 --offset 0 --length 1MiB --output -",
+            "openftl nvme write [::1]:4420 --input - --fua --header-digest --data-digest",
+            "openftl nvme bench 127.0.0.1:4420 --workload write --depth 32 --block 4KiB --seconds 5 --json",
+            "openftl nvme identify 127.0.0.1:4420 --host-nqn nqn.a --dhchap-key @host.key --dhchap-ctrl-key @drive.key",
             "openftl ctl disk.oftl power-cut --torn --seed 7",
             "openftl ctl disk.oftl power-on --json",
             "openftl ctl disk.oftl power-cycle",
@@ -624,6 +635,13 @@ mod tests {
             ("openftl explore --jobs 0", "--jobs", "0"),
             ("openftl serve disk.oftl --memory", "--memory", "DISK"),
             ("openftl serve disk.oftl --lie-about-flush --write-through", "--lie-about-flush", "--write-through"),
+            ("openftl nvme discover unix:/a", "ADDRESS", "127.0.0.1:4420"),
+            ("openftl nvme read 127.0.0.1 --namespace 0", "--namespace", "0"),
+            ("openftl nvme bench 127.0.0.1 --depth 0", "--depth", "0"),
+            ("openftl nvme bench 127.0.0.1 --workload trim", "--workload", "sequential-read"),
+            ("openftl nvme identify 127.0.0.1 --nqn drive", "--nqn", "`drive`"),
+            ("openftl nvme identify 127.0.0.1 --dhchap-ctrl-key a", "--dhchap-key", "--dhchap-ctrl-key"),
+            ("openftl nvme gen-key --hash md5", "--hash", "sha256"),
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),

@@ -1,4 +1,4 @@
-//! The command line: `openftl demo`, `create`, `serve`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
+//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
 //! `explore`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
@@ -18,6 +18,7 @@ mod figures;
 mod host_access;
 mod inspect;
 mod measure;
+mod nvme;
 mod power;
 mod profiles;
 mod report;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Nvme(arguments) => nvme::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -72,6 +72,19 @@ impl Secret {
         Ok(Secret { transform, bytes })
     }
 
+    /// The secret with these bytes: 32, 48 or 64.
+    pub fn from_bytes(transform: Option<HashFunction>, bytes: &[u8]) -> Result<Secret, SecretError> {
+        check_length(bytes.len())?;
+        Ok(Secret { transform, bytes: Zeroizing::new(bytes.to_vec()) })
+    }
+
+    /// The secret that follows from this one for the host `nqn`, as nvme-cli derives those that it hands out: HMAC(secret,
+    /// NQN ‖ "NVMe-over-Fabrics"), so that hosts have different ones. Without a hash function, the same.
+    #[must_use]
+    pub fn derived_for(&self, nqn: &str) -> Secret {
+        Secret { transform: self.transform, bytes: Zeroizing::new(self.key(nqn).as_ref().to_vec()) }
+    }
+
     /// The hash function that makes a key of it.
     #[must_use]
     pub fn transform(&self) -> Option<HashFunction> {
@@ -248,6 +261,30 @@ mod tests {
             let secret: Secret = text.parse().unwrap();
             assert_eq!((secret.bytes.len(), secret.to_text().as_str()), (32, text.as_str()));
         }
+    }
+
+    #[test]
+    fn secrets_for_a_host_are_those_that_nvme_cli_derives() {
+        let bytes: Vec<u8> = (0..64).collect();
+        // `nvme gen-dhchap-key --secret=000102… --hmac=… --key-length=… --nqn=…` of nvme-cli 2.3.
+        for (transform, length, text) in [
+            (None, 32, "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"),
+            (Some(HashFunction::Sha256), 32, "DHHC-1:01:eGOjOSJAEO/H5bDhWMzHdMAz5kyhHZlbqU1HWBl05iWbjbyw:"),
+            (
+                Some(HashFunction::Sha384),
+                48,
+                "DHHC-1:02:OSFRps5xBlJdGYl/2Q2ky5ZJh7qP0Jm4ohTgY1XEoBTafULsd2tno2kh2U1D6F9MVJpgFw==:",
+            ),
+            (
+                Some(HashFunction::Sha512),
+                64,
+                "DHHC-1:03:8F8lKumik69AkegfLCoXtKLOoohOebSUeYCrZ8OPiUBcjUK/ucQbSbOuYIao01rK4fDtbsyIE0OrKDbtGAOh2FOVcOM=:",
+            ),
+        ] {
+            let secret = Secret::from_bytes(transform, &bytes[..length]).unwrap();
+            assert_eq!(secret.derived_for("nqn.2014-08.org.example:host").to_text().as_str(), text);
+        }
+        assert_eq!(Secret::from_bytes(None, &bytes[..33]).unwrap_err(), SecretError::Length { found: 33 });
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod figure;
 mod machine;
 mod nbd;
+mod nvme;
 mod open_time;
 mod recovery;
 mod simulation;
@@ -21,7 +22,7 @@ use std::process::{Command, ExitCode};
 /// Measures one figure; `openftl` is the release build of the command line tool.
 type Measure = fn(openftl: &Tool) -> Result<Figure, Unmeasured>;
 
-const FIGURES: [(&str, Measure); 7] = [
+const FIGURES: [(&str, Measure); 8] = [
     ("software-cost", software_cost::measure),
     ("simulation", simulation::measure),
     ("waf", waf::measure),
@@ -29,6 +30,7 @@ const FIGURES: [(&str, Measure); 7] = [
     ("recovery", recovery::measure),
     ("wall-clock", wall_clock::measure),
     ("nbd", nbd::measure),
+    ("nvme", nvme::measure),
 ];
 
 /// The arguments of `bench`.

@@ -122,12 +122,12 @@ impl Drop for Server {
 }
 
 /// A folder for the sockets, short enough for a socket's name, removed in the end.
-struct Folder {
-    path: PathBuf,
+pub(super) struct Folder {
+    pub path: PathBuf,
 }
 
 impl Folder {
-    fn new() -> Result<Folder, Unmeasured> {
+    pub fn new() -> Result<Folder, Unmeasured> {
         let path = std::env::temp_dir().join(format!("openftl-bench-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         Ok(Folder { path })

@@ -30,6 +30,7 @@ mod filesystem;
 mod fio;
 mod libnbd;
 mod mounted;
+mod nvme_commands;
 mod pattern;
 mod power;
 mod program;

@@ -81,6 +81,25 @@ impl Status {
     pub const DISCONNECT_INVALID_QUEUE: Status = Status::permanent(0x185);
     /// "Authentication Required".
     pub const AUTHENTICATION_REQUIRED: Status = Status::permanent(0x191);
+
+    /// What the specification calls those that only fabrics commands end with.
+    pub const FABRICS: [(Status, &str); 6] = [
+        (Status::CONNECT_INCOMPATIBLE_FORMAT, "Connect Incompatible Format"),
+        (Status::CONNECT_CONTROLLER_BUSY, "Connect Controller Busy"),
+        (Status::CONNECT_INVALID_PARAMETERS, "Connect Invalid Parameters"),
+        (Status::CONNECT_INVALID_HOST, "Connect Invalid Host"),
+        (Status::DISCONNECT_INVALID_QUEUE, "Disconnect Invalid Queue Type"),
+        (Status::AUTHENTICATION_REQUIRED, "Authentication Required"),
+    ];
+
+    /// The status of a fabrics command, as [`fmt::Display`] shows those of others.
+    #[must_use]
+    pub fn of_fabrics(self) -> String {
+        match Status::FABRICS.iter().find(|(status, _)| status.code() == self.code()) {
+            Some((_, name)) => format!("{:04X}h {name}", self.code()),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl Status {
@@ -205,6 +224,8 @@ mod tests {
         assert_eq!(Status::INVALID_FIELD.with_more().field(), 0x6002);
         assert_eq!(Status::UNRECOVERED_READ.to_string(), "0281h Unrecovered Read Error");
         assert_eq!(Status::from_field(0x3ff).to_string(), "03FFh");
+        assert_eq!(Status::from_field(0x4182).of_fabrics(), "0182h Connect Invalid Parameters");
+        assert_eq!(Status::INVALID_OPCODE.of_fabrics(), Status::INVALID_OPCODE.to_string());
         assert_eq!(
             format!("{:?}", Status::INVALID_OPCODE.with_more()),
             "Status(0001h Invalid Command Opcode, more in the log, do not retry)"

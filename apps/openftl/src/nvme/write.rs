@@ -1,0 +1,153 @@
+//! `openftl nvme write`: a file to blocks of a namespace.
+
+use super::disk::Disk;
+use super::transfer::{Progress, WINDOW, check, command_bytes};
+use crate::cli::nvme::Write;
+use crate::failure::Failure;
+use crate::terminal::{Ink, Palette, say};
+use openftl_core::units::ByteSize;
+use openftl_nvme_tcp::client::Payload;
+use openftl_nvme_tcp::nvm;
+use std::fs::File;
+use std::io::{self, Read, stdin};
+use std::path::Path;
+
+pub fn run(arguments: &Write) -> Result<(), Failure> {
+    let input = Input::open(&arguments.input)?;
+    let mut disk = Disk::open(&arguments.place.subsystem, arguments.place.namespace)?;
+    let offset = arguments.place.offset;
+    disk.check_whole("--offset", offset)?;
+    // What is known to be wrong is refused before anything is written.
+    let length = match (arguments.length, input.bytes) {
+        (Some(length), Some(bytes)) if length.0 > bytes => {
+            return Err(Failure::bad_input(format_args!(
+                "--length {length}: {} has only {}",
+                input.name,
+                ByteSize(bytes)
+            ))
+            .fix("leave --length away to write all of it"));
+        }
+        (Some(length), _) => Some(length),
+        (None, bytes) => bytes.map(ByteSize),
+    };
+    if let Some(length) = length {
+        let what = if arguments.length.is_some() { "--length".to_owned() } else { format!("--input {}:", input.name) };
+        disk.check_whole(&what, length)?;
+        disk.check_inside(offset.0, length.0)?;
+    }
+    disk.check_inside(offset.0, 0)?;
+    let length = length.map(|length| length.0);
+    let copied = Copy { disk: &mut disk, input, offset: offset.0, length, fua: arguments.fua }.run()?;
+    let done = Palette::of_stdout().paint(Ink::Good, "✓");
+    let durable = if arguments.fua { ", and durable" } else { "" };
+    say(&format!(
+        "{done} {} are written to namespace {} from offset {offset} on{durable}",
+        ByteSize(copied),
+        arguments.place.namespace
+    ))
+}
+
+/// What is to be written.
+struct Input {
+    reader: Box<dyn Read>,
+    name: String,
+    /// Bytes that it has, if that can be known.
+    bytes: Option<u64>,
+}
+
+impl Input {
+    fn open(path: &Path) -> Result<Input, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Input { reader: Box::new(stdin().lock()), name: "standard input".to_owned(), bytes: None });
+        }
+        let name = path.display().to_string();
+        let unreadable = |error: io::Error| Failure::bad_input(format_args!("--input: cannot read {name}: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let bytes = metadata.is_file().then_some(metadata.len());
+        Ok(Input { reader: Box::new(file), name, bytes })
+    }
+
+    /// Reads until `room` is full or the input has ended.
+    fn fill(&mut self, room: &mut [u8]) -> Result<usize, Failure> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match self.reader.read(&mut room[filled..]) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::failed(format_args!("cannot read {}: {error}", self.name))),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+struct Copy<'a> {
+    disk: &'a mut Disk,
+    input: Input,
+    offset: u64,
+    /// If it is known; else to the input's end.
+    length: Option<u64>,
+    fua: bool,
+}
+
+impl Copy<'_> {
+    /// Writes piece after piece, several at a time.
+    fn run(mut self) -> Result<u64, Failure> {
+        let mut queue = self.disk.queue(WINDOW as u16)?;
+        let piece_bytes = command_bytes(self.disk);
+        let mut spare: Vec<Vec<u8>> = Vec::with_capacity(WINDOW);
+        let mut progress = Progress::new("write", self.length);
+        let mut submitted = 0;
+        // How the input ended, once it has. What is under way then is waited for.
+        let mut end = None;
+        loop {
+            while end.is_none() && queue.commands_under_way() < WINDOW && queue.has_room() {
+                let mut data = spare.pop().unwrap_or_default();
+                data.resize(piece_bytes as usize, 0);
+                match self.next_piece(submitted, &mut data) {
+                    Ok(()) if data.is_empty() => end = Some(Ok(())),
+                    Err(failure) => end = Some(Err(failure)),
+                    Ok(()) => {
+                        let bytes = data.len() as u64;
+                        let blocks = self.disk.blocks(self.offset + submitted, bytes);
+                        let entry = if self.fua { nvm::durable_write(blocks) } else { nvm::write(blocks) };
+                        queue.submit(submitted, &entry, Payload::ToController(data));
+                        submitted += bytes;
+                    }
+                }
+            }
+            if queue.commands_under_way() == 0 {
+                let copied = progress.end();
+                return end.unwrap_or(Ok(())).map(|()| copied);
+            }
+            let ended = queue.wait().map_err(|error| self.disk.association.failure(error))?;
+            let bytes = ended.data.len() as u64;
+            check("Write", self.disk.blocks(self.offset + ended.tag, bytes), &ended, 0)?;
+            progress.advance(bytes);
+            spare.push(ended.data);
+        }
+    }
+
+    /// Reads what is written next, after so many bytes; nothing at the end.
+    fn next_piece(&mut self, after: u64, data: &mut Vec<u8>) -> Result<(), Failure> {
+        let left = self.length.map_or(u64::MAX, |length| length - after);
+        data.truncate(left.min(data.len() as u64) as usize);
+        let bytes = self.input.fill(data)?;
+        let (end, name) = (after + bytes as u64, &self.input.name);
+        if self.length.is_some() && bytes < data.len() {
+            return Err(Failure::bad_input(format_args!("{name} ends after {}", ByteSize(end)))
+                .fix(format_args!("choose a --length that it has; {} of it are written", ByteSize(after))));
+        }
+        data.truncate(bytes);
+        let block_bytes = self.disk.block_bytes;
+        if !end.is_multiple_of(block_bytes) {
+            return Err(Failure::bad_input(format_args!(
+                "{name} ends inside a block: it has {end} bytes, and blocks have {block_bytes}"
+            ))
+            .fix(format_args!("fill it up with zeroes to whole blocks; {} of it are written", ByteSize(after))));
+        }
+        self.disk.check_inside(self.offset + after, bytes as u64)
+    }
+}
