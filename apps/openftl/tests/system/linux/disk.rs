@@ -1,0 +1,115 @@
+//! The drive as a disk of a Linux host: data that fio verifies, and file systems.
+
+use super::{Linux, boots_here, serve};
+use crate::drive::Drive;
+use crate::network::Network;
+
+#[test]
+fn fio_finds_what_it_wrote_with_and_without_digests() {
+    if !boots_here(&[]) {
+        return;
+    }
+    let (drive, network) = (Drive::create(), Network::new());
+    let server = serve(&drive, &network, &[]);
+    Linux::run(
+        &network,
+        r#"
+        for digests in "" --hdr-digest --data-digest "--hdr-digest --data-digest"; do
+            connect $digests
+            verified --rw=randwrite --bsrange=4k-64k --size=16m --iodepth=16 || fail "fio with '$digests'"
+            verified --rw=randrw --bs=4k --size=8m --iodepth=32 --offset=64m --fsync=64 || fail "fio of both with '$digests'"
+            verified --rw=write --bs=1m --size=64m --iodepth=4 --offset=128m || fail "fio in order with '$digests'"
+            disconnect
+        done
+        "#,
+    )
+    .succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
+fn io_uring_and_commands_that_bypass_the_block_layer_read_the_same() {
+    if !boots_here(&[]) {
+        return;
+    }
+    let (drive, network) = (Drive::create(), Network::new());
+    let server = serve(&drive, &network, &[]);
+    Linux::run(
+        &network,
+        r#"
+        connect
+        job="--bs=4k --size=8m --iodepth=16 --verify=crc32c --randseed=5 --rw=randwrite"
+        verified $job --ioengine=io_uring || fail io_uring
+        fio --name=job --filename=/dev/ng${disk#/dev/nvme} --ioengine=io_uring_cmd --cmd_type=nvme $job --verify_only=1 \
+            --verify_fatal=1 --verify_state_save=0 >&2 || fail "commands of io_uring"
+        "#,
+    )
+    .succeeded();
+    server.stop();
+    drive.check();
+}
+
+/// A file system is made and filled; a second host finds all of it after the server died and came back.
+fn keeps_its_files(make: &[&'static str], kind: &str) {
+    if !boots_here(&[&make[..1], &["diff", "blkdiscard"]].concat()) {
+        return;
+    }
+    let (drive, network) = (Drive::create(), Network::new());
+    let server = serve(&drive, &network, &[]);
+    let make = make.join(" ");
+    Linux::run(
+        &network,
+        &format!(
+            r#"
+            connect
+            {make} $disk >&2 || fail {make}
+            mkdir /mnt/disk && mount -t {kind} $disk /mnt/disk || fail mount
+            cp -r /usr/share/perl/*/unicore /mnt/disk/files || fail cp
+            fio --name=job --directory=/mnt/disk --rw=randwrite --bsrange=512-32k --size=16m --verify=crc32c \
+                --verify_fatal=1 --verify_state_save=0 --unlink=1 --fsync=32 >&2 || fail "fio on a file"
+            rm -r /mnt/disk/files/lib && sync && fstrim /mnt/disk || fail "what is removed is trimmed"
+            sync
+            "#
+        ),
+    )
+    .succeeded();
+    // The guest ended without unmounting, and so does the server.
+    server.kill();
+    let server = serve(&drive, &network, &[]);
+    Linux::run(
+        &network,
+        &format!(
+            r#"
+            connect
+            mkdir /mnt/disk && mount -t {kind} $disk /mnt/disk || fail mount
+            diff -r --exclude=lib /usr/share/perl/*/unicore /mnt/disk/files || fail "files are others"
+            [ ! -e /mnt/disk/files/lib ] || fail "removed files are there"
+            umount /mnt/disk || fail umount
+            "#
+        ),
+    )
+    .succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
+fn ext4_keeps_its_files() {
+    keeps_its_files(&["mkfs.ext4", "-q", "-F"], "ext4");
+}
+
+#[test]
+fn xfs_keeps_its_files() {
+    keeps_its_files(&["mkfs.xfs", "-q", "-f"], "xfs");
+}
+
+#[test]
+fn btrfs_keeps_its_files() {
+    keeps_its_files(&["mkfs.btrfs", "-q", "-f"], "btrfs");
+}
+
+#[test]
+fn f2fs_keeps_its_files() {
+    keeps_its_files(&["mkfs.f2fs", "-q", "-f"], "f2fs");
+}
