@@ -65,10 +65,10 @@ fn keeps_its_files(make: &[&'static str], kind: &str) {
             connect
             {make} $disk >&2 || fail {make}
             mkdir /mnt/disk && mount -t {kind} $disk /mnt/disk || fail mount
-            cp -r /usr/share/perl/*/unicore /mnt/disk/files || fail cp
+            cp -r /usr/lib/*/perl-base /mnt/disk/files || fail cp
             fio --name=job --directory=/mnt/disk --rw=randwrite --bsrange=512-32k --size=16m --verify=crc32c \
                 --verify_fatal=1 --verify_state_save=0 --unlink=1 --fsync=32 >&2 || fail "fio on a file"
-            rm -r /mnt/disk/files/lib && sync && fstrim /mnt/disk || fail "what is removed is trimmed"
+            rm -r /mnt/disk/files/unicore && sync && fstrim /mnt/disk || fail "what is removed is trimmed"
             sync
             "#
         ),
@@ -83,8 +83,8 @@ fn keeps_its_files(make: &[&'static str], kind: &str) {
             r#"
             connect
             mkdir /mnt/disk && mount -t {kind} $disk /mnt/disk || fail mount
-            diff -r --exclude=lib /usr/share/perl/*/unicore /mnt/disk/files || fail "files are others"
-            [ ! -e /mnt/disk/files/lib ] || fail "removed files are there"
+            diff -r --exclude=unicore /usr/lib/*/perl-base /mnt/disk/files || fail "files are others"
+            [ ! -e /mnt/disk/files/unicore ] || fail "removed files are there"
             umount /mnt/disk || fail umount
             "#
         ),
