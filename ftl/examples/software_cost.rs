@@ -131,7 +131,7 @@ fn main() {
     let mut done: Vec<Done> = Vec::new();
     let mut times: [Vec<f64>; 4] = Default::default();
     let write = |ftl: &mut BlockFtl<EmulatedDevice>, done: &mut Vec<Done>, block: u64| {
-        let frame = ftl.frames().acquire(FrameForm::Bytes).expect("instant media give frames back at once");
+        let frame = ftl.frames_mut().acquire(FrameForm::Bytes).expect("instant media give frames back at once");
         let request = Request::Write { first: block, frames: &[frame], durability: Durability::Volatile };
         ftl.submit(Time::ZERO, 0, request).unwrap();
         ftl.poll(Time::ZERO, done);
@@ -166,7 +166,7 @@ fn main() {
         times[2].push(per_block(began));
         let blocks: Vec<u64> = (0..SLICE_BLOCKS).map(|_| chance.next_u64() % CAPACITY_BLOCKS).collect();
         let mut frames = Vec::new();
-        assert!(ftl.frames().acquire_many(FrameForm::Bytes, 64, &mut frames));
+        assert!(ftl.frames_mut().acquire_many(FrameForm::Bytes, 64, &mut frames));
         let began = Instant::now();
         for (index, block) in blocks.iter().enumerate() {
             fence(Ordering::SeqCst);
@@ -177,7 +177,7 @@ fn main() {
         }
         times[3].push(per_block(began));
         for frame in frames {
-            ftl.frames().release(frame);
+            ftl.frames_mut().release(frame);
         }
     }
     let [device_write, ftl_write, device_read, ftl_read] = times.map(median);

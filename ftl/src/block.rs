@@ -596,7 +596,11 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         self.plan.capacity_blocks
     }
 
-    fn frames(&mut self) -> &mut Frames {
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
     }
 

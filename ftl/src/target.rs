@@ -106,7 +106,10 @@ pub trait BlockTarget {
     fn blocks(&self) -> u64;
 
     /// The memory that payload travels in.
-    fn frames(&mut self) -> &mut Frames;
+    fn frames(&self) -> &Frames;
+
+    /// The same, to take frames from it and to fill them.
+    fn frames_mut(&mut self) -> &mut Frames;
 
     /// The form of frame that this drive's payload takes: bytes for a real drive, stamps for a simulated one.
     fn payload_form(&self) -> FrameForm;

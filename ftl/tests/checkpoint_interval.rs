@@ -47,7 +47,7 @@ impl World {
 
     /// Writes one block, durably.
     fn write(&mut self, first: u64) {
-        let frame = self.ftl.frames().acquire(FrameForm::Stamp).expect("a frame is free");
+        let frame = self.ftl.frames_mut().acquire(FrameForm::Stamp).expect("a frame is free");
         let request = Request::Write { first, frames: &[frame], durability: Durability::Durable };
         self.ftl.submit(self.clock.0, 0, request).unwrap();
         let mut done = Vec::new();

@@ -20,11 +20,11 @@ fn requests_beyond_the_drive_empty_or_too_long_are_refused_and_change_nothing() 
     let frames = world.frames(TRANSACTION_BLOCKS_MAX as u64 + 1);
     let durability = Durability::Volatile;
     let refuse = |world: &mut World, request: Request<'_>, first: u64, blocks: u64| {
-        let available = world.ftl().frames().available(FrameForm::Stamp);
+        let available = world.ftl().frames_mut().available(FrameForm::Stamp);
         let error = world.attempt(request).unwrap_err();
         assert_eq!(error, IoError::OutOfRange { first, blocks, capacity: CAPACITY });
         assert!(error.to_string().contains("700"), "{error}");
-        assert_eq!(world.ftl().frames().available(FrameForm::Stamp), available, "the frames stay the host's");
+        assert_eq!(world.ftl().frames_mut().available(FrameForm::Stamp), available, "the frames stay the host's");
     };
     for (first, blocks) in
         [(0, 0), (CAPACITY, 1), (CAPACITY - 1, 2), (u64::MAX, 1), (u64::MAX, 2), (1 << 32, 1), (0, 257)]
@@ -38,7 +38,7 @@ fn requests_beyond_the_drive_empty_or_too_long_are_refused_and_change_nothing() 
         refuse(&mut world, Request::Trim { first, blocks, durability }, first, blocks);
     }
     for frame in frames {
-        world.ftl().frames().release(frame);
+        world.ftl().frames_mut().release(frame);
     }
     world.verify_all();
     world.check();

@@ -33,9 +33,9 @@ fn overwrite(profile: &str, capacity: u64, over_provisioning: u64, batch: u64, s
         done.drain(..).filter(|done| done.result.is_ok()).count() as u64
     };
     while submitted < 6 * capacity {
-        let Some(frame) = ftl.frames().acquire(FrameForm::Stamp) else {
+        let Some(frame) = ftl.frames_mut().acquire(FrameForm::Stamp) else {
             ended += poll(&mut ftl);
-            let frames = ftl.frames().available(FrameForm::Stamp);
+            let frames = ftl.frames_mut().available(FrameForm::Stamp);
             assert!(
                 frames > 0 || ftl.next_due().is_some(),
                 "{name}: asleep with no frame left after {submitted} writes"

@@ -62,18 +62,18 @@ impl Drive {
 
     fn write(&mut self, block: u64) -> Result<(), IoError> {
         let frame = loop {
-            match self.ftl.frames().acquire(FrameForm::Stamp) {
+            match self.ftl.frames_mut().acquire(FrameForm::Stamp) {
                 Some(frame) => break frame,
                 None => _ = self.poll(u64::MAX),
             }
         };
         let version = &mut self.versions[block as usize];
-        if let PayloadMut::Stamp(stamp) = self.ftl.frames().payload_mut(frame) {
+        if let PayloadMut::Stamp(stamp) = self.ftl.frames_mut().payload_mut(frame) {
             *stamp = Stamp(block << 32 | u64::from(*version + 1));
         }
         let request = Request::Write { first: block, frames: &[frame], durability: Durability::Volatile };
         if let Err(error) = self.ftl.submit(Time::ZERO, self.written, request) {
-            self.ftl.frames().release(frame);
+            self.ftl.frames_mut().release(frame);
             return Err(error);
         }
         loop {
@@ -119,12 +119,12 @@ impl Drive {
 
     fn verify(&mut self) {
         for block in 0..self.capacity() {
-            let frame = self.ftl.frames().acquire(FrameForm::Stamp).unwrap();
+            let frame = self.ftl.frames_mut().acquire(FrameForm::Stamp).unwrap();
             self.ftl.submit(Time::ZERO, u64::MAX - 1, Request::Read { first: block, frames: &[frame] }).unwrap();
             while self.poll(u64::MAX - 1).map(Result::unwrap).is_none() {}
             let expected = Stamp(block << 32 | u64::from(self.versions[block as usize]));
-            assert_eq!(self.ftl.frames().payload(frame), openftl_core::Payload::Stamp(expected), "block {block}");
-            self.ftl.frames().release(frame);
+            assert_eq!(self.ftl.frames_mut().payload(frame), openftl_core::Payload::Stamp(expected), "block {block}");
+            self.ftl.frames_mut().release(frame);
         }
     }
 

@@ -108,16 +108,16 @@ fn live(device: EmulatedDevice, access: Access) {
 
 fn write<M: Media>(drive: &mut BlockFtl<M>, clock: &mut VirtualClock, first: u64, blocks: u64) -> Result<(), IoError> {
     let mut frames = Vec::new();
-    let taken = drive.frames().acquire_many(FrameForm::Stamp, blocks as usize, &mut frames);
+    let taken = drive.frames_mut().acquire_many(FrameForm::Stamp, blocks as usize, &mut frames);
     assert!(taken, "an idle drive has frames");
     for frame in &frames {
-        drive.frames().zero(*frame);
+        drive.frames_mut().zero(*frame);
     }
     let now = clock.now();
     let request = Request::Write { first, frames: &frames, durability: Durability::Volatile };
     if let Err(error) = drive.submit(now, 1, request) {
         for frame in frames {
-            drive.frames().release(frame);
+            drive.frames_mut().release(frame);
         }
         return Err(error);
     }

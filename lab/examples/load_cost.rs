@@ -23,7 +23,11 @@ impl BlockTarget for Nothing {
     fn blocks(&self) -> u64 {
         BLOCKS
     }
-    fn frames(&mut self) -> &mut Frames {
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
     }
     fn payload_form(&self) -> FrameForm {

@@ -295,7 +295,7 @@ impl Driver {
         );
         let slot = *self.idle.last().expect("the caller made sure that a slot is idle");
         self.write_frames.clear();
-        if !target.frames().acquire_many(form, blocks, &mut self.write_frames) {
+        if !target.frames_mut().acquire_many(form, blocks, &mut self.write_frames) {
             return Ok(Admission::Refused);
         }
         let request = match access.operation {
@@ -305,7 +305,7 @@ impl Driver {
                 Request::Read { first: access.first, frames: &self.write_frames }
             }
             Operation::Write => {
-                let frames = target.frames();
+                let frames = target.frames_mut();
                 for (index, &frame) in self.write_frames.iter().enumerate() {
                     let block = access.first + index as u64;
                     let stamp = stamp(block, self.versions[block as usize] + 1);
@@ -330,7 +330,7 @@ impl Driver {
             }
             Err(error) => {
                 for &frame in &self.write_frames {
-                    target.frames().release(frame);
+                    target.frames_mut().release(frame);
                 }
                 match error {
                     IoError::QueueFull => Ok(Admission::Refused),
@@ -396,7 +396,7 @@ impl Driver {
                 for index in 0..access.blocks as usize {
                     let block = access.first + index as u64;
                     let place = slot * self.access_blocks_max + index;
-                    let frames = target.frames();
+                    let frames = target.frames_mut();
                     let versions = self.oldest[place]..=self.versions[block as usize];
                     check(frames.payload(self.frames[place]), block, versions)?;
                     frames.release(self.frames[place]);

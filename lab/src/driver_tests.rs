@@ -51,7 +51,11 @@ impl BlockTarget for Memory {
         self.stored.len() as u64
     }
 
-    fn frames(&mut self) -> &mut Frames {
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
     }
 

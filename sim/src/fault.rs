@@ -13,7 +13,7 @@
 //! | `offline7` | a chunk is gone with all it holds | the same, of each of its blocks |
 //!
 //! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
-//! is whole, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
+//! is whole and in its place, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
 
 use crate::world::{World, head_of};
 use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
@@ -101,12 +101,15 @@ struct Inscription {
     oob: Oob,
     /// The first eight bytes of its payload.
     head: u64,
+    /// An exchange has put it here, where nobody looks for it.
+    is_misplaced: bool,
 }
 
 impl Inscription {
     /// What its copies have in common; `None` if it is missed by nobody but the host.
     fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
+            _ if self.is_misplaced => None,
             BlockKind::Data | BlockKind::Padding => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
         }
@@ -125,13 +128,15 @@ impl Inscriptions {
         let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
         let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
         let mut found = Inscriptions { blocks: Vec::new(), copies: BTreeMap::new() };
+        let misplaced = world.misplaced.clone();
         let mut device = world.device();
         for ppa in places {
             if !device.look(ppa, &mut frames, frame) {
                 continue;
             }
             let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
-            let inscription = Inscription { ppa, oob, head: head_of(frames.payload(frame)) };
+            let is_misplaced = misplaced.get(&ppa) == Some(&oob);
+            let inscription = Inscription { ppa, oob, head: head_of(frames.payload(frame)), is_misplaced };
             if let Some(metadata) = inscription.metadata() {
                 *found.copies.entry(metadata).or_default() += 1;
             }
@@ -192,6 +197,7 @@ impl World {
                 blocks.retain(|other| other.oob.address != one.oob.address && inscriptions.may_go(&[one, *other]));
                 let Some(other) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
                 self.tell_the_model(&[one, other]);
+                self.misplaced.extend([(one.ppa, other.oob), (other.ppa, one.oob)]);
                 self.device().misdirect(one.ppa, other.ppa).expect("a store in memory");
                 true
             }

@@ -9,6 +9,7 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
+use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
     Access, BlockTarget, Config, Done, Durability, IoError, ReadOnlyReason, Request, VictimPolicy, chunks_per_pu,
@@ -17,6 +18,7 @@ use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timi
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -59,6 +61,8 @@ pub struct World {
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
     pub may_wear_out: bool,
+    /// What exchanges have put where it does not belong, by place; as long as it is what is there.
+    pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
@@ -159,6 +163,7 @@ impl World {
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
             may_wear_out: false,
+            misplaced: BTreeMap::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -177,6 +182,7 @@ impl World {
             config: self.config.clone(),
             history,
             may_wear_out: self.may_wear_out,
+            misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
             under_way: Vec::new(),
             tag: self.tag,
@@ -247,7 +253,7 @@ impl World {
     pub fn frames(&mut self, count: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
         let form = self.config.payload;
-        while !self.ftl().frames().acquire_many(form, count as usize, &mut frames) {
+        while !self.ftl().frames_mut().acquire_many(form, count as usize, &mut frames) {
             let done = self.step();
             self.take(done);
         }
@@ -344,13 +350,13 @@ impl World {
 
     fn give_back(&mut self, frames: Vec<Frame>) {
         for frame in frames {
-            self.ftl().frames().release(frame);
+            self.ftl().frames_mut().release(frame);
         }
     }
 
     /// What the frames hold, by write; they are given back.
     fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
-        let pool = self.ftl.as_mut().expect("the drive is open").frames();
+        let pool = self.ftl.as_mut().expect("the drive is open").frames_mut();
         let mut found = Vec::new();
         for (block, frame) in (first..).zip(frames) {
             let head = head_of(pool.payload(frame));
@@ -397,7 +403,7 @@ impl World {
     }
 
     fn fill(&mut self, change: Change, first: u64, frames: &[Frame]) {
-        let pool = self.ftl().frames();
+        let pool = self.ftl().frames_mut();
         for (block, frame) in (first..).zip(frames) {
             match pool.payload_mut(*frame) {
                 PayloadMut::Stamp(payload) => *payload = stamp(change, block),

@@ -124,6 +124,24 @@ fn power_cuts_do_not_leave_more_chunks_open_than_the_device_allows() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer in itself: a superblock that an exchange had put elsewhere counted as one of its copies, so the
+/// other one could go too.
+#[test]
+fn exchanges_leave_a_copy_of_all_metadata_in_its_place() {
+    for seed in 0..40 {
+        let profile = Profile::builtin("tiny").unwrap();
+        let config = Config { capacity_blocks: 512, payload: FrameForm::Stamp, ..Config::default() };
+        let mut world = World::new(profile, config, 50, seed);
+        world.submit_write(0, 40, openftl_ftl::target::Durability::Volatile);
+        world.settle();
+        for pick in 0..12 {
+            world.inject(openftl_sim::fault::Fault { kind: FaultKind::Swap, pick: pick * 97 + seed as u32 });
+        }
+        world.power_cut(false);
+        world.open(openftl_ftl::recovery::Access::ReadWrite).unwrap();
+    }
+}
+
 fn explored(seed: u64) -> Tally {
     let run = Run::draw(seed);
     let explored = explore(&run);

@@ -1,4 +1,4 @@
-//! Requests in bytes on a drive of 4 KiB blocks.
+//! Requests in bytes on a drive of 4 KiB blocks; those to an Open-Channel device are in [`device`].
 //!
 //! ```text
 //!            offset                                            offset + length
@@ -27,6 +27,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+pub mod device;
 mod span;
 
 use std::collections::VecDeque;
@@ -479,7 +480,7 @@ impl<K: Copy> ByteRequests<K> {
             Err(error) => {
                 // The frames of a refused write stay ours, and its op no longer knows which.
                 if let (Part::Body(number), ByteRequest::Write { .. }) = (part, op.request) {
-                    op.frames[op.transaction(number)].iter().for_each(|frame| target.frames().release(*frame));
+                    op.frames[op.transaction(number)].iter().for_each(|frame| target.frames_mut().release(*frame));
                 }
                 self.fail(index, error);
                 self.part_ended(target, index);
@@ -501,7 +502,7 @@ impl<K: Copy> ByteRequests<K> {
             return;
         }
         if op.stage == Stage::Edges && op.result.is_ok() {
-            merge_edges(op, target.frames());
+            merge_edges(op, target.frames_mut());
             self.runnable.push(index);
         } else {
             self.finish(index);

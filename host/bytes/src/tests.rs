@@ -29,10 +29,10 @@ impl Bench {
     }
 
     fn try_begin(&mut self, ticket: u64, request: ByteRequest, payload: &[u8]) -> bool {
-        let Some(id) = self.requests.admit(self.drive.frames(), ticket, request) else { return false };
+        let Some(id) = self.requests.admit(self.drive.frames_mut(), ticket, request) else { return false };
         let mut from = 0;
         while from < payload.len() {
-            let room = self.requests.slice_mut(self.drive.frames(), id, from as u64);
+            let room = self.requests.slice_mut(self.drive.frames_mut(), id, from as u64);
             let bytes = room.len();
             room.copy_from_slice(&payload[from..from + bytes]);
             from += bytes;
@@ -54,10 +54,14 @@ impl Bench {
                 && finished.result.is_ok()
             {
                 while (bytes.len() as u64) < length {
-                    bytes.extend_from_slice(self.requests.slice(self.drive.frames(), finished.id, bytes.len() as u64));
+                    bytes.extend_from_slice(self.requests.slice(
+                        self.drive.frames_mut(),
+                        finished.id,
+                        bytes.len() as u64,
+                    ));
                 }
             }
-            self.requests.release(self.drive.frames(), finished.id);
+            self.requests.release(self.drive.frames_mut(), finished.id);
             (finished.ticket, finished.result, bytes)
         });
         ended.collect()
@@ -244,9 +248,9 @@ fn a_request_without_its_frames_is_not_begun_and_one_with_them_ends() {
 #[test]
 fn an_abandoned_write_never_happened() {
     let mut bench = Bench::new(2, 8, Temper::Instant);
-    let id = bench.requests.admit(bench.drive.frames(), 0, write(10, 5000)).unwrap();
-    bench.requests.slice_mut(bench.drive.frames(), id, 0).fill(9);
-    bench.requests.abandon(bench.drive.frames(), id);
+    let id = bench.requests.admit(bench.drive.frames_mut(), 0, write(10, 5000)).unwrap();
+    bench.requests.slice_mut(bench.drive.frames_mut(), id, 0).fill(9);
+    bench.requests.abandon(bench.drive.frames_mut(), id);
     bench.run(read(0, 1), &[]).unwrap();
     assert!(bench.drive.data().iter().all(|byte| *byte == 0));
     assert!(bench.drive.is_at_rest());

@@ -105,6 +105,38 @@ pub struct TemperatureRange {
 }
 
 impl Health {
+    /// How two drives are doing that are one subsystem: counts together, of conditions the worse.
+    #[must_use]
+    pub fn with(self, other: Health) -> Health {
+        Health {
+            host_bytes_read: self.host_bytes_read + other.host_bytes_read,
+            host_bytes_written: self.host_bytes_written + other.host_bytes_written,
+            host_reads: self.host_reads + other.host_reads,
+            host_writes: self.host_writes + other.host_writes,
+            media_bytes_read: self.media_bytes_read + other.media_bytes_read,
+            media_bytes_written: self.media_bytes_written + other.media_bytes_written,
+            bad_chunks: self.bad_chunks + other.bad_chunks,
+            spare_percent: self.spare_percent.min(other.spare_percent),
+            spare_threshold_percent: self.spare_threshold_percent.max(other.spare_threshold_percent),
+            wear_percent: self.wear_percent.max(other.wear_percent),
+            erases_max: self.erases_max.max(other.erases_max),
+            erases_min: self.erases_min.min(other.erases_min),
+            free_percent: self.free_percent.min(other.free_percent),
+            unrecovered_reads: self.unrecovered_reads + other.unrecovered_reads,
+            weak_reads: self.weak_reads + other.weak_reads,
+            wrong_blocks: self.wrong_blocks + other.wrong_blocks,
+            refreshes: self.refreshes + other.refreshes,
+            unaligned_requests: self.unaligned_requests + other.unaligned_requests,
+            power_cycles: self.power_cycles.max(other.power_cycles),
+            unsafe_shutdowns: self.unsafe_shutdowns.max(other.unsafe_shutdowns),
+            power_on_hours: self.power_on_hours.max(other.power_on_hours),
+            busy_minutes: self.busy_minutes.max(other.busy_minutes),
+            endurance_bytes: self.endurance_bytes + other.endurance_bytes,
+            temperature: self.temperature.max(other.temperature),
+            is_read_only: self.is_read_only || other.is_read_only,
+        }
+    }
+
     /// What is wrong, as [`warning`] bits.
     #[must_use]
     pub fn warnings(&self, comfortable: TemperatureRange) -> u8 {

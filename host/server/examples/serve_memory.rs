@@ -10,7 +10,9 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_server::{Endpoint, Export, Protocol, ServedDrive, Server, ServerConfig, Stop, WallClock};
 
-impl ServedDrive for Memory {}
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

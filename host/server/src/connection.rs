@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 
 use openftl_core::{Nanos, Time};
-use openftl_ftl::target::BlockTarget;
 
 use crate::link::{Link, Over};
 use crate::nbd::NbdConnection;
 use crate::nvme::NvmeConnection;
-use crate::{Protocol, Served, ServerConfig};
+use crate::served::Served;
+use crate::{Protocol, ServedDrive, ServerConfig};
 
 pub(crate) enum Connection {
     Nbd(NbdConnection),
@@ -76,11 +76,11 @@ impl Connection {
         either!(self, connection => connection.is_over())
     }
 
-    pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
+    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
         either!(self, connection => connection.send(now, served))
     }
 
-    pub fn abandon_all<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
+    pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
         either!(self, connection => connection.abandon_all(served));
     }
 }

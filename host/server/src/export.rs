@@ -28,9 +28,13 @@ pub struct Export<T> {
     pub target: T,
 }
 
-pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<Vec<ExportInfo>, ServeError> {
+/// `may_be_none`: there is something else to serve.
+pub(crate) fn export_infos<T: BlockTarget>(
+    exports: &[Export<T>],
+    may_be_none: bool,
+) -> Result<Vec<ExportInfo>, ServeError> {
     let mut infos: Vec<ExportInfo> = Vec::with_capacity(exports.len());
-    for export in exports.iter_mut() {
+    for export in exports {
         let error = |why: String| ServeError::Export { name: export.name.clone(), why };
         if export.name.len() > EXPORT_NAME_BYTES_MAX || export.name.contains('\0') {
             return Err(error(format!("a name has at most {EXPORT_NAME_BYTES_MAX} bytes and no NUL; shorten it")));
@@ -58,7 +62,7 @@ pub(crate) fn export_infos<T: BlockTarget>(exports: &mut [Export<T>]) -> Result<
             payload_bytes_max: 1 << half.ilog2(),
         });
     }
-    if infos.is_empty() {
+    if infos.is_empty() && !may_be_none {
         return Err(ServeError::Export {
             name: String::new(),
             why: "there is no drive to export; give one".to_owned(),

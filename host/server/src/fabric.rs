@@ -10,10 +10,13 @@ use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
 
-use crate::Served;
+use crate::served::Served;
 
 /// A drive that can be served, and says how it is.
 pub trait ServedDrive: BlockTarget {
+    /// What it is built on. Such devices can be served beside it.
+    type Device: Media;
+
     /// How it is doing.
     fn health(&mut self, now: Time) -> Health {
         let _ = now;
@@ -27,6 +30,8 @@ pub trait ServedDrive: BlockTarget {
 }
 
 impl<M: Media> ServedDrive for BlockFtl<M> {
+    type Device = M;
+
     fn health(&mut self, _: Time) -> Health {
         let statistics = self.statistics();
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
@@ -82,7 +87,13 @@ impl Fabric {
 }
 
 /// The drives as a controller asks for them.
-struct Behind<'t, 's, T>(&'t mut [Served<'s, T>]);
+struct Behind<'t, 's, T: ServedDrive>(&'t mut [Served<'s, T>]);
+
+impl<T: ServedDrive> Behind<'_, '_, T> {
+    fn device(&mut self, namespace: NamespaceName) -> Result<&mut T::Device, MediaError> {
+        self.0[namespace.id as usize - 1].media_mut().ok_or_else(not_open_channel)
+    }
+}
 
 /// Nobody asks a block namespace for chunks.
 fn not_open_channel() -> MediaError {
@@ -91,32 +102,37 @@ fn not_open_channel() -> MediaError {
 
 impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
-        self.0[0].target.health(now)
+        let drives = self.0.iter_mut().filter_map(Served::target_mut);
+        drives.map(|drive| drive.health(now)).reduce(Health::with).unwrap_or_default()
     }
 
     fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64 {
-        self.0[namespace.id as usize - 1].target.bytes_in_use()
+        self.0[namespace.id as usize - 1].target_mut().map_or(0, ServedDrive::bytes_in_use)
     }
 
     fn chunk_report(
         &mut self,
-        _: Time,
-        _: NamespaceName,
-        _: ChunkId,
-        _: &mut [ChunkDescriptor],
+        now: Time,
+        namespace: NamespaceName,
+        first: ChunkId,
+        descriptors: &mut [ChunkDescriptor],
     ) -> Result<(), MediaError> {
-        Err(not_open_channel())
+        self.device(namespace)?.chunk_report(now, first, descriptors)
     }
 
     fn notifications(
         &mut self,
-        _: Time,
-        _: NamespaceName,
-        _: u64,
-        _: &mut Vec<Notification>,
+        now: Time,
+        namespace: NamespaceName,
+        after: u64,
+        notifications: &mut Vec<Notification>,
     ) -> Result<(), MediaError> {
-        Err(not_open_channel())
+        self.device(namespace)?.notifications(now, after, notifications)
     }
 
-    fn set_dulbe(&mut self, _: NamespaceName, _: bool) {}
+    fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool) {
+        if let Ok(device) = self.device(namespace) {
+            device.set_dulbe(dulbe);
+        }
+    }
 }

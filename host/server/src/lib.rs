@@ -28,6 +28,7 @@
 pub mod clock;
 mod connection;
 mod counters;
+mod device_request;
 mod endpoint;
 mod export;
 mod fabric;
@@ -37,14 +38,13 @@ mod nbd;
 mod nvme;
 mod operator;
 mod output;
+mod served;
 mod stop;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, Time};
-use openftl_ftl::target::IoError;
+use openftl_core::{Clock, Nanos, Time};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
@@ -54,9 +54,9 @@ use export::export_infos;
 use fabric::Fabric;
 use link::Over;
 use nvme::Turn;
-use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme_tcp::target::Slot as CommandSlot;
+use served::{Ended, Served};
 
 pub use clock::WallClock;
 pub use counters::{Counter, Counters};
@@ -65,6 +65,7 @@ pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
 pub use fabric::ServedDrive;
 pub use listener::{ListenError, Listener};
 pub use operator::{Drives, NoOperator, Operator};
+pub use served::Device;
 pub use stop::Stop;
 
 /// One connection's requests hold at most this part of a drive's pool, so that a few slow ones leave room for others. A
@@ -148,7 +149,7 @@ pub enum ServeError {
         /// The export's name.
         name: String,
         /// What the drive says.
-        error: IoError,
+        error: String,
     },
     /// When the server stopped, a drive had requests and nothing to do.
     #[error("export `{name}`: the drive has {requests} requests that it never ends")]
@@ -203,18 +204,6 @@ pub enum Protocol {
     NvmeTcp,
 }
 
-/// An export while it is served.
-struct Served<'a, T> {
-    target: &'a mut T,
-    requests: ByteRequests<Ticket>,
-    /// Connections that wait for frames or a place, the longest waiting first.
-    waiters: VecDeque<u32>,
-    /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
-    share_bytes: u64,
-    finished: Vec<Finished<Ticket>>,
-    released: Vec<RequestId>,
-}
-
 /// What a wait ended with.
 struct Woken {
     /// When the first of the deadlines is over, if that was looked up.
@@ -239,6 +228,7 @@ pub struct Server {
     counters: Arc<Counters>,
     lead: Lead,
     fabric: Option<Fabric>,
+    ended: Vec<Ended>,
 }
 
 impl Server {
@@ -256,6 +246,7 @@ impl Server {
             counters: Arc::default(),
             lead: Lead::new(),
             fabric: None,
+            ended: Vec::new(),
         })
     }
 
@@ -310,20 +301,28 @@ impl Server {
         clock: &mut C,
         stop: &Stop,
     ) -> Result<End, ServeError> {
-        let mut infos = export_infos(exports)?;
+        let no_devices: &mut [Device<T::Device>] = &mut [];
+        self.run_with_devices(operator, exports, no_devices, clock, stop)
+    }
+
+    /// The same, and beside the drives Open-Channel devices to NVMe hosts: their namespaces come behind those of the drives.
+    ///
+    /// # Errors
+    /// As [`Server::run_with`].
+    pub fn run_with_devices<T: ServedDrive, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
+        exports: &mut [Export<T>],
+        devices: &mut [Device<T::Device>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
+        let mut infos = export_infos(exports, !devices.is_empty())?;
         let requests_max = self.config.connections_max * self.config.requests_max;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
-        let mut served: Vec<Served<'_, T>> = exports
-            .iter_mut()
-            .map(|export| Served {
-                share_bytes: (export.target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64,
-                target: &mut export.target,
-                requests: ByteRequests::new(requests_max),
-                waiters: VecDeque::new(),
-                finished: Vec::new(),
-                released: Vec::new(),
-            })
-            .collect();
+        let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target, requests_max));
+        let devices = devices.iter_mut().map(|device| Served::device(device, requests_max));
+        let mut served: Vec<Served<'_, T>> = drives.chain(devices).collect();
         let ended = self.watched(stop, operator, |server, operator| {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
         });
@@ -335,7 +334,8 @@ impl Server {
             return ended;
         }
         self.listeners.clear();
-        let flushed = infos.iter().zip(&mut served).map(|(info, served)| drain_and_flush(&info.name, served, clock));
+        let names = infos.iter().map(|info| info.name.as_str()).chain(std::iter::repeat("device"));
+        let flushed = names.zip(&mut served).map(|(name, served)| drain_and_flush(name, served, clock));
         flushed.fold(Ok(()), Result::and).and(ended)
     }
 
@@ -398,7 +398,7 @@ impl Server {
             let now = clock.now();
             self.counters.turns.add(1);
             for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
-                info.read_only = *read_only || served.target.is_read_only();
+                info.read_only = *read_only || served.is_read_only();
             }
 
             if stop.is_requested() && stopping.is_none() {
@@ -406,7 +406,7 @@ impl Server {
                 self.listeners.clear();
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
-            self.accept(now, !infos.is_empty());
+            self.accept(now, !infos.is_empty(), !served.is_empty());
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -470,7 +470,7 @@ impl Server {
         stop: &Stop,
     ) -> Result<Woken, ServeError> {
         let (mut late, mut called) = (None, false);
-        let due = served.iter().filter_map(|served| served.target.next_due()).min();
+        let due = served.iter().filter_map(Served::next_due).min();
         let mut precise = None;
         let timeout = if again {
             Some(Nanos::ZERO)
@@ -543,8 +543,8 @@ impl Server {
         }
     }
 
-    /// Accepts those who wait, and lets them in if there is something `to_serve`.
-    fn accept(&mut self, now: Time, to_serve: bool) {
+    /// Accepts those who wait, and lets them in if there is something to serve: drives for all, devices for NVMe hosts.
+    fn accept(&mut self, now: Time, drives: bool, any: bool) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].retry_at.is_some_and(|at| now >= at) {
                 self.listeners[index].ready = true;
@@ -554,7 +554,9 @@ impl Server {
                     break;
                 }
                 match self.listeners[index].accept() {
-                    Ok(socket) if to_serve => self.welcome(now, socket, self.listeners[index].protocol),
+                    Ok(socket) if drives || any && self.listeners[index].protocol == Protocol::NvmeTcp => {
+                        self.welcome(now, socket, self.listeners[index].protocol);
+                    }
                     Ok(_) => self.counters.connections_refused.add(1),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -614,51 +616,44 @@ impl Server {
     /// Lets the drives work and puts replies in line. Returns whether anything finished or frames came back.
     fn poll_drives<T: ServedDrive, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
         let mut any = false;
+        let mut ended = std::mem::take(&mut self.ended);
         for index in 0..served.len() {
-            let available = served[index].target.frames().available(FrameForm::Bytes);
+            let available = served[index].available();
             for _ in 0..POLLS_PER_TURN_MAX {
                 let now = clock.now();
-                let drive = &mut served[index];
-                let mut finished = std::mem::take(&mut drive.finished);
-                drive.requests.poll(now, drive.target, &mut finished);
-                any |= !finished.is_empty();
-                for finished in finished.drain(..) {
-                    self.answer(now, finished, index, served);
+                served[index].poll(now, &mut ended);
+                any |= !ended.is_empty();
+                for ended in ended.drain(..) {
+                    self.answer(now, ended, index, served);
                 }
-                let drive = &mut served[index];
-                drive.finished = finished;
-                if drive.target.next_due().is_none_or(|due| due > now) && !drive.requests.has_finished() {
+                let drive = &served[index];
+                if drive.next_due().is_none_or(|due| due > now) && !drive.has_finished() {
                     break;
                 }
             }
             // A drive gives back the frames of writes when it pleases.
-            any |= served[index].target.frames().available(FrameForm::Bytes) > available;
+            any |= served[index].available() > available;
         }
+        self.ended = ended;
         any
     }
 
     /// Hands what a drive has done to whoever asked for it, if that one is still there.
-    fn answer<T: ServedDrive>(
-        &mut self,
-        now: Time,
-        finished: Finished<Ticket>,
-        index: usize,
-        served: &mut [Served<'_, T>],
-    ) {
-        let Ticket { slot, generation, what } = finished.ticket;
+    fn answer<T: ServedDrive>(&mut self, now: Time, ended: Ended, index: usize, served: &mut [Served<'_, T>]) {
+        let Ticket { slot, generation, what } = ended.ticket();
         let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
-        match (tenant.and_then(|slot| slot.connection.as_mut()), what) {
-            (Some(Connection::Nbd(connection)), _) => {
-                connection.answer(now, finished, &mut served[index], &self.counters);
+        match (tenant.and_then(|slot| slot.connection.as_mut()), what, ended) {
+            (Some(Connection::Nbd(connection)), _, Ended::Request(finished)) => {
+                connection.answer(now, finished, served, &self.counters);
             }
-            (Some(Connection::Nvme(connection)), What::Nvme(command)) => {
+            (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
                 let mut turn = Turn { now, slot, generation, served, fabric };
-                if let Err(over) = connection.ended(command, finished, &mut turn) {
+                if let Err(over) = connection.ended(command, index, ended, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
             }
-            _ => served[index].requests.release(served[index].target.frames(), finished.id),
+            _ => served[index].release(ended.id()),
         }
     }
 
@@ -715,7 +710,7 @@ impl Server {
 
     /// Whether the next turn has something to do without waiting.
     fn can_go_on<T: ServedDrive>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
-        served.iter().any(|served| served.requests.has_finished())
+        served.iter().any(Served::has_finished)
             // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
             || self.listeners.iter().any(|listener| listener.ready)
             || self
@@ -766,29 +761,35 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
     clock: &mut C,
 ) -> Result<(), ServeError> {
     let mut flush = None;
+    let mut ended = Vec::new();
     loop {
         let now = clock.now();
-        let mut finished = std::mem::take(&mut served.finished);
-        served.requests.poll(now, served.target, &mut finished);
-        for ended in finished.drain(..) {
-            served.requests.release(served.target.frames(), ended.id);
-            if Some(ended.id) == flush {
-                return ended.result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
+        served.poll(now, &mut ended);
+        for ended in ended.drain(..) {
+            served.release(ended.id());
+            if Some(ended.id()) != flush {
+                continue;
             }
+            let result = match ended {
+                Ended::Request(finished) => finished.result.map_err(|error| error.to_string()),
+                Ended::Command(finished) => match finished.completion.status {
+                    openftl_media::Status::Success => Ok(()),
+                    status => Err(format!("{status:?}")),
+                },
+            };
+            return result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
         }
-        served.finished = finished;
-        if served.requests.is_empty() {
+        if served.len() == 0 {
             let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Stop };
-            let id = served.requests.admit(served.target.frames(), ticket, ByteRequest::Flush);
-            let id = id.expect("an empty table has a place, and a flush needs no frames");
-            served.requests.start(now, served.target, id);
+            let id = served.flush(ticket);
+            served.start(now, id);
             flush = Some(id);
-        } else if served.requests.has_finished() {
+        } else if served.has_finished() {
             // Collected at once by the next poll.
-        } else if let Some(due) = served.target.next_due() {
+        } else if let Some(due) = served.next_due() {
             clock.wait_until(due);
         } else {
-            return Err(ServeError::Stuck { name: name.to_owned(), requests: served.requests.len() });
+            return Err(ServeError::Stuck { name: name.to_owned(), requests: served.len() });
         }
     }
 }

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use openftl_bytes::RequestId;
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_ftl::target::BlockTarget;
 use rustix::io::Errno;
 
-use crate::Served;
+use crate::ServedDrive;
 use crate::output::Output;
+use crate::served::Served;
 
 /// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than any message of a protocol.
 pub(crate) const INPUT_BYTES: usize = 256 << 10;
@@ -41,6 +41,8 @@ pub(crate) struct Link {
     start: usize,
     end: usize,
     pub output: Output,
+    /// Reads that have just been sent.
+    released: Vec<(usize, RequestId)>,
     pub readable: bool,
     pub writable: bool,
     /// The peer has closed its side, so a short read does not mean that there is no more to see.
@@ -63,6 +65,7 @@ impl Link {
             start: 0,
             end: 0,
             output: Output::default(),
+            released: Vec::new(),
             readable: true,
             writable: true,
             hung_up: false,
@@ -113,29 +116,17 @@ impl Link {
 
     /// A long payload goes from the socket straight to where it belongs: the bytes of request `id` from `from` on. Returns
     /// how many came.
-    pub fn receive_into<T: BlockTarget>(
+    pub fn receive_into<T: ServedDrive>(
         &mut self,
         now: Time,
         served: &mut Served<'_, T>,
         id: RequestId,
         from: u64,
     ) -> Result<u64, Over> {
-        let mut at = from;
-        let mut ranges: [_; FRAMES_AT_ONCE] = std::array::from_fn(|_| 0..0);
-        let frames = std::array::from_fn(|index| {
-            let (frame, range) = served.requests.place(id, at);
-            at += range.len() as u64;
-            ranges[index] = range;
-            frame
-        });
-        let mut ranges = ranges.into_iter();
-        let mut slices = served
-            .target
-            .frames()
-            .bytes_disjoint_mut::<FRAMES_AT_ONCE>(frames)
-            .map(|bytes| IoSliceMut::new(&mut bytes[ranges.next().expect("as many ranges as frames")]));
+        let (pieces, room) = served.room::<FRAMES_AT_ONCE>(id, from);
+        let mut slices = pieces.map(IoSliceMut::new);
         let received = rustix::io::readv(&self.socket, &mut slices);
-        Ok(self.received(now, received, (at - from) as usize)? as u64)
+        Ok(self.received(now, received, room)? as u64)
     }
 
     /// Books what a read of the socket gave, which had `room`.
@@ -156,19 +147,19 @@ impl Link {
 
     /// Sends what is in line, in one system call; `ended` is told of each read that is sent to its end. Returns whether
     /// others may go on: frames were given back, or this connection got stuck.
-    pub fn send<T: BlockTarget>(
+    pub fn send<T: ServedDrive>(
         &mut self,
         now: Time,
-        served: &mut Served<'_, T>,
+        served: &mut [Served<'_, T>],
         mut ended: impl FnMut(RequestId, u64),
     ) -> Result<bool, Over> {
-        let Served { target, requests, released, .. } = served;
-        let sent = self.output.send(&self.socket, target.frames(), requests, |id, length| {
+        let released = &mut self.released;
+        let sent = self.output.send(&self.socket, served, |export, id, length| {
             ended(id, length);
-            released.push(id);
+            released.push((export, id));
         });
         let gave_back = !released.is_empty();
-        released.drain(..).for_each(|id| requests.release(target.frames(), id));
+        released.drain(..).for_each(|(export, id)| served[export].release(id));
         let sent = sent.map_err(|_| Over::Vanished)?;
         self.writable = sent.takes_more;
         if sent.bytes > 0 {

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 
 use openftl_core::Time;
-use openftl_ftl::target::{BlockTarget, Durability, IoError};
+use openftl_ftl::target::{Durability, IoError};
 
 use crate::counters::Counters;
 use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
-use crate::{Served, ServerConfig, Ticket, What};
+use crate::served::Served;
+use crate::{ServedDrive, ServerConfig, Ticket, What};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
 use openftl_nbd::wire::ErrorCode;
@@ -88,7 +89,7 @@ impl NbdConnection {
     }
 
     /// Takes what the socket holds, in one system call.
-    pub fn receive<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<(), Over> {
+    pub fn receive<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() {
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl NbdConnection {
     }
 
     /// Serves what was received, as far as bounds and frames allow.
-    pub fn take_requests<T: BlockTarget>(
+    pub fn take_requests<T: ServedDrive>(
         &mut self,
         now: Time,
         ticket: Ticket,
@@ -153,11 +154,11 @@ impl NbdConnection {
 
     /// Moves payload from the buffer to the frames of the write that is being filled, and starts it when it is whole.
     /// False while bytes are missing.
-    fn fill<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> bool {
+    fn fill<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> bool {
         let Some(filling) = &mut self.filling else { return true };
         let served = &mut served[self.export.expect("a write has an export")];
         while filling.filled < filling.length && !self.link.input().is_empty() {
-            let room = served.requests.slice_mut(served.target.frames(), filling.id, filling.filled);
+            let room = served.slice_mut(filling.id, filling.filled);
             let bytes = room.len().min(self.link.input().len());
             room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
             self.link.consume(bytes);
@@ -166,14 +167,14 @@ impl NbdConnection {
         if filling.filled < filling.length {
             return false;
         }
-        served.requests.start(now, served.target, filling.id);
+        served.start(now, filling.id);
         self.filling = None;
         true
     }
 
     /// Gives a request its place and frames and starts it, or, if it is a write, begins to fill it. False while there is
     /// not room for it.
-    fn admit<T: BlockTarget>(
+    fn admit<T: ServedDrive>(
         &mut self,
         now: Time,
         request: Request,
@@ -195,11 +196,7 @@ impl NbdConnection {
         // Whoever waits for frames is served in turn, or the large requests would wait for ever.
         let is_next = served.waiters.front().is_none_or(|front| *front == ticket.slot);
         ticket.what = What::Nbd { cookie: request.cookie, command: request.command };
-        let admitted = if is_next {
-            served.requests.admit(served.target.frames(), ticket, byte_request(request.command))
-        } else {
-            None
-        };
+        let admitted = if is_next { served.admit(ticket, byte_request(request.command)) } else { None };
         let Some(id) = admitted else {
             if !served.waiters.contains(&ticket.slot) {
                 served.waiters.push_back(ticket.slot);
@@ -215,22 +212,23 @@ impl NbdConnection {
             self.filling = Some(Filling { id, length: u64::from(length), filled: 0 });
             self.link.moved = now;
         } else {
-            served.requests.start(now, served.target, id);
+            served.start(now, id);
         }
         true
     }
 
     /// Puts the reply to a finished request in line.
-    pub fn answer<T: BlockTarget>(
+    pub fn answer<T: ServedDrive>(
         &mut self,
         now: Time,
         finished: Finished<Ticket>,
-        served: &mut Served<'_, T>,
+        served: &mut [Served<'_, T>],
         counters: &Counters,
     ) {
         let What::Nbd { cookie, command } = finished.ticket.what else {
             unreachable!("what an NBD connection asked for")
         };
+        let export = self.export.expect("requests come after the handshake");
         let form = self.session.reply_form();
         if self.link.output.is_empty() {
             self.link.moved = now;
@@ -239,7 +237,7 @@ impl NbdConnection {
         match (finished.result, command) {
             (Ok(()), Command::Read { offset, length }) => {
                 form.data_follows(cookie, offset, length, &mut self.link.output.small);
-                self.link.output.push_read(finished.id, u64::from(length));
+                self.link.output.push_read(export, finished.id, u64::from(length));
                 return;
             }
             (Ok(()), _) => form.succeeded(cookie, &mut self.link.output.small),
@@ -250,18 +248,17 @@ impl NbdConnection {
         self.link.output.seal();
         self.requests -= 1;
         self.bytes -= payload_bytes(command);
-        served.requests.release(served.target.frames(), finished.id);
+        served[export].release(finished.id);
     }
 
     /// Sends replies, in one system call. Returns whether others may go on: frames were given back, or this connection
     /// got stuck and waits for them no more.
-    pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
+    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
         if !self.link.writable || self.link.output.is_empty() {
             return Ok(false);
         }
         let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        // The handshake sends no frames, but the types want a drive to send them from.
-        self.link.send(now, &mut served[self.export.unwrap_or(0)], |_, length| {
+        self.link.send(now, served, |_, length| {
             *requests -= 1;
             *bytes -= length;
         })
@@ -273,17 +270,15 @@ impl NbdConnection {
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
-    pub fn abandon_all<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
+    pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
         self.abandon(served);
-        let Some(export) = self.export else { return };
-        let Served { target, requests, .. } = &mut served[export];
-        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+        self.link.output.discard(|export, id| served[export].release(id));
     }
 
-    fn abandon<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
+    fn abandon<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
         if let Some(filling) = self.filling.take() {
             let served = &mut served[self.export.expect("a write has an export")];
-            served.requests.abandon(served.target.frames(), filling.id);
+            served.abandon(filling.id);
             self.requests -= 1;
             self.bytes -= filling.length;
         }

@@ -14,10 +14,14 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
+use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_core::Time;
-use openftl_ftl::target::{BlockTarget, Durability};
+use openftl_ftl::target::Durability;
+use openftl_nvme::command::Refusal;
+use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::Effect;
+use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
@@ -26,9 +30,11 @@ use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
 
+use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
-use crate::{Served, ServedDrive, ServerConfig, Ticket, What};
+use crate::served::{Ended, Served};
+use crate::{ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -50,21 +56,34 @@ enum Stage {
     Parked { data: Vec<u8>, is_whole: bool },
     /// Its data come into the frames of this request.
     Filling(RequestId),
+    /// A command of a device that has all it needs, and comes after those before it.
+    Ready(RequestId),
     /// The drive is at work.
     Running,
     /// It ends when something happens.
     Held,
 }
 
-struct Command {
+/// One thing that is asked of what is served.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// This; of a device, its command that means the same.
+    Bytes(ByteRequest),
+    /// The vector command itself.
+    Vector,
+}
+
+pub(crate) struct Command {
     entry: [u8; 64],
     data: Data,
-    io: Option<Io>,
+    pub io: Option<Io>,
+    /// Which of those that are served it is for.
+    export: usize,
     stage: Stage,
-    /// Requests of the drive that are still to be made, the next one last.
-    left: Vec<ByteRequest>,
-    /// What the host sent to be compared, or what was read to be copied.
-    heap: Vec<u8>,
+    /// What is still to be asked for and of whom, the next one last.
+    left: Vec<(usize, Part)>,
+    /// What the host sent to be compared, what was read to be copied, or a list of addresses.
+    pub heap: Vec<u8>,
 }
 
 impl Command {
@@ -84,6 +103,8 @@ pub(crate) struct NvmeConnection {
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
+    /// Commands of devices that have their frames, in the order in which they came: a device sees them in that order.
+    line: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
     requests: usize,
     heap_bytes: usize,
@@ -91,7 +112,7 @@ pub(crate) struct NvmeConnection {
 }
 
 /// What a turn of a connection works with.
-pub(crate) struct Turn<'t, 's, T> {
+pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub now: Time,
     pub slot: u32,
     pub generation: u32,
@@ -107,6 +128,7 @@ impl NvmeConnection {
             queue: None,
             commands: Vec::new(),
             waiting: VecDeque::new(),
+            line: VecDeque::new(),
             requests: 0,
             heap_bytes: 0,
             answer: Vec::new(),
@@ -171,7 +193,7 @@ impl NvmeConnection {
             match event {
                 Event::Starved => break,
                 Event::Step => {}
-                Event::Command { slot, entry, data, .. } => self.begin(slot, entry, data, turn)?,
+                Event::Command { slot, entry, data, list_bytes } => self.begin(slot, entry, data, list_bytes, turn)?,
                 Event::Payload { slot, offset, bytes } => {
                     if !self.take_payload(slot, offset, bytes, turn)? {
                         break;
@@ -192,6 +214,7 @@ impl NvmeConnection {
         slot: Slot,
         entry: [u8; 64],
         data: Result<Data, SglError>,
+        list_bytes: u32,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         if self.commands.len() <= slot.index() {
@@ -210,8 +233,8 @@ impl NvmeConnection {
             }
         }
         let known = data.unwrap_or(Data::None);
-        let command =
-            Command { entry, data: known, io: None, stage: Stage::Running, left: Vec::new(), heap: Vec::new() };
+        let (left, heap) = (Vec::new(), Vec::new());
+        let command = Command { entry, data: known, io: None, export: 0, stage: Stage::Running, left, heap };
         self.commands[slot.index()] = Some(command);
         if let Err(error) = data {
             let status = match error {
@@ -228,7 +251,16 @@ impl NvmeConnection {
         }
         match turn.fabric.target.io(queue, entry) {
             Ok(io) => {
-                self.commands[slot.index()].as_mut().expect("it has just begun").io = Some(io);
+                let command = self.commands[slot.index()].as_mut().expect("it has just begun");
+                command.io = Some(io);
+                command.export = turn.fabric.export(io.namespace);
+                if list_bytes > 0 {
+                    // It comes right behind the command, before anything else.
+                    let list = Vec::with_capacity(list_bytes as usize);
+                    self.heap_bytes += list.capacity();
+                    command.stage = Stage::Collecting(list);
+                    return Ok(());
+                }
                 self.start(slot, io, turn)
             }
             Err(answer) => self.finish(slot, answer, turn),
@@ -338,11 +370,18 @@ impl NvmeConnection {
 
     /// Starts an I/O command, or has its data come.
     fn start<T: ServedDrive>(&mut self, slot: Slot, io: Io, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let request = |request: ByteRequest| vec![request];
+        let export = turn.fabric.export(io.namespace);
+        let request = |request| vec![(export, Part::Bytes(request))];
+        if let IoCommand::OpenChannel(vector) = io.command {
+            let command = self.commands[slot.index()].as_ref().expect("it has just begun");
+            if let Err(refusal) = Lists::default().read(&vector, &command.heap) {
+                return self.refuse(slot, refusal, turn);
+            }
+        }
         let left = match io.command {
-            IoCommand::Write { span, .. } => {
+            IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
                 if !self.admit_write(slot, turn) {
-                    return self.park(slot, span, turn);
+                    return self.park(slot, turn);
                 }
                 return Ok(());
             }
@@ -354,49 +393,68 @@ impl NvmeConnection {
                 return self.finish(slot, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
-            IoCommand::OpenChannel(_) => return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
+            IoCommand::OpenChannel(_) => vec![(export, Part::Vector)],
+            IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
+                (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect()
+            }
             IoCommand::Flush => request(ByteRequest::Flush),
             IoCommand::Read(Span { offset, length }) => request(ByteRequest::Read { offset, length }),
             IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
                 request(ByteRequest::Zero { offset, length, durability })
             }
-            IoCommand::Verify(span) => pieces(span),
+            IoCommand::Verify(span) => pieces(span).map(|piece| (export, Part::Bytes(piece))).collect(),
         };
-        self.commands[slot.index()].as_mut().expect("it has begun").left = left;
+        self.commands[slot.index()].as_mut().expect("it has just begun").left = left;
         self.next_request(slot, turn)
     }
 
     /// Makes the next request of a command to its drive, or ends it.
     fn next_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let Some(request) = command.left.last().copied() else {
+        let Some((export, part)) = command.left.last().copied() else {
             return self.finish(slot, Answer::from(Status::SUCCESS), turn);
         };
         let io = command.io.expect("an I/O command");
-        let export = turn.fabric.export(io.namespace);
         let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
         let served = &mut turn.served[export];
-        let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
-        let admitted = if is_next { served.requests.admit(served.target.frames(), ticket, request) } else { None };
+        let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot)
+            && (!served.is_device() || self.waiting.front().is_none_or(|front| *front == slot));
+        let admitted = match part {
+            _ if !is_next => None,
+            Part::Bytes(request) if !served.is_device() => served.admit(ticket, request),
+            part => served.admit_command(ticket, device_request(command, part, &mut Lists::default())),
+        };
         let Some(id) = admitted else {
             self.wait(slot, export, turn);
             return Ok(());
         };
         command.left.pop();
         command.stage = Stage::Running;
-        if let (ByteRequest::Write { .. }, IoCommand::Copy { .. }) = (request, io.command) {
-            let (mut from, heap) = (0, std::mem::take(&mut command.heap));
-            while from < heap.len() {
-                let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
-                let bytes = room.len().min(heap.len() - from);
-                room[..bytes].copy_from_slice(&heap[from..from + bytes]);
-                from += bytes;
-            }
+        if let (Part::Bytes(ByteRequest::Write { .. }), IoCommand::Copy { .. }) = (part, io.command) {
+            let heap = std::mem::take(&mut command.heap);
+            served.fill(id, 0, &heap);
             self.heap_bytes -= heap.len();
         }
         self.requests += 1;
-        served.requests.start(turn.now, served.target, id);
+        if served.is_device() {
+            command.stage = Stage::Ready(id);
+            self.line.push_back(slot);
+            self.advance_line(turn);
+        } else {
+            served.start(turn.now, id);
+        }
         Ok(())
+    }
+
+    /// Starts the commands of devices that have all they need, up to the first that has not.
+    fn advance_line<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
+        while let Some(slot) = self.line.front() {
+            let command = self.commands[slot.index()].as_mut().expect("it is in line");
+            let Stage::Ready(id) = command.stage else { return };
+            command.stage = Stage::Running;
+            turn.served[command.export].start(turn.now, id);
+            self.line.pop_front();
+        }
     }
 
     fn wait<T: ServedDrive>(&mut self, slot: Slot, export: usize, turn: &mut Turn<'_, '_, T>) {
@@ -412,56 +470,65 @@ impl NvmeConnection {
     /// Gives a write its frames, if there are any, and has its data come.
     fn admit_write<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let Some(Io { namespace, command: IoCommand::Write { span, durability } }) = command.io else {
-            unreachable!("only a write is admitted so")
-        };
-        let export = turn.fabric.export(namespace);
+        let io = command.io.expect("an I/O command");
         let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-        let request = ByteRequest::Write { offset: span.offset, length: span.length, durability };
-        let served = &mut turn.served[export];
-        if self.link.is_stuck() || served.waiters.front().is_some_and(|front| *front != turn.slot) {
+        let served = &mut turn.served[command.export];
+        let is_device = served.is_device();
+        if self.link.is_stuck()
+            || served.waiters.front().is_some_and(|front| *front != turn.slot)
+            || is_device && self.waiting.front().is_some_and(|front| *front != slot)
+        {
             return false;
         }
-        let Some(id) = served.requests.admit(served.target.frames(), ticket, request) else { return false };
+        let admitted = match io.command {
+            IoCommand::Write { span: Span { offset, length }, durability } if !is_device => {
+                served.admit(ticket, ByteRequest::Write { offset, length, durability })
+            }
+            _ => served.admit_command(ticket, device_request(command, Part::Vector, &mut Lists::default())),
+        };
+        let Some(id) = admitted else { return false };
         self.requests += 1;
-        match std::mem::replace(&mut command.stage, Stage::Filling(id)) {
-            Stage::Parked { data, is_whole } => {
-                let mut from = 0;
-                while from < data.len() {
-                    let room = served.requests.slice_mut(served.target.frames(), id, from as u64);
-                    let bytes = room.len().min(data.len() - from);
-                    room[..bytes].copy_from_slice(&data[from..from + bytes]);
-                    from += bytes;
-                }
-                self.heap_bytes -= data.capacity();
-                if is_whole {
-                    command.stage = Stage::Running;
-                    served.requests.start(turn.now, served.target, id);
-                } else if let Data::OnRequest(_) = command.data {
-                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
-                    self.link.output.seal();
-                }
-            }
-            _ => {
-                if let Data::OnRequest(_) = command.data {
-                    self.session.request(slot, span.length as u32, &mut self.link.output.small);
-                    self.link.output.seal();
-                }
-            }
+        if is_device {
+            self.line.push_back(slot);
+        }
+        let mut is_whole = false;
+        if let Stage::Parked { data, is_whole: whole } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
+            served.fill(id, 0, &data);
+            self.heap_bytes -= data.capacity();
+            is_whole = whole;
+        }
+        if is_whole {
+            self.filled(slot, id, turn);
+        } else if let Data::OnRequest(_) = command.data {
+            self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
+            self.link.output.seal();
         }
         true
     }
 
-    fn park<T: ServedDrive>(&mut self, slot: Slot, span: Span, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+    /// All the data of a write are in its frames.
+    fn filled<T: ServedDrive>(&mut self, slot: Slot, id: RequestId, turn: &mut Turn<'_, '_, T>) {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let bytes = if matches!(command.data, Data::InCapsule(_)) { span.length as usize } else { 0 };
+        let served = &mut turn.served[command.export];
+        if served.is_device() {
+            command.stage = Stage::Ready(id);
+            self.advance_line(turn);
+        } else {
+            command.stage = Stage::Running;
+            served.start(turn.now, id);
+        }
+    }
+
+    fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
         if self.heap_bytes + bytes > HEAP_BYTES_MAX {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let data = Vec::with_capacity(bytes);
         self.heap_bytes += data.capacity();
         command.stage = Stage::Parked { data, is_whole: false };
-        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
+        let export = command.export;
         self.wait(slot, export, turn);
         Ok(())
     }
@@ -470,7 +537,7 @@ impl NvmeConnection {
     fn admit_waiting<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
         while let Some(slot) = self.waiting.front().copied() {
             let command = self.commands[slot.index()].as_ref().expect("it waits");
-            let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
+            let export = command.left.last().map_or(command.export, |(export, _)| *export);
             if matches!(command.stage, Stage::Parked { .. }) {
                 if !self.admit_write(slot, turn) {
                     return;
@@ -487,7 +554,7 @@ impl NvmeConnection {
             self.waiting.pop_front();
             let others = self.waiting.iter().any(|other| {
                 let command = self.commands[other.index()].as_ref().expect("it waits");
-                turn.fabric.export(command.io.expect("an I/O command").namespace) == export
+                command.left.last().map_or(command.export, |(export, _)| *export) == export
             });
             let waiters = &mut turn.served[export].waiters;
             if !others && waiters.front() == Some(&turn.slot) {
@@ -506,21 +573,20 @@ impl NvmeConnection {
     ) -> Result<bool, Over> {
         let command = self.commands[slot.index()].as_mut().expect("its data come");
         if let Stage::Filling(id) = command.stage {
-            let io = command.io.expect("an I/O command");
-            let served = &mut turn.served[turn.fabric.export(io.namespace)];
-            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN;
+            let served = &mut turn.served[command.export];
+            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN && !served.is_device();
             if is_direct && self.link.readable {
                 let came = self.link.receive_into(turn.now, served, id, offset.into())?;
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.slice(id, from);
                     let part = &slice[..slice.len().min((end - from) as usize)];
                     self.session.took(part);
                     from += part.len() as u64;
                 }
                 return Ok(came > 0);
             }
-            let room = served.requests.slice_mut(served.target.frames(), id, offset.into());
+            let room = served.slice_mut(id, offset.into());
             let count = room.len().min(bytes as usize).min(self.link.input().len());
             room[..count].copy_from_slice(&self.link.input()[..count]);
             self.session.took(&self.link.input()[..count]);
@@ -547,15 +613,14 @@ impl NvmeConnection {
         match &mut command.stage {
             Stage::Filling(id) => {
                 let id = *id;
-                let io = command.io.expect("an I/O command");
-                let served = &mut turn.served[turn.fabric.export(io.namespace)];
                 if intact {
-                    command.stage = Stage::Running;
-                    served.requests.start(turn.now, served.target, id);
+                    self.filled(slot, id, turn);
                     return Ok(());
                 }
-                served.requests.abandon(served.target.frames(), id);
+                turn.served[command.export].abandon(id);
                 self.requests -= 1;
+                self.line.retain(|other| *other != slot);
+                self.advance_line(turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
             Stage::Parked { is_whole, .. } if intact => {
@@ -571,7 +636,9 @@ impl NvmeConnection {
                 self.heap_bytes -= data.capacity();
                 self.collected(slot, data, turn)
             }
-            Stage::Parked { .. } | Stage::Running | Stage::Held => unreachable!("its data are where they belong"),
+            Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held => {
+                unreachable!("its data are where they belong")
+            }
         }
     }
 
@@ -585,12 +652,18 @@ impl NvmeConnection {
                 self.command(slot, Some(&data), turn)
             };
         };
-        let namespace = turn.fabric.namespace(io.namespace);
+        let (export, namespace) = (command.export, turn.fabric.namespace(io.namespace));
+        let bytes = |request| (export, Part::Bytes(request));
         let refused = match io.command {
+            IoCommand::OpenChannel(_) => {
+                self.heap_bytes += data.capacity();
+                command.heap = data;
+                return self.start(slot, io, turn);
+            }
             IoCommand::Compare(Span { offset, length }) => {
                 self.heap_bytes += data.capacity();
                 command.heap = data;
-                command.left = vec![ByteRequest::Read { offset, length }];
+                command.left = vec![bytes(ByteRequest::Read { offset, length })];
                 None
             }
             IoCommand::DatasetManagement { ranges, .. } => match namespace.deallocated(ranges, &data) {
@@ -600,7 +673,7 @@ impl NvmeConnection {
                         length,
                         durability: Durability::Volatile,
                     };
-                    command.left = spans.map(trim).collect();
+                    command.left = spans.map(trim).map(bytes).collect();
                     None
                 }
                 Err(refusal) => Some(refusal),
@@ -608,9 +681,9 @@ impl NvmeConnection {
             IoCommand::Copy { first, sources, durability } => match namespace.copy_plan(first, sources, &data) {
                 Ok(plan) => {
                     let Span { offset, length } = plan.to;
-                    let reads = plan.from().map(|Span { offset, length }| ByteRequest::Read { offset, length });
+                    let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
                     command.left = reads.collect();
-                    command.left.push(ByteRequest::Write { offset, length, durability });
+                    command.left.push(bytes(ByteRequest::Write { offset, length, durability }));
                     command.left.reverse();
                     command.heap = Vec::with_capacity(length as usize);
                     None
@@ -619,35 +692,78 @@ impl NvmeConnection {
             },
             _ => unreachable!("only these have data in the heap"),
         };
-        if let Some(refusal) = refused {
-            let entry = self.commands[slot.index()].as_ref().expect("its data came").entry;
-            let queue = self.queue.as_ref().expect("there is a queue");
-            let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
-            return self.finish(slot, answer, turn);
+        match refused {
+            Some(refusal) => self.refuse(slot, refusal, turn),
+            None => self.next_request(slot, turn),
         }
-        self.next_request(slot, turn)
     }
 
-    /// A request of the drive has ended.
+    /// Ends a command that was taken with an error, which the error log keeps.
+    fn refuse<T: ServedDrive>(&mut self, slot: Slot, refusal: Refusal, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let entry = self.commands[slot.index()].as_ref().expect("it is under way").entry;
+        let queue = self.queue.as_ref().expect("there is a queue");
+        let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), refusal);
+        self.finish(slot, answer, turn)
+    }
+
+    /// A request of a drive or a command of a device has ended.
     pub fn ended<T: ServedDrive>(
         &mut self,
         slot: Slot,
+        export: usize,
+        ended: Ended,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        match ended {
+            Ended::Request(finished) => self.request_ended(slot, export, finished, turn),
+            Ended::Command(finished) => self.command_ended(slot, export, finished, turn),
+        }
+    }
+
+    fn command_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        finished: DeviceFinished<Ticket>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        use openftl_media::Status::{InvalidField, LbaOutOfRange, Success};
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let answer = answer_of(&finished.completion);
+        let status = finished.completion.status;
+        let is_read = matches!(
+            command.io.expect("an I/O command").command,
+            IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. })
+        );
+        // Whatever became of some of the blocks, the host learns it from the bitmap; the others it gets.
+        if is_read && !matches!(status, InvalidField | LbaOutOfRange) && !self.session.is_terminated() {
+            return self.send_read(slot, export, finished.id, answer, turn);
+        }
+        turn.served[export].release(finished.id);
+        self.requests -= 1;
+        if status == Success { self.next_request(slot, turn) } else { self.finish(slot, answer, turn) }
+    }
+
+    fn request_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
         finished: Finished<Ticket>,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let io = command.io.expect("an I/O command");
-        let served = &mut turn.served[turn.fabric.export(io.namespace)];
+        let served = &mut turn.served[export];
         let id = finished.id;
         let mut result = finished.result.map_err(Status::from);
         match io.command {
-            IoCommand::Read(span) if result.is_ok() && !self.session.is_terminated() => {
-                return self.send_read(slot, id, span, turn);
+            IoCommand::Read(_) if result.is_ok() && !self.session.is_terminated() => {
+                return self.send_read(slot, export, id, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Compare(span) if result.is_ok() => {
                 let mut from = 0;
                 while from < span.length && result.is_ok() {
-                    let there = served.requests.slice(served.target.frames(), id, from);
+                    let there = served.slice(id, from);
                     let sent = &command.heap[from as usize..from as usize + there.len()];
                     if there != sent {
                         result = Err(Status::COMPARE_FAILURE);
@@ -657,9 +773,9 @@ impl NvmeConnection {
             }
             IoCommand::Copy { .. } if result.is_ok() && !command.left.is_empty() => {
                 // A source was read; the destination is written last.
-                let (mut from, length) = (0, served.requests.length(id));
+                let (mut from, length) = (0, served.length(id));
                 while from < length {
-                    let slice = served.requests.slice(served.target.frames(), id, from);
+                    let slice = served.slice(id, from);
                     command.heap.extend_from_slice(slice);
                     from += slice.len() as u64;
                 }
@@ -667,16 +783,11 @@ impl NvmeConnection {
             }
             _ => {}
         }
-        served.requests.release(served.target.frames(), id);
+        served.release(id);
         self.requests -= 1;
         match result {
             Ok(()) => self.next_request(slot, turn),
-            Err(status) => {
-                let entry = command.entry;
-                let queue = self.queue.as_ref().expect("there is a queue");
-                let answer = turn.fabric.target.failed(queue, SubmissionEntry::of(&entry), status.into());
-                self.finish(slot, answer, turn)
-            }
+            Err(status) => self.refuse(slot, status.into(), turn),
         }
     }
 
@@ -684,26 +795,29 @@ impl NvmeConnection {
     fn send_read<T: ServedDrive>(
         &mut self,
         slot: Slot,
+        export: usize,
         id: RequestId,
-        span: Span,
+        answer: Answer,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        let export = turn.fabric.export(command.io.expect("an I/O command").namespace);
-        let served = &mut turn.served[export];
+        self.heap_bytes -= command.heap.capacity();
+        let served = &turn.served[export];
+        let length = served.length(id);
         let queue = self.queue.as_mut().expect("there is a queue");
-        let completion = queue.complete(command.id(), Answer::from(Status::SUCCESS));
+        let completion = queue.complete(command.id(), answer);
         if self.link.output.is_empty() {
             self.link.moved = turn.now;
         }
-        let ending = if self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
+        let is_plain = answer == Answer::from(Status::SUCCESS);
+        let ending = if is_plain && self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
         let output = &mut self.link.output;
-        let digest = self.session.send_data(slot, span.length as u32, ending, &mut output.small);
-        output.push_read(id, span.length);
+        let digest = self.session.send_data(slot, length as u32, ending, &mut output.small);
+        output.push_read(export, id, length);
         if let Some(mut digest) = digest {
             let mut from = 0;
-            while from < span.length {
-                let slice = served.requests.slice(served.target.frames(), id, from);
+            while from < length {
+                let slice = served.slice(id, from);
                 digest.update(slice);
                 from += slice.len() as u64;
             }
@@ -776,24 +890,22 @@ impl NvmeConnection {
     }
 
     /// Sends what is in line, in one system call. Returns whether others may go on.
-    pub fn send<T: BlockTarget>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
+    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
         if !self.link.writable || self.link.output.is_empty() {
             return Ok(false);
         }
         let requests = &mut self.requests;
-        // With one drive behind every namespace of a connection the frames of all reads in line are its own.
-        self.link.send(now, &mut served[0], |_, _| *requests -= 1)
+        self.link.send(now, served, |_, _| *requests -= 1)
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
-    pub fn abandon_all<T: BlockTarget>(&mut self, served: &mut [Served<'_, T>]) {
-        let Some(Served { target, requests, .. }) = served.first_mut() else { return };
+    pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
         for command in self.commands.drain(..).flatten() {
-            if let Stage::Filling(id) = command.stage {
-                requests.abandon(target.frames(), id);
+            if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
+                served[command.export].abandon(id);
             }
         }
-        self.link.output.discard(|id, _| requests.release(target.frames(), id));
+        self.link.output.discard(|export, id| served[export].release(id));
     }
 }
 
@@ -802,11 +914,11 @@ fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
 }
 
 /// Reads of all of `span`, the first one last.
-fn pieces(span: Span) -> Vec<ByteRequest> {
+fn pieces(span: Span) -> impl Iterator<Item = ByteRequest> {
     let count = span.length.div_ceil(PIECE_BYTES_MAX);
-    let piece = |index| {
+    let piece = move |index| {
         let offset = span.offset + index * PIECE_BYTES_MAX;
         ByteRequest::Read { offset, length: PIECE_BYTES_MAX.min(span.end() - offset) }
     };
-    (0..count).rev().map(piece).collect()
+    (0..count).rev().map(piece)
 }

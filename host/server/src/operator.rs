@@ -8,10 +8,11 @@ use std::os::fd::BorrowedFd;
 
 use openftl_core::Time;
 
-use crate::Served;
+use crate::ServedDrive;
+use crate::served::Served;
 
 /// Whoever operates the drives while they are served.
-pub trait Operator<T> {
+pub trait Operator<T: ServedDrive> {
     /// What becomes readable when the operator is called, and stays so until its turn.
     fn event(&self) -> Option<BorrowedFd<'_>>;
 
@@ -24,14 +25,19 @@ pub trait Operator<T> {
 }
 
 /// The drives that are served, in the order of their exports; none while clients are turned away.
-pub struct Drives<'s, 'a, T> {
+pub struct Drives<'s, 'a, T: ServedDrive> {
     pub(crate) served: &'s mut [Served<'a, T>],
 }
 
-impl<T> Drives<'_, '_, T> {
-    /// The drive of an export.
+impl<T: ServedDrive> Drives<'_, '_, T> {
+    /// The drive of an export; a device is none.
     pub fn get_mut(&mut self, export: usize) -> Option<&mut T> {
-        self.served.get_mut(export).map(|served| &mut *served.target)
+        self.served.get_mut(export)?.target_mut()
+    }
+
+    /// The device in this place; devices come behind the drives.
+    pub fn device_mut(&mut self, export: usize) -> Option<&mut T::Device> {
+        self.served.get_mut(export)?.media_mut()
     }
 }
 
@@ -39,7 +45,7 @@ impl<T> Drives<'_, '_, T> {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoOperator;
 
-impl<T> Operator<T> for NoOperator {
+impl<T: ServedDrive> Operator<T> for NoOperator {
     fn event(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -12,11 +12,12 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-use openftl_core::Frames;
+use openftl_bytes::RequestId;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use openftl_bytes::{ByteRequests, RequestId};
+use crate::ServedDrive;
+use crate::served::Served;
 
 /// Pieces of memory in one system call; a quarter of what the system allows (`IOV_MAX`).
 const SLICES_MAX: usize = 256;
@@ -29,8 +30,8 @@ const COMPACT_BYTES: usize = 64 << 10;
 enum Segment {
     /// This many bytes of the buffer.
     Small(usize),
-    /// The bytes of a finished read.
-    Read { id: RequestId, length: u64 },
+    /// The bytes of a finished read of this one of those that are served.
+    Read { export: usize, id: RequestId, length: u64 },
 }
 
 /// How sending went.
@@ -83,21 +84,20 @@ impl Output {
     }
 
     /// Puts the bytes of a finished read in line.
-    pub fn push_read(&mut self, id: RequestId, length: u64) {
+    pub fn push_read(&mut self, export: usize, id: RequestId, length: u64) {
         self.seal();
-        self.segments.push_back(Segment::Read { id, length });
+        self.segments.push_back(Segment::Read { export, id, length });
     }
 
     /// Sends as much as fits in one system call. Calls `ended` for each read that is sent to its end.
-    pub fn send<K: Copy>(
+    pub fn send<T: ServedDrive>(
         &mut self,
         socket: impl AsFd,
-        frames: &Frames,
-        requests: &ByteRequests<K>,
-        mut ended: impl FnMut(RequestId, u64),
+        served: &[Served<'_, T>],
+        mut ended: impl FnMut(usize, RequestId, u64),
     ) -> Result<Sent, Errno> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (count, offered) = self.gather(frames, requests, &mut slices);
+        let (count, offered) = self.gather(served, &mut slices);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let bytes = match sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
             Ok(bytes) => bytes,
@@ -108,10 +108,9 @@ impl Output {
         Ok(Sent { bytes, takes_more: bytes == offered })
     }
 
-    fn gather<'a, K: Copy>(
+    fn gather<'a, T: ServedDrive>(
         &'a self,
-        frames: &'a Frames,
-        requests: &ByteRequests<K>,
+        served: &'a [Served<'_, T>],
         slices: &mut [IoSlice<'a>; SLICES_MAX],
     ) -> (usize, usize) {
         let (mut count, mut offered) = (0, 0);
@@ -128,10 +127,10 @@ impl Output {
                     slices[count] = IoSlice::new(&self.small[small..small + left]);
                     (count, offered, small) = (count + 1, offered + left, small + left);
                 }
-                Segment::Read { id, length } => {
+                Segment::Read { export, id, length } => {
                     let mut from = skip;
                     while from < length && count < SLICES_MAX {
-                        let slice = requests.slice(frames, id, from);
+                        let slice = served[export].slice(id, from);
                         slices[count] = IoSlice::new(slice);
                         (count, offered, from) = (count + 1, offered + slice.len(), from + slice.len() as u64);
                     }
@@ -145,7 +144,7 @@ impl Output {
         (count, offered)
     }
 
-    fn advance(&mut self, mut bytes: u64, ended: &mut impl FnMut(RequestId, u64)) {
+    fn advance(&mut self, mut bytes: u64, ended: &mut impl FnMut(usize, RequestId, u64)) {
         while let Some(&front) = self.segments.front() {
             let length = match front {
                 Segment::Small(length) => length as u64,
@@ -162,8 +161,8 @@ impl Output {
             }
             self.front_sent = 0;
             self.segments.pop_front();
-            if let Segment::Read { id, length } = front {
-                ended(id, length);
+            if let Segment::Read { export, id, length } = front {
+                ended(export, id, length);
             }
         }
         self.small.clear();
@@ -171,10 +170,10 @@ impl Output {
     }
 
     /// Forgets everything. Calls `ended` for each read that was in line.
-    pub fn discard(&mut self, mut ended: impl FnMut(RequestId, u64)) {
+    pub fn discard(&mut self, mut ended: impl FnMut(usize, RequestId)) {
         for segment in self.segments.drain(..) {
-            if let Segment::Read { id, length } = segment {
-                ended(id, length);
+            if let Segment::Read { export, id, .. } = segment {
+                ended(export, id);
             }
         }
     }

@@ -18,7 +18,9 @@ use openftl_nbd::wire::{command, option};
 use openftl_server::{Endpoint, Export, Protocol, ServedDrive, Server, ServerConfig, Stop};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-impl ServedDrive for Memory {}
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
 
 /// The process's descriptors while it is full.
 const DESCRIPTORS_MAX: u64 = 128;

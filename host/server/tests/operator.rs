@@ -21,7 +21,9 @@ use openftl_server::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-impl ServedDrive for Memory {}
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
 
 /// Interrupts whenever it is called, and says that it has.
 struct Interrupter {

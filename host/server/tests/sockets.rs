@@ -24,7 +24,9 @@ use openftl_server::{
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-impl ServedDrive for Memory {}
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
 
 const BLOCKS: usize = 256;
 const SHUFFLED: Temper = Temper::Shuffled { seed: 1, within: Nanos::from_micros(200) };

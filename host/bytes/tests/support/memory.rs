@@ -149,7 +149,11 @@ impl BlockTarget for Memory {
         (self.data.len() / BLOCK_BYTES) as u64
     }
 
-    fn frames(&mut self) -> &mut Frames {
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
     }
 

@@ -1,0 +1,295 @@
+//! What is served, while it is: a drive of blocks, or an Open-Channel device.
+//!
+//! Connections see both as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
+//! needs to know says which of the two it means.
+
+use std::collections::VecDeque;
+
+use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
+use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
+use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Time};
+use openftl_media::Media;
+
+use crate::{POOL_SHARES, ServedDrive, Ticket};
+
+/// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.
+pub struct Device<M> {
+    pub(crate) media: M,
+    pub(crate) frames: Frames,
+}
+
+impl<M: Media> Device<M> {
+    /// `blocks` blocks of payload may be under way at a time, at least those of two of the longest commands.
+    #[must_use]
+    pub fn new(media: M, blocks: usize) -> Device<M> {
+        let blocks = blocks.max(2 * openftl_media::SCALAR_BLOCKS_MAX as usize);
+        let frames = Frames::new(blocks, 0, media.geometry().oob_bytes as usize);
+        Device { media, frames }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn media(&self) -> &M {
+        &self.media
+    }
+
+    /// The device, to be operated.
+    pub fn media_mut(&mut self) -> &mut M {
+        &mut self.media
+    }
+
+    /// The device again, when it is served no more.
+    #[must_use]
+    pub fn into_media(self) -> M {
+        self.media
+    }
+}
+
+/// What has ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Ended {
+    Request(Finished<Ticket>),
+    Command(DeviceFinished<Ticket>),
+}
+
+impl Ended {
+    pub fn id(&self) -> RequestId {
+        match self {
+            Ended::Request(finished) => finished.id,
+            Ended::Command(finished) => finished.id,
+        }
+    }
+
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            Ended::Request(finished) => finished.ticket,
+            Ended::Command(finished) => finished.ticket,
+        }
+    }
+}
+
+enum Behind<'a, T: ServedDrive> {
+    Drive {
+        target: &'a mut T,
+        requests: ByteRequests<Ticket>,
+        finished: Vec<Finished<Ticket>>,
+    },
+    Device {
+        device: &'a mut Device<T::Device>,
+        requests: DeviceRequests<Ticket>,
+        finished: Vec<DeviceFinished<Ticket>>,
+    },
+}
+
+/// What is served, and who waits for it.
+pub(crate) struct Served<'a, T: ServedDrive> {
+    behind: Behind<'a, T>,
+    /// Connections that wait for frames or a place, the longest waiting first.
+    pub waiters: VecDeque<u32>,
+    /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
+    pub share_bytes: u64,
+}
+
+impl<'a, T: ServedDrive> Served<'a, T> {
+    pub fn drive(target: &'a mut T, requests_max: usize) -> Served<'a, T> {
+        let share_bytes = (target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64;
+        let behind = Behind::Drive { target, requests: ByteRequests::new(requests_max), finished: Vec::new() };
+        Served { behind, waiters: VecDeque::new(), share_bytes }
+    }
+
+    pub fn device(device: &'a mut Device<T::Device>, requests_max: usize) -> Served<'a, T> {
+        let share_bytes = (device.frames.len() / POOL_SHARES * BLOCK_BYTES) as u64;
+        let behind = Behind::Device { device, requests: DeviceRequests::new(requests_max), finished: Vec::new() };
+        Served { behind, waiters: VecDeque::new(), share_bytes }
+    }
+
+    /// The drive, if it is one.
+    pub fn target_mut(&mut self) -> Option<&mut T> {
+        match &mut self.behind {
+            Behind::Drive { target, .. } => Some(target),
+            Behind::Device { .. } => None,
+        }
+    }
+
+    /// The device, if it is one.
+    pub fn media_mut(&mut self) -> Option<&mut T::Device> {
+        match &mut self.behind {
+            Behind::Drive { .. } => None,
+            Behind::Device { device, .. } => Some(&mut device.media),
+        }
+    }
+
+    /// Whether it is a device: hosts count on the order of their commands.
+    pub fn is_device(&self) -> bool {
+        matches!(self.behind, Behind::Device { .. })
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        match &self.behind {
+            Behind::Drive { target, .. } => target.is_read_only(),
+            Behind::Device { .. } => false,
+        }
+    }
+
+    fn frames(&self) -> &Frames {
+        match &self.behind {
+            Behind::Drive { target, .. } => target.frames(),
+            Behind::Device { device, .. } => &device.frames,
+        }
+    }
+
+    /// Frames that are free.
+    pub fn available(&self) -> usize {
+        self.frames().available(FrameForm::Bytes)
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        match &self.behind {
+            Behind::Drive { target, .. } => target.next_due(),
+            Behind::Device { device, .. } => device.media.next_due(),
+        }
+    }
+
+    /// Requests that are admitted.
+    pub fn len(&self) -> usize {
+        match &self.behind {
+            Behind::Drive { requests, .. } => requests.len(),
+            Behind::Device { requests, .. } => requests.len(),
+        }
+    }
+
+    /// Whether a poll would bring something whatever the drive does.
+    pub fn has_finished(&self) -> bool {
+        match &self.behind {
+            Behind::Drive { requests, .. } => requests.has_finished(),
+            Behind::Device { .. } => false,
+        }
+    }
+
+    /// Gives a request a place and frames, or `None` while there are not enough of either.
+    pub fn admit(&mut self, ticket: Ticket, request: ByteRequest) -> Option<RequestId> {
+        let Behind::Drive { target, requests, .. } = &mut self.behind else {
+            unreachable!("a device has commands of its own")
+        };
+        requests.admit(target.frames_mut(), ticket, request)
+    }
+
+    /// The same for a command of a device.
+    pub fn admit_command(&mut self, ticket: Ticket, request: DeviceRequest<'_>) -> Option<RequestId> {
+        let Behind::Device { device, requests, .. } = &mut self.behind else {
+            unreachable!("a drive has requests of its own")
+        };
+        requests.admit(&mut device.frames, ticket, request)
+    }
+
+    /// How many bytes an admitted request is about.
+    pub fn length(&self, id: RequestId) -> u64 {
+        match &self.behind {
+            Behind::Drive { requests, .. } => requests.length(id),
+            Behind::Device { device, requests, .. } => requests.length(&device.frames, id),
+        }
+    }
+
+    /// The bytes of a finished read from byte `from` on, as far as they lie together.
+    #[inline]
+    pub fn slice(&self, id: RequestId, from: u64) -> &[u8] {
+        match &self.behind {
+            Behind::Drive { target, requests, .. } => requests.slice(target.frames(), id, from),
+            Behind::Device { device, requests, .. } => requests.slice(&device.frames, id, from),
+        }
+    }
+
+    /// Where the bytes of an admitted write go from byte `from` on, as far as they lie together.
+    #[inline]
+    pub fn slice_mut(&mut self, id: RequestId, from: u64) -> &mut [u8] {
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => requests.slice_mut(target.frames_mut(), id, from),
+            Behind::Device { device, requests, .. } => requests.slice_mut(&mut device.frames, id, from),
+        }
+    }
+
+    /// Puts `bytes` where those of an admitted write go from byte `from` on.
+    pub fn fill(&mut self, id: RequestId, mut from: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.slice_mut(id, from);
+            let (now, rest) = bytes.split_at(room.len().min(bytes.len()));
+            room[..now.len()].copy_from_slice(now);
+            (from, bytes) = (from + now.len() as u64, rest);
+        }
+    }
+
+    /// The memory of a write to a drive from byte `from` on, in pieces, for one vectored system call.
+    pub fn room<const PIECES: usize>(&mut self, id: RequestId, from: u64) -> ([&mut [u8]; PIECES], usize) {
+        let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
+        let mut at = from;
+        let mut ranges: [_; PIECES] = std::array::from_fn(|_| 0..0);
+        let frames = std::array::from_fn(|index| {
+            let (frame, range) = requests.place(id, at);
+            at += range.len() as u64;
+            ranges[index] = range;
+            frame
+        });
+        let mut ranges = ranges.into_iter();
+        let pieces = target.frames_mut().bytes_disjoint_mut::<PIECES>(frames);
+        let pieces = pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")]);
+        (pieces, (at - from) as usize)
+    }
+
+    /// Starts an admitted request, a write with all its bytes filled.
+    pub fn start(&mut self, now: Time, id: RequestId) {
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => requests.start(now, *target, id),
+            Behind::Device { device, requests, .. } => {
+                requests.start(now, &mut device.media, &mut device.frames, id);
+            }
+        }
+    }
+
+    /// Gives up an admitted request that was not started.
+    pub fn abandon(&mut self, id: RequestId) {
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => requests.abandon(target.frames_mut(), id),
+            Behind::Device { device, requests, .. } => requests.abandon(&mut device.frames, id),
+        }
+    }
+
+    /// Gives back the place and the frames of a finished request.
+    pub fn release(&mut self, id: RequestId) {
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => requests.release(target.frames_mut(), id),
+            Behind::Device { device, requests, .. } => requests.release(&mut device.frames, id),
+        }
+    }
+
+    /// Lets it work and appends what has finished.
+    pub fn poll(&mut self, now: Time, ended: &mut Vec<Ended>) {
+        match &mut self.behind {
+            Behind::Drive { target, requests, finished } => {
+                requests.poll(now, *target, finished);
+                ended.extend(finished.drain(..).map(Ended::Request));
+            }
+            Behind::Device { device, requests, finished } => {
+                requests.poll(now, &mut device.media, &mut device.frames, finished);
+                ended.extend(finished.drain(..).map(Ended::Command));
+            }
+        }
+    }
+
+    /// Asks for everything to be durable, when nothing else is under way.
+    pub fn flush(&mut self, ticket: Ticket) -> RequestId {
+        let id = match &self.behind {
+            Behind::Drive { .. } => self.admit(ticket, ByteRequest::Flush),
+            Behind::Device { .. } => self.admit_command(ticket, DeviceRequest::Flush),
+        };
+        id.expect("an empty table has a place, and a flush needs no frames")
+    }
+}
+
+/// The shape of a device.
+impl<M: Media> Device<M> {
+    /// As hosts learn it.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        *self.media.geometry()
+    }
+}
