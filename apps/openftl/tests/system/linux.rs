@@ -6,7 +6,7 @@
 
 use crate::drive::Drive;
 use crate::environment::{Need, kernel, runs_here};
-use crate::network::{GUEST, Network, SERVER, TAP};
+use crate::network::{CABLES, Cable, Network};
 use crate::program::{Ended, Running, wait_for};
 use crate::server::Server;
 use serde_json::Value;
@@ -47,7 +47,7 @@ fn rounds() -> u32 {
 
 /// Serves `drive` to the guest of `network` on instant media, with more flags.
 fn serve(drive: &Drive, network: &Network, flags: &[&str]) -> Server {
-    let address = format!("{SERVER}:{PORT}");
+    let address = format!("{}:{PORT}", CABLES[0].server);
     let fixed =
         ["--timing", "instant", "--nqn", NQN, "--nvme-tcp", &address, "--allow-remote", "--allow-host", HOST_NQN];
     drive.serve_in(network, &[&fixed, flags].concat())
@@ -68,10 +68,15 @@ struct Told {
 impl Linux {
     /// Boots a guest and has it run `script`, in which the functions of `prelude.sh` are known.
     fn boot(network: &Network, script: &str) -> Linux {
+        Linux::boot_on(network, &CABLES[0], script)
+    }
+
+    /// Boots a guest on this cable.
+    fn boot_on(network: &Network, Cable { server, guest, tap }: &Cable, script: &str) -> Linux {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().to_str().expect("a path of plain letters");
         let names = format!(
-            "SERVER={SERVER} PORT={PORT} NQN={NQN} HOST_NQN={HOST_NQN} HOST_ID={HOST_ID} ROUNDS={}\n",
+            "SERVER={server} PORT={PORT} NQN={NQN} HOST_NQN={HOST_NQN} HOST_ID={HOST_ID} ROUNDS={}\n",
             rounds()
         );
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("room for a script");
@@ -79,14 +84,17 @@ impl Linux {
         write("script", script);
         write("init", include_str!("linux/init.sh"));
         let kernel = kernel().expect("it was asked whether there is one");
-        let words = format!(
-            "{} mem=256M rootfstype=hostfs rootflags=/ ro quiet con=null con0=null,fd:1 uml_dir={path} umid=guest \
-             vec0:transport=tap,ifname={TAP},depth=128,gro=1 init=/bin/sh OPENFTL_FOLDER={path} OPENFTL_ADDRESS={GUEST} \
-             -- {path}/init",
-            kernel.display()
-        );
+        let kernel = kernel.to_str().expect("a path of plain letters");
+        let files = [format!("uml_dir={path}"), format!("OPENFTL_FOLDER={path}"), format!("{path}/init")];
+        let [uml_folder, script_folder, init] = files.each_ref().map(String::as_str);
+        let card = format!("vec0:transport=tap,ifname={tap},depth=128,gro=1");
+        let address = format!("OPENFTL_ADDRESS={guest}");
         // In a process namespace of its own, all of the guest's processes end with the first.
-        let running = network.start("unshare", &["--pid", "--fork", "--kill-child", "sh", "-c", &words]);
+        let contain = ["--pid", "--fork", "--kill-child", kernel];
+        let machine = ["mem=256M", uml_folder, "umid=guest", &card, "con=null", "con0=null,fd:1", "quiet"];
+        let first_program =
+            ["rootfstype=hostfs", "rootflags=/", "ro", script_folder, &address, "init=/bin/sh", "--", init];
+        let running = network.start("unshare", &[&contain[..], &machine, &first_program].concat());
         Linux { running, folder }
     }
 
@@ -104,6 +112,11 @@ impl Linux {
             }
             path.exists().then_some(())
         });
+    }
+
+    /// Makes the file `name`, for which the script waits.
+    fn tell(&self, name: &str) {
+        std::fs::write(self.folder.path().join(name), "").expect("room for a file");
     }
 
     /// Waits for the end of the script.

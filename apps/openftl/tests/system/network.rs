@@ -1,9 +1,11 @@
-//! A network of its own for one test: the server has an address, and a cable on which a guest is the only other one.
+//! A network of its own for one test: a server, and cables on each of which a guest is the only other one.
 //!
 //! ```text
-//!   ┌ network namespace ───────────────────────────────────────────────────────┐
-//!   │  openftl serve ── 192.168.77.1 ── tap device ── 192.168.77.2 ── the guest │
-//!   └──────────────────────────────────────────────────────────────────────────┘
+//!   ┌ network namespace ────────────────────────────────────────────────────────────────┐
+//!   │                  ┌─ 192.168.77.1 ── tap device ── 192.168.77.2 ── a guest           │
+//!   │  openftl serve ──┤                                                                │
+//!   │                  └─ 192.168.78.1 ── tap device ── 192.168.78.2 ── another one       │
+//!   └───────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Every test has the same addresses, so any number of them can run at a time.
@@ -15,22 +17,29 @@ pub struct Network {
     holder: Running,
 }
 
-/// Where the server is.
-pub const SERVER: &str = "192.168.77.1";
+/// From the server to a guest.
+pub struct Cable {
+    /// Where the server is.
+    pub server: &'static str,
+    /// Where the guest is.
+    pub guest: &'static str,
+    /// The guest's end.
+    pub tap: &'static str,
+}
 
-/// Where the guest is.
-pub const GUEST: &str = "192.168.77.2";
-
-/// The guest's end of the cable.
-pub const TAP: &str = "tap0";
+/// All that a network has.
+pub const CABLES: [Cable; 2] = [
+    Cable { server: "192.168.77.1", guest: "192.168.77.2", tap: "tap0" },
+    Cable { server: "192.168.78.1", guest: "192.168.78.2", tap: "tap1" },
+];
 
 impl Network {
     /// A new one, ready to be used.
     pub fn new() -> Network {
-        let script = format!(
-            "ip link set lo up && ip tuntap add {TAP} mode tap && ip addr add {SERVER}/24 dev {TAP} && \
-             ip link set {TAP} up && echo ready && exec sleep infinity"
-        );
+        let cables = CABLES.iter().map(|Cable { server, tap, .. }| {
+            format!("ip tuntap add {tap} mode tap && ip addr add {server}/24 dev {tap} && ip link set {tap} up && ")
+        });
+        let script = format!("ip link set lo up && {}echo ready && exec sleep infinity", cables.collect::<String>());
         let mut holder = Running::start("unshare", ["--net", "sh", "-c", &script]);
         wait_for("a network namespace", || {
             if let Some(ended) = holder.ended() {

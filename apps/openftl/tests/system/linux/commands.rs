@@ -2,7 +2,7 @@
 
 use super::{Linux, NQN, PORT, boots_here, serve};
 use crate::drive::{CAPACITY_BYTES, Drive};
-use crate::network::{Network, SERVER};
+use crate::network::{CABLES, Network};
 use serde_json::Value;
 
 fn number(value: &Value) -> u64 {
@@ -38,7 +38,7 @@ fn discovery_names_the_subsystem_and_where_it_is() {
     check("subtype", "nvme subsystem");
     check("trtype", "tcp");
     check("adrfam", "ipv4");
-    check("traddr", SERVER);
+    check("traddr", CABLES[0].server);
     check("trsvcid", PORT);
     // Who may not connect does not learn what is there.
     let strange = told.text("strange");

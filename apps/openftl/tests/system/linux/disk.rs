@@ -1,8 +1,8 @@
 //! The drive as a disk of a Linux host: data that fio verifies, and file systems.
 
-use super::{Linux, boots_here, serve};
+use super::{Linux, PORT, boots_here, serve};
 use crate::drive::Drive;
-use crate::network::Network;
+use crate::network::{CABLES, Network};
 
 #[test]
 fn fio_finds_what_it_wrote_with_and_without_digests() {
@@ -46,6 +46,37 @@ fn io_uring_and_commands_that_bypass_the_block_layer_read_the_same() {
         "#,
     )
     .succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
+fn two_hosts_at_work_find_what_they_wrote_and_what_the_other_one_did() {
+    if !boots_here(&[]) {
+        return;
+    }
+    let (drive, network) = (Drive::create(), Network::new());
+    let address = format!("{}:{PORT}", CABLES[1].server);
+    let server = serve(&drive, &network, &["--nvme-tcp", &address]);
+    let script = |first: u64, second: u64| {
+        format!(
+            r#"
+            connect
+            job="--rw=randwrite --bsrange=4k-64k --size=24m --iodepth=16"
+            verified $job --offset={first}m --randseed={first} --fsync=32 || fail "fio of this host"
+            touch written
+            until_true [ -e other ]
+            verified $job --offset={second}m --randseed={second} --verify_only=1 || fail "fio of the other host"
+            "#
+        )
+    };
+    let mut hosts =
+        [Linux::boot_on(&network, &CABLES[0], &script(1, 257)), Linux::boot_on(&network, &CABLES[1], &script(257, 1))];
+    hosts.iter_mut().for_each(|host| host.reaches("written"));
+    hosts.iter().for_each(|host| host.tell("other"));
+    for host in hosts {
+        host.wait().succeeded();
+    }
     server.stop();
     drive.check();
 }
