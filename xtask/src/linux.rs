@@ -168,7 +168,7 @@ fn configure(source: &Path, work: &Path) -> Result<(), String> {
     }
 }
 
-/// The options of `ours` that are not as they should be in `taken`.
+/// The options of `ours` that are not as they should be in `taken`. Of two lines with `# or` between them one is enough.
 fn ignored<'a>(ours: &'a str, taken: &str) -> Vec<&'a str> {
     let is_set = |line: &str| line.starts_with("CONFIG_");
     let is_unset = |line: &str| line.starts_with("# CONFIG_") && line.ends_with(" is not set");
@@ -178,7 +178,14 @@ fn ignored<'a>(ours: &'a str, taken: &str) -> Vec<&'a str> {
         let is_off = |name: String| !taken.lines().any(|line| line.starts_with(&name));
         taken.lines().any(|there| there == line) || (is_unset(line) && name.is_some_and(is_off))
     };
-    ours.lines().filter(|line| (is_set(line) || is_unset(line)) && !holds(line)).collect()
+    let lines: Vec<&str> = ours.lines().collect();
+    let other_holds = |index: usize| {
+        let before = index >= 2 && lines[index - 1] == "# or" && holds(lines[index - 2]);
+        let after = lines.get(index + 1) == Some(&"# or") && lines.get(index + 2).is_some_and(|line| holds(line));
+        before || after
+    };
+    let options = lines.iter().enumerate().filter(|(_, line)| is_set(line) || is_unset(line));
+    options.filter(|(index, line)| !holds(line) && !other_holds(*index)).map(|(_, line)| *line).collect()
 }
 
 fn compile(source: &Path, work: &Path) -> Result<(), String> {
@@ -211,5 +218,8 @@ mod tests {
         assert_eq!(ignored("# why\nCONFIG_A=y\n# CONFIG_B is not set\n# CONFIG_C is not set\n", taken), [""; 0]);
         assert_eq!(ignored("CONFIG_A=m\n# CONFIG_D is not set\n", taken), ["CONFIG_A=m", "# CONFIG_D is not set"]);
         assert_eq!(ignored("CONFIG_B=y\n", taken), ["CONFIG_B=y"]);
+        assert_eq!(ignored("CONFIG_A=y\n# or\nCONFIG_B=y\n", taken), [""; 0]);
+        assert_eq!(ignored("CONFIG_B=y\n# or\nCONFIG_A=y\n", taken), [""; 0]);
+        assert_eq!(ignored("CONFIG_B=y\n# or\nCONFIG_E=y\n", taken), ["CONFIG_B=y", "CONFIG_E=y"]);
     }
 }
