@@ -7,16 +7,17 @@
 //! The stream is anything that reads and writes, so this needs no socket either. Buffers of commands belong to the client
 //! while they are under way and come back when they have ended.
 //!
-//! A write to the stream blocks while the controller takes nothing. One that takes nothing before it has got rid of what
-//! it sends would wait for us as we for it; so whoever has long reads and long writes under way at once keeps them below
-//! what the stream holds on its way.
+//! A controller may take nothing before it has got rid of what it sends, and would then wait for us as we for it. A stream
+//! that is to carry long reads and long writes at once therefore says [`WouldBlock`](io::ErrorKind::WouldBlock) to a write
+//! when there is something to read; then that is read first. Where a write simply blocks, whoever has both under way keeps
+//! them below what the stream holds on its way.
 
 use std::io::{self, Read, Write};
 
 use crate::error::Termination;
 use crate::fabrics::{self, Connected, Identity, NqnError, PropertyName, QueueParameters};
 use crate::initiator::{CommandId, Event, Initiator, InitiatorConfig, Outgoing, Transfer};
-use crate::nvm::{self, Blocks, IDENTIFY_BYTES};
+use crate::nvm::{self, Blocks, IDENTIFY_BYTES, LogPart};
 use crate::sgl::Completion;
 use crate::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use zerocopy::IntoBytes;
@@ -33,6 +34,10 @@ const DIRECT_BYTES_MIN: usize = 16 << 10;
 /// CC of a controller that is to start: entries of 64 and 16 bytes, pages of 4 KiB, the NVM Command Set (Base,
 /// "Controller Configuration").
 const CC_START: u64 = 4 << 20 | 6 << 16 | 1;
+
+/// CC.CSS 110b: all command sets that the controller has; in place of the NVM Command Set where CAP has bit 43.
+const CC_ALL_COMMAND_SETS: u64 = 0b110 << 4;
+const CAP_ALL_COMMAND_SETS: u64 = 1 << 43;
 
 /// CSTS.RDY and CSTS.CFS (Base, "Controller Status").
 const CSTS_READY: u64 = 1 << 0;
@@ -129,6 +134,8 @@ pub struct Client<S> {
     stream: S,
     initiator: Initiator,
     output: Vec<u8>,
+    /// Bytes of the output that the stream has taken.
+    sent: usize,
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -147,7 +154,7 @@ impl<S: Read + Write> Client<S> {
         let mut ops = Vec::new();
         ops.resize_with(config.entries.into(), || None);
         let input = vec![0; INPUT_BYTES].into_boxed_slice();
-        let mut client = Client { stream, initiator, output, input, start: 0, end: 0, ops };
+        let mut client = Client { stream, initiator, output, sent: 0, input, start: 0, end: 0, ops };
         while !client.initiator.is_open() {
             client.send()?;
             client.receive()?;
@@ -188,12 +195,17 @@ impl<S: Read + Write> Client<S> {
 
     /// Submits a command; only while there is room. It is sent at the latest by the next [`Client::wait`].
     pub fn submit(&mut self, tag: u64, entry: &[u8; SUBMISSION_BYTES], payload: Payload) {
+        self.submit_with_list(tag, entry, &[], payload);
+    }
+
+    /// The same for a vector command whose list of addresses goes in the capsule.
+    pub fn submit_with_list(&mut self, tag: u64, entry: &[u8; SUBMISSION_BYTES], list: &[u8], payload: Payload) {
         let (transfer, data) = match payload {
             Payload::None => (Transfer::None, Vec::new()),
             Payload::ToController(data) => (Transfer::ToController(length(&data)), data),
             Payload::ToHost(data) => (Transfer::ToHost(length(&data)), data),
         };
-        let submitted = self.initiator.submit(entry, transfer, &mut self.output);
+        let submitted = self.initiator.submit_with_list(entry, list, transfer, &mut self.output);
         let (command, outgoing) = submitted.expect("commands are submitted while there is room");
         self.ops[command.index()] = Some(Op { tag, data });
         if let Some(outgoing) = outgoing {
@@ -214,6 +226,33 @@ impl<S: Read + Write> Client<S> {
             self.send()?;
             self.receive()?;
         }
+    }
+
+    /// On a stream that does not block: sends and receives what it takes and gives at once. `None` if no command has ended.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub fn try_wait(&mut self) -> Result<Option<Ended>, ClientError> {
+        loop {
+            if let Some(ended) = self.take().or_else(not_yet)? {
+                return Ok(Some(ended));
+            }
+            self.send()?;
+            match self.receive() {
+                Ok(()) => {}
+                Err(error) => return not_yet(error),
+            }
+        }
+    }
+
+    /// What the client reads and writes.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Whether something waits to be sent.
+    pub fn wants_to_send(&self) -> bool {
+        self.sent < self.output.len()
     }
 
     /// Runs one command while no other is under way. `what` names it in errors.
@@ -247,13 +286,15 @@ impl<S: Read + Write> Client<S> {
         Ok(ended.completion.specific.get())
     }
 
-    /// Starts the controller of an Admin Queue. Each time that it is not ready yet, `wait` takes a while and says whether
-    /// to ask again.
+    /// Starts the controller of an Admin Queue, with all command sets that it has. Each time that it is not ready yet,
+    /// `wait` takes a while and says whether to ask again.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn start_controller(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), ClientError> {
-        self.call("Property Set", &fabrics::property_set(PropertyName::Cc, CC_START), Payload::None)?;
+        let has_all = self.property(PropertyName::Cap)? & CAP_ALL_COMMAND_SETS != 0;
+        let configuration = CC_START | if has_all { CC_ALL_COMMAND_SETS } else { 0 };
+        self.call("Property Set", &fabrics::property_set(PropertyName::Cc, configuration), Payload::None)?;
         loop {
             let status = self.property(PropertyName::Csts)?;
             if status & CSTS_READY != 0 {
@@ -281,6 +322,24 @@ impl<S: Read + Write> Client<S> {
     pub fn identify(&mut self, structure: u8, namespace: u32) -> Result<Vec<u8>, ClientError> {
         let room = Payload::ToHost(vec![0; IDENTIFY_BYTES]);
         Ok(self.call("Identify", &nvm::identify(structure, namespace), room)?.data)
+    }
+
+    /// Part of a log page: as many bytes as `data` has room for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn log_page(&mut self, part: LogPart, data: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        let entry = nvm::get_log_page(part, length(&data));
+        Ok(self.call("Get Log Page", &entry, Payload::ToHost(data))?.data)
+    }
+
+    /// The geometry of an Open-Channel namespace.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn geometry(&mut self, namespace: u32) -> Result<Vec<u8>, ClientError> {
+        let room = Payload::ToHost(vec![0; IDENTIFY_BYTES]);
+        Ok(self.call("Geometry", &nvm::geometry(namespace), room)?.data)
     }
 
     /// Tells the controller of an Admin Queue that its host is there; [`KeepAlive`](crate::keep_alive::KeepAlive) says
@@ -378,13 +437,23 @@ impl<S: Read + Write> Client<S> {
         Ended { tag, completion: zerocopy::transmute!(entry), data, received, intact }
     }
 
+    /// Sends what is in line, or as much of it as the stream takes before there is something to read.
     fn send(&mut self) -> Result<(), ClientError> {
-        if !self.output.is_empty() {
-            self.stream.write_all(&self.output)?;
-            self.stream.flush()?;
-            self.output.clear();
+        if self.output.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(self.stream.flush()?)
     }
 
     fn receive(&mut self) -> Result<(), ClientError> {
@@ -396,6 +465,14 @@ impl<S: Read + Write> Client<S> {
         }
         self.end += read_some(&mut self.stream, &mut self.input[self.end..])?;
         Ok(())
+    }
+}
+
+/// A stream that does not block has nothing, which is no error.
+fn not_yet(error: ClientError) -> Result<Option<Ended>, ClientError> {
+    match error {
+        ClientError::Stream(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        error => Err(error),
     }
 }
 

@@ -18,6 +18,10 @@ pub mod fabrics_type {
     pub const CONNECT: u8 = 0x01;
     /// Property Get.
     pub const PROPERTY_GET: u8 = 0x04;
+    /// Authentication Send.
+    pub const AUTHENTICATION_SEND: u8 = 0x05;
+    /// Authentication Receive.
+    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
     /// Disconnect.
     pub const DISCONNECT: u8 = 0x08;
 }
@@ -256,6 +260,29 @@ pub fn property_set(name: PropertyName, value: u64) -> [u8; SUBMISSION_BYTES] {
     property(fabrics_type::PROPERTY_SET, name, value)
 }
 
+/// SECP of in-band authentication, and what goes with it in SPSP0 and SPSP1 (Base, "Authentication Send Command").
+const AUTHENTICATION_PROTOCOL: [u8; 4] = [0, 1, 1, 0xe9];
+
+fn authentication(fabrics_type: u8, bytes: u32) -> [u8; SUBMISSION_BYTES] {
+    let mut entry = [0; SUBMISSION_BYTES];
+    (entry[0], entry[4]) = (FABRICS, fabrics_type);
+    entry[40..44].copy_from_slice(&AUTHENTICATION_PROTOCOL);
+    entry[44..48].copy_from_slice(&bytes.to_le_bytes());
+    entry
+}
+
+/// The entry of an Authentication Send with a message of `bytes`.
+#[must_use]
+pub fn authentication_send(bytes: u32) -> [u8; SUBMISSION_BYTES] {
+    authentication(fabrics_type::AUTHENTICATION_SEND, bytes)
+}
+
+/// The entry of an Authentication Receive with room for `bytes`.
+#[must_use]
+pub fn authentication_receive(bytes: u32) -> [u8; SUBMISSION_BYTES] {
+    authentication(fabrics_type::AUTHENTICATION_RECEIVE, bytes)
+}
+
 /// The entry of a Disconnect (Base, "Disconnect Command").
 #[must_use]
 pub fn disconnect() -> [u8; SUBMISSION_BYTES] {
@@ -310,6 +337,14 @@ mod tests {
         assert_eq!(property_get(PropertyName::Csts)[44], 0x1c);
         assert_eq!(property_get(PropertyName::Vs)[44], 0x08);
         assert_eq!((disconnect()[0], disconnect()[4]), (0x7f, 0x08));
+    }
+
+    #[test]
+    fn authentication_says_its_protocol_and_the_length_of_the_message() {
+        let golden = [0, 1, 1, 0xe9, 0x50, 0x04, 0, 0];
+        let (send, receive) = (authentication_send(0x450), authentication_receive(0x450));
+        assert_eq!((send[0], send[4], &send[40..48]), (0x7f, 0x05, &golden[..]));
+        assert_eq!((receive[0], receive[4], &receive[40..48]), (0x7f, 0x06, &golden[..]));
     }
 
     #[test]

@@ -6,9 +6,12 @@ use crate::SUBMISSION_BYTES;
 
 /// Opcodes of the Admin Queue (Base, "Admin Command Set").
 mod admin {
+    pub const GET_LOG_PAGE: u8 = 0x02;
     pub const IDENTIFY: u8 = 0x06;
     pub const SET_FEATURES: u8 = 0x09;
     pub const KEEP_ALIVE: u8 = 0x18;
+    /// Open-Channel 2.0, "Geometry".
+    pub const GEOMETRY: u8 = 0xe2;
 }
 
 /// Opcodes of the NVM Command Set, "Opcodes for NVM Commands".
@@ -38,6 +41,23 @@ pub struct Blocks {
     pub count: u32,
 }
 
+/// Where in which log page (Base, "Get Log Page command").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogPart {
+    /// LID.
+    pub page: u8,
+    /// NSID: of a namespace, or [`ALL_NAMESPACES`].
+    pub namespace: u32,
+    /// LPO: the first byte, a multiple of 4.
+    pub offset: u64,
+}
+
+/// NSID that stands for the controller, or for all of its namespaces.
+pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
+
+/// FUA: bit 30 of CDW12 (NVM, "Write command").
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+
 fn entry(opcode: u8, namespace: u32, dwords: [u32; 3]) -> [u8; SUBMISSION_BYTES] {
     let mut entry = [0; SUBMISSION_BYTES];
     entry[0] = opcode;
@@ -59,6 +79,23 @@ fn blocks_entry(opcode: u8, blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
 #[must_use]
 pub fn identify(structure: u8, namespace: u32) -> [u8; SUBMISSION_BYTES] {
     entry(admin::IDENTIFY, namespace, [structure.into(), 0, 0])
+}
+
+/// Get Log Page, `bytes` of it, a multiple of 4.
+#[must_use]
+pub fn get_log_page(part: LogPart, bytes: u32) -> [u8; SUBMISSION_BYTES] {
+    assert!(bytes > 0 && bytes.is_multiple_of(4), "a log page is read in dwords");
+    let dwords = bytes / 4 - 1;
+    let parameters = [u32::from(part.page) | dwords << 16, dwords >> 16, part.offset as u32];
+    let mut entry = entry(admin::GET_LOG_PAGE, part.namespace, parameters);
+    entry[52..56].copy_from_slice(&((part.offset >> 32) as u32).to_le_bytes());
+    entry
+}
+
+/// Geometry, of an Open-Channel namespace.
+#[must_use]
+pub fn geometry(namespace: u32) -> [u8; SUBMISSION_BYTES] {
+    entry(admin::GEOMETRY, namespace, [0; 3])
 }
 
 /// Set Features, Number of Queues: as many for submission as for completion, at least 1. The completion says how many
@@ -94,6 +131,15 @@ pub fn write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
     blocks_entry(io::WRITE, blocks)
 }
 
+/// Write, complete only when it is durable (FUA).
+#[must_use]
+pub fn durable_write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    let mut entry = blocks_entry(io::WRITE, blocks);
+    let dword = (blocks.count - 1) | FORCE_UNIT_ACCESS;
+    entry[48..52].copy_from_slice(&dword.to_le_bytes());
+    entry
+}
+
 /// Flush.
 #[must_use]
 pub fn flush(namespace: u32) -> [u8; SUBMISSION_BYTES] {
@@ -113,10 +159,24 @@ mod tests {
         assert_eq!(read(blocks), golden);
         golden[0] = 0x01;
         assert_eq!(write(blocks), golden);
+        golden[51] = 0x40;
+        assert_eq!(durable_write(blocks), golden);
         assert_eq!((flush(3)[0], flush(3)[4]), (0x00, 3));
         let identify = identify(1, 0);
         assert_eq!((identify[0], identify[40]), (0x06, 1));
         assert_eq!(keep_alive()[0], 0x18);
+    }
+
+    #[test]
+    fn a_log_page_is_asked_for_in_dwords_from_an_offset() {
+        let part = LogPart { page: 0x70, namespace: ALL_NAMESPACES, offset: 0x0102_0304_0506_0708 };
+        let entry = get_log_page(part, (0x1_0003 + 1) * 4);
+        let mut golden = [0; 64];
+        golden[0] = 0x02;
+        golden[4..8].fill(0xff);
+        golden[40..56].copy_from_slice(&[0x70, 0, 3, 0, 1, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(entry, golden);
+        assert_eq!((geometry(2)[0], geometry(2)[4]), (0xe2, 2));
     }
 
     #[test]

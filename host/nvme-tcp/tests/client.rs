@@ -21,18 +21,23 @@ struct Line {
     chance: Chance,
     /// Bytes to put in front of what the controller says next.
     noise: Vec<u8>,
+    /// The controller listens only when everything that it said is read.
+    says_first: bool,
 }
 
 impl Line {
     fn new(seed: u64, flow_control: bool) -> Line {
         let mut controller = Controller::new(TargetConfig::default(), 32, flow_control, 4 << 20);
         controller.block_bytes = BLOCK;
-        Line { controller, said: Stream::default(), chance: Chance::new(seed), noise: Vec::new() }
+        Line { controller, said: Stream::default(), chance: Chance::new(seed), noise: Vec::new(), says_first: false }
     }
 }
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.says_first && !self.said.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let taken = 1 + self.chance.below(bytes.len());
         self.controller.hear(&bytes[..taken], &mut self.chance, &mut self.said);
         Ok(taken)
@@ -68,9 +73,13 @@ fn identity() -> Identity {
 }
 
 fn connected(seed: u64, queue_id: u16, flow_control: bool) -> Client<Line> {
+    connected_over(Line::new(seed, flow_control), seed, queue_id, flow_control)
+}
+
+fn connected_over(line: Line, seed: u64, queue_id: u16, flow_control: bool) -> Client<Line> {
     let digests = seed.is_multiple_of(2);
     let config = InitiatorConfig { header_digest: digests, data_digest: digests, ..InitiatorConfig::default() };
-    let mut client = Client::open(Line::new(seed, flow_control), config).unwrap();
+    let mut client = Client::open(line, config).unwrap();
     let queue = QueueParameters { queue_id, entries: 32, flow_control, keep_alive_ms: 0 };
     let connected = client.connect(queue, &identity(), CONTROLLER_ID_ANY).unwrap();
     assert_eq!((connected.controller_id, connected.authentication_required), (5, false));
@@ -138,6 +147,37 @@ fn many_commands_are_under_way_at_once_and_each_ends_with_its_own_data() {
             assert!(client.commands_under_way() == 31 || submitted == 100);
             let one = client.wait().unwrap();
             assert!(one.status() == 0 && one.intact && one.data == data(one.tag), "{}", one.tag);
+            ended += 1;
+        }
+    }
+}
+
+#[test]
+fn a_controller_that_listens_only_when_it_is_heard_out_gets_all_of_its_data() {
+    for seed in 0..6 {
+        let line = Line { says_first: true, ..Line::new(seed, false) };
+        let mut client = connected_over(line, seed, 1, false);
+        let place = |tag: u64| Blocks { namespace: 1, first: tag % 20 * 256, count: 256 };
+        let written = |tag: u64| vec![tag as u8; 256 * BLOCK];
+        // The first of each is written before any is read; from then on both at once.
+        for tag in 0..20 {
+            client.write(place(tag), written(tag)).unwrap();
+        }
+        let (mut submitted, mut ended) = (20, 20);
+        while ended < 120 {
+            while submitted < 120 && client.has_room() {
+                match submitted % 2 {
+                    0 => client.submit(
+                        submitted,
+                        &nvm::write(place(submitted)),
+                        Payload::ToController(written(submitted % 20)),
+                    ),
+                    _ => client.submit(submitted, &nvm::read(place(submitted)), Payload::ToHost(vec![0; 256 * BLOCK])),
+                }
+                submitted += 1;
+            }
+            let one = client.wait().unwrap();
+            assert!(one.status() == 0 && one.intact && one.data == written(one.tag % 20), "seed {seed}, {}", one.tag);
             ended += 1;
         }
     }

@@ -11,6 +11,7 @@ use openftl_nvme::queue::ControllerName;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
 
 use crate::served::Served;
+use crate::{Ticket, What};
 
 /// A drive that can be served, and says how it is.
 pub trait ServedDrive: BlockTarget {
@@ -57,11 +58,63 @@ pub(crate) struct Fabric {
     pub expired: Vec<ControllerName>,
     /// An admin queue is gone: others may have lost their controller.
     pub is_disturbed: bool,
+    /// Where the data of an answer are made, one at a time.
+    pub answer: Vec<u8>,
+    shutdowns: Vec<Shutdown>,
+}
+
+/// A controller whose host leaves as soon as every drive is flushed.
+struct Shutdown {
+    controller: ControllerName,
+    /// Drives, from the first one on, whose flush has not begun.
+    to_flush: usize,
+    /// Flushes under way.
+    flushing: usize,
 }
 
 impl Fabric {
     pub fn new(target: Target) -> Fabric {
-        Fabric { target, effects: Vec::new(), expired: Vec::new(), is_disturbed: false }
+        Fabric {
+            target,
+            effects: Vec::new(),
+            expired: Vec::new(),
+            is_disturbed: false,
+            answer: Vec::new(),
+            shutdowns: Vec::new(),
+        }
+    }
+
+    /// A host wants to leave.
+    pub fn begin_shutdown(&mut self, controller: ControllerName, drives: usize) {
+        self.shutdowns.push(Shutdown { controller, to_flush: drives, flushing: 0 });
+    }
+
+    /// Begins the flushes that hosts wait for, as far as there are places for them.
+    pub fn flush_for_shutdowns<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        for shutdown in &mut self.shutdowns {
+            let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Shutdown(shutdown.controller) };
+            while let Some(drive) = shutdown.to_flush.checked_sub(1) {
+                let Some(id) = served[drive].flush(ticket) else { break };
+                served[drive].start(now, id);
+                shutdown.to_flush = drive;
+                shutdown.flushing += 1;
+            }
+        }
+    }
+
+    /// A drive was flushed for a controller that is being shut down. If it could not be, the shutdown never completes: the
+    /// host is not told that its data are safe.
+    pub fn flushed(&mut self, controller: ControllerName, is_success: bool) {
+        let Some(index) = self.shutdowns.iter().position(|shutdown| shutdown.controller == controller) else { return };
+        let shutdown = &mut self.shutdowns[index];
+        shutdown.flushing -= 1;
+        let is_flushed = shutdown.to_flush + shutdown.flushing == 0;
+        if is_success && is_flushed {
+            self.target.shutdown_completed(controller);
+        }
+        if !is_success || is_flushed {
+            self.shutdowns.swap_remove(index);
+        }
     }
 
     /// The drive behind a namespace. A flush of all namespaces is one of the first.

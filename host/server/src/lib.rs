@@ -55,6 +55,8 @@ use fabric::Fabric;
 use link::Over;
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
+use openftl_nvme::ControllerName;
+use openftl_nvme::controller::Effect;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use served::{Ended, Served};
 
@@ -191,6 +193,8 @@ enum What {
     Nbd { cookie: u64, command: Command },
     /// A command of an NVMe host.
     Nvme(CommandSlot),
+    /// The flush before a controller is shut down.
+    Shutdown(ControllerName),
     /// The last flush.
     Stop,
 }
@@ -602,7 +606,8 @@ impl Server {
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let mut turn = Turn { now, slot: number, generation, served, fabric };
+                let config = &self.config;
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config };
                 connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
             }
         };
@@ -641,6 +646,9 @@ impl Server {
     /// Hands what a drive has done to whoever asked for it, if that one is still there.
     fn answer<T: ServedDrive>(&mut self, now: Time, ended: Ended, index: usize, served: &mut [Served<'_, T>]) {
         let Ticket { slot, generation, what } = ended.ticket();
+        if let (What::Shutdown(name), Some(fabric)) = (what, &mut self.fabric) {
+            fabric.flushed(name, ended.is_success());
+        }
         let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
         match (tenant.and_then(|slot| slot.connection.as_mut()), what, ended) {
             (Some(Connection::Nbd(connection)), _, Ended::Request(finished)) => {
@@ -648,7 +656,8 @@ impl Server {
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let mut turn = Turn { now, slot, generation, served, fabric };
+                let config = &self.config;
+                let mut turn = Turn { now, slot, generation, served, fabric, config };
                 if let Err(over) = connection.ended(command, index, ended, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
@@ -661,21 +670,24 @@ impl Server {
     fn look_after_controllers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         let Some(fabric) = &mut self.fabric else { return };
         fabric.target.expire(now, &mut fabric.expired);
+        fabric.flush_for_shutdowns(now, served);
         if fabric.effects.is_empty() && fabric.expired.is_empty() && !fabric.is_disturbed {
             return;
         }
         fabric.is_disturbed = false;
         fabric.expired.clear();
-        for (name, effect) in fabric.effects.drain(..) {
-            if effect == openftl_nvme::controller::Effect::Shutdown {
-                // Everything acknowledged is durable when the server ends; a host that leaves has flushed.
-                fabric.target.shutdown_completed(name);
+        for (name, effect) in std::mem::take(&mut fabric.effects) {
+            if effect == Effect::Shutdown {
+                fabric.begin_shutdown(name, served.len());
             }
         }
+        fabric.flush_for_shutdowns(now, served);
         for slot in 0..self.slots.len() {
             let Some(Connection::Nvme(connection)) = &self.slots[slot].connection else { continue };
             let fabric = self.fabric.as_ref().expect("it is there");
-            if connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue)) {
+            // One that is closing already may still send what it owes.
+            let is_lost = connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue));
+            if is_lost && !connection.link.closing {
                 self.end(slot, Over::Finished, served);
             }
         }
@@ -713,6 +725,7 @@ impl Server {
         served.iter().any(Served::has_finished)
             // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
             || self.listeners.iter().any(|listener| listener.ready)
+            || self.fabric.as_ref().is_some_and(|fabric| fabric.is_disturbed)
             || self
                 .connections()
                 .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))
@@ -781,7 +794,7 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
         }
         if served.len() == 0 {
             let ticket = Ticket { slot: u32::MAX, generation: u32::MAX, what: What::Stop };
-            let id = served.flush(ticket);
+            let id = served.flush(ticket).expect("an empty table has a place, and a flush needs no frames");
             served.start(now, id);
             flush = Some(id);
         } else if served.has_finished() {

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
-use openftl_core::Time;
+use openftl_core::{BLOCK_BYTES, Time};
 use openftl_ftl::target::Durability;
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
@@ -80,13 +80,34 @@ pub(crate) struct Command {
     /// Which of those that are served it is for.
     export: usize,
     stage: Stage,
-    /// What is still to be asked for and of whom, the next one last.
+    /// What is to be asked for next, and of whom.
+    next: Option<(usize, Part)>,
+    /// What comes after it, the first one last.
     left: Vec<(usize, Part)>,
     /// What the host sent to be compared, what was read to be copied, or a list of addresses.
     pub heap: Vec<u8>,
+    /// Bytes of the connection's heap that are booked for it.
+    booked: usize,
+    /// Bytes of frames that its request holds.
+    held: u64,
 }
 
 impl Command {
+    fn new(entry: [u8; 64], data: Data) -> Command {
+        Command {
+            entry,
+            data,
+            io: None,
+            export: 0,
+            stage: Stage::Running,
+            next: None,
+            left: Vec::new(),
+            heap: Vec::new(),
+            booked: 0,
+            held: 0,
+        }
+    }
+
     fn entry(&self) -> &SubmissionEntry {
         SubmissionEntry::of(&self.entry)
     }
@@ -107,8 +128,10 @@ pub(crate) struct NvmeConnection {
     line: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
     requests: usize,
+    /// Bytes of frames that they hold.
+    bytes: u64,
+    /// Bytes that are booked for commands.
     heap_bytes: usize,
-    answer: Vec<u8>,
 }
 
 /// What a turn of a connection works with.
@@ -118,6 +141,7 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub generation: u32,
     pub served: &'t mut [Served<'s, T>],
     pub fabric: &'t mut Fabric,
+    pub config: &'t ServerConfig,
 }
 
 impl NvmeConnection {
@@ -130,8 +154,8 @@ impl NvmeConnection {
             waiting: VecDeque::new(),
             line: VecDeque::new(),
             requests: 0,
+            bytes: 0,
             heap_bytes: 0,
-            answer: Vec::new(),
         }
     }
 
@@ -163,7 +187,9 @@ impl NvmeConnection {
     }
 
     pub fn is_over(&self) -> bool {
-        self.link.closing && self.requests == 0 && self.link.output.is_empty()
+        // After a termination request nobody waits for what is under way.
+        let owes = self.requests > 0 && !self.session.is_terminated();
+        self.link.closing && !owes && self.link.output.is_empty()
     }
 
     fn wants_input(&self) -> bool {
@@ -203,10 +229,27 @@ impl NvmeConnection {
                 Event::Terminated(_) => self.link.closing = true,
             }
         }
-        if self.link.ended {
-            self.link.closing = true;
+        self.link.closing |= self.link.ended;
+        if self.link.closing {
+            self.give_up(turn);
         }
         Ok(())
+    }
+
+    /// Nothing more is heard from the host: what has not been started never happens, and holds nothing any more.
+    fn give_up<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
+        self.waiting.clear();
+        self.line.clear();
+        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
+        for place in &mut self.commands {
+            let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
+            self.heap_bytes -= command.booked;
+            if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
+                turn.served[command.export].abandon(id);
+                self.requests -= 1;
+                self.bytes -= command.held;
+            }
+        }
     }
 
     fn begin<T: ServedDrive>(
@@ -233,9 +276,7 @@ impl NvmeConnection {
             }
         }
         let known = data.unwrap_or(Data::None);
-        let (left, heap) = (Vec::new(), Vec::new());
-        let command = Command { entry, data: known, io: None, export: 0, stage: Stage::Running, left, heap };
-        self.commands[slot.index()] = Some(command);
+        self.commands[slot.index()] = Some(Command::new(entry, known));
         if let Err(error) = data {
             let status = match error {
                 SglError::Length => Status::DATA_SGL_LENGTH_INVALID,
@@ -256,10 +297,7 @@ impl NvmeConnection {
                 command.export = turn.fabric.export(io.namespace);
                 if list_bytes > 0 {
                     // It comes right behind the command, before anything else.
-                    let list = Vec::with_capacity(list_bytes as usize);
-                    self.heap_bytes += list.capacity();
-                    command.stage = Stage::Collecting(list);
-                    return Ok(());
+                    return self.gather(slot, list_bytes, turn);
                 }
                 self.start(slot, io, turn)
             }
@@ -301,7 +339,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
-        let mut answer = std::mem::take(&mut self.answer);
+        let mut answer = std::mem::take(&mut turn.fabric.answer);
         let queue = self.queue.as_ref().expect("there is a queue");
         let name = queue.controller();
         let outcome = turn.fabric.command(turn.now, queue, SubmissionEntry::of(&entry), data, turn.served, &mut answer);
@@ -322,7 +360,7 @@ impl NvmeConnection {
             }
             Outcome::Authentication(_) => self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
         };
-        self.answer = answer;
+        turn.fabric.answer = answer;
         if let Some(queue) = self.queue.as_ref().filter(|queue| queue.is_admin()) {
             let name = queue.controller();
             self.take_events(name, turn)?;
@@ -345,40 +383,55 @@ impl NvmeConnection {
         Ok(())
     }
 
+    /// Books room in the heap for a command, instead of what was booked for it. False if there is not so much.
+    fn book(&mut self, slot: Slot, bytes: usize) -> bool {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let others = self.heap_bytes - command.booked;
+        if others + bytes > HEAP_BYTES_MAX {
+            return false;
+        }
+        (command.booked, self.heap_bytes) = (bytes, others + bytes);
+        true
+    }
+
     /// Has the data of a command come into the heap.
     fn collect<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        if self.heap_bytes + bytes as usize > HEAP_BYTES_MAX {
+        let command = self.commands[slot.index()].as_ref().expect("it has begun");
+        match command.data {
+            // All of them come, asked for or not: Linux sends a whole page with a few ranges.
+            Data::InCapsule(most) if most >= bytes => self.gather(slot, most, turn),
+            Data::OnRequest(most) if most >= bytes => {
+                self.gather(slot, bytes, turn)?;
+                if self.commands[slot.index()].is_some() {
+                    self.session.request(slot, bytes, &mut self.link.output.small);
+                    self.link.output.seal();
+                }
+                Ok(())
+            }
+            _ => self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
+        }
+    }
+
+    /// Makes room in the heap for data that come, or ends the command.
+    fn gather<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        if !self.book(slot, bytes as usize) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
-        let mut wanted = bytes;
-        match command.data {
-            // All of them come, asked for or not: Linux sends a whole page with a few ranges.
-            Data::InCapsule(most) if most >= bytes => wanted = most,
-            Data::OnRequest(most) if most >= bytes => {
-                self.session.request(slot, bytes, &mut self.link.output.small);
-                self.link.output.seal();
-            }
-            _ => return self.finish(slot, Answer::from(Status::DATA_SGL_LENGTH_INVALID), turn),
-        }
-        let data = Vec::with_capacity(wanted as usize);
-        self.heap_bytes += data.capacity();
-        let command = self.commands[slot.index()].as_mut().expect("it has begun");
-        command.stage = Stage::Collecting(data);
+        command.stage = Stage::Collecting(Vec::with_capacity(bytes as usize));
         Ok(())
     }
 
     /// Starts an I/O command, or has its data come.
     fn start<T: ServedDrive>(&mut self, slot: Slot, io: Io, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let export = turn.fabric.export(io.namespace);
-        let request = |request| vec![(export, Part::Bytes(request))];
         if let IoCommand::OpenChannel(vector) = io.command {
             let command = self.commands[slot.index()].as_ref().expect("it has just begun");
             if let Err(refusal) = Lists::default().read(&vector, &command.heap) {
                 return self.refuse(slot, refusal, turn);
             }
         }
-        let left = match io.command {
+        let request = match io.command {
             IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
                 if !self.admit_write(slot, turn) {
                     return self.park(slot, turn);
@@ -393,49 +446,67 @@ impl NvmeConnection {
                 return self.finish(slot, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
-            IoCommand::OpenChannel(_) => vec![(export, Part::Vector)],
+            IoCommand::OpenChannel(_) => Part::Vector,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
-                (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect()
+                let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
+                return self.start_all(slot, left, 0, turn);
             }
-            IoCommand::Flush => request(ByteRequest::Flush),
-            IoCommand::Read(Span { offset, length }) => request(ByteRequest::Read { offset, length }),
+            IoCommand::Flush => Part::Bytes(ByteRequest::Flush),
+            IoCommand::Read(Span { offset, length }) => Part::Bytes(ByteRequest::Read { offset, length }),
             IoCommand::Zero { span: Span { offset, length }, durability, .. } => {
-                request(ByteRequest::Zero { offset, length, durability })
+                Part::Bytes(ByteRequest::Zero { offset, length, durability })
             }
-            IoCommand::Verify(span) => pieces(span).map(|piece| (export, Part::Bytes(piece))).collect(),
+            IoCommand::Verify(span) => {
+                let left = pieces(span).map(|piece| (export, Part::Bytes(piece))).collect();
+                return self.start_all(slot, left, 0, turn);
+            }
         };
-        self.commands[slot.index()].as_mut().expect("it has just begun").left = left;
+        self.commands[slot.index()].as_mut().expect("it has just begun").next = Some((export, request));
+        self.next_request(slot, turn)
+    }
+
+    /// Starts a command that asks for several things, the first one last, and keeps `bytes` in the heap meanwhile.
+    fn start_all<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        left: Vec<(usize, Part)>,
+        bytes: usize,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>()) {
+            return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
+        }
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.stage = Stage::Running;
+        command.left = left;
+        command.next = command.left.pop();
         self.next_request(slot, turn)
     }
 
     /// Makes the next request of a command to its drive, or ends it.
     fn next_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let Some((export, part)) = command.left.last().copied() else {
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
+        if command.next.is_none() {
             return self.finish(slot, Answer::from(Status::SUCCESS), turn);
-        };
-        let io = command.io.expect("an I/O command");
-        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-        let served = &mut turn.served[export];
-        let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot)
-            && (!served.is_device() || self.waiting.front().is_none_or(|front| *front == slot));
-        let admitted = match part {
-            _ if !is_next => None,
-            Part::Bytes(request) if !served.is_device() => served.admit(ticket, request),
-            part => served.admit_command(ticket, device_request(command, part, &mut Lists::default())),
-        };
-        let Some(id) = admitted else {
-            self.wait(slot, export, turn);
-            return Ok(());
-        };
-        command.left.pop();
+        }
+        self.make_request(slot, turn);
+        Ok(())
+    }
+
+    /// Makes the next request of a command to its drive. False if it has to wait.
+    fn make_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
         command.stage = Stage::Running;
-        if let (Part::Bytes(ByteRequest::Write { .. }), IoCommand::Copy { .. }) = (part, io.command) {
+        let (export, part) = command.next.expect("there is one");
+        let Some(id) = self.admit(slot, export, part, turn) else { return false };
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let served = &mut turn.served[export];
+        command.next = command.left.pop();
+        let is_copy = matches!(command.io.expect("an I/O command").command, IoCommand::Copy { .. });
+        if let (Part::Bytes(ByteRequest::Write { .. }), true) = (part, is_copy) {
             let heap = std::mem::take(&mut command.heap);
             served.fill(id, 0, &heap);
-            self.heap_bytes -= heap.len();
         }
-        self.requests += 1;
         if served.is_device() {
             command.stage = Stage::Ready(id);
             self.line.push_back(slot);
@@ -443,7 +514,51 @@ impl NvmeConnection {
         } else {
             served.start(turn.now, id);
         }
-        Ok(())
+        true
+    }
+
+    /// Gives a command the place and the frames of its next request. Or it waits for them: behind those of this connection
+    /// that came before, and for frames behind those of others.
+    fn admit<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        part: Part,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Option<RequestId> {
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let payload = payload_bytes(part, &command.io.expect("an I/O command").command);
+        let served = &mut turn.served[export];
+        let is_first = self.waiting.front().is_none_or(|front| *front == slot);
+        let bytes_max = turn.config.bytes_max.min(served.share_bytes);
+        let has_its_share =
+            self.requests > 0 && (self.requests >= turn.config.requests_max || self.bytes + payload > bytes_max);
+        // Who does not take what is sent to him gets nothing more to hold, and nobody waits behind him.
+        if has_its_share || self.link.is_stuck() {
+            served.waiters.retain(|waiter| *waiter != turn.slot);
+        } else if is_first {
+            let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
+            let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
+            let admitted = match part {
+                _ if !is_next => None,
+                Part::Bytes(request) if !served.is_device() => served.admit(ticket, request),
+                part => served.admit_command(ticket, device_request(command, part, &mut Lists::default())),
+            };
+            if let Some(id) = admitted {
+                served.waiters.pop_front();
+                command.held = if payload > 0 { served.length(id) } else { 0 };
+                self.requests += 1;
+                self.bytes += command.held;
+                return Some(id);
+            }
+            if !served.waiters.contains(&turn.slot) {
+                served.waiters.push_back(turn.slot);
+            }
+        }
+        if self.waiting.front() != Some(&slot) {
+            self.waiting.push_back(slot);
+        }
+        None
     }
 
     /// Starts the commands of devices that have all they need, up to the first that has not.
@@ -457,44 +572,27 @@ impl NvmeConnection {
         }
     }
 
-    fn wait<T: ServedDrive>(&mut self, slot: Slot, export: usize, turn: &mut Turn<'_, '_, T>) {
-        if !self.waiting.contains(&slot) {
-            self.waiting.push_back(slot);
-        }
-        let waiters = &mut turn.served[export].waiters;
-        if !waiters.contains(&turn.slot) {
-            waiters.push_back(turn.slot);
-        }
-    }
-
     /// Gives a write its frames, if there are any, and has its data come.
     fn admit_write<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> bool {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let io = command.io.expect("an I/O command");
-        let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-        let served = &mut turn.served[command.export];
-        let is_device = served.is_device();
-        if self.link.is_stuck()
-            || served.waiters.front().is_some_and(|front| *front != turn.slot)
-            || is_device && self.waiting.front().is_some_and(|front| *front != slot)
-        {
-            return false;
-        }
-        let admitted = match io.command {
-            IoCommand::Write { span: Span { offset, length }, durability } if !is_device => {
-                served.admit(ticket, ByteRequest::Write { offset, length, durability })
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
+        let export = command.export;
+        let part = match command.io.expect("an I/O command").command {
+            IoCommand::Write { span: Span { offset, length }, durability } if !turn.served[export].is_device() => {
+                Part::Bytes(ByteRequest::Write { offset, length, durability })
             }
-            _ => served.admit_command(ticket, device_request(command, Part::Vector, &mut Lists::default())),
+            _ => Part::Vector,
         };
-        let Some(id) = admitted else { return false };
-        self.requests += 1;
-        if is_device {
+        let Some(id) = self.admit(slot, export, part, turn) else { return false };
+        let served = &mut turn.served[export];
+        if served.is_device() {
             self.line.push_back(slot);
         }
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let kept = command.heap.capacity();
         let mut is_whole = false;
         if let Stage::Parked { data, is_whole: whole } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
-            served.fill(id, 0, &data);
-            self.heap_bytes -= data.capacity();
+            let wanted = data.len().min(served.length(id) as usize);
+            served.fill(id, 0, &data[..wanted]);
             is_whole = whole;
         }
         if is_whole {
@@ -503,6 +601,7 @@ impl NvmeConnection {
             self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
+        self.book(slot, kept);
         true
     }
 
@@ -519,47 +618,39 @@ impl NvmeConnection {
         }
     }
 
+    /// Keeps the data of the capsule of a write that waits for frames.
     fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
-        if self.heap_bytes + bytes > HEAP_BYTES_MAX {
+        if !self.book(slot, bytes + command.heap.capacity()) {
+            self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
-        let data = Vec::with_capacity(bytes);
-        self.heap_bytes += data.capacity();
-        command.stage = Stage::Parked { data, is_whole: false };
-        let export = command.export;
-        self.wait(slot, export, turn);
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        command.stage = Stage::Parked { data: Vec::with_capacity(bytes), is_whole: false };
         Ok(())
+    }
+
+    /// A command waits no more.
+    fn leave_line<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) {
+        self.waiting.retain(|other| *other != slot);
+        if self.waiting.is_empty() {
+            turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
+        }
     }
 
     /// Tries those again that wait for frames, in order.
     fn admit_waiting<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
         while let Some(slot) = self.waiting.front().copied() {
             let command = self.commands[slot.index()].as_ref().expect("it waits");
-            let export = command.left.last().map_or(command.export, |(export, _)| *export);
-            if matches!(command.stage, Stage::Parked { .. }) {
-                if !self.admit_write(slot, turn) {
-                    return;
-                }
-            } else {
-                let left = command.left.len();
-                let made = self.next_request(slot, turn);
-                let is_made = made.is_ok()
-                    && self.commands[slot.index()].as_ref().is_none_or(|command| command.left.len() < left);
-                if !is_made {
-                    return;
-                }
+            let is_made = match command.stage {
+                Stage::Parked { .. } => self.admit_write(slot, turn),
+                _ => self.make_request(slot, turn),
+            };
+            if !is_made {
+                return;
             }
             self.waiting.pop_front();
-            let others = self.waiting.iter().any(|other| {
-                let command = self.commands[other.index()].as_ref().expect("it waits");
-                command.left.last().map_or(command.export, |(export, _)| *export) == export
-            });
-            let waiters = &mut turn.served[export].waiters;
-            if !others && waiters.front() == Some(&turn.slot) {
-                waiters.pop_front();
-            }
         }
     }
 
@@ -574,6 +665,9 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_mut().expect("its data come");
         if let Stage::Filling(id) = command.stage {
             let served = &mut turn.served[command.export];
+            if u64::from(offset) >= served.length(id) {
+                return Ok(self.pass_over(bytes));
+            }
             let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN && !served.is_device();
             if is_direct && self.link.readable {
                 let came = self.link.receive_into(turn.now, served, id, offset.into())?;
@@ -603,6 +697,14 @@ impl NvmeConnection {
         Ok(count > 0)
     }
 
+    /// A capsule may hold more data than its command has use for. False if none of them are there.
+    fn pass_over(&mut self, bytes: u32) -> bool {
+        let count = (bytes as usize).min(self.link.input().len());
+        self.session.took(&self.link.input()[..count]);
+        self.link.consume(count);
+        count > 0
+    }
+
     fn payload_complete<T: ServedDrive>(
         &mut self,
         slot: Slot,
@@ -619,6 +721,7 @@ impl NvmeConnection {
                 }
                 turn.served[command.export].abandon(id);
                 self.requests -= 1;
+                self.bytes -= command.held;
                 self.line.retain(|other| *other != slot);
                 self.advance_line(turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
@@ -628,12 +731,11 @@ impl NvmeConnection {
                 Ok(())
             }
             Stage::Parked { .. } | Stage::Collecting(_) if !intact => {
-                self.waiting.retain(|other| *other != slot);
+                self.leave_line(slot, turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
             Stage::Collecting(data) => {
                 let data = std::mem::take(data);
-                self.heap_bytes -= data.capacity();
                 self.collected(slot, data, turn)
             }
             Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held => {
@@ -654,47 +756,34 @@ impl NvmeConnection {
         };
         let (export, namespace) = (command.export, turn.fabric.namespace(io.namespace));
         let bytes = |request| (export, Part::Bytes(request));
-        let refused = match io.command {
+        let planned = match io.command {
             IoCommand::OpenChannel(_) => {
-                self.heap_bytes += data.capacity();
                 command.heap = data;
                 return self.start(slot, io, turn);
             }
             IoCommand::Compare(Span { offset, length }) => {
-                self.heap_bytes += data.capacity();
                 command.heap = data;
-                command.left = vec![bytes(ByteRequest::Read { offset, length })];
-                None
+                command.next = Some(bytes(ByteRequest::Read { offset, length }));
+                return self.next_request(slot, turn);
             }
-            IoCommand::DatasetManagement { ranges, .. } => match namespace.deallocated(ranges, &data) {
-                Ok(spans) => {
-                    let trim = |Span { offset, length }| ByteRequest::Trim {
-                        offset,
-                        length,
-                        durability: Durability::Volatile,
-                    };
-                    command.left = spans.map(trim).map(bytes).collect();
-                    None
-                }
-                Err(refusal) => Some(refusal),
-            },
-            IoCommand::Copy { first, sources, durability } => match namespace.copy_plan(first, sources, &data) {
-                Ok(plan) => {
-                    let Span { offset, length } = plan.to;
-                    let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
-                    command.left = reads.collect();
-                    command.left.push(bytes(ByteRequest::Write { offset, length, durability }));
-                    command.left.reverse();
-                    command.heap = Vec::with_capacity(length as usize);
-                    None
-                }
-                Err(refusal) => Some(refusal),
-            },
+            IoCommand::DatasetManagement { ranges, .. } => namespace.deallocated(ranges, &data).map(|spans| {
+                let durability = Durability::Volatile;
+                let trim = |Span { offset, length }| bytes(ByteRequest::Trim { offset, length, durability });
+                (spans.map(trim).collect::<Vec<_>>(), 0)
+            }),
+            IoCommand::Copy { first, sources, durability } => namespace.copy_plan(first, sources, &data).map(|plan| {
+                let Span { offset, length } = plan.to;
+                let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
+                let mut left: Vec<_> = reads.collect();
+                left.push(bytes(ByteRequest::Write { offset, length, durability }));
+                left.reverse();
+                (left, length as usize)
+            }),
             _ => unreachable!("only these have data in the heap"),
         };
-        match refused {
-            Some(refusal) => self.refuse(slot, refusal, turn),
-            None => self.next_request(slot, turn),
+        match planned {
+            Ok((left, bytes)) => self.start_all(slot, left, bytes, turn),
+            Err(refusal) => self.refuse(slot, refusal, turn),
         }
     }
 
@@ -741,6 +830,7 @@ impl NvmeConnection {
         }
         turn.served[export].release(finished.id);
         self.requests -= 1;
+        self.bytes -= command.held;
         if status == Success { self.next_request(slot, turn) } else { self.finish(slot, answer, turn) }
     }
 
@@ -771,7 +861,7 @@ impl NvmeConnection {
                     from += there.len() as u64;
                 }
             }
-            IoCommand::Copy { .. } if result.is_ok() && !command.left.is_empty() => {
+            IoCommand::Copy { .. } if result.is_ok() && command.next.is_some() => {
                 // A source was read; the destination is written last.
                 let (mut from, length) = (0, served.length(id));
                 while from < length {
@@ -779,12 +869,12 @@ impl NvmeConnection {
                     command.heap.extend_from_slice(slice);
                     from += slice.len() as u64;
                 }
-                self.heap_bytes += length as usize;
             }
             _ => {}
         }
         served.release(id);
         self.requests -= 1;
+        self.bytes -= command.held;
         match result {
             Ok(()) => self.next_request(slot, turn),
             Err(status) => self.refuse(slot, status.into(), turn),
@@ -801,7 +891,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.heap.capacity();
+        self.heap_bytes -= command.booked;
         let served = &turn.served[export];
         let length = served.length(id);
         let queue = self.queue.as_mut().expect("there is a queue");
@@ -843,10 +933,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        if let Stage::Collecting(kept) | Stage::Parked { data: kept, .. } = &command.stage {
-            self.heap_bytes -= kept.capacity();
-        }
-        self.heap_bytes -= command.heap.capacity().min(self.heap_bytes);
+        self.heap_bytes -= command.booked;
         if self.session.is_terminated() {
             return Ok(());
         }
@@ -894,8 +981,11 @@ impl NvmeConnection {
         if !self.link.writable || self.link.output.is_empty() {
             return Ok(false);
         }
-        let requests = &mut self.requests;
-        self.link.send(now, served, |_, _| *requests -= 1)
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
+        self.link.send(now, served, |_, length| {
+            *requests -= 1;
+            *bytes -= length;
+        })
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
@@ -911,6 +1001,19 @@ impl NvmeConnection {
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Bytes of frames that a request holds, more or less.
+fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
+    match (part, command) {
+        (Part::Bytes(ByteRequest::Read { length, .. } | ByteRequest::Write { length, .. }), _) => length,
+        (Part::Vector, IoCommand::Write { span, .. }) => span.length,
+        (Part::Vector, IoCommand::OpenChannel(vector)) => match vector.action {
+            VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
+            VectorAction::Reset | VectorAction::Copy => 0,
+        },
+        _ => 0,
+    }
 }
 
 /// Reads of all of `span`, the first one last.

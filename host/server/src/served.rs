@@ -60,6 +60,13 @@ impl Ended {
         }
     }
 
+    pub fn is_success(&self) -> bool {
+        match self {
+            Ended::Request(finished) => finished.result.is_ok(),
+            Ended::Command(finished) => finished.completion.status == openftl_media::Status::Success,
+        }
+    }
+
     pub fn ticket(&self) -> Ticket {
         match self {
             Ended::Request(finished) => finished.ticket,
@@ -275,13 +282,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         }
     }
 
-    /// Asks for everything to be durable, when nothing else is under way.
-    pub fn flush(&mut self, ticket: Ticket) -> RequestId {
-        let id = match &self.behind {
+    /// Asks for everything that has ended to be durable; `None` while there is no place for the request.
+    pub fn flush(&mut self, ticket: Ticket) -> Option<RequestId> {
+        match &self.behind {
             Behind::Drive { .. } => self.admit(ticket, ByteRequest::Flush),
             Behind::Device { .. } => self.admit_command(ticket, DeviceRequest::Flush),
-        };
-        id.expect("an empty table has a place, and a flush needs no frames")
+        }
     }
 }
 

@@ -1,0 +1,260 @@
+//! A server of NVMe hosts in a thread of its own, and hosts that know their manners.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crate::memory::{Memory, Switches};
+use openftl_core::{BLOCK_BYTES, Clock, Time};
+use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_nvme_tcp::client::Payload;
+use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
+use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
+use openftl_server::{
+    Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
+};
+
+pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
+pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+pub const HOST: &str = "nqn.2026-11.org.example:host";
+
+/// Status codes without the advice, as the specification writes them.
+pub mod status {
+    pub const INVALID_OPCODE: u16 = 0x001;
+    pub const INVALID_FIELD: u16 = 0x002;
+    pub const ID_CONFLICT: u16 = 0x003;
+    pub const INVALID_NAMESPACE: u16 = 0x00b;
+    pub const SEQUENCE_ERROR: u16 = 0x00c;
+    pub const SGL_LENGTH_INVALID: u16 = 0x00f;
+    pub const TRANSIENT_TRANSPORT_ERROR: u16 = 0x022;
+    pub const LBA_OUT_OF_RANGE: u16 = 0x080;
+    pub const NAMESPACE_NOT_READY: u16 = 0x082;
+    pub const EVENT_LIMIT_EXCEEDED: u16 = 0x105;
+    pub const CONNECT_INVALID_PARAMETERS: u16 = 0x182;
+    pub const CONNECT_INVALID_HOST: u16 = 0x184;
+    pub const AUTHENTICATION_REQUIRED: u16 = 0x191;
+    pub const SIZE_EXCEEDED: u16 = 0x183;
+    pub const UNRECOVERED_READ: u16 = 0x281;
+    pub const COMPARE_FAILURE: u16 = 0x285;
+}
+
+impl ServedDrive for Memory {
+    type Device = openftl_media::EmulatedDevice;
+}
+
+/// A clock that stands still until the test moves it, except for a drive that waits.
+#[derive(Clone, Default)]
+pub struct TestClock(pub Arc<AtomicU64>);
+
+impl Clock for TestClock {
+    fn now(&mut self) -> Time {
+        Time(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wait_until(&mut self, due: Time) -> Time {
+        Time(self.0.fetch_max(due.0, Ordering::SeqCst).max(due.0))
+    }
+}
+
+/// A server in a thread of its own.
+pub struct Served {
+    pub address: SocketAddr,
+    pub stop: Stop,
+    pub counters: Arc<Counters>,
+    pub switches: Arc<Switches>,
+    thread: Option<JoinHandle<(Result<(), ServeError>, Memory)>>,
+}
+
+/// What a test wants otherwise.
+pub struct Wishes<C> {
+    pub config: ServerConfig,
+    pub clock: C,
+    pub hosts: HostsAllowed,
+    pub format: BlockFormat,
+}
+
+impl Default for Wishes<WallClock> {
+    fn default() -> Wishes<WallClock> {
+        Wishes::at(WallClock::new())
+    }
+}
+
+impl<C> Wishes<C> {
+    pub fn at(clock: C) -> Wishes<C> {
+        let config = ServerConfig::default();
+        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib }
+    }
+}
+
+impl Served {
+    pub fn new(drive: Memory) -> Served {
+        Served::with(drive, Wishes::default())
+    }
+
+    pub fn with<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>) -> Served {
+        Served::and(drive, wishes, |_, _| {})
+    }
+
+    /// A server to which something more is done before it runs.
+    pub fn and<C: Clock + Send + 'static>(
+        drive: Memory,
+        wishes: Wishes<C>,
+        more: impl FnOnce(&mut Server, &mut SubsystemConfig),
+    ) -> Served {
+        let Wishes { config, mut clock, hosts, format } = wishes;
+        let mut server = Server::new(config).unwrap();
+        let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
+        let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
+        let mut subsystem = SubsystemConfig {
+            nqn: Nqn::new(SUBSYSTEM).unwrap(),
+            serial: "1".to_owned(),
+            model: "OpenFTL".to_owned(),
+            firmware: "1".to_owned(),
+            hosts,
+            requires_authentication: false,
+            is_shared: false,
+            in_capsule_bytes: 8192,
+        };
+        more(&mut server, &mut subsystem);
+        let mut target = Target::new("1", "OpenFTL", "1");
+        let index = target.add_subsystem(subsystem).unwrap();
+        let bytes = drive.data().len() as u64;
+        let kind = NamespaceKind::Block { format, bytes };
+        target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
+        target.add_port(Port { id: 1, address });
+        server.set_target(target);
+        let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
+        let its_stop = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let name = "disk".to_owned();
+            let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
+            let result = server.run(&mut exports, &mut clock, &its_stop);
+            let [export] = exports;
+            (result, export.target)
+        });
+        Served { address, stop, counters, switches, thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// An admin queue of `host`, whose controller is not started.
+    pub fn admin_of(&self, host: &str, subsystem: &str, keep_alive_ms: u32) -> Result<(Admin, u16), ClientError> {
+        let mut admin = Client::open(self.connect(), InitiatorConfig::default())?;
+        let queue = QueueParameters { queue_id: 0, entries: 32, flow_control: true, keep_alive_ms };
+        let connected = admin.connect(queue, &identity(host, subsystem), CONTROLLER_ID_ANY)?;
+        Ok((admin, connected.controller_id))
+    }
+
+    /// A host with a controller that is ready.
+    pub fn host(&self) -> Host {
+        self.host_that_keeps_alive(0)
+    }
+
+    pub fn host_that_keeps_alive(&self, keep_alive_ms: u32) -> Host {
+        let (mut admin, controller) = self.admin_of(HOST, SUBSYSTEM, keep_alive_ms).unwrap();
+        admin.start_controller(|| false).unwrap();
+        assert_eq!(admin.set_number_of_queues(64).unwrap(), 64);
+        Host { address: self.address, admin, controller }
+    }
+
+    /// Stops the server; what the drive holds.
+    pub fn end(mut self) -> Memory {
+        self.stop.request();
+        let (result, drive) = self.thread.take().expect("ended once").join().unwrap();
+        result.unwrap();
+        assert!(drive.is_at_rest(), "the server kept a frame or a request");
+        drive
+    }
+}
+
+pub type Admin = Client<TcpStream>;
+
+pub fn identity(host: &str, subsystem: &str) -> Identity {
+    Identity { host_id: [7; 16], host_nqn: host.to_owned(), subsystem_nqn: subsystem.to_owned() }
+}
+
+/// A host with its admin queue.
+pub struct Host {
+    address: SocketAddr,
+    pub admin: Admin,
+    pub controller: u16,
+}
+
+impl Host {
+    /// An I/O queue of it.
+    pub fn queue(&self, id: u16) -> Queue {
+        self.queue_as(id, InitiatorConfig::default())
+    }
+
+    pub fn queue_as(&self, id: u16, config: InitiatorConfig) -> Queue {
+        self.try_queue(id, config).expect("a queue of a ready controller")
+    }
+
+    pub fn try_queue(&self, id: u16, config: InitiatorConfig) -> Result<Queue, ClientError> {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_nodelay(true).unwrap();
+        let raw = stream.try_clone().unwrap();
+        let mut client = Client::open(stream, config)?;
+        let queue =
+            QueueParameters { queue_id: id, entries: config.entries, flow_control: id % 2 == 0, keep_alive_ms: 0 };
+        client.connect(queue, &identity(HOST, SUBSYSTEM), self.controller)?;
+        Ok(Queue { client, raw })
+    }
+}
+
+/// An I/O queue, and its socket for what no client says.
+pub struct Queue {
+    pub client: Client<TcpStream>,
+    pub raw: TcpStream,
+}
+
+/// A submission queue entry: opcode, namespace, and dwords from 10 on.
+pub fn entry(opcode: u8, namespace: u32, dwords: [u32; 3]) -> [u8; 64] {
+    let mut entry = [0; 64];
+    entry[0] = opcode;
+    entry[4..8].copy_from_slice(&namespace.to_le_bytes());
+    for (field, dword) in entry[40..].chunks_exact_mut(4).zip(dwords) {
+        field.copy_from_slice(&dword.to_le_bytes());
+    }
+    entry
+}
+
+impl Queue {
+    /// Runs one command; its status without the advice, and its data.
+    pub fn run(&mut self, entry: &[u8; 64], payload: Payload) -> (u16, Vec<u8>) {
+        self.client.submit(0, entry, payload);
+        let ended = self.client.wait().expect("the server answers");
+        assert!(ended.intact);
+        (ended.status() & 0x7ff, ended.data)
+    }
+
+    /// The same, of a command without data.
+    pub fn status(&mut self, entry: &[u8; 64]) -> u16 {
+        self.run(entry, Payload::None).0
+    }
+
+    pub fn write(&mut self, first: u32, data: &[u8]) -> u16 {
+        self.run(&write(first, data), Payload::ToController(data.to_vec())).0
+    }
+
+    pub fn read(&mut self, first: u32, blocks: u32) -> Vec<u8> {
+        let room = vec![0xee; blocks as usize * BLOCK_BYTES];
+        let (status, data) = self.run(&entry(0x02, 1, [first, 0, blocks - 1]), Payload::ToHost(room));
+        assert_eq!(status, 0);
+        data
+    }
+
+    pub fn flush(&mut self) -> u16 {
+        self.status(&entry(0x00, 1, [0; 3]))
+    }
+}
+
+/// A write of whole blocks of 4 KiB.
+pub fn write(first: u32, data: &[u8]) -> [u8; 64] {
+    entry(0x01, 1, [first, 0, (data.len() / BLOCK_BYTES) as u32 - 1])
+}
