@@ -110,6 +110,11 @@ fn sources(work: &Path) -> Result<PathBuf, String> {
             kernel.display()
         ));
     }
+    // A build that failed after the long way to its sources goes on from there.
+    let unpacked = work.join("unpacked");
+    if let Ok(package) = std::fs::read_to_string(&unpacked) {
+        return Ok(work.join(package));
+    }
     _ = std::fs::remove_dir_all(work);
     std::fs::create_dir_all(work).map_err(|error| format!("cannot make {}: {error}", work.display()))?;
     let depends = shell::output(Command::new("apt-cache").args(["depends", "--important", "linux-source"]))?;
@@ -128,6 +133,7 @@ fn sources(work: &Path) -> Result<PathBuf, String> {
         std::fs::write(&room, text.replace("(HOST_FP_SIZE, 2696)", "(HOST_FP_SIZE, 11008)"))
             .map_err(|error| format!("cannot write {}: {error}", room.display()))?;
     }
+    std::fs::write(&unpacked, package).map_err(|error| format!("cannot write {}: {error}", unpacked.display()))?;
     Ok(source)
 }
 

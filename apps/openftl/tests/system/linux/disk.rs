@@ -16,9 +16,9 @@ fn fio_finds_what_it_wrote_with_and_without_digests() {
         r#"
         for digests in "" --hdr-digest --data-digest "--hdr-digest --data-digest"; do
             connect $digests
-            verified --rw=randwrite --bsrange=4k-64k --size=16m --iodepth=16 || fail "fio with '$digests'"
-            verified --rw=randrw --bs=4k --size=8m --iodepth=32 --offset=64m --fsync=64 || fail "fio of both with '$digests'"
-            verified --rw=write --bs=1m --size=64m --iodepth=4 --offset=128m || fail "fio in order with '$digests'"
+            verified --rw=randwrite --bsrange=4k-64k --size=8m --iodepth=16 || fail "fio with '$digests'"
+            verified --rw=randrw --bs=4k --size=4m --iodepth=32 --offset=64m --fsync=64 || fail "fio of both with '$digests'"
+            verified --rw=write --bs=1m --size=16m --iodepth=4 --offset=128m || fail "fio in order with '$digests'"
             disconnect
         done
         "#,
