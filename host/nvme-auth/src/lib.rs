@@ -15,6 +15,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`secret`] | what an administrator hands out, as nvme-cli writes it |
+//! | [`secrets`] | those that a subsystem knows |
 //! | [`credentials`] | two names, one or two keys, and the responses that follow from them |
 //! | [`hash`] | SHA-2 and HMAC |
 //! | [`group`] | Diffie-Hellman in the groups of RFC 7919 |
@@ -42,6 +43,7 @@ pub mod messages;
 pub mod nonces;
 pub mod policy;
 pub mod secret;
+pub mod secrets;
 
 pub use controller::{AllocationTooShort, Controller, Step};
 pub use credentials::Credentials;
@@ -52,3 +54,4 @@ pub use messages::{Explanation, Refusal};
 pub use nonces::Nonces;
 pub use policy::Policy;
 pub use secret::{KeyFileError, Secret, SecretError};
+pub use secrets::{Secrets, SecretsError};

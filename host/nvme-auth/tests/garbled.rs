@@ -116,6 +116,7 @@ proptest! {
     #[test]
     fn secrets_and_key_files_never_panic(bytes in vec(any::<u8>(), 0..200), text in "(DHHC-1:0[0-3]:)?[A-Za-z0-9+/=]{0,100}:?") {
         let _ = read_key_file(&bytes);
+        let _ = Secrets::read(&bytes);
         let _ = text.parse::<Secret>();
     }
 

@@ -117,9 +117,9 @@ impl Queue {
         self.is_authenticated
     }
 
-    /// The host has proved who it is.
-    pub fn authenticated(&mut self) {
-        self.is_authenticated = true;
+    /// Whether the host has proved who it is is known better now.
+    pub fn set_authenticated(&mut self, is_authenticated: bool) {
+        self.is_authenticated = is_authenticated;
     }
 
     /// Takes a command off the queue: it is under way until [`Queue::complete`].

@@ -485,10 +485,21 @@ impl Target {
     /// Whether a queue may go on: its controller lives, and has not been reset since the queue was made.
     #[must_use]
     pub fn is_alive(&self, queue: &Queue) -> bool {
+        self.controller(queue).is_some_and(|controller| queue.is_admin() || controller.has_io_queue(queue))
+    }
+
+    /// The controller of a queue, if it still lives.
+    #[must_use]
+    pub fn controller(&self, queue: &Queue) -> Option<&Controller> {
         let name = queue.controller();
         let slot = self.subsystem(name.subsystem).controllers.get(usize::from(name.id) - 1);
-        let controller = slot.and_then(Option::as_ref).filter(|controller| controller.name == name);
-        controller.is_some_and(|controller| queue.is_admin() || controller.has_io_queue(queue))
+        slot.and_then(Option::as_ref).filter(|controller| controller.name == name)
+    }
+
+    /// The name of the subsystem that a queue belongs to.
+    #[must_use]
+    pub fn subsystem_nqn(&self, queue: &Queue) -> &Nqn {
+        &self.subsystem(queue.controller().subsystem).config.nqn
     }
 
     /// The next held command of a controller that ends. Complete it on the controller's admin queue.

@@ -49,6 +49,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has not yet said, or shown, who it is.
+    pub fn is_shaking_hands(&self) -> bool {
+        either!(self, connection => connection.is_shaking_hands())
+    }
+
     pub fn is_idle(&self) -> bool {
         either!(self, connection => connection.is_idle())
     }

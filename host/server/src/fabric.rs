@@ -10,6 +10,7 @@ use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
 
+use crate::authentication::Authority;
 use crate::served::Served;
 use crate::{Ticket, What};
 
@@ -60,6 +61,8 @@ pub(crate) struct Fabric {
     pub is_disturbed: bool,
     /// Where the data of an answer are made, one at a time.
     pub answer: Vec<u8>,
+    /// What hosts are authenticated with, where they have to be.
+    pub authority: Option<Authority>,
     shutdowns: Vec<Shutdown>,
 }
 
@@ -80,6 +83,7 @@ impl Fabric {
             expired: Vec::new(),
             is_disturbed: false,
             answer: Vec::new(),
+            authority: None,
             shutdowns: Vec::new(),
         }
     }

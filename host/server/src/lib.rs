@@ -15,6 +15,7 @@
 //! | what | bound |
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
+//! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
@@ -25,6 +26,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod authentication;
 pub mod clock;
 mod connection;
 mod counters;
@@ -49,6 +51,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::clock::Lead;
+use authentication::Authority;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
@@ -57,6 +60,7 @@ use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::ControllerName;
 use openftl_nvme::controller::Effect;
+use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use served::{Ended, Served};
 
@@ -103,6 +107,8 @@ const EVENT_STOP: u64 = u32::MAX as u64;
 pub struct ServerConfig {
     /// Connections open at a time; more are closed at once.
     pub connections_max: usize,
+    /// Connections whose handshake is not done, authentication included; for one more the oldest of them is closed.
+    pub handshakes_max: usize,
     /// Requests of one connection under way at a time.
     pub requests_max: usize,
     /// Bytes of reads and writes of one connection under way at a time; a single request is always served.
@@ -120,7 +126,8 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
-            connections_max: 64,
+            connections_max: 1024,
+            handshakes_max: 128,
             requests_max: 256,
             bytes_max: 64 << 20,
             handshake_max: connection::HANDSHAKE_MAX,
@@ -233,6 +240,8 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    /// Somebody has come since handshakes were last counted.
+    is_crowded: bool,
 }
 
 impl Server {
@@ -251,6 +260,7 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            is_crowded: false,
         })
     }
 
@@ -273,6 +283,15 @@ impl Server {
     /// What NVMe hosts connect to: one subsystem, whose namespace n is the drive n − 1.
     pub fn set_target(&mut self, target: openftl_nvme::Target) {
         self.fabric = Some(Fabric::new(target));
+    }
+
+    /// The secrets that hosts have to know where a subsystem requires authentication. Called after [`Server::set_target`].
+    ///
+    /// # Panics
+    /// Without a target.
+    pub fn set_secrets(&mut self, secrets: Secrets) {
+        let fabric = self.fabric.as_mut().expect("secrets are those of a target");
+        fabric.authority = Some(Authority::new(secrets));
     }
 
     /// What the server has done; readable while it runs.
@@ -411,6 +430,7 @@ impl Server {
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
             self.accept(now, !infos.is_empty(), !served.is_empty());
+            self.make_room_for_handshakes(served);
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -590,6 +610,7 @@ impl Server {
         }
         self.counters.connections.add(1);
         self.counters.connections_accepted.add(1);
+        self.is_crowded = true;
         self.slots[slot].connection = Some(Connection::new(now, socket, protocol));
     }
 
@@ -707,6 +728,23 @@ impl Server {
                 self.end(slot, over, served);
                 true
             }
+        }
+    }
+
+    /// Of too many handshakes the oldest end: who is in earnest is through quickly, and comes again.
+    fn make_room_for_handshakes<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
+        if !std::mem::take(&mut self.is_crowded) {
+            return;
+        }
+        let shaking =
+            |slot: &Slot| slot.connection.as_ref().filter(|connection| connection.is_shaking_hands()).is_some();
+        let mut count = self.slots.iter().filter(|slot| shaking(slot)).count();
+        while count > self.config.handshakes_max {
+            let candidates = (0..self.slots.len()).filter(|slot| shaking(&self.slots[*slot]));
+            let accepted = |slot: &usize| self.slots[*slot].connection.as_ref().map(|open| open.link().accepted);
+            let oldest = candidates.min_by_key(accepted).expect("there are too many of them");
+            self.end(oldest, Over::Expelled, served);
+            count -= 1;
         }
     }
 

@@ -45,6 +45,10 @@ impl NbdConnection {
         NbdConnection { link, session, export: None, filling: None, held: None, requests: 0, bytes: 0 }
     }
 
+    pub fn is_shaking_hands(&self) -> bool {
+        self.session.is_shaking_hands()
+    }
+
     /// From now on refuse requests; those under way are finished.
     pub fn stop(&mut self) {
         self.session.stop();

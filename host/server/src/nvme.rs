@@ -20,12 +20,13 @@ use openftl_core::{BLOCK_BYTES, Time};
 use openftl_ftl::target::Durability;
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
-use openftl_nvme::controller::Effect;
+use openftl_nvme::controller::{Authentication, Effect};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
 };
+use openftl_nvme_auth::{Controller, Step};
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
@@ -121,6 +122,8 @@ pub(crate) struct NvmeConnection {
     pub link: Link,
     session: Target,
     pub queue: Option<Queue>,
+    /// Where hosts have to show who they are.
+    authentication: Option<Box<Controller>>,
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
@@ -150,6 +153,7 @@ impl NvmeConnection {
             link: Link::new(now, socket),
             session: Target::new(TargetConfig::default()),
             queue: None,
+            authentication: None,
             commands: Vec::new(),
             waiting: VecDeque::new(),
             line: VecDeque::new(),
@@ -179,11 +183,16 @@ impl NvmeConnection {
 
     /// When the peer has kept the server waiting for too long.
     pub fn deadline(&self, config: &ServerConfig) -> Option<Time> {
-        if self.queue.is_none() {
-            return Some(self.link.accepted + config.handshake_max);
-        }
+        let handshake = self.is_shaking_hands().then(|| self.link.accepted + config.handshake_max);
+        let authentication = self.authentication.as_ref().map(|authentication| authentication.deadline());
         let owes = self.session.is_owed() || !self.link.output.is_empty();
-        owes.then(|| self.link.moved + config.stall_max)
+        let stall = (self.queue.is_some() && owes).then(|| self.link.moved + config.stall_max);
+        [handshake, authentication, stall].into_iter().flatten().filter(|due| *due != Time::NEVER).min()
+    }
+
+    /// Whether there is no queue yet, or its host has not shown who it is.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.queue.as_ref().is_none_or(|queue| !queue.is_authenticated())
     }
 
     pub fn is_over(&self) -> bool {
@@ -319,6 +328,9 @@ impl NvmeConnection {
                 // SQSIZE and CATTR of Connect (Base, "Connect Command").
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
+                if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
+                    self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
+                }
                 self.queue = Some(queue);
                 self.send_completion(slot, &completion);
                 Ok(())
@@ -358,7 +370,7 @@ impl NvmeConnection {
                 }
                 self.finish_with(slot, done, &answer, turn)
             }
-            Outcome::Authentication(_) => self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn),
+            Outcome::Authentication(message) => self.authenticate(slot, message, data, turn),
         };
         turn.fabric.answer = answer;
         if let Some(queue) = self.queue.as_ref().filter(|queue| queue.is_admin()) {
@@ -366,6 +378,35 @@ impl NvmeConnection {
             self.take_events(name, turn)?;
         }
         result
+    }
+
+    /// Takes or gives a message of the authentication.
+    fn authenticate<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        message: Authentication,
+        data: Option<&[u8]>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let (Some(controller), Some(authority)) = (&mut self.authentication, &mut turn.fabric.authority) else {
+            return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
+        };
+        let (payload, step) = match message {
+            Authentication::Message { bytes } => {
+                let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
+                (Vec::new(), controller.send(turn.now, message))
+            }
+            Authentication::Wanted { bytes } => {
+                match controller.receive(turn.now, bytes as usize, &mut authority.nonces) {
+                    Ok(answer) => answer,
+                    Err(_) => return self.finish(slot, Answer::from(Status::INVALID_FIELD), turn),
+                }
+            }
+        };
+        let queue = self.queue.as_mut().expect("there is a queue");
+        queue.set_authenticated(controller.is_authenticated());
+        self.link.closing |= matches!(step, Step::Close(_));
+        self.finish_with(slot, Answer::from(Status::SUCCESS), &payload, turn)
     }
 
     /// Ends held commands for which something has happened.

@@ -72,8 +72,11 @@ pub enum Effect {
 /// A message of the authentication protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Authentication {
-    /// The data are the host's message.
-    Message,
+    /// The data begin with the host's message.
+    Message {
+        /// TL.
+        bytes: u32,
+    },
     /// The host wants our message, of at most this many bytes.
     Wanted {
         /// AL.
@@ -149,6 +152,12 @@ impl Controller {
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// KATO as its host set it; 0 is none.
+    #[must_use]
+    pub fn keep_alive_ms(&self) -> u32 {
+        self.keep_alive.ms()
     }
 
     /// Whether it only tells of other subsystems.
@@ -249,7 +258,7 @@ impl Controller {
                 Outcome::DoneAnd(Answer::of(0), Effect::CloseQueue)
             }
             FabricsCommand::AuthenticationSend { bytes } if !has_data => Outcome::Needs(bytes),
-            FabricsCommand::AuthenticationSend { .. } => Outcome::Authentication(Authentication::Message),
+            FabricsCommand::AuthenticationSend { bytes } => Outcome::Authentication(Authentication::Message { bytes }),
             FabricsCommand::AuthenticationReceive { bytes } => {
                 Outcome::Authentication(Authentication::Wanted { bytes })
             }

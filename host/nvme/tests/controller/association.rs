@@ -166,11 +166,11 @@ fn who_has_not_proved_who_he_is_may_do_nothing_but_that() {
     let message = [0xe9_01_01_00, 64, 0, 0, 0, 0];
     world.ok(&mut queue, fabrics(types::AUTHENTICATION_SEND, message));
     world.ok(&mut queue, fabrics(types::AUTHENTICATION_RECEIVE, message));
-    queue.authenticated();
+    queue.set_authenticated(true);
     world.enable(&mut queue);
     let mut io = world.connect_io(&queue, 1);
     assert_eq!(world.io(&mut io, ranged(io::READ, 1, 0, 1)), Err(Status::AUTHENTICATION_REQUIRED));
-    io.authenticated();
+    io.set_authenticated(true);
     assert!(world.io(&mut io, ranged(io::READ, 1, 0, 1)).is_ok());
 }
 
