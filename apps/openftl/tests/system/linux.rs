@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use tempfile::TempDir;
 
+mod authentication;
 mod commands;
 mod connection;
 mod disk;
