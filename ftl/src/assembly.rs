@@ -21,14 +21,14 @@ use crate::scrub::Scrub;
 use crate::statistics::{Care, GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
-use crate::survey::{Chunks, make_free, pad, superblock_pus};
+use crate::survey::{Chunks, TakenUp, make_free, pad, superblock_pus, take_up};
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::transactions::Transactions;
 use crate::units::Units;
 use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, PuId, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{ChunkState, Media};
+use openftl_media::{ChunkDescriptor, ChunkState, Media};
 use std::collections::VecDeque;
 
 /// Superblock frames: the longest record.
@@ -261,6 +261,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
     pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
+        let mut open = Vec::new();
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
             if self.chunks.usage(chunk) != ChunkUse::Free {
@@ -279,17 +280,18 @@ impl<M: Media> BlockFtl<M> {
                 ChunkState::Closed => self.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
                     self.chunks.set_usage(chunk, ChunkUse::Open, 0);
-                    let pu = self.format.pu_of(chunk);
-                    let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
-                    // One for the host frontier of each parallel unit, others for relocation.
-                    if self.host.open[index].is_none() && self.host.opened < self.plan.host_frontiers {
-                        self.host.open[index] = Some(self.units.open(chunk, descriptor.write_pointer));
-                        self.host.opened += 1;
-                    } else {
-                        let partial = &mut self.collection.partial[self.format.group_of(pu) as usize];
-                        partial.push((chunk, descriptor.write_pointer));
-                    }
+                    open.push(*descriptor);
                 }
+            }
+        }
+        for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
+            let pu = self.format.pu_of(chunk);
+            if by == TakenUp::Host {
+                let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
+                self.host.open[index] = Some(self.units.open(chunk, write_pointer));
+                self.host.opened += 1;
+            } else {
+                self.collection.partial[self.format.group_of(pu) as usize].push((chunk, write_pointer));
             }
         }
     }

@@ -41,6 +41,7 @@ use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Parts act on what other parts did; they come to rest long before this many rounds.
@@ -434,14 +435,25 @@ impl<M: Media> BlockFtl<M> {
             if self.host.opened == self.plan.host_frontiers {
                 continue;
             }
-            let pu = self.host.order[index];
-            if let Some(open) = self.open_chunk(Claim::Host(pu)) {
-                self.host.open[index] = Some(open);
-                self.host.opened += 1;
-                return Some(open);
+            // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
+            let roomiest =
+                if self.host.order.len() > self.plan.host_frontiers as usize { self.roomiest() } else { index };
+            for index in [roomiest, index] {
+                if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index])) {
+                    self.host.open[index] = Some(open);
+                    self.host.opened += 1;
+                    return Some(open);
+                }
             }
         }
         None
+    }
+
+    /// Of the parallel units without a host frontier, by their place in the order, the one with the most free chunks.
+    fn roomiest(&self) -> usize {
+        let closed = (0..self.host.order.len()).filter(|index| self.host.open[*index].is_none());
+        let free = |index: &usize| self.provisioning.free_on_pu(self.host.order[*index]);
+        closed.max_by_key(|index| (free(index), Reverse(*index))).expect("not all have one")
     }
 
     /// Takes what the device has completed, and lets every part act on it.

@@ -148,6 +148,12 @@ impl Provisioning {
         self.free_in_group[group as usize]
     }
 
+    /// Free chunks of `pu`.
+    #[must_use]
+    pub fn free_on_pu(&self, pu: PuId) -> usize {
+        self.free[pu.0 as usize].len()
+    }
+
     /// Free chunks of the drive.
     #[must_use]
     pub fn free_total(&self) -> u32 {

@@ -11,9 +11,11 @@ use crate::recovery::{Access, OpenError};
 use crate::scan::Scan;
 use crate::superblock::{SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::superblock_writer::PlaceState;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{
+    AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
+};
 use openftl_media::{ChunkDescriptor, ChunkState, Media, Status};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Parallel units that hold superblocks.
 pub(crate) fn superblock_pus(geometry: &Geometry) -> impl Iterator<Item = PuId> + use<> {
@@ -156,9 +158,48 @@ pub(crate) fn close_all_but_last(
     }
 }
 
-/// Makes sure that no more chunks are open than the plan counts on, where the device has a limit. The host frontiers take up
-/// one of each parallel unit, relocation one of each group; what is open beyond (every recovery that is cut off may leave
-/// the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any more.
+/// Who goes on in a chunk that was left open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TakenUp {
+    /// The relocation of its group: it gets the one with the most room, for without room it is stuck.
+    Relocation,
+    /// A host frontier: one of each parallel unit, as many as the plan has.
+    Host,
+    /// The plan counts on no more.
+    Beyond,
+}
+
+/// Shares out chunks that were left open.
+pub(crate) fn take_up(
+    open: Vec<ChunkDescriptor>,
+    format: AddressFormat,
+    plan: &Plan,
+) -> Vec<(ChunkDescriptor, TakenUp)> {
+    let mut roomiest: HashMap<u32, ChunkDescriptor> = HashMap::new();
+    for descriptor in &open {
+        let best = roomiest.entry(format.group_of(format.pu_of(descriptor.chunk))).or_insert(*descriptor);
+        if descriptor.write_pointer < best.write_pointer {
+            *best = *descriptor;
+        }
+    }
+    let mut host = HashSet::new();
+    let role = |descriptor: ChunkDescriptor| {
+        let pu = format.pu_of(descriptor.chunk);
+        let taken_up = if roomiest[&format.group_of(pu)].chunk == descriptor.chunk {
+            TakenUp::Relocation
+        } else if (host.len() as u32) < plan.host_frontiers && host.insert(pu) {
+            TakenUp::Host
+        } else {
+            TakenUp::Beyond
+        };
+        (descriptor, taken_up)
+    };
+    open.into_iter().map(role).collect()
+}
+
+/// Makes sure that no more chunks are open than the plan counts on, where the device has a limit. What is open beyond (every
+/// recovery that is cut off may leave the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any
+/// more.
 pub(crate) fn close_beyond_plan(
     media: &mut impl Media,
     clock: &mut impl Clock,
@@ -171,19 +212,12 @@ pub(crate) fn close_beyond_plan(
     if geometry.open_chunks_max == 0 {
         return;
     }
-    let format = geometry.format();
     let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
-    let (mut host, mut relocation) = (HashSet::new(), HashSet::new());
-    for descriptor in chunks.table.iter_mut().flatten() {
-        if descriptor.state != ChunkState::Open || named.contains(&descriptor.chunk) {
-            continue;
-        }
-        let pu = format.pu_of(descriptor.chunk);
-        let is_taken_up =
-            ((host.len() as u32) < plan.host_frontiers && host.insert(pu)) || relocation.insert(format.group_of(pu));
-        if !is_taken_up {
-            pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
-        }
+    let is_open = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && !named.contains(&chunk.chunk);
+    let open = chunks.all().filter(is_open).copied().collect();
+    for (descriptor, _) in take_up(open, geometry.format(), plan).iter().filter(|(_, by)| *by == TakenUp::Beyond) {
+        let descriptor = chunks.table[descriptor.chunk.0 as usize].as_mut().expect("it is open");
+        pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
     }
 }
 

@@ -5,7 +5,7 @@
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
 use openftl_ftl::Config;
-use openftl_media::{NandStatistics, Profile};
+use openftl_media::{ChunkState, Media, NandStatistics, Profile};
 use openftl_sim::world::{World, config, profile};
 use proptest::prelude::*;
 
@@ -109,6 +109,22 @@ fn a_device_that_allows_few_open_chunks_is_never_asked_for_more() {
         let profile = profile("tiny", &[("groups = 2", &limit)]);
         Run { depth: 4, ..Run::new(profile, 700, seed, 1_500) }.go();
     }
+}
+
+/// Found by the explorer: with one host frontier for two groups the first was filled to the last chunk before the second
+/// was begun, and a program that failed while its garbage was collected found no chunk left.
+#[test]
+fn where_few_chunks_may_be_open_the_groups_fill_up_together() {
+    let profile = profile("tiny", &[("groups = 2", "groups = 2\nopen_chunks_max = 15")]);
+    let mut world = World::new(profile, config(2_000, 5), 0, 5);
+    world.write_all(64);
+    world.settle();
+    let format = world.wire.geometry().format();
+    let mut free = [0_i32; 2];
+    for chunk in world.chunk_report().iter().filter(|chunk| chunk.state == ChunkState::Free) {
+        free[format.group_of(format.pu_of(chunk.chunk)) as usize] += 1;
+    }
+    assert!((free[0] - free[1]).abs() <= 5, "free chunks by group: {free:?}");
 }
 
 proptest! {

@@ -127,6 +127,8 @@ Examples:
   openftl serve disk.oftl --nbd 127.0.0.1:10809 --timing instant
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
   openftl serve --drive drives/cosmos-block.toml
+  openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
+  openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
 Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
@@ -148,12 +150,26 @@ pub struct Serve {
     /// Where NVMe hosts connect, like 127.0.0.1:4420; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub nvme_tcp: Vec<std::net::SocketAddr>,
-    /// The name of the subsystem that NVMe hosts connect to.
-    #[arg(long, value_name = "NQN", default_value = "nqn.2026-11.org.openftl:drive")]
-    pub nqn: openftl_nvme::Nqn,
-    /// The name of a host that may connect over NVMe; may be repeated [default: any].
+    /// The name of the subsystem that NVMe hosts connect to [default: nqn.2026-11.org.openftl:drive].
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<openftl_nvme::Nqn>,
+    /// Bytes of the drive's blocks as NVMe hosts see them [default: 4096].
+    #[arg(long, value_enum, value_name = "BYTES")]
+    pub nvme_format: Option<NvmeFormat>,
+    /// Serve an Open-Channel device of this profile beside the drive, in memory, as the next NVMe namespace: its hosts bring
+    /// their own FTL; may be repeated.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub open_channel: Vec<String>,
+    /// The name of a host that may connect over NVMe; may be repeated [default: those of --dhchap-key, or on loopback any].
     #[arg(long, value_name = "HOSTNQN")]
     pub allow_host: Vec<openftl_nvme::Nqn>,
+    /// Let any host connect over NVMe, also where other machines can reach it.
+    #[arg(long, conflicts_with_all = ["allow_host", "dhchap_key"])]
+    pub allow_any_host: bool,
+    /// Have NVMe hosts authenticate with DH-HMAC-CHAP. In each line of the file stands the name of a host and its secret,
+    /// `HOSTNQN DHHC-1:…:`, or `controller DHHC-1:…:` for hosts that ask who the controller is.
+    #[arg(long, value_name = "FILE")]
+    pub dhchap_key: Option<PathBuf>,
     /// Whether clients feel the latencies of the NAND [default: wall-clock].
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,
@@ -170,6 +186,17 @@ pub struct Serve {
     /// Print the report after stopping as one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Bytes of a block as NVMe hosts see it.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NvmeFormat {
+    /// For hosts that know no other. What is not whole 4 KiB costs a read of the rest first.
+    #[value(name = "512")]
+    Bytes512,
+    /// As the drive has them.
+    #[value(name = "4096")]
+    Bytes4096,
 }
 
 const CTL_EXAMPLES: &str = "\

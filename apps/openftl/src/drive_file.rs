@@ -21,6 +21,11 @@
 //!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
+//! nvme_tcp = ["127.0.0.1:4420"]
+//! nqn = "nqn.2026-11.org.example:disk"
+//! allow_host = ["nqn.2026-11.org.example:host"]
+//! dhchap_key = "hosts.keys"       # a file beside this one
+//! open_channel = ["tiny"]         # profiles of Open-Channel devices in memory, as namespaces 2, 3, …
 //! control = "unix:/tmp/openftl.ctl"
 //! ```
 //!
@@ -31,7 +36,9 @@ use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::VictimPolicy;
+use openftl_nvme::Nqn;
 use serde::{Deserialize, Deserializer};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// A drive file, as it is written.
@@ -100,6 +107,20 @@ pub struct HostSection {
     /// Addresses to listen on: `host:port`, or `unix:path`.
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Addresses where NVMe hosts connect: `address:port`.
+    #[serde(default)]
+    pub nvme_tcp: Vec<SocketAddr>,
+    /// The subsystem that they connect to.
+    #[serde(default, deserialize_with = "nqn")]
+    pub nqn: Option<Nqn>,
+    /// NVMe hosts that may connect.
+    #[serde(default, deserialize_with = "nqns")]
+    pub allow_host: Vec<Nqn>,
+    /// Secrets of NVMe hosts.
+    pub dhchap_key: Option<PathBuf>,
+    /// Profiles of Open-Channel devices that are served beside the drive.
+    #[serde(default)]
+    pub open_channel: Vec<String>,
     /// Where `openftl ctl` reaches the drive.
     pub control: Option<String>,
 }
@@ -159,6 +180,12 @@ impl DriveFile {
         {
             *profile = folder.join(&*profile).to_string_lossy().into_owned();
         }
+        if let Some(keys) = &mut file.host.dhchap_key {
+            *keys = folder.join(&*keys);
+        }
+        for profile in file.host.open_channel.iter_mut().filter(|profile| is_file_name(profile)) {
+            *profile = folder.join(&*profile).to_string_lossy().into_owned();
+        }
         Ok(file)
     }
 
@@ -182,6 +209,16 @@ impl DriveFile {
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nqn>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn nqns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Nqn>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
 }
 
 /// Whether a profile is named by its file and not by its name.

@@ -1,20 +1,24 @@
 //! `openftl serve`: a drive for real clients, until it is told to stop.
 
 use crate::assembly::{self, Drive};
-use crate::cli::{self, Store, Timing};
+use crate::cli::{self, NvmeFormat, Store, Timing};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
+use crate::host_access::HostAccess;
 use crate::power::{self, Home};
-use crate::settings::Settings;
+use crate::settings::{Settings, find_profile};
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, RecoveryReport};
-use openftl_media::Timing as MediaTiming;
-use openftl_server::{End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock};
+use openftl_media::{EmulatedDevice, Store as MediaStore, Timing as MediaTiming};
+use openftl_nvme::{BlockFormat, Nqn};
+use openftl_server::{
+    Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -25,6 +29,12 @@ const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
 
 /// Where clients connect unless the command says otherwise: the port that IANA gave to NBD.
 const NBD_DEFAULT: &str = "127.0.0.1:10809";
+
+/// The subsystem that NVMe hosts connect to unless the command says otherwise.
+const NQN_DEFAULT: &str = "nqn.2026-11.org.openftl:drive";
+
+/// Blocks of payload that are under way to and from an Open-Channel device: 64 MiB.
+const DEVICE_FRAMES: usize = 16_384;
 
 /// How often a served drive reads all it holds unless the command says otherwise.
 const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
@@ -62,6 +72,8 @@ struct Serving {
     home: Home,
     timing: MediaTiming,
     name: String,
+    /// Served beside the drive.
+    devices: Vec<Device<EmulatedDevice>>,
 }
 
 /// What a stopped server leaves.
@@ -108,7 +120,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
                 .map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
         })
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
-    let nvme = arguments.nvme_tcp.iter().map(|address| {
+    let addresses = if arguments.nvme_tcp.is_empty() { &settings.host.nvme_tcp } else { &arguments.nvme_tcp };
+    let access = HostAccess::of(addresses, arguments, &settings.host)?;
+    let devices = open_channel_devices(arguments, &settings, timing, addresses.is_empty())?;
+    let nvme = addresses.iter().map(|address| {
         let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
         endpoint.map_err(|error| Failure::failed(error).fix("choose another --nvme-tcp address"))
     });
@@ -137,18 +152,18 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
 
     if !nvme.is_empty() {
-        server.set_target(nvme_target(arguments, &drive, &nvme)?);
-        for endpoint in &nvme {
-            if let Endpoint::Tcp(address) = endpoint {
-                let (ip, port, nqn) = (address.ip(), address.port(), &arguments.nqn);
-                log.tell(&format!(
-                    "# to NVMe hosts\n  nvme discover -t tcp -a {ip} -s {port}\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}"
-                ));
-            }
-        }
+        let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
+        let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
+        log.tell(&to_nvme_hosts(&nqn, &nvme));
+        let format = match arguments.nvme_format {
+            Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
+            Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
+        };
+        server.set_target(nvme_target(nqn, format, &access, &drive, &devices, &nvme)?);
+        access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
     }
     let control = Control::new(listener, Totals::new(server.counters()), log)?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, name };
+    let mut serving = Serving { server, control, clock, stop, home, timing, name, devices };
     let last = serving.until_stopped(drive)?;
     serving.end(last, arguments.json, palette)
 }
@@ -160,7 +175,8 @@ impl Serving {
             let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
             let description = format!("{capacity} of {}", drive.media().profile().name);
             let mut exports = [Export { name: self.name.clone(), description, read_only: false, target: drive }];
-            let end = self.server.run_with(&mut self.control, &mut exports, &mut self.clock, &self.stop);
+            let (control, devices) = (&mut self.control, &mut self.devices[..]);
+            let end = self.server.run_with_devices(control, &mut exports, devices, &mut self.clock, &self.stop);
             let [Export { target, .. }] = exports;
             let Ok(End::Interrupted { connections, requests }) = end else {
                 return Ok(Last::Drive(Box::new(target), end.map(|_| ())));
@@ -178,6 +194,9 @@ impl Serving {
         let now = self.clock.now();
         self.control.totals().power_cut(&drive);
         let (mut dark, loss) = power::cut(drive, &self.home, self.timing, now, cut.torn)?;
+        for device in &mut self.devices {
+            device.media_mut().power_cut(now, cut.torn).map_err(Failure::failed)?;
+        }
         let answer = self.control.went_off(&cut, now, &Toll { connections, requests, loss });
         let (mut client, mut before) = (cut.client, Some(answer));
         let mut comes_on = cut.and_on;
@@ -246,25 +265,62 @@ impl Serving {
     }
 }
 
-/// What NVMe hosts connect to.
-fn nvme_target(arguments: &cli::Serve, drive: &Drive, endpoints: &[Endpoint]) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Port, SubsystemConfig, Target};
+/// Open-Channel devices that are served beside the drive.
+fn open_channel_devices(
+    arguments: &cli::Serve,
+    settings: &Settings,
+    timing: MediaTiming,
+    is_out_of_reach: bool,
+) -> Result<Vec<Device<EmulatedDevice>>, Failure> {
+    let profiles =
+        if arguments.open_channel.is_empty() { &settings.host.open_channel } else { &arguments.open_channel };
+    if let (Some(profile), true) = (profiles.first(), is_out_of_reach) {
+        return Err(Failure::bad_input(format_args!("--open-channel {profile}: no host reaches it"))
+            .fix("add --nvme-tcp 127.0.0.1:4420"));
+    }
+    let device = |(number, profile): (usize, &String)| {
+        let profile = find_profile(profile)?;
+        let chunks = profile.chunks_per_pu;
+        let device = EmulatedDevice::new(profile, chunks, MediaStore::Ram, timing, number as u64);
+        Ok(Device::new(device.map_err(Failure::failed)?, DEVICE_FRAMES))
+    };
+    profiles.iter().enumerate().map(device).collect()
+}
+
+/// What to type on an NVMe host.
+fn to_nvme_hosts(nqn: &Nqn, endpoints: &[Endpoint]) -> String {
+    let mut text = "# to NVMe hosts".to_owned();
+    for endpoint in endpoints {
+        let Endpoint::Tcp(address) = endpoint else { continue };
+        let (ip, port) = (address.ip(), address.port());
+        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}");
+        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}");
+    }
+    text
+}
+
+/// What NVMe hosts connect to: the drive is namespace 1, the devices are those behind it.
+fn nvme_target(
+    nqn: Nqn,
+    format: BlockFormat,
+    access: &HostAccess,
+    drive: &Drive,
+    devices: &[Device<EmulatedDevice>],
+    endpoints: &[Endpoint],
+) -> Result<openftl_nvme::Target, Failure> {
+    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
     let drive_id = drive.config().drive_id;
     let serial = format!("{drive_id:016X}");
     let firmware = env!("CARGO_PKG_VERSION");
     let mut target = Target::new(&serial, "OpenFTL", firmware);
-    let hosts = match arguments.allow_host.is_empty() {
-        true => HostsAllowed::Any,
-        false => HostsAllowed::Listed(arguments.allow_host.clone()),
-    };
     let subsystem = target
         .add_subsystem(SubsystemConfig {
-            nqn: arguments.nqn.clone(),
+            nqn,
             serial,
             model: "OpenFTL".to_owned(),
             firmware: firmware.to_owned(),
-            hosts,
-            requires_authentication: false,
+            hosts: access.hosts.clone(),
+            requires_authentication: access.secrets.is_some(),
             is_shared: false,
             in_capsule_bytes: 8192,
         })
@@ -272,8 +328,14 @@ fn nvme_target(arguments: &cli::Serve, drive: &Drive, endpoints: &[Endpoint]) ->
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&drive_id.to_be_bytes());
     uuid[8..].copy_from_slice(&(!drive_id).to_be_bytes());
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: drive.blocks() * BLOCK_BYTES as u64 };
+    let kind = NamespaceKind::Block { format, bytes: drive.blocks() * BLOCK_BYTES as u64 };
     target.attach(subsystem, Namespace { id: 1, uuid, kind }).map_err(Failure::failed)?;
+    for (id, device) in (2..).zip(devices) {
+        let mut uuid = uuid;
+        uuid[15] ^= id as u8;
+        let kind = NamespaceKind::OpenChannel(device.geometry());
+        target.attach(subsystem, Namespace { id, uuid, kind }).map_err(Failure::bad_input)?;
+    }
     for (id, endpoint) in endpoints.iter().enumerate() {
         if let Endpoint::Tcp(address) = endpoint {
             target.add_port(Port { id: id as u16 + 1, address: *address });
@@ -297,9 +359,9 @@ fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
 }
 
 fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint>, Failure> {
-    let texts = match (arguments.nbd.is_empty(), settings.nbd.is_empty()) {
+    let texts = match (arguments.nbd.is_empty(), settings.host.nbd.is_empty()) {
         (false, _) => arguments.nbd.clone(),
-        (true, false) => settings.nbd.clone(),
+        (true, false) => settings.host.nbd.clone(),
         (true, true) => vec![NBD_DEFAULT.to_owned()],
     };
     texts.iter().map(|text| text.parse().map_err(|error| Failure::bad_input(format_args!("--nbd: {error}")))).collect()
@@ -307,7 +369,7 @@ fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint
 
 /// Where the drive is to be controlled, if somebody said so.
 fn control_endpoint(arguments: &cli::Serve, settings: &Settings) -> Result<Option<Endpoint>, Failure> {
-    let Some(text) = arguments.control.as_ref().or(settings.control.as_ref()) else { return Ok(None) };
+    let Some(text) = arguments.control.as_ref().or(settings.host.control.as_ref()) else { return Ok(None) };
     match text.parse() {
         Ok(endpoint @ Endpoint::Unix(_)) => Ok(Some(endpoint)),
         Ok(Endpoint::Tcp(_)) => Err(Failure::bad_input(format_args!("--control: {text} is no Unix socket"))

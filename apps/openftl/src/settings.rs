@@ -1,7 +1,7 @@
 //! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{DriveFile, StoreName, is_file_name};
+use crate::drive_file::{DriveFile, HostSection, StoreName, is_file_name};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
@@ -25,8 +25,7 @@ pub struct Settings {
     pub store: Option<StoreName>,
     pub path: Option<PathBuf>,
     pub timing: Option<Timing>,
-    pub nbd: Vec<String>,
-    pub control: Option<String>,
+    pub host: HostSection,
 }
 
 /// What holds where neither flags nor drive file say anything.
@@ -64,8 +63,7 @@ impl Settings {
             store: file.media.store,
             path: file.media.path,
             timing: file.media.timing,
-            nbd: file.host.nbd,
-            control: file.host.control,
+            host: file.host,
         };
         settings.validate()?;
         Ok(settings)

@@ -5,7 +5,7 @@ mod support;
 use openftl_core::time::Time;
 use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
 use openftl_nvme_auth::secret::read_key_file;
-use openftl_nvme_auth::{DhGroup, HashFunction, Host, Next, Secret, Step};
+use openftl_nvme_auth::{DhGroup, HashFunction, Host, Next, Secret, Secrets, Step};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::*;

@@ -50,6 +50,9 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
     }
 }
 
+/// The one subsystem.
+const SUBSYSTEM: usize = 0;
+
 /// Controllers of NVMe hosts.
 pub(crate) struct Fabric {
     pub target: Target,
@@ -61,9 +64,18 @@ pub(crate) struct Fabric {
     pub is_disturbed: bool,
     /// Where the data of an answer are made, one at a time.
     pub answer: Vec<u8>,
+    /// Bytes in the heap that are booked for commands, of all connections.
+    pub heap_bytes: usize,
+    /// Steps of authentications that this turn still has time for.
+    pub authentication_steps_left: u32,
     /// What hosts are authenticated with, where they have to be.
     pub authority: Option<Authority>,
     shutdowns: Vec<Shutdown>,
+    /// Something has happened of which hosts may want to hear.
+    pub is_restless: bool,
+    /// The count of the last chunk notification of each of those that are served.
+    noticed: Vec<u64>,
+    notifications: Vec<Notification>,
 }
 
 /// A controller whose host leaves as soon as every drive is flushed.
@@ -83,9 +95,32 @@ impl Fabric {
             expired: Vec::new(),
             is_disturbed: false,
             answer: Vec::new(),
+            heap_bytes: 0,
+            authentication_steps_left: 0,
             authority: None,
             shutdowns: Vec::new(),
+            is_restless: false,
+            noticed: Vec::new(),
+            notifications: Vec::new(),
         }
+    }
+
+    /// Looks what drives and devices have to say, and has the controllers tell their hosts.
+    pub fn look<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        self.is_restless = false;
+        self.noticed.resize(served.len(), 0);
+        for (export, served) in served.iter_mut().enumerate() {
+            let Some(device) = served.media_mut() else { continue };
+            // A device that does not answer has nothing to say.
+            let _ = device.notifications(now, self.noticed[export], &mut self.notifications);
+            if let Some(last) = self.notifications.last() {
+                self.noticed[export] = last.count;
+                self.target.chunks_notify(SUBSYSTEM, export as u32 + 1);
+            }
+            self.notifications.clear();
+        }
+        let health = Behind(served).health(now, SUBSYSTEM);
+        self.target.health_is(SUBSYSTEM, &health);
     }
 
     /// A host wants to leave.
@@ -127,7 +162,7 @@ impl Fabric {
     }
 
     pub fn namespace(&self, id: u32) -> &Namespace {
-        self.target.subsystems()[0].namespace(id).expect("it is attached")
+        self.target.subsystems()[SUBSYSTEM].namespace(id).expect("it is attached")
     }
 
     pub fn command<T: ServedDrive>(

@@ -16,9 +16,14 @@
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
+//! | steps of authentications in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
-//! | frames | the drive's pool; without a free frame the sockets are not read, and whoever waits longest is served first |
+//! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
+//! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
+//! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
+//! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
+//! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
@@ -55,11 +60,11 @@ use authentication::Authority;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
-use link::Over;
+use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
-use openftl_nvme::ControllerName;
 use openftl_nvme::controller::Effect;
+use openftl_nvme::{ControllerName, Queue};
 use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use served::{Ended, Served};
@@ -94,6 +99,10 @@ const ACCEPT_RETRY_AFTER: Nanos = Nanos::from_millis(100);
 /// Polls of a drive in one turn while it says that it has more to do at once.
 const POLLS_PER_TURN_MAX: usize = 4;
 
+/// Steps of authentications in one turn: each may compute for some milliseconds, and the others are to be served between
+/// them.
+const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
+
 /// How often late peers are looked for while the server is busy.
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
 
@@ -113,13 +122,15 @@ pub struct ServerConfig {
     pub requests_max: usize,
     /// Bytes of reads and writes of one connection under way at a time; a single request is always served.
     pub bytes_max: u64,
+    /// Bytes of the heap for data of NVMe commands that have no frames, of all connections together.
+    pub heap_bytes_max: usize,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
     /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
     pub stall_max: Nanos,
     /// How long requests under way may take to end when the server stops.
     pub stop_max: Nanos,
-    /// Whether to listen on addresses that other machines reach. NBD has no passwords.
+    /// Whether to listen for NBD on addresses that other machines reach. It has no passwords.
     pub allow_remote: bool,
 }
 
@@ -130,6 +141,7 @@ impl Default for ServerConfig {
             handshakes_max: 128,
             requests_max: 256,
             bytes_max: 64 << 20,
+            heap_bytes_max: 256 << 20,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,
             stop_max: Nanos::from_millis(5_000),
@@ -240,6 +252,7 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    buffers: Buffers,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
 }
@@ -260,6 +273,7 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            buffers: Buffers::default(),
             is_crowded: false,
         })
     }
@@ -270,7 +284,9 @@ impl Server {
     /// # Errors
     /// If the endpoint is in use, is not a local one (and those are not allowed), or the system refuses it.
     pub fn listen(&mut self, endpoint: Endpoint, protocol: Protocol) -> Result<Endpoint, ListenError> {
-        let mut listener = Listener::new(endpoint, self.config.allow_remote)?;
+        // Which NVMe hosts may connect is said by their names, wherever they come from.
+        let allow_remote = self.config.allow_remote || protocol == Protocol::NvmeTcp;
+        let mut listener = Listener::new(endpoint, allow_remote)?;
         listener.protocol = protocol;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -431,6 +447,9 @@ impl Server {
             }
             self.accept(now, !infos.is_empty(), !served.is_empty());
             self.make_room_for_handshakes(served);
+            if let Some(fabric) = &mut self.fabric {
+                fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
+            }
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
@@ -451,12 +470,16 @@ impl Server {
             if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
                 return Ok(self.interrupted());
             }
+            if called || self.fabric.as_ref().is_some_and(|fabric| fabric.is_restless) {
+                self.tell_hosts(now, served);
+            }
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
             if now >= late_peers_at || late.is_some_and(|late| now >= late) {
                 late_peers_at = now + LATE_PEERS_EVERY;
                 self.expel_late_peers(now, served);
+                self.tell_hosts(now, served);
             }
             if let Some(deadline) = stopping {
                 for slot in 0..self.slots.len() {
@@ -622,16 +645,17 @@ impl Server {
             Connection::Nbd(connection) => {
                 let ticket = Ticket { slot: number, generation, what: What::Stop };
                 connection
-                    .receive(now, served)
+                    .receive(now, served, &mut self.buffers)
                     .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
             }
             Connection::Nvme(connection) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot: number, generation, served, fabric, config };
-                connection.receive(now).and_then(|()| connection.take_commands(&mut turn))
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
+                connection.receive(now, &mut self.buffers).and_then(|()| connection.take_commands(&mut turn))
             }
         };
+        connection.link_mut().give_back(&mut self.buffers);
         match result {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
             Ok(()) => {}
@@ -677,8 +701,8 @@ impl Server {
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let config = &self.config;
-                let mut turn = Turn { now, slot, generation, served, fabric, config };
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot, generation, served, fabric, config, counters };
                 if let Err(over) = connection.ended(command, index, ended, &mut turn) {
                     self.end(slot as usize, over, served);
                 }
@@ -710,6 +734,26 @@ impl Server {
             let is_lost = connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue));
             if is_lost && !connection.link.closing {
                 self.end(slot, Over::Finished, served);
+            }
+        }
+    }
+
+    /// Ends the requests that NVMe hosts have made to hear of what happens, where something has.
+    fn tell_hosts<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        let Some(fabric) = &mut self.fabric else { return };
+        fabric.look(now, served);
+        for slot in 0..self.slots.len() {
+            let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[slot] else {
+                continue;
+            };
+            let Some(name) = connection.queue.as_ref().filter(|queue| queue.is_admin()).map(Queue::controller) else {
+                continue;
+            };
+            let fabric = self.fabric.as_mut().expect("it is there");
+            let (config, counters) = (&self.config, &*self.counters);
+            let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config, counters };
+            if let Err(over) = connection.take_events(name, &mut turn) {
+                self.end(slot, over, served);
             }
         }
     }
@@ -754,6 +798,10 @@ impl Server {
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {
                 self.end(slot, Over::Expelled, served);
+            } else if let Some(connection) = &mut self.slots[slot].connection
+                && now >= connection.link().moved + LATE_PEERS_EVERY
+            {
+                connection.link_mut().set_aside(&mut self.buffers);
             }
         }
     }
@@ -784,11 +832,12 @@ impl Server {
     fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
         connection.abandon_all(served);
-        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric)
-            && let Some(queue) = connection.queue.take()
-        {
-            fabric.is_disturbed |= queue.is_admin();
-            fabric.target.disconnected(queue);
+        if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {
+            fabric.heap_bytes -= connection.heap_bytes();
+            if let Some(queue) = connection.queue.take() {
+                fabric.is_disturbed |= queue.is_admin();
+                fabric.target.disconnected(queue);
+            }
         }
         for served in served {
             served.waiters.retain(|waiter| *waiter as usize != slot);

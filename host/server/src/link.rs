@@ -14,6 +14,12 @@ use crate::served::Served;
 /// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than any message of a protocol.
 pub(crate) const INPUT_BYTES: usize = 256 << 10;
 
+/// Receive buffers that are kept for the next connections that need one.
+const BUFFERS_KEPT_MAX: usize = 64;
+
+/// Unread bytes of a connection that are kept without a buffer when nothing more comes.
+const REST_BYTES_MAX: usize = 4 << 10;
+
 /// Free room at the buffer's end below which its contents are moved to the front.
 const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
 
@@ -34,9 +40,27 @@ pub(crate) enum Over {
     Expelled,
 }
 
+/// Receive buffers that no connection needs: one that has read all it received gives its own back, so those that are idle
+/// have none, and those that are busy share a few, which are still in the cache.
+#[derive(Default)]
+pub(crate) struct Buffers(Vec<Box<[u8]>>);
+
+impl Buffers {
+    fn take(&mut self) -> Box<[u8]> {
+        self.0.pop().unwrap_or_else(|| vec![0; INPUT_BYTES].into_boxed_slice())
+    }
+
+    fn give(&mut self, buffer: Box<[u8]>) {
+        if buffer.len() == INPUT_BYTES && self.0.len() < BUFFERS_KEPT_MAX {
+            self.0.push(buffer);
+        }
+    }
+}
+
 /// One end of a stream.
 pub(crate) struct Link {
     socket: OwnedFd,
+    /// A receive buffer, only the bytes that are not yet read, or nothing.
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -61,7 +85,7 @@ impl Link {
     pub fn new(now: Time, socket: OwnedFd) -> Link {
         Link {
             socket,
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            input: Box::default(),
             start: 0,
             end: 0,
             output: Output::default(),
@@ -100,8 +124,31 @@ impl Link {
         !self.writable && !self.output.is_empty()
     }
 
+    /// Gives the receive buffer back if nothing in it is unread.
+    pub fn give_back(&mut self, buffers: &mut Buffers) {
+        if self.start == self.end && !self.input.is_empty() {
+            (self.start, self.end) = (0, 0);
+            buffers.give(std::mem::take(&mut self.input));
+        }
+    }
+
+    /// The same for a few bytes of a message whose rest does not come.
+    pub fn set_aside(&mut self, buffers: &mut Buffers) {
+        if self.input.len() == INPUT_BYTES && self.input().len() <= REST_BYTES_MAX {
+            let rest: Box<[u8]> = self.input().into();
+            (self.start, self.end) = (0, rest.len());
+            buffers.give(std::mem::replace(&mut self.input, rest));
+        }
+    }
+
     /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
+        if self.input.len() < INPUT_BYTES {
+            let rest = std::mem::replace(&mut self.input, buffers.take());
+            let unread = &rest[self.start..self.end];
+            self.input[..unread.len()].copy_from_slice(unread);
+            (self.start, self.end) = (0, unread.len());
+        }
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.input.len() - self.end < INPUT_ROOM_BYTES_MIN {

@@ -6,7 +6,7 @@ use openftl_core::Time;
 use openftl_ftl::target::{Durability, IoError};
 
 use crate::counters::Counters;
-use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::Served;
 use crate::{ServedDrive, ServerConfig, Ticket, What};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
@@ -93,7 +93,12 @@ impl NbdConnection {
     }
 
     /// Takes what the socket holds, in one system call.
-    pub fn receive<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<(), Over> {
+    pub fn receive<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        buffers: &mut Buffers,
+    ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() {
             return Ok(());
         }
@@ -103,7 +108,7 @@ impl NbdConnection {
                 filling.filled += self.link.receive_into(now, served, filling.id, filling.filled)?;
                 Ok(())
             }
-            _ => self.link.receive(now),
+            _ => self.link.receive(now, buffers),
         }
     }
 

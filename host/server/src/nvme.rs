@@ -9,7 +9,8 @@
 //!
 //! Nobody waits in the stream: a write that gets no frames is parked with the data of its capsule, so that data that others
 //! were asked for come through. What is kept in the heap is bounded for each connection; beyond that a command ends with
-//! a status that hosts answer by trying again.
+//! a status that hosts answer by trying again. And nobody holds more of a drive's frames than its share, least of all who
+//! does not take what is sent to it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -33,9 +34,9 @@ use zerocopy::IntoBytes;
 
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
-use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
-use crate::{ServedDrive, ServerConfig, Ticket, What};
+use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -78,7 +79,7 @@ pub(crate) struct Command {
     entry: [u8; 64],
     data: Data,
     pub io: Option<Io>,
-    /// Which of those that are served it is for.
+    /// Which of those that are served its request is for.
     export: usize,
     stage: Stage,
     /// What is to be asked for next, and of whom.
@@ -124,6 +125,8 @@ pub(crate) struct NvmeConnection {
     pub queue: Option<Queue>,
     /// Where hosts have to show who they are.
     authentication: Option<Box<Controller>>,
+    /// Others had their step of an authentication in this turn, and this one's comes in another.
+    is_put_off: bool,
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
@@ -145,6 +148,7 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
     pub served: &'t mut [Served<'s, T>],
     pub fabric: &'t mut Fabric,
     pub config: &'t ServerConfig,
+    pub counters: &'t Counters,
 }
 
 impl NvmeConnection {
@@ -154,6 +158,7 @@ impl NvmeConnection {
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
+            is_put_off: false,
             commands: Vec::new(),
             waiting: VecDeque::new(),
             line: VecDeque::new(),
@@ -178,7 +183,9 @@ impl NvmeConnection {
     }
 
     pub fn can_go_on(&self) -> bool {
-        (self.link.readable && self.wants_input()) || (self.link.writable && !self.link.output.is_empty())
+        self.is_put_off
+            || (self.link.readable && self.wants_input())
+            || (self.link.writable && !self.link.output.is_empty())
     }
 
     /// When the peer has kept the server waiting for too long.
@@ -210,17 +217,23 @@ impl NvmeConnection {
     }
 
     /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time) -> Result<(), Over> {
+    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
         }
-        self.link.receive(now)
+        self.link.receive(now, buffers)
     }
 
     /// Serves what was received.
     pub fn take_commands<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         self.admit_waiting(turn);
+        self.is_put_off = false;
         while !self.link.closing && self.may_take_more() {
+            let has_to_authenticate = self.authentication.is_some() && self.is_shaking_hands();
+            if has_to_authenticate && turn.fabric.authentication_steps_left == 0 {
+                self.is_put_off = !self.link.input().is_empty();
+                break;
+            }
             let (input, output) = self.link.split();
             let (consumed, event) = self.session.next(input, &mut output.small);
             output.seal();
@@ -253,6 +266,7 @@ impl NvmeConnection {
         for place in &mut self.commands {
             let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
             self.heap_bytes -= command.booked;
+            turn.fabric.heap_bytes -= command.booked;
             if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
                 turn.served[command.export].abandon(id);
                 self.requests -= 1;
@@ -391,6 +405,7 @@ impl NvmeConnection {
         let (Some(controller), Some(authority)) = (&mut self.authentication, &mut turn.fabric.authority) else {
             return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
         };
+        turn.fabric.authentication_steps_left = turn.fabric.authentication_steps_left.saturating_sub(1);
         let (payload, step) = match message {
             Authentication::Message { bytes } => {
                 let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
@@ -425,14 +440,26 @@ impl NvmeConnection {
     }
 
     /// Books room in the heap for a command, instead of what was booked for it. False if there is not so much.
-    fn book(&mut self, slot: Slot, bytes: usize) -> bool {
+    fn book<T: ServedDrive>(&mut self, slot: Slot, bytes: usize, turn: &mut Turn<'_, '_, T>) -> bool {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        let others = self.heap_bytes - command.booked;
-        if others + bytes > HEAP_BYTES_MAX {
+        let before = command.booked;
+        let (mine, all) = (self.heap_bytes - before + bytes, turn.fabric.heap_bytes - before + bytes);
+        if bytes > before && (mine > HEAP_BYTES_MAX || all > turn.config.heap_bytes_max) {
             return false;
         }
-        (command.booked, self.heap_bytes) = (bytes, others + bytes);
+        (command.booked, self.heap_bytes, turn.fabric.heap_bytes) = (bytes, mine, all);
         true
+    }
+
+    /// A command that is gone needs nothing in the heap.
+    fn unbook(&mut self, command: &Command, fabric: &mut Fabric) {
+        self.heap_bytes -= command.booked;
+        fabric.heap_bytes -= command.booked;
+    }
+
+    /// Bytes in the heap that are booked for its commands.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes
     }
 
     /// Has the data of a command come into the heap.
@@ -455,7 +482,7 @@ impl NvmeConnection {
 
     /// Makes room in the heap for data that come, or ends the command.
     fn gather<T: ServedDrive>(&mut self, slot: Slot, bytes: u32, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
-        if !self.book(slot, bytes as usize) {
+        if !self.book(slot, bytes as usize, turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it has begun");
@@ -514,7 +541,7 @@ impl NvmeConnection {
         bytes: usize,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
-        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>()) {
+        if !self.book(slot, bytes + left.capacity() * size_of::<(usize, Part)>(), turn) {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
@@ -542,6 +569,7 @@ impl NvmeConnection {
         let Some(id) = self.admit(slot, export, part, turn) else { return false };
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[export];
+        command.export = export;
         command.next = command.left.pop();
         let is_copy = matches!(command.io.expect("an I/O command").command, IoCommand::Copy { .. });
         if let (Part::Bytes(ByteRequest::Write { .. }), true) = (part, is_copy) {
@@ -642,7 +670,7 @@ impl NvmeConnection {
             self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
-        self.book(slot, kept);
+        self.book(slot, kept, turn);
         true
     }
 
@@ -663,7 +691,7 @@ impl NvmeConnection {
     fn park<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let bytes = if let Data::InCapsule(bytes) = command.data { bytes as usize } else { 0 };
-        if !self.book(slot, bytes + command.heap.capacity()) {
+        if !self.book(slot, bytes + command.heap.capacity(), turn) {
             self.leave_line(slot, turn);
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
@@ -672,12 +700,10 @@ impl NvmeConnection {
         Ok(())
     }
 
-    /// A command waits no more.
+    /// A command waits no more. If others of this connection do, they line up again, perhaps for another drive.
     fn leave_line<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) {
         self.waiting.retain(|other| *other != slot);
-        if self.waiting.is_empty() {
-            turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
-        }
+        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
     }
 
     /// Tries those again that wait for frames, in order.
@@ -861,6 +887,7 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let answer = answer_of(&finished.completion);
         let status = finished.completion.status;
+        turn.fabric.is_restless |= status != Success;
         let is_read = matches!(
             command.io.expect("an I/O command").command,
             IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. })
@@ -932,9 +959,10 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         let served = &turn.served[export];
         let length = served.length(id);
+        count(turn.counters, command.io.as_ref(), answer.status, length);
         let queue = self.queue.as_mut().expect("there is a queue");
         let completion = queue.complete(command.id(), answer);
         if self.link.output.is_empty() {
@@ -974,7 +1002,7 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
-        self.heap_bytes -= command.booked;
+        self.unbook(&command, turn.fabric);
         if self.session.is_terminated() {
             return Ok(());
         }
@@ -992,6 +1020,7 @@ impl NvmeConnection {
             self.link.closing = true;
             return Ok(());
         };
+        count(turn.counters, command.io.as_ref(), answer.status, 0);
         let completion = queue.complete(command.id(), answer);
         let output = &mut self.link.output;
         if let Data::ToHost(most) = command.data
@@ -1042,6 +1071,33 @@ impl NvmeConnection {
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Counts a command of an I/O queue that is answered; a read brought `bytes`.
+fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
+    let Some(Io { command, .. }) = io else { return };
+    let (counter, moved) = match command {
+        IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. }) => {
+            (&counters.reads, Some((&counters.bytes_read, bytes)))
+        }
+        IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
+        IoCommand::Write { span, .. } => (&counters.writes, Some((&counters.bytes_written, span.length))),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, blocks, .. }) => {
+            (&counters.writes, Some((&counters.bytes_written, u64::from(*blocks) * BLOCK_BYTES as u64)))
+        }
+        IoCommand::Copy { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => {
+            (&counters.writes, None)
+        }
+        IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
+        IoCommand::Flush => (&counters.flushes, None),
+    };
+    counter.add(1);
+    match moved {
+        _ if !status.is_success() => counters.errors.add(1),
+        Some((counter, bytes)) => counter.add(bytes),
+        None => {}
+    }
 }
 
 /// Bytes of frames that a request holds, more or less.

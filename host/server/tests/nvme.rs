@@ -6,6 +6,7 @@
 #[path = "../../bytes/tests/support/memory.rs"]
 mod memory;
 #[path = "support/nvme.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod nvme;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering;
 use memory::{Memory, Temper};
 use nvme::{DISCOVERY, HOST, Host, Queue, SUBSYSTEM, Served, TestClock, Wishes, entry, status, write};
 use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{PropertyName, property_set};
@@ -93,6 +95,10 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
             assert!(queue.read(7, blocks as u32) == data, "{blocks} blocks");
         }
         assert_eq!(volatile(), 256);
+        let blocks = (1 + 2 + 3 + 40 + 256) * BLOCK_BYTES as u64;
+        let counters = &served.counters;
+        assert_eq!((counters.writes.get(), counters.bytes_written.get()), (5, blocks));
+        assert_eq!((counters.reads.get(), counters.bytes_read.get(), counters.errors.get()), (5, blocks, 0));
         assert_eq!(queue.flush(), 0);
         assert_eq!(volatile(), 0);
         let data = pattern(9, BLOCK_BYTES);
@@ -178,6 +184,22 @@ fn data_beyond_those_of_a_command_are_passed_over() {
         assert_eq!(queue.run(&write, Payload::ToController(data.clone())).0, 0);
         assert!(queue.read(4, 2) == [&data[..BLOCK_BYTES], &[0; BLOCK_BYTES]].concat());
         assert_eq!(queue.run(&entry(0x05, 1, [4, 0, 0]), Payload::ToController(data)).0, 0);
+    }
+    served.end();
+}
+
+#[test]
+fn a_flush_of_all_namespaces_reaches_drives_and_devices() {
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 1, Store::Ram, Timing::Instant, 1).unwrap();
+    let served = Served::with(Memory::new(BLOCKS, 256, SHUFFLED), Wishes { device: Some(device), ..Wishes::default() });
+    let host = served.host();
+    let mut queue = host.queue(1);
+    for round in 1..=3 {
+        assert_eq!(queue.write(0, &[round; BLOCK_BYTES]), 0);
+        assert_eq!(queue.status(&entry(0x00, u32::MAX, [0; 3])), 0);
+        assert_eq!(served.switches.volatile.load(Ordering::SeqCst), 0);
+        assert_eq!(served.switches.flushes.load(Ordering::SeqCst), round.into());
+        assert_eq!(queue.status(&entry(0x00, 2, [0; 3])), 0, "the device alone");
     }
     served.end();
 }
@@ -721,6 +743,46 @@ fn copies_and_comparisons_keep_a_bounded_heap() {
     served.stop.wake();
     for _ in 0..3 {
         assert_eq!(queue.client.wait().unwrap().status(), 0);
+    }
+    served.end();
+}
+
+#[test]
+fn what_all_connections_keep_in_the_heap_is_bounded_too() {
+    let config = ServerConfig { heap_bytes_max: 5 << 20, ..ServerConfig::default() };
+    let wishes = Wishes { config, ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 4096, SHUFFLED), wishes);
+    let host = served.host();
+    let (mut greedy, mut other) = (host.queue(1), host.queue(2));
+    let copies = |queue: &mut Queue| {
+        for tag in 0..3 {
+            queue.client.submit(tag, &copy(256, 1), Payload::ToController(sources(&[(0, 256)])));
+        }
+    };
+    served.switches.held.store(true, Ordering::SeqCst);
+    copies(&mut greedy);
+    let mut third = host.queue(3);
+    // The answer to a command behind them proves that they were heard.
+    greedy.client.submit(9, &entry(0x04, 1, [0; 3]), Payload::None);
+    assert_eq!(greedy.client.wait().unwrap().status() & 0x7ff, status::INVALID_OPCODE);
+    copies(&mut other);
+    for _ in 0..2 {
+        assert_eq!(other.client.wait().unwrap().status(), status::NAMESPACE_NOT_READY);
+    }
+    // What a connection held comes back when it is gone.
+    let before = served.counters.connections.get();
+    drop(greedy);
+    served.switches.held.store(false, Ordering::SeqCst);
+    served.stop.wake();
+    assert_eq!(other.client.wait().unwrap().status(), 0);
+    while served.counters.connections.get() == before {
+        std::thread::yield_now();
+    }
+    for queue in [&mut other, &mut third] {
+        copies(queue);
+        for _ in 0..3 {
+            assert_eq!(queue.client.wait().unwrap().status(), 0);
+        }
     }
     served.end();
 }

@@ -7,12 +7,15 @@ use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
+use openftl_media::EmulatedDevice;
 use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_nvme_auth::Secrets;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
 use openftl_server::{
-    Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
+    Counters, Device, Endpoint, Export, NoOperator, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop,
+    WallClock,
 };
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
@@ -40,7 +43,7 @@ pub mod status {
 }
 
 impl ServedDrive for Memory {
-    type Device = openftl_media::EmulatedDevice;
+    type Device = EmulatedDevice;
 }
 
 /// A clock that stands still until the test moves it, except for a drive that waits.
@@ -72,6 +75,8 @@ pub struct Wishes<C> {
     pub clock: C,
     pub hosts: HostsAllowed,
     pub format: BlockFormat,
+    /// Namespace 2.
+    pub device: Option<EmulatedDevice>,
 }
 
 impl Default for Wishes<WallClock> {
@@ -83,7 +88,7 @@ impl Default for Wishes<WallClock> {
 impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
-        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib }
+        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib, device: None }
     }
 }
 
@@ -93,43 +98,49 @@ impl Served {
     }
 
     pub fn with<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>) -> Served {
-        Served::and(drive, wishes, |_, _| {})
+        Served::start(drive, wishes, None)
     }
 
-    /// A server to which something more is done before it runs.
-    pub fn and<C: Clock + Send + 'static>(
-        drive: Memory,
-        wishes: Wishes<C>,
-        more: impl FnOnce(&mut Server, &mut SubsystemConfig),
-    ) -> Served {
-        let Wishes { config, mut clock, hosts, format } = wishes;
+    /// A server whose hosts have to know their secrets.
+    pub fn that_authenticates<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Secrets) -> Served {
+        Served::start(drive, wishes, Some(secrets))
+    }
+
+    fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
+        let Wishes { config, mut clock, hosts, format, device } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
-        let mut subsystem = SubsystemConfig {
+        let subsystem = SubsystemConfig {
             nqn: Nqn::new(SUBSYSTEM).unwrap(),
             serial: "1".to_owned(),
             model: "OpenFTL".to_owned(),
             firmware: "1".to_owned(),
             hosts,
-            requires_authentication: false,
+            requires_authentication: secrets.is_some(),
             is_shared: false,
             in_capsule_bytes: 8192,
         };
-        more(&mut server, &mut subsystem);
         let mut target = Target::new("1", "OpenFTL", "1");
         let index = target.add_subsystem(subsystem).unwrap();
         let bytes = drive.data().len() as u64;
         let kind = NamespaceKind::Block { format, bytes };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
+        let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
+        for device in &devices {
+            let kind = NamespaceKind::OpenChannel(device.geometry());
+            target.attach(index, Namespace { id: 2, uuid: [2; 16], kind }).unwrap();
+        }
         target.add_port(Port { id: 1, address });
         server.set_target(target);
+        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
-            let result = server.run(&mut exports, &mut clock, &its_stop);
+            let result =
+                server.run_with_devices(&mut NoOperator, &mut exports, &mut devices, &mut clock, &its_stop).map(drop);
             let [export] = exports;
             (result, export.target)
         });
@@ -200,8 +211,12 @@ impl Host {
         stream.set_nodelay(true).unwrap();
         let raw = stream.try_clone().unwrap();
         let mut client = Client::open(stream, config)?;
-        let queue =
-            QueueParameters { queue_id: id, entries: config.entries, flow_control: id % 2 == 0, keep_alive_ms: 0 };
+        let queue = QueueParameters {
+            queue_id: id,
+            entries: config.entries,
+            flow_control: id.is_multiple_of(2),
+            keep_alive_ms: 0,
+        };
         client.connect(queue, &identity(HOST, SUBSYSTEM), self.controller)?;
         Ok(Queue { client, raw })
     }
