@@ -29,6 +29,26 @@ fn fio_finds_what_it_wrote_with_and_without_digests() {
 }
 
 #[test]
+fn blocks_of_512_bytes_read_back_one_by_one() {
+    if !boots_here(&[]) {
+        return;
+    }
+    let (drive, network) = (Drive::create(), Network::new());
+    let server = serve(&drive, &network, &["--nvme-format", "512"]);
+    Linux::run(
+        &network,
+        r#"
+        connect
+        [ "$(cat /sys/block/${disk##*/}/queue/logical_block_size)" = 512 ] || fail "blocks of another size"
+        verified --rw=randwrite --bsrange=512-16k --blockalign=512 --size=2m --iodepth=16 || fail fio
+        "#,
+    )
+    .succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
 fn io_uring_and_commands_that_bypass_the_block_layer_read_the_same() {
     if !boots_here(&[]) {
         return;
