@@ -7,12 +7,16 @@
 //! | `bench` | measures the figures the project promises | [`mod@bench`] |
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
+//! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
+//! | `interop` | the tests with that kernel, over many rounds | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
 mod bench;
 mod check;
 mod fuzz;
+mod interop;
+mod linux;
 mod setup;
 mod shell;
 mod steps;
@@ -39,6 +43,9 @@ cargo xtask: what a contributor does
                                        targets are the folders of fuzz/corpus
   cargo xtask fuzz --short             a few seconds for each target, as `test` does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
+  cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
+                                       Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
+  cargo xtask interop [--rounds N]     the tests in which Linux is the NVMe host, where they repeat something N times (30)
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 
@@ -55,13 +62,15 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
+        Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
+        Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
         Some((&"test", rest)) => test::Options::parse(rest).map(test::run),
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
-        Some((command, _)) => {
-            Err(format!("there is no command `{command}`; there are check, test, bench, setup and fuzz"))
-        }
+        Some((command, _)) => Err(format!(
+            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux and interop"
+        )),
     };
     result.unwrap_or_else(|error| {
         eprintln!("cargo xtask: {error}\n`cargo xtask help` shows how to use it.");

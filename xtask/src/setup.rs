@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 /// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
 /// of them is in this list. The C++ compiler is for the fuzzing engine.
-const PROGRAMS: [(&str, &str); 20] = [
+const PROGRAMS: [(&str, &str); 27] = [
     ("fio", "fio"),
     ("qemu-io", "qemu-utils"),
     ("qemu-img", "qemu-utils"),
@@ -27,6 +27,13 @@ const PROGRAMS: [(&str, &str); 20] = [
     ("cmp", "diffutils"),
     ("diff", "diffutils"),
     ("c++", "g++"),
+    ("nvme", "nvme-cli"),
+    ("ip", "iproute2"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("mkfs.f2fs", "f2fs-tools"),
 ];
 
 /// Installs what is missing, as the only step of the command.
@@ -38,7 +45,16 @@ pub fn run() -> ExitCode {
 
 /// Installs the packages of missing programs where we are root, and says which ones are missing where we are not.
 pub fn install() -> Outcome {
-    let packages = missing();
+    match install_packages(&missing()) {
+        Outcome::Done if !missing().is_empty() => {
+            Outcome::Failed(format!("installed all packages, but still without {}", missing().join(" ")))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Installs `packages` where we are root, and says what to install where we are not.
+pub fn install_packages(packages: &[&str]) -> Outcome {
     if packages.is_empty() {
         println!("All programs are there.");
         return Outcome::Done;
@@ -60,8 +76,7 @@ pub fn install() -> Outcome {
     let mut install = vec!["install", "-q", "--yes", "--no-install-recommends"];
     install.extend(packages.iter().copied());
     match (apt(&install), updated) {
-        (Ok(()), _) if missing().is_empty() => Outcome::Done,
-        (Ok(()), _) => Outcome::Failed(format!("installed {names}, but still without {}", missing().join(" "))),
+        (Ok(()), _) => Outcome::Done,
         (Err(error), Ok(())) => Outcome::Failed(error),
         (Err(error), Err(update)) => Outcome::Failed(format!("{error}, after {update}")),
     }

@@ -1,5 +1,6 @@
 //! A drive in a file of its own temporary folder, which goes with it.
 
+use crate::network::Network;
 use crate::program::{Ended, run};
 use crate::server::Server;
 use serde_json::Value;
@@ -79,6 +80,11 @@ impl Drive {
     /// Serves it with more flags.
     pub fn serve_with(&self, flags: &[&str]) -> Server {
         Server::start(&[&["serve", self.file()], flags].concat(), &self.beside("socket"))
+    }
+
+    /// Serves it in a network of its own, with these flags.
+    pub fn serve_in(&self, network: &Network, flags: &[&str]) -> Server {
+        Server::start_in(network, &[&["serve", self.file()], flags].concat(), &self.beside("socket"))
     }
 
     /// Operates it while it is served: `openftl ctl` with `words`, to its end.

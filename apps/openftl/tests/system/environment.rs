@@ -18,6 +18,13 @@ pub enum Need {
     Fuse,
     /// Loop devices.
     Loop,
+    /// A Linux kernel that runs as a process, and a network for it.
+    Linux,
+}
+
+/// The kernel that guests boot, where there is one.
+pub fn kernel() -> Option<PathBuf> {
+    std::env::var_os("OPENFTL_LINUX_UML").map(PathBuf::from)
 }
 
 /// Whether everything that the calling test needs is there; if not, notes down that it is left out, and why.
@@ -47,10 +54,10 @@ impl Need {
             Need::Mount => mounting_fails(),
             Need::Fuse => cannot_open("/dev/fuse"),
             Need::Loop => {
-                let free = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
-                let found = free.is_ok_and(|status| status.success());
+                let found = quiet(Command::new("losetup").arg("--find"));
                 (!found).then(|| "no free loop device (`losetup --find` fails)".to_owned())
             }
+            Need::Linux => no_guests(),
         }
     }
 }
@@ -67,13 +74,28 @@ fn cannot_open(device: &str) -> Option<String> {
     Some(format!("{device} cannot be opened: {error}"))
 }
 
+fn no_guests() -> Option<String> {
+    let Some(kernel) = kernel() else {
+        return Some("OPENFTL_LINUX_UML names no user-mode Linux (`cargo xtask linux` builds one)".to_owned());
+    };
+    if !kernel.is_file() {
+        return Some(format!("OPENFTL_LINUX_UML: there is no file {}", kernel.display()));
+    }
+    if !quiet(Command::new("unshare").args(["--net", "--pid", "--fork", "true"])) {
+        return Some("not allowed to make namespaces (root's right)".to_owned());
+    }
+    cannot_open("/dev/net/tun")
+}
+
+/// Whether `command` succeeds; prints nothing.
+fn quiet(command: &mut Command) -> bool {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Root without the right to mount is common in containers, so it is tried.
 fn mounting_fails() -> Option<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let quiet = |command: &mut Command| {
-        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
     if !quiet(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(folder.path())) {
         return Some("not allowed to mount (root's right)".to_owned());
     }

@@ -1,6 +1,8 @@
-//! System tests: the `openftl` program, its NBD server and real clients, on drives that are stored in files.
+//! System tests: the `openftl` program, its servers and real clients, on drives that are stored in files.
 //!
 //! ```text
+//!   nvme-cli  fio  ext4, xfs, btrfs, f2fs ── Linux as a process ── NVMe over TCP ── openftl serve ── drive file
+//!
 //!   fio  qemu-io  qemu-img  nbdinfo  nbdcopy        ext4 ─ loop device ─ nbdfuse        a client of our own
 //!      └───────────────┬──────────────────────────────────────┘                              │
 //!                      └── NBD over a Unix socket ── openftl serve ── drive file ────────────┘
@@ -16,6 +18,8 @@
 //! | [`pattern`] | data to write |
 //! | [`mounted`] | ext4 on a served drive |
 //! | [`power`] | what `openftl ctl` does to a served drive |
+//! | [`network`] | a network of its own for one test |
+//! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
@@ -29,7 +33,9 @@ mod environment;
 mod filesystem;
 mod fio;
 mod libnbd;
+mod linux;
 mod mounted;
+mod network;
 mod nvme_commands;
 mod pattern;
 mod power;

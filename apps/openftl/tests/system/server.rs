@@ -2,11 +2,13 @@
 
 use crate::client::Client;
 use crate::drive::openftl;
+use crate::network::Network;
 use crate::program::{Ended, Running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 /// A running `openftl serve`. Dropped, it is killed.
 pub struct Server {
@@ -17,8 +19,17 @@ pub struct Server {
 impl Server {
     /// Starts `openftl` with `arguments` and an NBD server at `socket`; returns when it listens.
     pub fn start(arguments: &[&str], socket: &Path) -> Server {
+        Server::started(socket, |endpoint| Running::start(&openftl(), [arguments, endpoint].concat()))
+    }
+
+    /// Starts it in a network of its own; the NBD server is reached from everywhere all the same.
+    pub fn start_in(network: &Network, arguments: &[&str], socket: &Path) -> Server {
+        Server::started(socket, |endpoint| network.start(&openftl(), &[arguments, endpoint].concat()))
+    }
+
+    fn started(socket: &Path, start: impl FnOnce(&[&str]) -> Running) -> Server {
         let endpoint = format!("unix:{}", socket.display());
-        let running = Running::start(&openftl(), [arguments, &["--nbd", &endpoint]].concat());
+        let running = start(&["--nbd", &endpoint]);
         let mut server = Server { running, socket: socket.to_owned() };
         wait_for("the server to listen", || {
             if let Some(ended) = server.running.ended() {
@@ -42,6 +53,11 @@ impl Server {
     /// A connection ready for requests.
     pub fn client(&self) -> Client {
         Client::new(self.connect())
+    }
+
+    /// Its process.
+    pub fn child(&self) -> &Child {
+        &self.running.child
     }
 
     /// Ends it as `kill -9` does: nothing is written any more.

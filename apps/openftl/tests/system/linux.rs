@@ -1,0 +1,165 @@
+//! A real Linux kernel as an NVMe host: one that runs as a process, on a cable to the server.
+//!
+//! The guest has this machine's files, but can write only to a folder of its own. There it finds a script, and there it
+//! leaves what the script printed and made. It boots in about two seconds, so each test has one of its own; the machine
+//! is never asked for its own kernel's NVMe host.
+
+use crate::drive::Drive;
+use crate::environment::{Need, kernel, runs_here};
+use crate::network::{CABLES, Cable, Network};
+use crate::program::{Ended, Running, wait_for};
+use crate::server::Server;
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use tempfile::TempDir;
+
+mod authentication;
+mod commands;
+mod connection;
+mod disk;
+
+const PORT: &str = "4420";
+const NQN: &str = "nqn.2026-11.org.openftl:drive";
+const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6b0a24c2-55f1-4d3a-9c8e-0f6d7a3b9e11";
+const HOST_ID: &str = "6b0a24c2-55f1-4d3a-9c8e-0f6d7a3b9e11";
+
+/// What every test with a guest needs.
+const NEEDS: [Need; 6] = [
+    Need::Linux,
+    Need::Program("nvme"),
+    Need::Program("fio"),
+    Need::Program("ip"),
+    Need::Program("unshare"),
+    Need::Program("nsenter"),
+];
+
+/// Whether guests can run here, with more programs.
+fn boots_here(programs: &[&'static str]) -> bool {
+    let more: Vec<Need> = programs.iter().map(|name| Need::Program(name)).collect();
+    runs_here(&[&NEEDS[..], &more].concat())
+}
+
+/// How often a test does what it repeats.
+fn rounds() -> u32 {
+    std::env::var("OPENFTL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2)
+}
+
+/// Serves `drive` to the guest of `network` on instant media, with more flags.
+fn serve(drive: &Drive, network: &Network, flags: &[&str]) -> Server {
+    let address = format!("{}:{PORT}", CABLES[0].server);
+    let fixed =
+        ["--timing", "instant", "--nqn", NQN, "--nvme-tcp", &address, "--allow-remote", "--allow-host", HOST_NQN];
+    drive.serve_in(network, &[&fixed, flags].concat())
+}
+
+/// A guest at work.
+struct Linux {
+    running: Running,
+    folder: TempDir,
+}
+
+/// What a guest left.
+struct Told {
+    ended: Ended,
+    folder: TempDir,
+}
+
+impl Linux {
+    /// Boots a guest and has it run `script`, in which the functions of `prelude.sh` are known.
+    fn boot(network: &Network, script: &str) -> Linux {
+        Linux::boot_on(network, &CABLES[0], script)
+    }
+
+    /// Boots a guest on this cable.
+    fn boot_on(network: &Network, Cable { server, guest, tap }: &Cable, script: &str) -> Linux {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().to_str().expect("a path of plain letters");
+        let names = format!(
+            "SERVER={server} PORT={PORT} NQN={NQN} HOST_NQN={HOST_NQN} HOST_ID={HOST_ID} ROUNDS={}\n",
+            rounds()
+        );
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("room for a script");
+        write("prelude", &[names.as_str(), include_str!("linux/prelude.sh")].concat());
+        write("script", script);
+        write("init", include_str!("linux/init.sh"));
+        let kernel = kernel().expect("it was asked whether there is one");
+        let kernel = kernel.to_str().expect("a path of plain letters");
+        let files = [format!("uml_dir={path}"), format!("OPENFTL_FOLDER={path}"), format!("{path}/init")];
+        let [uml_folder, script_folder, init] = files.each_ref().map(String::as_str);
+        let card = format!("vec0:transport=tap,ifname={tap},depth=128,gro=1");
+        let address = format!("OPENFTL_ADDRESS={guest}");
+        // In a process namespace of its own, all of the guest's processes end with the first.
+        let contain = ["--pid", "--fork", "--kill-child", kernel];
+        let machine = ["mem=256M", uml_folder, "umid=guest", &card, "con=null", "con0=null,fd:1", "quiet"];
+        let first_program =
+            ["rootfstype=hostfs", "rootflags=/", "ro", script_folder, &address, "init=/bin/sh", "--", init];
+        let running = network.start("unshare", &[&contain[..], &machine, &first_program].concat());
+        Linux { running, folder }
+    }
+
+    /// Boots a guest and waits for the end of its script.
+    fn run(network: &Network, script: &str) -> Told {
+        Linux::boot(network, script).wait()
+    }
+
+    /// Waits until the script has made the file `name`.
+    fn reaches(&mut self, name: &str) {
+        let path = self.folder.path().join(name);
+        wait_for(name, || {
+            if self.running.ended().is_some() && !path.exists() {
+                panic!("the guest ended before it reached {name}: {}", self.story());
+            }
+            path.exists().then_some(())
+        });
+    }
+
+    /// Makes the file `name`, for which the script waits.
+    fn tell(&self, name: &str) {
+        std::fs::write(self.folder.path().join(name), "").expect("room for a file");
+    }
+
+    /// Waits for the end of the script.
+    fn wait(mut self) -> Told {
+        let started = std::time::Instant::now();
+        while self.running.ended().is_none() {
+            assert!(started.elapsed() < crate::program::BOUND * rounds(), "the guest hangs: {}", self.story());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let ended = self.story();
+        Told { ended, folder: self.folder }
+    }
+
+    /// What can be told so far. A guest that ended without a status has failed.
+    fn story(&self) -> Ended {
+        let text = |name: &str| std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        let code: Option<i32> = text("status").trim().parse().ok();
+        Ended {
+            line: format!("the script of a guest:\n{}\n", text("script").trim_end()),
+            status: ExitStatus::from_raw(code.unwrap_or(255) << 8),
+            stdout: text("stdout"),
+            stderr: format!("{}--- console\n{}{}", text("stderr"), self.running.stdout(), self.running.stderr()),
+        }
+    }
+}
+
+impl Told {
+    /// Asserts that the script succeeded.
+    fn succeeded(self) -> Told {
+        let Told { ended, folder } = self;
+        Told { ended: ended.succeeded(), folder }
+    }
+
+    /// The file `name` that the script made.
+    fn text(&self, name: &str) -> String {
+        let path: PathBuf = self.folder.path().join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("no {name}: {error}: {}", self.ended))
+    }
+
+    /// The file `name` of JSON that the script made.
+    fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+    }
+}
