@@ -4,6 +4,7 @@
 
 use openftl_core::{BLOCK_BYTES, ChunkId, Time};
 use openftl_ftl::block::BlockFtl;
+use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::target::BlockTarget;
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
@@ -34,19 +35,42 @@ pub trait ServedDrive: BlockTarget {
 impl<M: Media> ServedDrive for BlockFtl<M> {
     type Device = M;
 
-    fn health(&mut self, _: Time) -> Health {
+    /// Counts begin when the drive is opened.
+    fn health(&mut self, now: Time) -> Health {
+        const HOUR: u64 = 3_600_000_000_000;
         let statistics = self.statistics();
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
-        let programmed: u64 = statistics.programmed.iter().sum();
+        let from_media = statistics.host_blocks_read - statistics.buffer_hits.min(statistics.host_blocks_read);
+        let (mut chunks, mut free) = (0, 0);
+        for (_, usage, _) in self.chunk_uses() {
+            chunks += 1;
+            free += u64::from(usage == ChunkUse::Free);
+        }
         Health {
             host_bytes_read: bytes(statistics.host_blocks_read),
             host_bytes_written: bytes(statistics.host_blocks_written),
-            media_bytes_written: bytes(programmed),
+            host_reads: statistics.read_latency.count(),
+            host_writes: statistics.write_latency.count(),
+            media_bytes_read: bytes(from_media + statistics.relocation_reads + statistics.scrub.blocks),
+            media_bytes_written: bytes(statistics.nand_blocks_written()),
             bad_chunks: statistics.retired_chunks,
+            erases_max: self.chunk_resets().max().unwrap_or(0),
+            erases_min: self.chunk_resets().min().unwrap_or(0),
+            free_percent: (free * 100 / u64::max(chunks, 1)) as u8,
             unrecovered_reads: statistics.read_failures,
+            weak_reads: statistics.scrub.weak,
+            refreshes: statistics.cared.iter().map(|moved| moved.blocks).sum(),
+            power_cycles: 1,
+            unsafe_shutdowns: u64::from(!self.recovery_report().clean && !self.recovery_report().steps.is_empty()),
+            power_on_hours: now.since(statistics.since).0 / HOUR,
             is_read_only: self.is_read_only(),
             ..Health::default()
         }
+    }
+
+    fn bytes_in_use(&mut self) -> u64 {
+        let held: u64 = self.chunk_uses().map(|(_, _, valid)| u64::from(valid)).sum();
+        held.min(self.blocks()) * BLOCK_BYTES as u64
     }
 }
 
