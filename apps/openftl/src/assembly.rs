@@ -2,15 +2,17 @@
 
 use crate::cli::{DriveFlags, Store};
 use crate::failure::Failure;
+use crate::flash::Flash;
 use crate::settings::{Settings, check_memory};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_ftl::{Access, BlockFtl, Config, OpenError, RecoveryReport};
 use openftl_media::{DeviceError, EmulatedDevice, Media, Store as MediaStore, StoreError, Timing};
+use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use std::path::Path;
 
 /// The drive that every command deals with.
-pub type Drive = BlockFtl<EmulatedDevice>;
+pub type Drive = BlockFtl<Flash>;
 
 /// Makes a new drive in memory.
 pub fn new_in_memory(
@@ -32,7 +34,7 @@ pub fn new_in_memory(
     check_memory(flash_blocks * block_bytes, advice)?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
         .map_err(|error| device_failure(&error))?;
-    BlockFtl::format(device, config, clock)
+    BlockFtl::format(device.into(), config, clock)
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
 
@@ -47,7 +49,7 @@ pub fn create_file(
     let chunks_per_pu = settings.chunks_per_pu(&config)?;
     let device = EmulatedDevice::create(path, &settings.profile, chunks_per_pu, Timing::Instant, seed)
         .map_err(|error| device_failure(&error))?;
-    BlockFtl::format(device, config, clock)
+    BlockFtl::format(device.into(), config, clock)
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
 
@@ -111,11 +113,31 @@ pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl 
     Ok(drive)
 }
 
+/// Opens a drive on a device of another machine, or makes one there.
+pub fn open_elsewhere(place: &Place, config: Config, is_new: bool, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    let where_it_is = format!("namespace {} at {}", place.namespace, place.address);
+    let device = FabricDevice::reach(place, Waiting::Never).map_err(|error| {
+        Failure::failed(format_args!("{where_it_is}: {error}"))
+            .fix(format_args!("`openftl nvme identify {}` shows what is there", place.address))
+    })?;
+    let device = Flash::Remote(Box::new(device));
+    if is_new {
+        return BlockFtl::format(device, config, clock)
+            .map_err(|error| Failure::failed(error).fix("ask for less --capacity, or a larger device"));
+    }
+    BlockFtl::open(device, config, clock).map_err(|error| match error {
+        OpenError::NotFormatted => Failure::failed(format_args!("{where_it_is} holds no drive"))
+            .fix("make one with --format-device, if there is nothing on it that you need"),
+        error => Failure::failed(format_args!("{where_it_is}: {error}")),
+    })
+}
+
 /// Opens a drive that is kept in a file without writing anything to it: if it was not closed cleanly, it is recovered in
 /// memory alone. Times are those that the NAND would take.
 pub fn open_to_look_at(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let device = open_device(path, Timing::Modelled)?;
-    BlockFtl::open_with(device, Config::default(), Access::Inspect, clock).map_err(|error| open_failure(path, &error))
+    BlockFtl::open_with(device.into(), Config::default(), Access::Inspect, clock)
+        .map_err(|error| open_failure(path, &error))
 }
 
 /// Opens a drive that is kept in a file as it is opened for use: if it was not closed cleanly, it is recovered.
@@ -126,7 +148,8 @@ pub fn open_and_recover(path: &Path, clock: &mut impl Clock) -> Result<Drive, Fa
 /// Opens a drive that is kept in a file for repair: what cannot be trusted of its map is rebuilt.
 pub fn open_and_repair(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let device = open_device(path, Timing::Modelled)?;
-    BlockFtl::open_with(device, Config::default(), Access::Repair, clock).map_err(|error| open_failure(path, &error))
+    BlockFtl::open_with(device.into(), Config::default(), Access::Repair, clock)
+        .map_err(|error| open_failure(path, &error))
 }
 
 /// Switches a drive off, cleanly, and on again.
@@ -137,8 +160,8 @@ pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
 }
 
 /// Opens the drive on a device. `name` is for messages.
-pub fn open(device: EmulatedDevice, config: Config, name: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    BlockFtl::open(device, config, clock).map_err(|error| open_failure(name, &error))
+pub fn open(device: impl Into<Flash>, config: Config, name: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    BlockFtl::open(device.into(), config, clock).map_err(|error| open_failure(name, &error))
 }
 
 /// How a drive was opened, for a title.
@@ -152,7 +175,7 @@ pub fn opened_in(report: &RecoveryReport) -> Nanos {
 }
 
 /// A clean stop: everything on media, and a checkpoint.
-pub fn close(drive: Drive, clock: &mut impl Clock) -> Result<EmulatedDevice, Failure> {
+pub fn close(drive: Drive, clock: &mut impl Clock) -> Result<Flash, Failure> {
     drive.close(clock).map_err(|error| {
         Failure::failed(error).fix("whatever was flushed before is on the drive; `openftl check` verifies it")
     })

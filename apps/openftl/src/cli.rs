@@ -146,6 +146,18 @@ pub struct Serve {
     /// Serve a new drive in RAM; it is gone afterwards.
     #[arg(long)]
     pub memory: bool,
+    /// Serve a drive whose flash is on another machine: where that one serves an Open-Channel namespace over NVMe/TCP.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["disk", "memory", "drive"], help_heading = "Flash elsewhere")]
+    pub device: Option<std::net::SocketAddr>,
+    /// The subsystem that has the namespace [default: nqn.2026-11.org.openftl:drive].
+    #[arg(long, value_name = "NQN", requires = "device", help_heading = "Flash elsewhere")]
+    pub device_nqn: Option<openftl_nvme::Nqn>,
+    /// The namespace.
+    #[arg(long, value_name = "N", requires = "device", default_value_t = 2, help_heading = "Flash elsewhere")]
+    pub device_namespace: u32,
+    /// Make a new drive there; what the device holds is lost.
+    #[arg(long, requires = "device", help_heading = "Flash elsewhere")]
+    pub format_device: bool,
     #[command(flatten)]
     pub flags: DriveFlags,
     /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809].

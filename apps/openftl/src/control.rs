@@ -10,6 +10,7 @@
 
 use crate::assembly::Drive;
 use crate::failure::Failure;
+use crate::flash::Flash;
 use crate::serve::Log;
 use crate::totals::Totals;
 use openftl_control::{Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind};
@@ -205,7 +206,11 @@ impl Control {
         and_on: bool,
         drive: &Drive,
     ) -> Option<Result<Answer, Refusal>> {
-        let commands = drive.media().statistics().commands;
+        if drive.media().emulated().is_none() {
+            let refusal = not_now("the flash is on another machine, and so is its power");
+            return Some(Err(refusal.fix("ask the server that has it")));
+        }
+        let commands = commands_of(drive);
         let Moment { commands: after_commands, delay, torn } = cut.seed.map_or(Moment::NOW, Moment::chosen_by);
         self.asked = Some(Asked::Cut(ArmedCut {
             client,
@@ -262,7 +267,7 @@ impl Operator<Drive> for Control {
 
 impl ArmedCut {
     fn strikes(&mut self, now: Time, drive: &Drive) -> bool {
-        self.commands_found = drive.media().statistics().commands;
+        self.commands_found = commands_of(drive);
         self.commands_found >= self.commands_due || now >= self.due
     }
 }
@@ -338,17 +343,28 @@ fn chunk(drive: &Drive, name: ChunkName) -> Result<ChunkId, Refusal> {
     })
 }
 
+/// The device, if it is here.
+fn emulated(drive: &mut Drive) -> Result<&mut EmulatedDevice, Refusal> {
+    let device = drive.media_mut().emulated_mut();
+    device.ok_or_else(|| not_now("the flash is on another machine").fix("ask the server that has it"))
+}
+
+/// Commands that the device has had.
+fn commands_of(drive: &Drive) -> u64 {
+    drive.media().emulated().map_or(0, |device| device.statistics().commands)
+}
+
 fn store_refusal(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(RefusalKind::Failed, error)
 }
 
-fn shown(device: &EmulatedDevice, ppa: Ppa) -> String {
+fn shown(device: &Flash, ppa: Ppa) -> String {
     device.geometry().format().unpack(ppa).to_string()
 }
 
 fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;
-    drive.media_mut().inject_read_failure(ppa).map_err(store_refusal)?;
+    emulated(drive)?.inject_read_failure(ppa).map_err(store_refusal)?;
     let place = shown(drive.media(), ppa);
     let message = format!("Logical block {block}, at {place}, cannot be read until it is overwritten or trimmed.");
     Ok(Answer::new(message).with("block", block).with("place", place))
@@ -356,7 +372,7 @@ fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
 
 fn corrupt(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;
-    drive.media_mut().corrupt(ppa).map_err(store_refusal)?;
+    emulated(drive)?.corrupt(ppa).map_err(store_refusal)?;
     let place = shown(drive.media(), ppa);
     let message = format!("One bit of logical block {block}, at {place}, is turned. The device does not notice.");
     Ok(Answer::new(message).with("block", block).with("place", place))
@@ -367,9 +383,9 @@ fn fail_program(drive: &mut Drive, name: Option<ChunkName>, close: bool) -> Resu
     match name {
         Some(name) => {
             let chunk = chunk(drive, name)?;
-            drive.media_mut().inject_program_failure(chunk, failure);
+            emulated(drive)?.inject_program_failure(chunk, failure);
         }
-        None => drive.media_mut().inject_next_program_failure(failure),
+        None => emulated(drive)?.inject_next_program_failure(failure),
     }
     let place = name.map_or("the device".to_owned(), |name| format!("chunk {name}"));
     let how = if close { " and closes its chunk" } else { "" };
@@ -379,8 +395,8 @@ fn fail_program(drive: &mut Drive, name: Option<ChunkName>, close: bool) -> Resu
 
 fn wear(drive: &mut Drive, name: ChunkName, resets: u32) -> Result<Answer, Refusal> {
     let chunk = chunk(drive, name)?;
-    drive.media_mut().set_wear(chunk, resets).map_err(store_refusal)?;
-    let endurance = drive.media().endurance();
+    emulated(drive)?.set_wear(chunk, resets).map_err(store_refusal)?;
+    let endurance = emulated(drive)?.endurance();
     let message = format!("Chunk {name} counts as erased {resets} times; it stands {endurance}.");
     Ok(Answer::new(message).with("chunk", name).with("resets", resets).with("endurance", endurance))
 }

@@ -110,14 +110,15 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
     let format = geometry.format();
     let name = |chunk: ChunkId| format.name(chunk).to_string();
     let superblock = drive.superblock();
-    let wear: Vec<u32> = drive.media().wear().map(|(_, resets)| resets).collect();
+    let device = drive.media().emulated().expect("a stored drive's flash is emulated");
+    let wear: Vec<u32> = device.wear().map(|(_, resets)| resets).collect();
     let mut chunks_by_use = BTreeMap::new();
     for cell in cells {
         *chunks_by_use.entry(mark_name(cell.mark)).or_default() += 1;
     }
     let uses: Vec<_> = drive.chunk_uses().collect();
     Facts {
-        profile: drive.media().profile().name.clone(),
+        profile: device.profile().name.clone(),
         geometry: GeometryFacts::of(geometry),
         capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
         over_provisioning: superblock.over_provisioning.as_f64(),
@@ -145,7 +146,7 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
             min: wear.iter().copied().min().unwrap_or(0),
             mean: wear.iter().map(|&resets| f64::from(resets)).sum::<f64>() / wear.len().max(1) as f64,
             max: wear.iter().copied().max().unwrap_or(0),
-            endurance: drive.media().endurance(),
+            endurance: device.endurance(),
         },
         recovery: drive.recovery_report().clone(),
         chunks: cells

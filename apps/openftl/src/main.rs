@@ -15,6 +15,7 @@ mod ctl;
 mod demo;
 mod explore;
 mod figures;
+mod flash;
 mod host_access;
 mod inspect;
 mod measure;

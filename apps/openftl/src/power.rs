@@ -9,9 +9,11 @@
 
 use crate::assembly::{self, Drive};
 use crate::failure::Failure;
+use crate::flash::Flash;
 use openftl_core::{Clock, Time};
 use openftl_ftl::Config;
 use openftl_media::{EmulatedDevice, PowerLoss, Timing};
+use openftl_nvme_media::Place;
 use std::path::{Path, PathBuf};
 
 /// Where a drive is kept.
@@ -21,6 +23,8 @@ pub enum Home {
     File(PathBuf),
     /// In this process.
     Memory,
+    /// On a device of another machine.
+    Elsewhere(Place),
 }
 
 /// A drive without power.
@@ -40,7 +44,9 @@ enum Kept {
 /// Cuts the power of `drive`, which forgets all that its device does not hold.
 pub fn cut(drive: Drive, home: &Home, timing: Timing, now: Time, torn: bool) -> Result<(Dark, PowerLoss), Failure> {
     let config = drive.config().clone();
-    let mut device = drive.crash();
+    let Flash::Emulated(mut device) = drive.crash() else {
+        return Err(Failure::failed("the flash is on another machine, and so is its power"));
+    };
     let loss = device.power_cut(now, torn).map_err(|error| {
         Failure::failed(format_args!("the power cut cannot be noted: {error}"))
             .fix("mend the disk behind the drive's file")
@@ -48,6 +54,7 @@ pub fn cut(drive: Drive, home: &Home, timing: Timing, now: Time, torn: bool) -> 
     let kept = match home {
         Home::File(path) => Kept::File(path.clone()),
         Home::Memory => Kept::Memory(Box::new(device)),
+        Home::Elsewhere(_) => unreachable!("its device is not emulated here"),
     };
     Ok((Dark { config, timing, kept }, loss))
 }

@@ -6,6 +6,7 @@ use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
+use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::power::{self, Home};
 use crate::settings::{Settings, find_profile};
@@ -13,9 +14,10 @@ use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
-use openftl_ftl::{BlockTarget, RecoveryReport};
+use openftl_ftl::{BlockTarget, Config, RecoveryReport};
 use openftl_media::{EmulatedDevice, Store as MediaStore, Timing as MediaTiming};
 use openftl_nvme::{BlockFormat, Nqn};
+use openftl_nvme_media::Place;
 use openftl_server::{
     Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
@@ -32,6 +34,9 @@ const NBD_DEFAULT: &str = "127.0.0.1:10809";
 
 /// The subsystem that NVMe hosts connect to unless the command says otherwise.
 const NQN_DEFAULT: &str = "nqn.2026-11.org.openftl:drive";
+
+/// Who reaches a device of another machine.
+const HOST_NQN: &str = "nqn.2026-11.org.openftl:host";
 
 /// Blocks of payload that are under way to and from an Open-Channel device: 64 MiB.
 const DEVICE_FRAMES: usize = 16_384;
@@ -73,7 +78,7 @@ struct Serving {
     timing: MediaTiming,
     name: String,
     /// Served beside the drive.
-    devices: Vec<Device<EmulatedDevice>>,
+    devices: Vec<Device<Flash>>,
 }
 
 /// What a stopped server leaves.
@@ -143,6 +148,12 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
                 assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &mut clock)?;
             (drive, name)
         }
+        Home::Elsewhere(place) => {
+            let config = settings.config(FrameForm::Bytes, crate::create::another_seed());
+            let config = Config { host_frames: HOST_FRAMES, ..config };
+            let drive = assembly::open_elsewhere(place, config, arguments.format_device, &mut clock)?;
+            (drive, "disk".to_owned())
+        }
     };
     drive.lie_about_flush(arguments.lie_about_flush);
     let listener = listener.unwrap_or_else(|error| {
@@ -173,7 +184,7 @@ impl Serving {
     fn until_stopped(&mut self, mut drive: Drive) -> Result<Last, Failure> {
         loop {
             let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-            let description = format!("{capacity} of {}", drive.media().profile().name);
+            let description = format!("{capacity} of {}", drive.media().name());
             let mut exports = [Export { name: self.name.clone(), description, read_only: false, target: drive }];
             let (control, devices) = (&mut self.control, &mut self.devices[..]);
             let end = self.server.run_with_devices(control, &mut exports, devices, &mut self.clock, &self.stop);
@@ -195,7 +206,8 @@ impl Serving {
         self.control.totals().power_cut(&drive);
         let (mut dark, loss) = power::cut(drive, &self.home, self.timing, now, cut.torn)?;
         for device in &mut self.devices {
-            device.media_mut().power_cut(now, cut.torn).map_err(Failure::failed)?;
+            let device = device.media_mut().emulated_mut().expect("such devices are emulated");
+            device.power_cut(now, cut.torn).map_err(Failure::failed)?;
         }
         let answer = self.control.went_off(&cut, now, &Toll { connections, requests, loss });
         let (mut client, mut before) = (cut.client, Some(answer));
@@ -228,13 +240,12 @@ impl Serving {
             Last::Drive(drive, served) => {
                 totals.look(&drive);
                 read_only = drive.read_only_reason();
-                let store_error = drive.media().store_error();
+                let error = drive.media().error();
                 // Even if the server failed: what was acknowledged is better off with a checkpoint.
                 let closed = assembly::close(*drive, &mut self.clock);
-                if let Some(error) = store_error {
-                    return Err(Failure::failed(format_args!("the file behind the drive failed: {error}")).fix(
-                        "make room for it or mend its disk, then serve it again; everything acknowledged and flushed is \
-                         on it",
+                if let Some(error) = error {
+                    return Err(Failure::failed(error).fix(
+                        "mend what is behind the drive, then serve it again; everything acknowledged and flushed is on it",
                     ));
                 }
                 served.map_err(|error| serve_failure(&error))?;
@@ -271,7 +282,7 @@ fn open_channel_devices(
     settings: &Settings,
     timing: MediaTiming,
     is_out_of_reach: bool,
-) -> Result<Vec<Device<EmulatedDevice>>, Failure> {
+) -> Result<Vec<Device<Flash>>, Failure> {
     let profiles =
         if arguments.open_channel.is_empty() { &settings.host.open_channel } else { &arguments.open_channel };
     if let (Some(profile), true) = (profiles.first(), is_out_of_reach) {
@@ -282,7 +293,7 @@ fn open_channel_devices(
         let profile = find_profile(profile)?;
         let chunks = profile.chunks_per_pu;
         let device = EmulatedDevice::new(profile, chunks, MediaStore::Ram, timing, number as u64);
-        Ok(Device::new(device.map_err(Failure::failed)?, DEVICE_FRAMES))
+        Ok(Device::new(device.map_err(Failure::failed)?.into(), DEVICE_FRAMES))
     };
     profiles.iter().enumerate().map(device).collect()
 }
@@ -305,7 +316,7 @@ fn nvme_target(
     format: BlockFormat,
     access: &HostAccess,
     drive: &Drive,
-    devices: &[Device<EmulatedDevice>],
+    devices: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
     use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
@@ -345,6 +356,11 @@ fn nvme_target(
 }
 
 fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
+    if let Some(address) = arguments.device {
+        let subsystem = arguments.device_nqn.as_ref().map_or(NQN_DEFAULT, Nqn::as_str).to_owned();
+        let identity = crate::nvme::identity(HOST_NQN, &subsystem);
+        return Ok(Home::Elsewhere(Place { address, identity, namespace: arguments.device_namespace }));
+    }
     match (&arguments.disk, arguments.memory, settings.store, &settings.path) {
         (Some(disk), ..) => Ok(Home::File(disk.clone())),
         (None, true, ..) | (None, false, Some(StoreName::Ram), _) => Ok(Home::Memory),
@@ -421,10 +437,11 @@ fn greeting(
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
         Home::File(path) => path.display().to_string(),
+        Home::Elsewhere(place) => format!("namespace {} at {}", place.namespace, place.address),
     };
     let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-    _ = writeln!(text, "{}  {capacity} on {}", palette.paint(Ink::Bold, &what), drive.media().profile().name);
-    if matches!(home, Home::File(_)) {
+    _ = writeln!(text, "{}  {capacity} on {}", palette.paint(Ink::Bold, &what), drive.media().name());
+    if !matches!(home, Home::Memory) && !drive.recovery_report().steps.is_empty() {
         write_recovery(&mut text, drive.recovery_report(), palette);
     }
     if let Some(reason) = drive.read_only_reason() {

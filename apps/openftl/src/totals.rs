@@ -130,7 +130,7 @@ impl Totals {
             answer.facts.extend(facts);
         }
         match drive {
-            Some(drive) => answer.with("nand", drive.media().statistics()),
+            Some(drive) => answer.with("nand", drive.media().emulated().map(|device| device.statistics())),
             None => answer,
         }
     }

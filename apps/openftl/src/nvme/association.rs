@@ -50,7 +50,7 @@ impl Association {
     /// Connects to a controller of the subsystem and starts it.
     pub fn make(address: &Address, subsystem: &str, host: &HostFlags) -> Result<Association, Failure> {
         let host_nqn = host.host_nqn.as_str().to_owned();
-        let identity = Identity { host_id: host_id(&host_nqn), host_nqn, subsystem_nqn: subsystem.to_owned() };
+        let identity = identity(&host_nqn, subsystem);
         let ends = Ends { address: address.clone(), identity, flags: host.clone() };
         let mut authentication = Authentication::new(host, subsystem)?;
         let queue = QueueParameters { queue_id: 0, entries: ADMIN_ENTRIES, flow_control: false, keep_alive_ms: 0 };
@@ -214,6 +214,11 @@ pub fn refused(what: &str, status: Status) -> Failure {
 
 /// The host identifier that goes with a name: the UUID in it, or one that follows from it. Two hosts of one name are one
 /// host.
+/// Who connects to what.
+pub fn identity(host: &str, subsystem: &str) -> Identity {
+    Identity { host_id: host_id(host), host_nqn: host.to_owned(), subsystem_nqn: subsystem.to_owned() }
+}
+
 fn host_id(nqn: &str) -> [u8; 16] {
     if let Some(uuid) = nqn.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:") {
         let digits = uuid.replace('-', "");

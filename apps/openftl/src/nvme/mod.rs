@@ -23,6 +23,8 @@ mod socket;
 mod transfer;
 mod write;
 
+pub use association::identity;
+
 pub use address::Address;
 
 use crate::cli::nvme::{Nvme, NvmeCommand};
