@@ -7,6 +7,7 @@ use openftl_media::{
 use openftl_nvme_media::FabricDevice;
 
 /// The flash under a drive.
+#[expect(clippy::large_enum_variant, reason = "a drive has one, and nobody moves it about")]
 pub enum Flash {
     /// Emulated in this process: it can be looked into, and made to fail.
     Emulated(EmulatedDevice),

@@ -445,7 +445,8 @@ impl Server {
                 self.listeners.clear();
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
             }
-            self.accept(now, !infos.is_empty(), !served.is_empty());
+            // NVMe hosts connect to a target, wherever there is something behind it.
+            self.accept(now, !infos.is_empty(), !served.is_empty() && self.fabric.is_some());
             self.make_room_for_handshakes(served);
             if let Some(fabric) = &mut self.fabric {
                 fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
@@ -590,8 +591,8 @@ impl Server {
         }
     }
 
-    /// Accepts those who wait, and lets them in if there is something to serve: drives for all, devices for NVMe hosts.
-    fn accept(&mut self, now: Time, drives: bool, any: bool) {
+    /// Accepts those who wait, and lets them in if there is something to serve: drives to NBD clients, namespaces to NVMe hosts.
+    fn accept(&mut self, now: Time, drives: bool, namespaces: bool) {
         for index in 0..self.listeners.len() {
             if self.listeners[index].retry_at.is_some_and(|at| now >= at) {
                 self.listeners[index].ready = true;
@@ -600,10 +601,10 @@ impl Server {
                 if !self.listeners[index].ready {
                     break;
                 }
+                let protocol = self.listeners[index].protocol;
+                let is_served = if protocol == Protocol::NvmeTcp { namespaces } else { drives };
                 match self.listeners[index].accept() {
-                    Ok(socket) if drives || any && self.listeners[index].protocol == Protocol::NvmeTcp => {
-                        self.welcome(now, socket, self.listeners[index].protocol);
-                    }
+                    Ok(socket) if is_served => self.welcome(now, socket, protocol),
                     Ok(_) => self.counters.connections_refused.add(1),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}

@@ -80,6 +80,43 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
+fn a_drive_whose_flash_is_another_server_s_outlives_a_kill() {
+    let flash = Target::serve(&["--open-channel", "cosmos"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let elsewhere = ["serve", "--device", &flash.address, "--nvme-tcp", "127.0.0.1:0"];
+    let serve = |flags: &[&str]| Server::start(&[&elsewhere, flags].concat(), &folder.path().join("socket"));
+    let address = |server: &Server| {
+        let said = server.says("nvme connect");
+        let port = said.lines().find_map(|line| line.split_once("-s ")?.1.split(' ').next().map(str::to_owned));
+        format!("127.0.0.1:{}", port.expect("the line to type names the port"))
+    };
+    let server = serve(&["--format-device", "--capacity", "256MiB"]);
+    let bytes = random_bytes(2, 8 << 20);
+    let (input, output) = (flash.file("input", &bytes), flash.folder.path().join("output"));
+    let written = ["nvme", "write", &address(&server), "--offset", "4KiB", "--input", text(&input), "--fua"];
+    run_openftl(written).succeeded();
+    server.kill();
+    let server = serve(&[]);
+    server.says("recovered after a crash");
+    let read = ["nvme", "read", &address(&server), "--offset", "4KiB", "--length", "8MiB", "--output", text(&output)];
+    run_openftl(read).succeeded();
+    assert!(std::fs::read(&output).unwrap() == bytes, "what was written is on the other server's flash");
+    server.interrupt().succeeded();
+}
+
+#[test]
+fn a_device_without_a_drive_on_it_is_not_taken_for_one() {
+    let flash = Target::serve(&["--open-channel", "cosmos"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let nbd = format!("unix:{}", text(&folder.path().join("socket")));
+    let serve = |words: &[&str]| run_openftl([&["serve", "--nbd", &nbd, "--device"], words].concat()).failed();
+    serve(&[&flash.address]).saying(&["holds no drive", "--format-device"]);
+    serve(&[&flash.address, "--device-namespace", "1"]).saying(&["namespace 1 is no Open-Channel namespace"]);
+    serve(&[&flash.address, "--device-nqn", "nqn.2024-01.org.example:other"]).saying(&["Connect"]);
+    serve(&["127.0.0.1:1"]).saying(&["127.0.0.1:1"]);
+}
+
+#[test]
 fn pipes_carry_blocks_both_ways() {
     let target = Target::serve(&[]);
     let (openftl, address) = (openftl(), &target.address);
