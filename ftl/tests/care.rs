@@ -106,8 +106,15 @@ fn a_drive_whose_reads_fail_once_at_random_never_shows_it() {
 #[test]
 fn a_chunk_that_is_weak_while_it_is_open_moves_when_it_is_closed() {
     let mut world = settled(config(700, 3), 40, 3);
+    // One that host writes go to.
+    world.write(0, 64);
+    world.flush();
+    pass(&mut world, Nanos::ZERO);
     let open = chunks(&mut world, ChunkUse::Open);
-    let block = (0..700).find(|block| open.contains(&chunk_of(&mut world, *block))).expect("a chunk is partly written");
+    let on_medium: Vec<u64> = (0..64).filter(|block| world.ftl().place_on_media(*block).is_some()).collect();
+    let mut on_medium = on_medium.into_iter();
+    let block =
+        on_medium.find(|block| open.contains(&chunk_of(&mut world, *block))).expect("a chunk is partly written");
     let (place, weak) = (world.place_of(block), chunk_of(&mut world, block));
     world.device().inject_high_ecc(place);
     world.verify(block, 1);

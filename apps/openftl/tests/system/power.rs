@@ -7,6 +7,7 @@ use crate::mounted::text;
 use crate::pattern::random_bytes;
 use crate::program::{Running, run, wait_for};
 use crate::server::Server;
+use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -239,13 +240,17 @@ fn a_block_that_is_not_on_the_medium_cannot_be_made_to_fail() {
 fn programs_that_fail_cost_no_data() {
     let drive = Drive::create();
     let server = drive.serve();
-    write_to_medium(&drive, &server, 0, 64, 1);
-    // The chunks that the drive will go on writing to.
+    write_to_medium(&drive, &server, 0, 256, 1);
+    let mut client = server.client();
+    write_blocks(&mut client, 4096, 64, 3);
+    client.flush().unwrap();
+    // The chunks that the drive will go on writing to: of two that a power cut leaves open in a group, the roomier one is for
+    // garbage collection.
     drive.ctl(&["power-cut"]).succeeded();
     let facts = drive.inspect();
     let chunks = facts["chunks"].as_array().unwrap().iter();
-    let open: Vec<&str> =
-        chunks.filter(|chunk| chunk["use"] == "open").map(|chunk| chunk["chunk"].as_str().unwrap()).collect();
+    let is_fuller = |chunk: &&Value| chunk["use"] == "open" && chunk["valid_blocks"].as_u64().unwrap() > 16;
+    let open: Vec<&str> = chunks.filter(is_fuller).map(|chunk| chunk["chunk"].as_str().unwrap()).collect();
     drive.ctl(&["power-on"]).succeeded();
     drive.ctl(&["fail-program"]).succeeded();
     drive.ctl(&["fail-program", open[0]]).succeeded();
