@@ -8,6 +8,7 @@ mod nvme;
 
 use std::collections::HashMap;
 use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
 
 use memory::{Memory, Temper};
 use nvme::{Host, Queue, Served, entry, write};
@@ -26,6 +27,9 @@ const BUSY_THREADS: usize = 8;
 /// What the server may take for each connection that is held: its queue of 128 entries, its controller's part, and little
 /// else. A receive buffer alone would be 256 KiB.
 const HELD_BYTES_MAX: u64 = 48 << 10;
+
+/// What is resident is that of the whole process, so the tests take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -56,6 +60,7 @@ fn burst(queue: &mut Queue, first: u32, blocks: u32, round: u64) {
 
 #[test]
 fn a_thousand_connections_are_held_in_little_memory_while_64_are_busy() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let served = Served::new(Memory::new(1024, 2048, Temper::Instant));
@@ -120,6 +125,7 @@ struct Known {
 
 #[test]
 fn hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     const HOSTS: u32 = 4;
     const ROUNDS: u64 = 60;
     const BLOCKS: u32 = 1024;
