@@ -252,6 +252,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_device_that_allows_fewer_open_chunks_than_are_needed_is_refused_with_the_limit_that_it_sets() {
+        let plan = |device, pu| {
+            let geometry = Geometry { open_chunks_max: device, open_chunks_per_pu_max: pu, ..Geometry::tiny() };
+            Plan::new(&geometry, &Config { capacity_blocks: 1000, ..Config::default() })
+        };
+        let Err(PlanError::TooFewOpenChunks { field: "open_chunks_max", limit: 1, needed }) = plan(1, 0) else {
+            panic!("{:?}", plan(1, 0))
+        };
+        let refused = |field, limit| Some(PlanError::TooFewOpenChunks { field, limit, needed });
+        assert_eq!(plan(needed - 1, 0).err(), refused("open_chunks_max", needed - 1));
+        assert_eq!(plan(0, needed - 1).err(), refused("open_chunks_per_pu_max", needed - 1));
+        assert!(plan(needed, needed).is_ok());
+    }
+
+    #[test]
     fn a_log_that_no_superblock_can_name_is_refused_with_the_longest_that_one_can() {
         let geometry = Geometry::tiny();
         let plan = |log_blocks| {

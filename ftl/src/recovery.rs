@@ -1,9 +1,10 @@
 //! Opening a drive: after a clean stop, after a crash, for the first time.
 //!
 //! After a clean stop and after a crash the same steps are taken; there is just no log to replay after a clean stop.
-//! They read aloud in [`STEPS`]. All of them up to the last only read (but for padding on devices with MW_CUNITS, without
-//! which the last blocks of a chunk cannot be read), so a crash during recovery leaves what the crash before it left. The
-//! padding comes after superblock and checkpoint: whatever they refuse has not been touched.
+//! They read aloud in [`STEPS`]. All of them up to the last only read, so a crash during recovery leaves what the crash before
+//! it left; but for padding: on devices with MW_CUNITS, without which the last blocks of a chunk cannot be read, of chunks of
+//! the log that are not its last, and, where a device limits its open chunks, of those that the plan does not count on. It
+//! comes after superblock and checkpoint: whatever they refuse has not been touched.
 //!
 //! Log and checkpoint are there twice, and a block that cannot be read or does not verify is read once more and then
 //! taken from the other copy. What is left in one copy only is soon in two again: the last blocks of the log are written

@@ -248,6 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn nvme_hosts_are_let_in_as_the_file_says() {
+        let text = "[host]\nnvme_tcp = [\"127.0.0.1:4420\"]\nnqn = \"nqn.2026-11.org.example:disk\"\n\
+                    allow_host = [\"nqn.2026-11.org.example:host\"]\nopen_channel = [\"tiny\"]\n";
+        let host = DriveFile::parse(text).unwrap().host;
+        assert_eq!(host.nvme_tcp, ["127.0.0.1:4420".parse().unwrap()]);
+        assert_eq!(host.nqn, Some("nqn.2026-11.org.example:disk".parse().unwrap()));
+        assert_eq!((host.allow_host.len(), host.open_channel), (1, vec!["tiny".to_owned()]));
+        for (wrong, field) in [("nqn = \"disk\"", "nqn"), ("nvme_tcp = [\"somewhere\"]", "nvme_tcp")] {
+            let error = DriveFile::parse(&format!("[host]\n{wrong}\n")).unwrap_err();
+            assert!(error.contains("line 2") && error.contains(field), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_field_is_named_with_its_line() {
         check(
             "[media]\nprofil = \"cosmos\"\n",

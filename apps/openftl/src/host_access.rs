@@ -28,6 +28,13 @@ impl HostAccess {
     /// What command line and drive file say. Files are read, and what does not fit together is refused, before anything is
     /// opened.
     pub fn of(addresses: &[SocketAddr], arguments: &cli::Serve, file: &HostSection) -> Result<HostAccess, Failure> {
+        if let (Some(keys), true) = (&file.dhchap_key, arguments.allow_any_host) {
+            return Err(Failure::bad_input(format_args!(
+                "--allow-any-host: the drive file lets in those with a secret in {}",
+                keys.display()
+            ))
+            .fix("leave one of the two away"));
+        }
         let keys = arguments.dhchap_key.as_ref().or(file.dhchap_key.as_ref());
         let secrets = keys.map(|keys| read(keys)).transpose()?;
         let named = if arguments.allow_host.is_empty() { &file.allow_host } else { &arguments.allow_host };

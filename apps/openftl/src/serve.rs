@@ -16,7 +16,7 @@ use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, Config, RecoveryReport};
 use openftl_media::{EmulatedDevice, Store as MediaStore, Timing as MediaTiming};
-use openftl_nvme::{BlockFormat, Nqn};
+use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_media::Place;
 use openftl_server::{
     Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
@@ -165,7 +165,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     if !nvme.is_empty() {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
-        log.tell(&to_nvme_hosts(&nqn, &nvme));
+        log.tell(&to_nvme_hosts(&nqn, &access, &nvme));
         let format = match arguments.nvme_format {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
@@ -298,14 +298,16 @@ fn open_channel_devices(
     profiles.iter().enumerate().map(device).collect()
 }
 
-/// What to type on an NVMe host.
-fn to_nvme_hosts(nqn: &Nqn, endpoints: &[Endpoint]) -> String {
+/// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
+fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
+    let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
+    let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
     let mut text = "# to NVMe hosts".to_owned();
     for endpoint in endpoints {
         let Endpoint::Tcp(address) = endpoint else { continue };
         let (ip, port) = (address.ip(), address.port());
-        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}");
-        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}");
+        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}");
+        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}");
     }
     text
 }

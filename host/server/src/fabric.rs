@@ -41,10 +41,11 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
         let statistics = self.statistics();
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         let from_media = statistics.host_blocks_read - statistics.buffer_hits.min(statistics.host_blocks_read);
-        let (mut chunks, mut free) = (0, 0);
-        for (_, usage, _) in self.chunk_uses() {
+        let (mut chunks, mut free, mut erases_min, mut erases_max) = (0, 0, u32::MAX, 0);
+        for ((_, usage, _), erases) in self.chunk_uses().zip(self.chunk_resets()) {
             chunks += 1;
             free += u64::from(usage == ChunkUse::Free);
+            (erases_min, erases_max) = (erases_min.min(erases), erases_max.max(erases));
         }
         Health {
             host_bytes_read: bytes(statistics.host_blocks_read),
@@ -54,8 +55,8 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
             media_bytes_read: bytes(from_media + statistics.relocation_reads + statistics.scrub.blocks),
             media_bytes_written: bytes(statistics.nand_blocks_written()),
             bad_chunks: statistics.retired_chunks,
-            erases_max: self.chunk_resets().max().unwrap_or(0),
-            erases_min: self.chunk_resets().min().unwrap_or(0),
+            erases_max,
+            erases_min: erases_min.min(erases_max),
             free_percent: (free * 100 / u64::max(chunks, 1)) as u8,
             unrecovered_reads: statistics.read_failures,
             weak_reads: statistics.scrub.weak,
@@ -143,8 +144,9 @@ impl Fabric {
             }
             self.notifications.clear();
         }
-        let health = Behind(served).health(now, SUBSYSTEM);
-        self.target.health_is(SUBSYSTEM, &health);
+        // The rest of their health takes a walk over all chunks, and nothing else of it is a warning.
+        let is_read_only = served.iter().any(Served::is_read_only);
+        self.target.health_is(SUBSYSTEM, &Health { is_read_only, ..Health::default() });
     }
 
     /// A host wants to leave.
