@@ -109,6 +109,18 @@ mod tests {
     }
 
     #[test]
+    fn secrets_in_a_drive_file_are_not_passed_over_for_any_host() {
+        use clap::Parser;
+        let words = ["openftl", "serve", "--memory", "--nvme-tcp", "127.0.0.1:0", "--allow-any-host"];
+        let cli::Command::Serve(arguments) = cli::Cli::parse_from(words).command else { unreachable!("it is serve") };
+        let file = HostSection { dhchap_key: Some("hosts.keys".into()), ..HostSection::default() };
+        let refused = HostAccess::of(&arguments.nvme_tcp, &arguments, &file).unwrap_err();
+        assert!(refused.to_string().contains("hosts.keys"), "{refused}");
+        let access = HostAccess::of(&arguments.nvme_tcp, &arguments, &HostSection::default()).unwrap();
+        assert_eq!(access.hosts, HostsAllowed::Any);
+    }
+
+    #[test]
     fn any_host_may_connect_on_loopback_and_elsewhere_only_if_that_was_said() {
         for loopback in ["127.0.0.1:4420", "127.0.0.9:1", "[::1]:4420"] {
             assert_eq!(access(loopback, &[], false, None), Ok(HostsAllowed::Any));
