@@ -625,9 +625,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         self.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
-            Request::Write { first, frames, durability } => {
-                self.write(tag, first, frames, BlockKind::Data, durability)
-            }
+            Request::Write { first, frames, durability } => self.write(tag, first, frames, BlockKind::Data, durability),
             Request::WriteUncorrectable { first, frames, durability } => {
                 self.write(tag, first, frames, BlockKind::Uncorrectable, durability)
             }

@@ -269,7 +269,9 @@ impl<M: Media> BlockFtl<M> {
                 let (frame, sequence) = self.buffer.next_to_place().expect("counted");
                 let slot = self.buffer.slot_mut(frame);
                 slot.ppa = openftl_core::Ppa(first.0 + index as u64);
-                let oob = Oob { kind: slot.kind, address: u64::from(slot.block), sequence };
+                let is_forgotten = self.config.has(Canary::ForgottenMark);
+                let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
+                let oob = Oob { kind, address: u64::from(slot.block), sequence };
                 oob.seal(&mut self.frames, frame);
                 *place = frame;
             }

@@ -286,7 +286,11 @@ fn an_uncorrectable_block_is_an_error_until_all_of_it_is_written_zeroed_or_trimm
         assert_eq!(bench.run(read(0, 4096), &[]), Ok(vec![7; 4096]));
         // In part it can be neither written nor zeroed: the rest of it would have to come from somewhere.
         assert_eq!(bench.run(write(4096 + 512, 512), &[8; 512]), marked(1));
-        assert_eq!(bench.run(write(3000, 2 * 4096), &[8; 2 * 4096]), marked(2), "and nothing of the whole block before");
+        assert_eq!(
+            bench.run(write(3000, 2 * 4096), &[8; 2 * 4096]),
+            marked(2),
+            "and nothing of the whole block before"
+        );
         assert_eq!(bench.run(ByteRequest::Zero { offset: 8192, length: 512, durability }, &[]), marked(2));
         bench.run(ByteRequest::Trim { offset: 8192, length: 512, durability }, &[]).expect("a hint about part of it");
         assert_eq!(bench.run(read(8192, 1), &[]), marked(2));
@@ -302,7 +306,9 @@ fn of_several_blocks_that_cannot_be_read_the_first_is_named() {
         let mut bench = Bench::new(600, 700, shuffled(seed));
         for block in [10, 300, 599] {
             let (offset, length) = (block * 4096, 4096);
-            bench.run(ByteRequest::WriteUncorrectable { offset, length, durability: Durability::Durable }, &[]).unwrap();
+            bench
+                .run(ByteRequest::WriteUncorrectable { offset, length, durability: Durability::Durable }, &[])
+                .unwrap();
         }
         assert_eq!(bench.run(read(0, 600 * 4096), &[]), Err(IoError::Uncorrectable { block: 10 }), "seed {seed}");
     }
