@@ -44,7 +44,16 @@ impl NbdConnection {
         let mut link = Link::new(now, socket);
         let session = Session::new(&mut link.output.small);
         link.output.seal();
-        NbdConnection { link, session, export: None, filling: None, held: None, is_long_expected: false, requests: 0, bytes: 0 }
+        NbdConnection {
+            link,
+            session,
+            export: None,
+            filling: None,
+            held: None,
+            is_long_expected: false,
+            requests: 0,
+            bytes: 0,
+        }
     }
 
     pub fn is_shaking_hands(&self) -> bool {
@@ -100,9 +109,13 @@ impl NbdConnection {
         now: Time,
         served: &mut [Served<'_, T>],
         buffers: &mut Buffers,
+        config: &ServerConfig,
     ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() {
             return Ok(());
+        }
+        if config.copies_long_writes {
+            return self.link.receive(now, false, buffers);
         }
         match &mut self.filling {
             Some(filling) if filling.length - filling.filled >= DIRECT_BYTES_MIN => {
