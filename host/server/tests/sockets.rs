@@ -362,6 +362,19 @@ fn who_keeps_the_server_waiting_is_expelled() {
 }
 
 #[test]
+fn a_server_that_polls_serves_and_hears_the_stop() {
+    // Longer than the test may take: all of it happens while the server does not sleep.
+    let config = ServerConfig { poll: Nanos::from_millis(3_600_000), ..ServerConfig::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());
+    let mut client = served.open();
+    let data = pattern(7, 5_000);
+    assert_eq!(client.write(0, &data), 0);
+    assert!(client.read(0, 5_000).data == data);
+    assert_eq!(served.open().read(0, 1).error, 0);
+    served.end();
+}
+
+#[test]
 fn one_connection_too_many_is_turned_away() {
     let config = ServerConfig { connections_max: 2, ..ServerConfig::default() };
     let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());
