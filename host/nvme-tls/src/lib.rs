@@ -15,9 +15,9 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`session`] | one end of a connection |
-//! | [`acceptor`] | what a controller knows: which identities, and their keys |
-//! | [`stream`] | a host's end on a stream that blocks |
+//! | `session` | one end of a connection |
+//! | `acceptor` | what a controller knows: which identities, and their keys |
+//! | `stream` | a host's end on a stream that blocks |
 //! | `hello` | what a ClientHello offers |
 //! | `pipe` | the stream as the library sees it |
 //!
@@ -30,26 +30,26 @@
 #![cfg_attr(not(feature = "s2n"), forbid(unsafe_code))]
 
 #[cfg(feature = "s2n")]
-pub mod acceptor;
+mod acceptor;
 #[cfg(feature = "s2n")]
 mod hello;
 #[cfg(feature = "s2n")]
 mod pipe;
 #[cfg(feature = "s2n")]
-pub mod session;
+mod session;
 
 #[cfg(not(feature = "s2n"))]
 mod absent;
 #[cfg(not(feature = "s2n"))]
-pub use absent as acceptor;
+use absent as acceptor;
 #[cfg(not(feature = "s2n"))]
-pub use absent as session;
+use absent as session;
 
-pub mod stream;
+mod stream;
 
 pub use acceptor::Acceptor;
 pub use session::Session;
-pub use stream::TlsStream;
+pub use stream::{ConnectError, TlsStream};
 
 /// Whether this build has TLS.
 pub const IS_BUILT: bool = cfg!(feature = "s2n");
