@@ -139,6 +139,32 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
 }
 
 #[test]
+fn data_are_not_copied_but_for_short_writes_once_and_the_ends_of_long_ones() {
+    const WRITES: u64 = 8;
+    // What comes with the header of a long write, and what is left at its end when no more is worth a system call.
+    const ENDS_MAX: u64 = (16 + 32) << 10;
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let host = served.host();
+    let mut queue = host.queue(1);
+    let before = served.counters.bytes_copied.get();
+    let copied = || served.counters.bytes_copied.get() - before;
+    for _ in 0..WRITES {
+        assert_eq!(queue.write(5, &pattern(1, BLOCK_BYTES)), 0);
+    }
+    assert_eq!(copied(), WRITES * BLOCK_BYTES as u64);
+    let long = pattern(2, 256 * BLOCK_BYTES);
+    for _ in 0..WRITES {
+        assert_eq!(queue.write(7, &long), 0);
+    }
+    let of_long = copied() - WRITES * BLOCK_BYTES as u64;
+    assert!(of_long <= WRITES * ENDS_MAX, "{of_long} bytes of {} were copied", WRITES * long.len() as u64);
+    assert!(queue.read(7, 256) == long && queue.read(5, 1) == pattern(1, BLOCK_BYTES));
+    assert_eq!(copied() - WRITES * BLOCK_BYTES as u64, of_long, "reads leave from their frames");
+    drop((queue, host));
+    served.end();
+}
+
+#[test]
 fn what_cannot_be_done_is_answered_with_its_status_and_the_queue_goes_on() {
     let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
     let host = served.host();
