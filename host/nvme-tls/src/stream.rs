@@ -48,6 +48,13 @@ impl<S: Read + Write> TlsStream<S> {
     }
 }
 
+impl<S> TlsStream<S> {
+    /// What lies below. Whoever reads or writes there breaks the connection.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+}
+
 impl<S: Read + Write> Read for TlsStream<S> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         self.session.read(&mut self.stream, room)

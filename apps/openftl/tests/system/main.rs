@@ -37,6 +37,7 @@ mod linux;
 mod mounted;
 mod network;
 mod nvme_commands;
+mod nvme_tls;
 mod pattern;
 mod power;
 mod program;
