@@ -134,6 +134,9 @@ pub struct ServerConfig {
     /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
     /// some microseconds, in a virtual machine a hundred.
     pub poll: Nanos,
+    /// Long writes come through a receive buffer, as short ones do, and not straight from the socket to their frames: to
+    /// measure what a copy costs.
+    pub copies_long_writes: bool,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
     /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
@@ -153,6 +156,7 @@ impl Default for ServerConfig {
             bytes_max: 64 << 20,
             heap_bytes_max: 256 << 20,
             poll: Nanos::ZERO,
+            copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,
             stop_max: Nanos::from_millis(5_000),
@@ -703,7 +707,7 @@ impl Server {
             Connection::Nbd(connection) => {
                 let ticket = Ticket { slot: number, generation, what: What::Stop };
                 connection
-                    .receive(now, served, &mut self.buffers)
+                    .receive(now, served, &mut self.buffers, &self.config)
                     .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
             }
             Connection::Nvme(connection) => {

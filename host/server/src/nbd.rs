@@ -110,9 +110,13 @@ impl NbdConnection {
         now: Time,
         served: &mut [Served<'_, T>],
         buffers: &mut Buffers,
+        config: &ServerConfig,
     ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() {
             return Ok(());
+        }
+        if config.copies_long_writes {
+            return self.link.receive(now, false, buffers);
         }
         match &mut self.filling {
             Some(filling) if filling.length - filling.filled >= DIRECT_BYTES_MIN => {

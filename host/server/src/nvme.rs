@@ -703,7 +703,8 @@ impl NvmeConnection {
             self.filled(slot, id, turn);
         } else if let Data::OnRequest(_) = command.data {
             let length = served.length(id);
-            self.is_long_expected = length >= DIRECT_BYTES_MIN && !served.is_device();
+            self.is_long_expected =
+                length >= DIRECT_BYTES_MIN && !served.is_device() && !turn.config.copies_long_writes;
             self.session.request(slot, length as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
@@ -773,13 +774,15 @@ impl NvmeConnection {
             if u64::from(offset) >= served.length(id) {
                 return Ok(self.pass_over(bytes));
             }
-            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN && !served.is_device();
+            let is_long = u64::from(bytes) >= DIRECT_BYTES_MIN && !turn.config.copies_long_writes;
+            let is_direct = is_long && self.link.input().is_empty() && !served.is_device();
             if is_direct {
                 self.is_straight = true;
                 if !self.link.readable {
                     return Ok(false);
                 }
                 let came = self.link.receive_into(turn.now, served, id, offset.into(), bytes.into())?;
+                self.is_straight = came < u64::from(bytes);
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
                     let slice = served.slice(id, from);
