@@ -131,6 +131,16 @@ fn a_host_with_its_key_discovers_writes_and_reads_with_digests_or_without() {
             }
             let (entry, room) = read(0, data.len());
             assert!(io.call("Read", &entry, room).unwrap().data == data);
+            // Long ones too.
+            let data = random(192 * BLOCK_BYTES, 98);
+            for (number, piece) in (0..).zip(data.chunks(48 * BLOCK_BYTES)) {
+                io.submit(number, &write(number as u32 * 48, piece), Payload::ToController(piece.to_vec()));
+            }
+            while io.commands_under_way() > 0 {
+                assert_eq!(io.wait().unwrap().status(), 0);
+            }
+            let (entry, room) = read(0, data.len());
+            assert!(io.call("Read", &entry, room).unwrap().data == data);
         }
     }
     assert_eq!(served.counters.connections_expelled.get(), 0);
