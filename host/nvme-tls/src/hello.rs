@@ -76,4 +76,16 @@ mod tests {
             assert_eq!(identities(&hello[..length]).count(), 0, "{length} bytes");
         }
     }
+
+    #[test]
+    fn lengths_that_lead_nowhere_offer_nothing_beyond_the_hello() {
+        let hello = hello();
+        for at in 0..hello.len() {
+            for value in 0..=u8::MAX {
+                let mut hello = hello.clone();
+                hello[at] = value;
+                assert!(identities(&hello).all(|identity| identity.len() < hello.len()));
+            }
+        }
+    }
 }
