@@ -118,55 +118,6 @@ fn a_thousand_connections_are_held_in_little_memory_while_64_are_busy() {
     served.end();
 }
 
-/// What the server may take for a connection with TLS that rests: what the library knows of it, and the rest as above.
-#[cfg(feature = "tls")]
-const HELD_TLS_BYTES_MAX: u64 = 48 << 10;
-
-#[cfg(feature = "tls")]
-#[test]
-fn connections_with_tls_that_rest_take_little_memory() {
-    use std::sync::atomic::Ordering;
-
-    use nvme::{HOST, SUBSYSTEM, TestClock, Wishes, identity};
-    use openftl_nvme_auth::TlsKeys;
-    use openftl_nvme_tcp::Client;
-    use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, QueueParameters};
-    use openftl_nvme_tls::TlsStream;
-    use openftl_server::TlsPolicy;
-
-    const CONNECTIONS: u64 = 400;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let line = format!("{HOST} NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:");
-    let keys = TlsKeys::read(line.as_bytes()).unwrap();
-    let clock = TestClock::default();
-    let wishes = Wishes { tls: Some((keys.clone(), TlsPolicy::Required)), ..Wishes::at(clock.clone()) };
-    let served = Served::with(Memory::new(64, 64, Temper::Instant), wishes);
-    let (mut held, mut before) = (Vec::new(), 0);
-    for number in 0..CONNECTIONS {
-        let socket = served.connect();
-        // The host's end is not kept, but for its socket.
-        held.push(socket.try_clone().unwrap());
-        let stream = TlsStream::connect(socket, keys.of(HOST).unwrap().psks(HOST, SUBSYSTEM)).unwrap();
-        let mut admin = Client::open(stream, InitiatorConfig::default()).unwrap();
-        let queue = QueueParameters { queue_id: 0, entries: 32, flow_control: true, keep_alive_ms: 0 };
-        admin.connect(queue, &identity(HOST, SUBSYSTEM), CONTROLLER_ID_ANY).unwrap();
-        admin.start_controller(|| false).unwrap();
-        // Now it rests.
-        clock.0.fetch_add(Nanos::from_millis(1_000).0, Ordering::SeqCst);
-        served.stop.wake();
-        if number == CONNECTIONS / 10 {
-            before = resident_bytes();
-        }
-    }
-    let each = resident_bytes().saturating_sub(before) / (CONNECTIONS * 9 / 10);
-    println!("{CONNECTIONS} connections with TLS held: {} KiB each", each >> 10);
-    assert!(each < HELD_TLS_BYTES_MAX, "{each} bytes for each connection");
-    drop(held);
-    served.end();
-}
-
 /// What a host knows of its blocks: what is there, or what may be there instead.
 struct Known {
     there: Vec<u8>,
