@@ -11,19 +11,25 @@ mod nvme;
 use std::sync::atomic::Ordering;
 
 use memory::{Memory, Temper};
-use nvme::{HOST, SUBSYSTEM, Served, TestClock, Wishes, identity};
-use openftl_core::Nanos;
+use nvme::{HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity};
+use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_nvme_auth::TlsKeys;
+use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, QueueParameters};
 use openftl_nvme_tcp::{Client, InitiatorConfig};
 use openftl_nvme_tls::TlsStream;
 use openftl_server::TlsPolicy;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-const CONNECTIONS: u64 = 400;
+/// Controllers, each of which has an admin queue and one that has read much at a time.
+const CONTROLLERS: u64 = 150;
+const CONNECTIONS: u64 = 2 * CONTROLLERS;
 
-/// What the server may take for each: what the library knows of it, and a controller.
+/// What the server may take for each: what the library knows of it, and a controller. Buffers alone would be 128 KiB.
 const HELD_BYTES_MAX: u64 = 64 << 10;
+
+/// Blocks of one read: more than what is encrypted at a time.
+const BLOCKS_READ: usize = 32;
 
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -41,19 +47,27 @@ fn connections_with_tls_that_rest_take_little_memory() {
     let wishes = Wishes { tls: Some((keys.clone(), TlsPolicy::Required)), ..Wishes::at(clock.clone()) };
     let served = Served::with(Memory::new(64, 64, Temper::Instant), wishes);
     let (mut held, mut before) = (Vec::new(), 0);
-    for number in 1..=CONNECTIONS {
-        let socket = served.connect();
-        // The host's end is not kept, but for its socket.
-        held.push(socket.try_clone().unwrap());
-        let stream = TlsStream::connect(socket, keys.of(HOST).unwrap().psks(HOST, SUBSYSTEM)).unwrap();
-        let mut admin = Client::open(stream, InitiatorConfig::default()).unwrap();
-        let queue = QueueParameters { queue_id: 0, entries: 32, flow_control: true, keep_alive_ms: 0 };
-        admin.connect(queue, &identity(HOST, SUBSYSTEM), CONTROLLER_ID_ANY).unwrap();
+    for number in 1..=CONTROLLERS {
+        let mut connect = |queue_id, controller| {
+            let socket = served.connect();
+            // The host's end is not kept, but for its socket.
+            held.push(socket.try_clone().unwrap());
+            let stream = TlsStream::connect(socket, keys.of(HOST).unwrap().psks(HOST, SUBSYSTEM)).unwrap();
+            let mut client = Client::open(stream, InitiatorConfig::default()).unwrap();
+            let queue = QueueParameters { queue_id, entries: 32, flow_control: true, keep_alive_ms: 0 };
+            let connected = client.connect(queue, &identity(HOST, SUBSYSTEM), controller).unwrap();
+            (client, connected.controller_id)
+        };
+        let (mut admin, controller) = connect(0, CONTROLLER_ID_ANY);
         admin.start_controller(|| false).unwrap();
+        admin.set_number_of_queues(1).unwrap();
+        let (mut io, _) = connect(1, controller);
+        let read = entry(0x02, 1, [0, 0, BLOCKS_READ as u32 - 1]);
+        io.call("Read", &read, Payload::ToHost(vec![0; BLOCKS_READ * BLOCK_BYTES])).unwrap();
         // Now it rests.
         clock.0.fetch_add(Nanos::from_millis(1_000).0, Ordering::SeqCst);
         served.stop.wake();
-        if number == CONNECTIONS / 10 {
+        if number == CONTROLLERS / 10 {
             before = resident_bytes();
         }
     }
