@@ -69,7 +69,8 @@ impl Pair {
 
     fn open(&mut self) {
         let [host, controller] = self.shake_hands();
-        (host.unwrap(), controller.unwrap());
+        host.unwrap();
+        controller.unwrap();
     }
 
     /// How the handshake ends for the host and for the controller, when neither has more to say.
@@ -106,7 +107,8 @@ fn who_knows_the_key_is_let_in_and_both_know_whom_they_deal_with() {
             let psk = key.psk(version, HOST, SUBSYSTEM).unwrap();
             let mut pair = Pair::new([psk.clone()], &acceptor(&key));
             let [host, controller] = pair.shake_hands();
-            (host.unwrap(), controller.unwrap());
+            host.unwrap();
+            controller.unwrap();
             assert_eq!(pair.host.identity(), Some(&psk.identity));
             assert_eq!(pair.controller.identity(), Some(&psk.identity));
             assert_eq!(psk.identity.host_nqn, HOST);
