@@ -5,10 +5,10 @@ use crate::environment::{Need, runs_here};
 use crate::mounted::text;
 use crate::nvme_commands::Target;
 use crate::pattern::random_bytes;
-use crate::program::wait_for;
+use crate::program::{Ended, run, wait_for};
 use openftl_nvme_auth::{PskVersion, TlsKey};
-use std::fmt::Write as _;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -99,6 +99,10 @@ fn tls_goes_with_authentication_and_where_it_is_allowed_others_come_without() {
     }
 }
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// An initialization request: type 0, 128 bytes, and nothing asked for (TCP Transport, "ICReq").
 fn initialization_request() -> [u8; 128] {
     let mut request = [0; 128];
@@ -118,8 +122,7 @@ fn openssl_shakes_hands_and_carries_an_initialization() {
     let key: TlsKey = mine.text.parse().expect("it was made for this");
     for version in [PskVersion::Zero, PskVersion::One] {
         let psk = key.psk(version, HOST, NQN).expect("the names are short");
-        let mut digits = String::new();
-        psk.key().iter().for_each(|byte| _ = write!(digits, "{byte:02x}"));
+        let digits = hexadecimal(psk.key());
         let mut openssl = Command::new("openssl")
             .args(["s_client", "-connect", target.address(), "-tls1_3", "-quiet", "-psk", &digits])
             .args(["-psk_identity", &psk.identity.text])
@@ -136,4 +139,48 @@ fn openssl_shakes_hands_and_carries_an_initialization() {
         drop(said);
         wait_for("OpenSSL to end", || openssl.try_wait().expect("it is ours"));
     }
+}
+
+/// OpenSSL as a target that shakes hands and says nothing more: what `openftl nvme identify` says to it, and what it heard.
+fn identify_at_openssl(flags: &[&str], key: &Key) -> (Ended, Vec<u8>) {
+    let place = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let address = place.to_string();
+    let mut openssl = Command::new("openssl")
+        .args(["s_server", "-accept", &address, "-tls1_3", "-quiet"])
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("OpenSSL starts");
+    wait_for("OpenSSL to listen", || TcpStream::connect(place).ok());
+    let ended = run_openftl(["nvme", "identify", &address, "--tls-key", &key.flag, "--timeout", "300ms"]);
+    openssl.kill().expect("it is ours");
+    let mut heard = Vec::new();
+    openssl.stdout.take().expect("a pipe").read_to_end(&mut heard).expect("it has ended");
+    openssl.wait().expect("it is ours");
+    (ended, heard)
+}
+
+#[test]
+fn a_target_of_openssl_has_to_know_the_key_and_no_certificate_will_do() {
+    if !runs_here(&[Need::Program("openssl")]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mine = key(folder.path(), "mine", "sha256");
+    let parsed: TlsKey = mine.text.parse().expect("it was made for this");
+    let psk = parsed.psk(PskVersion::One, HOST, NQN).expect("the names are short");
+    let digits = hexadecimal(psk.key());
+    let (ended, heard) = identify_at_openssl(&["-nocert", "-psk", &digits, "-psk_identity", &psk.identity.text], &mine);
+    assert!(heard.starts_with(&initialization_request()[..8]), "an ICReq came through TLS: {heard:?}");
+    assert!(ended.failed().stderr.contains("no answer within 300ms"));
+
+    let [certificate, private] = ["certificate", "private"].map(|name| folder.path().join(name));
+    let make = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-keyout"];
+    run("openssl", [&make[..], &[text(&private), "-out", text(&certificate)]].concat()).succeeded();
+    let (ended, heard) = identify_at_openssl(&["-cert", text(&certificate), "-key", text(&private)], &mine);
+    assert!(heard.is_empty(), "something was said to who does not know the key: {heard:?}");
+    let ended = ended.failed().saying(&["does not shake hands", "--tls-key"]);
+    assert_eq!(ended.status.code(), Some(2), "{ended}");
 }
