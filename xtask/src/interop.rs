@@ -30,7 +30,9 @@ impl Options {
             let number = match *word {
                 "--rounds" => &mut options.rounds,
                 "--storm-minutes" => &mut options.storm_minutes,
-                _ => return Err(format!("`interop` does not know `{word}`; it takes --rounds N and --storm-minutes N")),
+                _ => {
+                    return Err(format!("`interop` does not know `{word}`; it takes --rounds N and --storm-minutes N"));
+                }
             };
             let text = words.next().ok_or(format!("`{word}` wants a number, such as {word} 100"))?;
             *number = match text.parse() {

@@ -27,6 +27,10 @@ pub struct Totals {
 #[derive(Serialize)]
 struct Served {
     connections: u64,
+    /// NVMe hosts that did not know the key of the identity that they showed.
+    tls_handshakes_failed: u64,
+    /// NVMe hosts that did not use TLS where they have to.
+    connections_without_tls: u64,
     reads: u64,
     writes: u64,
     trims: u64,
@@ -62,6 +66,11 @@ impl Totals {
         self.counters.connections_refused.get()
     }
 
+    /// NVMe hosts that did not use TLS where they have to, and those whose handshake failed.
+    pub fn insecure(&self) -> [u64; 2] {
+        [self.counters.connections_without_tls.get(), self.counters.tls_handshakes_failed.get()]
+    }
+
     /// Looks at the drive.
     pub fn look(&mut self, drive: &Drive) {
         self.statistics = drive.statistics().clone();
@@ -79,6 +88,8 @@ impl Totals {
         let Totals { counters, statistics, .. } = self;
         Served {
             connections: counters.connections_accepted.get(),
+            tls_handshakes_failed: counters.tls_handshakes_failed.get(),
+            connections_without_tls: counters.connections_without_tls.get(),
             reads: counters.reads.get(),
             writes: counters.writes.get(),
             trims: counters.trims.get(),
@@ -143,6 +154,13 @@ impl Totals {
         let mut text = format!("\n{}", palette.paint(Ink::Bold, &format!("Served for {:.1} s", served.wall_seconds)));
         write_requests(&mut text, &served);
         _ = writeln!(text, "  {:<12} {:>12}", "connections", thousands(served.connections));
+        for (what, count) in
+            [("wrong key", served.tls_handshakes_failed), ("without TLS", served.connections_without_tls)]
+        {
+            if count > 0 {
+                _ = writeln!(text, "  {what:<12} {:>12}", thousands(count));
+            }
+        }
         if served.power_cuts > 0 {
             _ = writeln!(text, "  {:<12} {:>12}", "power cuts", thousands(served.power_cuts));
         }

@@ -9,9 +9,14 @@ use openftl_ftl::target::BlockTarget;
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
+use openftl_nvme::wire::fabrics::ConnectData;
+use openftl_nvme::wire::text_of;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
+use openftl_nvme_auth::PskIdentity;
+use zerocopy::FromBytes;
 
 use crate::authentication::Authority;
+use crate::secure::Secure;
 use crate::served::Served;
 use crate::{Ticket, What};
 
@@ -96,6 +101,8 @@ pub(crate) struct Fabric {
     pub authentication_steps_left: u32,
     /// What hosts are authenticated with, where they have to be.
     pub authority: Option<Authority>,
+    /// What makes connections secure, where they are.
+    pub secure: Option<Secure>,
     shutdowns: Vec<Shutdown>,
     /// Something has happened of which hosts may want to hear.
     pub is_restless: bool,
@@ -124,10 +131,22 @@ impl Fabric {
             heap_bytes: 0,
             authentication_steps_left: 0,
             authority: None,
+            secure: None,
             shutdowns: Vec::new(),
             is_restless: false,
             noticed: Vec::new(),
             notifications: Vec::new(),
+        }
+    }
+
+    /// Whether who has shown `shown` may connect as these data of a Connect command say. Where they cannot be understood, that
+    /// is for the command itself to say.
+    pub fn admits(&self, shown: Option<&PskIdentity>, data: &[u8]) -> bool {
+        let Some(secure) = &self.secure else { return true };
+        let Ok((data, _)) = ConnectData::ref_from_prefix(data) else { return true };
+        match (text_of(&data.host_nqn), text_of(&data.subsystem_nqn)) {
+            (Some(host), Some(subsystem)) => secure.admits(shown, host, subsystem),
+            _ => true,
         }
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use openftl_core::Time;
 use openftl_ftl::target::{Durability, IoError};
 
+use crate::channel::Channel;
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::Served;
@@ -40,8 +41,8 @@ pub(crate) struct NbdConnection {
 }
 
 impl NbdConnection {
-    pub fn new(now: Time, socket: OwnedFd) -> NbdConnection {
-        let mut link = Link::new(now, socket);
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NbdConnection {
+        let mut link = Link::new(now, socket, channel);
         let session = Session::new(&mut link.output.small);
         link.output.seal();
         NbdConnection {

@@ -32,6 +32,7 @@ use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
 
+use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
@@ -156,9 +157,9 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
 }
 
 impl NvmeConnection {
-    pub fn new(now: Time, socket: OwnedFd) -> NvmeConnection {
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NvmeConnection {
         NvmeConnection {
-            link: Link::new(now, socket),
+            link: Link::new(now, socket, channel),
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
@@ -222,10 +223,26 @@ impl NvmeConnection {
         self.link.output.small_waiting() < SMALL_WAITING_BYTES_MAX
     }
 
-    /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
+    /// Takes what the socket holds, in one system call. Before that hands are shaken, where there is TLS: by as many in a
+    /// turn as have a step of an authentication.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        buffers: &mut Buffers,
+        fabric: &mut Fabric,
+        counters: &Counters,
+    ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
+        }
+        if !self.link.channel().is_settled() {
+            let Some(left) = fabric.authentication_steps_left.checked_sub(1) else { return Ok(()) };
+            fabric.authentication_steps_left = left;
+            let secure = fabric.secure.as_ref().expect("only where there is TLS the first byte tells");
+            self.link.settle(now, secure, counters)?;
+            if !self.link.channel().is_settled() {
+                return Ok(());
+            }
         }
         // The rest of a long payload is not for the buffer.
         if self.is_straight {
@@ -347,6 +364,11 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
+        if let Some(data) = data
+            && !turn.fabric.admits(self.link.channel().shown(), data)
+        {
+            return self.finish(slot, Answer::from(Status::CONNECT_INVALID_HOST), turn);
+        }
         match turn.fabric.target.connect(turn.now, SubmissionEntry::of(&entry), data) {
             Connected::Needs(bytes) => self.collect(slot, bytes, turn),
             Connected::Made(queue, completion) => {

@@ -39,6 +39,7 @@ mod mounted;
 mod network;
 mod nvme_commands;
 mod nvme_host;
+mod nvme_tls;
 mod pattern;
 mod power;
 mod program;
