@@ -282,7 +282,9 @@ impl Part {
         }
     }
 
-    fn chunk_on_device(&self, chunk: ChunkId) -> ChunkId {
+    /// Where a chunk of this part is on the device.
+    #[must_use]
+    pub fn chunk_on_device(&self, chunk: ChunkId) -> ChunkId {
         self.device_format.chunk_of(self.on_device(self.geometry.format().ppa(chunk, 0)))
     }
 }
