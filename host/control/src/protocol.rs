@@ -347,12 +347,18 @@ mod tests {
     #[test]
     fn a_request_may_name_a_namespace() {
         let of = |command, name: &str| Request { command, namespace: Some(name.to_owned()) };
-        check_request(of(Command::FailRead { block: 7 }, "database"), expect![[r#"
+        check_request(
+            of(Command::FailRead { block: 7 }, "database"),
+            expect![[r#"
             {"version":1,"command":"fail-read","block":7,"namespace":"database"}
-        "#]]);
-        check_request(of(Command::Detach {}, "2"), expect![[r#"
+        "#]],
+        );
+        check_request(
+            of(Command::Detach {}, "2"),
+            expect![[r#"
             {"version":1,"command":"detach","namespace":"2"}
-        "#]]);
+        "#]],
+        );
         refused(r#"{"version":1,"command":"attach","namespace":2}"#, expect!["namespace 2 is no text"]);
     }
 

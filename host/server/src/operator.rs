@@ -43,6 +43,11 @@ pub enum AttachError {
 }
 
 impl<T: ServedDrive> Drives<'_, '_, T> {
+    /// Whether there are none, and no devices either: clients are turned away.
+    pub fn is_empty(&self) -> bool {
+        self.served.is_empty()
+    }
+
     /// The drive of an export; a device is none.
     pub fn get_mut(&mut self, export: usize) -> Option<&mut T> {
         self.served.get_mut(export)?.target_mut()
