@@ -84,7 +84,7 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
         );
     }
     if let Some(unused @ 1..) = made.parallel_units_unused {
-        _ = writeln!(text, "  {unused} parallel units belong to no namespace and are left alone.");
+        _ = writeln!(text, "  {unused} of {} parallel units belong to no namespace and are left alone", geometry.pus());
     }
     let nvme = if made.namespaces.iter().any(|namespace| namespace.kind == PartKind::OpenChannel) {
         " --nvme-tcp 127.0.0.1:4420"

@@ -235,7 +235,8 @@ fn device_page(disk: &Path, facts: &DeviceFacts, palette: Palette) -> String {
         "  {groups} groups × {pus_per_group} dies × {chunks_per_pu} chunks × {blocks_per_chunk} blocks of 4 KiB"
     );
     if facts.parallel_units_unused > 0 {
-        _ = writeln!(text, "  {} parallel units belong to no namespace", facts.parallel_units_unused);
+        let all = groups * pus_per_group;
+        _ = writeln!(text, "  {} of {all} parallel units belong to no namespace", facts.parallel_units_unused);
     }
     for namespace in &facts.namespaces {
         text.push('\n');
