@@ -158,6 +158,8 @@ impl Totals {
             Answer::new(text).with("power", power).with("connections_open", self.counters.connections.get());
         if let Ok(serde_json::Value::Object(facts)) = serde_json::to_value(&served) {
             answer.facts.extend(facts);
+            // Whoever asks while they are served hears it of each namespace.
+            answer.facts.remove("drives");
         }
         answer
     }
