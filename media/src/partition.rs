@@ -12,7 +12,7 @@
 
 use crate::conformance::Inject;
 use crate::contract::{
-    Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
+    Blocks, ChunkDescriptor, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
 };
 use crate::device::{COMMANDS_MAX, EmulatedDevice, ProgramFailure};
 use openftl_core::{Address, AddressFormat, ChunkId, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
@@ -363,18 +363,23 @@ impl Media for Part {
         if !self.geometry.has_chunk(first) {
             return Err(MediaError::NoSuchChunk(first));
         }
-        let mut chunks = self.geometry.chunk_ids().skip_while(|chunk| *chunk < first);
-        let mut last = first;
-        for descriptor in descriptors {
-            let chunk = chunks.next().ok_or(MediaError::NoSuchChunk(ChunkId(last.0 + 1)))?;
-            let on_device = self.chunk_on_device(chunk);
-            let state = ChunkState::Offline;
-            let mut found = [ChunkDescriptor { chunk, state, wear_index: 0, blocks: 0, write_pointer: 0 }];
-            self.whole.borrow_mut().device.chunk_report(now, on_device, &mut found)?;
-            *descriptor = ChunkDescriptor { chunk, ..found[0] };
-            last = chunk;
+        let format = self.geometry.format();
+        let chunks: Vec<ChunkId> =
+            self.geometry.chunk_ids().skip_while(|chunk| *chunk < first).take(descriptors.len()).collect();
+        let asked = descriptors.len();
+        let mut room = descriptors;
+        // Those of a parallel unit follow each other on the device too.
+        for run in chunks.chunk_by(|one, other| format.pu_of(*one) == format.pu_of(*other)) {
+            let (here, rest) = room.split_at_mut(run.len());
+            let on_device = self.chunk_on_device(run[0]);
+            self.whole.borrow_mut().device.chunk_report(now, on_device, here)?;
+            here.iter_mut().zip(run).for_each(|(descriptor, chunk)| descriptor.chunk = *chunk);
+            room = rest;
         }
-        Ok(())
+        match chunks.last() {
+            Some(last) if chunks.len() < asked => Err(MediaError::NoSuchChunk(ChunkId(last.0 + 1))),
+            _ => Ok(()),
+        }
     }
 
     fn notifications(
