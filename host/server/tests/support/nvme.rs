@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
@@ -99,7 +99,7 @@ pub struct Served {
     pub switches: Arc<Switches>,
     bell: Arc<OwnedFd>,
     wants: Sender<(usize, bool)>,
-    done: Receiver<Result<(), AttachError>>,
+    done: Mutex<Receiver<Result<(), AttachError>>>,
     thread: Option<JoinHandle<(Result<(), ServeError>, Memory)>>,
 }
 
@@ -181,14 +181,15 @@ impl Served {
             let [export] = exports;
             (result, export.target)
         });
-        Served { address, stop, counters, switches, bell, wants, done, thread: Some(thread) }
+        Served { address, stop, counters, switches, bell, wants, done: Mutex::new(done), thread: Some(thread) }
     }
 
     /// Has hosts see a namespace, or see it no longer; it is so when this returns.
     pub fn set_attached(&self, namespace: usize, is_attached: bool) -> Result<(), AttachError> {
+        let done = self.done.lock().expect("no test has failed here");
         self.wants.send((namespace - 1, is_attached)).expect("the server runs");
         rustix::io::write(&self.bell, &1_u64.to_le_bytes()).expect("the bell is rung");
-        self.done.recv().expect("the server runs")
+        done.recv().expect("the server runs")
     }
 
     pub fn connect(&self) -> TcpStream {
