@@ -10,6 +10,7 @@
 //! | `nvme` | what a host says to a controller | every command ends once or is held, inside its limits |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
 //! | `drive_file` | a drive as TOML | errors name line and field |
+//! | `server` | what a host says to a served drive after a good handshake | others are served, nothing is kept |
 //! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
@@ -20,16 +21,26 @@
 //! has a folder in `corpus/` with inputs to begin with, among them everything that was ever found, which an ordinary
 //! test runs too.
 
+#[path = "../../host/bytes/tests/support/memory.rs"]
+#[expect(dead_code, reason = "tests use more of it")]
+mod memory;
+#[path = "../../host/server/tests/support/nvme.rs"]
+#[expect(dead_code, reason = "tests use more of it")]
+mod nvme;
+#[path = "../../host/server/tests/support/rant.rs"]
+mod rant;
+
+mod controller;
 mod drive_file;
 mod flash;
 mod key_file;
 mod log_block;
 mod nbd;
-mod nvme;
 mod nvme_auth;
 mod nvme_tcp;
 mod out_of_band;
 mod profile;
+mod server;
 mod store_file;
 mod superblock;
 
@@ -42,7 +53,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
@@ -50,9 +61,10 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "nbd", run: nbd::run },
     Target { name: "nvme_auth", run: nvme_auth::run },
     Target { name: "nvme_tcp", run: nvme_tcp::run },
-    Target { name: "nvme", run: nvme::run },
+    Target { name: "nvme", run: controller::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
+    Target { name: "server", run: server::run },
     Target { name: "store_file", run: store_file::run },
     Target { name: "superblock", run: superblock::run },
 ];

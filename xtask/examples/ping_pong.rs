@@ -2,31 +2,35 @@
 //! limit of whatever serves requests over TCP.
 //!
 //! ```text
-//!   ping_pong serve                                       prints `listening on PORT`
-//!   ping_pong ask PORT REQUEST ANSWER DEPTH SECONDS       sizes in bytes; prints one JSON object
+//!   ping_pong serve [poll]                                       prints `listening on PORT`
+//!   ping_pong ask PORT REQUEST ANSWER DEPTH SECONDS [poll]       sizes in bytes; prints one JSON object
 //! ```
 //!
-//! The one who asks keeps DEPTH requests under way. Both ends take what has come in one call and answer all of it in one.
+//! The one who asks keeps DEPTH requests under way. Both ends take what has come in one call and answer all of it in one;
+//! with `poll` they look again and again instead of sleeping until something comes.
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "ping_pong serve | ping_pong ask PORT REQUEST ANSWER DEPTH SECONDS";
+const USAGE: &str = "ping_pong serve [poll] | ping_pong ask PORT REQUEST ANSWER DEPTH SECONDS [poll]";
 
 /// The most bytes that are under way in one direction.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let is_polling = words.pop_if(|word| *word == "poll").is_some();
     match words[..] {
-        ["serve"] => serve(),
+        ["serve"] => serve(is_polling),
         ["ask", port, request, answer, depth, seconds] => {
             let number = |text: &str| text.parse().map_err(|_| usage());
             let sizes = Sizes { request: number(request)?, answer: number(answer)?, depth: number(depth)? };
             let port = port.parse().map_err(|_| usage())?;
-            ask(port, sizes, Duration::from_secs_f64(seconds.parse().map_err(|_| usage())?))
+            ask(port, sizes, Duration::from_secs_f64(seconds.parse().map_err(|_| usage())?), is_polling)
         }
         _ => Err(usage()),
     }
@@ -65,12 +69,36 @@ impl Sizes {
     }
 }
 
+/// One end of the connection, that sleeps or not.
+struct End {
+    stream: TcpStream,
+    is_polling: bool,
+}
+
+impl End {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if !self.is_polling {
+            return self.stream.read(room);
+        }
+        loop {
+            match recv(&self.stream, &mut *room, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                result => return Ok(result?.0),
+            }
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+}
+
 /// Serves one who asks after the other, until it is killed.
-fn serve() -> io::Result<()> {
+fn serve(is_polling: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("listening on {}", listener.local_addr()?.port());
     for stream in listener.incoming() {
-        match answer(stream?) {
+        match answer(stream?, is_polling) {
             // One who asks leaves with answers on their way to him.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             result => result?,
@@ -79,10 +107,11 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-fn answer(mut stream: TcpStream) -> io::Result<()> {
+fn answer(mut stream: TcpStream, is_polling: bool) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut head = [0; 24];
     stream.read_exact(&mut head)?;
+    let mut stream = End { stream, is_polling };
     let sizes = Sizes::of(head);
     if !sizes.is_possible() {
         return Err(usage());
@@ -101,13 +130,14 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn ask(port: u16, sizes: Sizes, time: Duration) -> io::Result<()> {
+fn ask(port: u16, sizes: Sizes, time: Duration, is_polling: bool) -> io::Result<()> {
     if !sizes.is_possible() {
         return Err(usage());
     }
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
     stream.write_all(&sizes.to_bytes())?;
+    let mut stream = End { stream, is_polling };
     let requests = vec![1; sizes.request * sizes.depth];
     let mut room = vec![0; sizes.answer * sizes.depth];
     let (mut come, mut round_trips) = (0, 0);

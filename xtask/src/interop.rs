@@ -1,6 +1,8 @@
-//! `cargo xtask interop`: the system tests in which Linux is the NVMe host, with as many rounds as one has time for.
+//! `cargo xtask interop`: the system tests in which Linux is the NVMe host, with as many rounds as one has time for, and a
+//! storm of hosts of our own that come and go, for as many minutes.
 //!
-//! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice.
+//! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
+//! storm lasts a second.
 
 use crate::steps::{Outcome, Steps};
 use crate::{linux, setup, shell, test};
@@ -11,23 +13,32 @@ use std::process::ExitCode;
 pub struct Options {
     /// How often a test does what it repeats.
     rounds: u32,
+    /// How long hosts come and go.
+    storm_minutes: u32,
 }
 
 /// Some ten minutes.
 const ROUNDS_DEFAULT: u32 = 30;
+const STORM_MINUTES_DEFAULT: u32 = 10;
 
 impl Options {
     /// Understands the command line.
     pub fn parse(words: &[&str]) -> Result<Options, String> {
-        match words {
-            [] => Ok(Options { rounds: ROUNDS_DEFAULT }),
-            ["--rounds", number] => match number.parse() {
-                Ok(rounds @ 1..) => Ok(Options { rounds }),
-                _ => Err(format!("`--rounds {number}` should be a number from 1 up")),
-            },
-            ["--rounds"] => Err("`--rounds` wants a number, such as --rounds 100".to_owned()),
-            [word, ..] => Err(format!("`interop` does not know `{word}`; it takes --rounds N")),
+        let mut options = Options { rounds: ROUNDS_DEFAULT, storm_minutes: STORM_MINUTES_DEFAULT };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let number = match *word {
+                "--rounds" => &mut options.rounds,
+                "--storm-minutes" => &mut options.storm_minutes,
+                _ => return Err(format!("`interop` does not know `{word}`; it takes --rounds N and --storm-minutes N")),
+            };
+            let text = words.next().ok_or(format!("`{word}` wants a number, such as {word} 100"))?;
+            *number = match text.parse() {
+                Ok(given @ 1..) => given,
+                _ => return Err(format!("`{word} {text}` should be a number from 1 up")),
+            };
         }
+        Ok(options)
     }
 }
 
@@ -53,6 +64,14 @@ pub fn run(options: Options) -> ExitCode {
         command.env(linux::VARIABLE, kernel).env("OPENFTL_ROUNDS", options.rounds.to_string());
         Outcome::of(shell::run(&mut command))
     });
+    steps.run("hosts that come and go", || {
+        let test = "hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged";
+        let arguments =
+            ["test", "--release", "--package", "openftl-server", "--test", "nvme_crowds", "--", test, "--nocapture"];
+        let mut command = shell::cargo(arguments);
+        command.env("OPENFTL_STORM_MINUTES", options.storm_minutes.to_string());
+        Outcome::of(shell::run(&mut command))
+    });
     steps.finish()
 }
 
@@ -62,12 +81,16 @@ mod tests {
 
     #[test]
     fn rounds_are_counted_from_one() {
-        assert_eq!(Options::parse(&[]), Ok(Options { rounds: ROUNDS_DEFAULT }));
-        assert_eq!(Options::parse(&["--rounds", "7"]), Ok(Options { rounds: 7 }));
+        let default = Options { rounds: ROUNDS_DEFAULT, storm_minutes: STORM_MINUTES_DEFAULT };
+        assert_eq!(Options::parse(&[]), Ok(default));
+        assert_eq!(Options::parse(&["--rounds", "7"]), Ok(Options { rounds: 7, ..default }));
+        let words = ["--storm-minutes", "60", "--rounds", "1"];
+        assert_eq!(Options::parse(&words), Ok(Options { rounds: 1, storm_minutes: 60 }));
         let check =
             |words: &[&str], part: &str| assert!(Options::parse(words).unwrap_err().contains(part), "{words:?}");
         check(&["--rounds", "0"], "--rounds 0");
         check(&["--rounds"], "wants a number");
+        check(&["--storm-minutes", "long"], "--storm-minutes long");
         check(&["fast"], "fast");
     }
 }

@@ -8,7 +8,7 @@
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
-//! | `interop` | the tests with that kernel, over many rounds | [`interop`] |
+//! | `interop` | the tests with that kernel over many rounds, and a storm of hosts | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
@@ -45,7 +45,9 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
-  cargo xtask interop [--rounds N]     the tests in which Linux is the NVMe host, where they repeat something N times (30)
+  cargo xtask interop [--rounds N] [--storm-minutes N]
+                                       the tests in which Linux is the NVMe host, where they repeat something N times (30),
+                                       and hosts that come and go for so long (10)
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

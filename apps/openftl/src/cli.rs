@@ -189,6 +189,10 @@ pub struct Serve {
     /// Whether clients feel the latencies of the NAND [default: wall-clock].
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,
+    /// How long to look again and again for what comes next before going to sleep: less latency, for a core that others
+    /// could use [default: 0s].
+    #[arg(long, value_name = "TIME")]
+    pub poll: Option<Nanos>,
     /// Where `openftl ctl` reaches the drive, like unix:/tmp/openftl.ctl [default: beside the drive, DISK.ctl; none for a
     /// drive in memory].
     #[arg(long, value_name = "ADDRESS")]

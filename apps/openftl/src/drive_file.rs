@@ -27,6 +27,7 @@
 //! dhchap_key = "hosts.keys"       # a file beside this one
 //! open_channel = ["tiny"]         # profiles of Open-Channel devices in memory, as namespaces 2, 3, …
 //! control = "unix:/tmp/openftl.ctl"
+//! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
@@ -150,6 +151,9 @@ pub struct HostSection {
     pub open_channel: Vec<String>,
     /// Where `openftl ctl` reaches the drive.
     pub control: Option<String>,
+    /// How long to look for what comes next before going to sleep.
+    #[serde(default, deserialize_with = "span")]
+    pub poll: Option<Nanos>,
 }
 
 /// Some parallel units of the device, and what they are for.

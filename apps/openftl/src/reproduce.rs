@@ -1,16 +1,24 @@
 //! `openftl reproduce`: an experiment of a paper, made again, with a verdict.
 
+mod bounced;
+mod ox_copies;
+
 use crate::cli;
 use crate::failure::Failure;
 use crate::measure::show;
 use crate::settings::check_memory;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::Nanos;
-use openftl_lab::experiments::{self, ALL, Assistant, Experiment, Options, Paper, Report};
+use openftl_lab::experiments::{ALL, Assistant, Experiment, Options, Paper, Report};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+/// Those of the laboratory, in virtual time, and those that need sockets and a real clock.
+fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    ALL.iter().chain([&ox_copies::EXPERIMENT])
+}
 
 pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
     let palette = Palette::of_stdout();
@@ -28,8 +36,8 @@ pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
 
 /// Runs the experiment and writes its files.
 fn reproduce(name: &str, arguments: &cli::Reproduce, live: Live) -> Result<(Report, Vec<PathBuf>), Failure> {
-    let Some(experiment) = experiments::find(name) else {
-        let names: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+    let Some(experiment) = experiments().find(|experiment| experiment.name == name) else {
+        let names: Vec<&str> = experiments().map(|experiment| experiment.name).collect();
         return Err(Failure::bad_input(format_args!("there is no experiment `{name}`"))
             .fix(format_args!("choose one of: {}", names.join(", "))));
     };
@@ -93,12 +101,12 @@ struct Listed {
 }
 
 fn listed() -> Vec<Listed> {
-    ALL.iter().map(|&Experiment { name, question, paper, .. }| Listed { name, question, paper }).collect()
+    experiments().map(|&Experiment { name, question, paper, .. }| Listed { name, question, paper }).collect()
 }
 
 fn list(palette: Palette) -> String {
     let mut text = String::new();
-    for experiment in &ALL {
+    for experiment in experiments() {
         _ = writeln!(text, "{}\n  {}", palette.paint(Ink::Bold, experiment.name), experiment.question);
         if let Some(Paper { title, place, .. }) = experiment.paper {
             _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("{title}, {place}")));
@@ -198,9 +206,9 @@ mod tests {
     #[test]
     fn the_list_has_every_experiment_with_its_question() {
         let text = list(Palette::PLAIN);
-        for experiment in &ALL {
+        for experiment in experiments() {
             assert!(text.contains(experiment.name) && text.contains(experiment.question), "{text}");
         }
-        assert_eq!(listed().len(), ALL.len());
+        assert_eq!(listed().len(), experiments().count());
     }
 }

@@ -48,6 +48,9 @@ const DEVICE_FRAMES_MIN: usize = 2048;
 /// How often a served drive reads all it holds unless the command says otherwise.
 const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
 
+/// The longest that a server may look for more before it sleeps.
+const POLL_MAX: Nanos = Nanos::from_millis(1_000);
+
 /// Frames for requests under way: two of NBD's longest, 32 MiB each.
 const HOST_FRAMES: u32 = 16_384;
 
@@ -111,7 +114,12 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
 
     let stop = Stop::new().map_err(Failure::failed)?;
     stop_at_signals(&stop)?;
-    let server_config = ServerConfig { allow_remote: arguments.allow_remote, ..ServerConfig::default() };
+    let poll = arguments.poll.or(settings.host.poll).unwrap_or(Nanos::ZERO);
+    if poll > POLL_MAX {
+        return Err(Failure::bad_input(format_args!("poll = {poll} is more than {POLL_MAX}"))
+            .fix("choose less; 50us to 1ms do for hosts that are busy"));
+    }
+    let server_config = ServerConfig { allow_remote: arguments.allow_remote, poll, ..ServerConfig::default() };
     let mut server = Server::new(server_config).map_err(Failure::failed)?;
     // Before the drive is opened: an address in use is found out before anything is written. And controlling it comes first:
     // who can connect can also control.

@@ -250,6 +250,11 @@ impl<S: Read + Write> Client<S> {
         &self.stream
     }
 
+    /// The same.
+    pub fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     /// Whether something waits to be sent.
     pub fn wants_to_send(&self) -> bool {
         self.sent < self.output.len()

@@ -107,6 +107,23 @@ pub struct SubsystemConfig {
     pub in_capsule_bytes: u32,
 }
 
+impl SubsystemConfig {
+    /// A subsystem that any host may connect to, and that is not shared.
+    #[must_use]
+    pub fn new(nqn: Nqn, serial: &str) -> SubsystemConfig {
+        SubsystemConfig {
+            nqn,
+            serial: serial.to_owned(),
+            model: "OpenFTL".to_owned(),
+            firmware: env!("CARGO_PKG_VERSION").to_owned(),
+            hosts: HostsAllowed::Any,
+            requires_authentication: false,
+            is_shared: false,
+            in_capsule_bytes: 8192,
+        }
+    }
+}
+
 /// Who connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {

@@ -53,6 +53,9 @@ pub struct Counters {
     pub bytes_read: Counter,
     /// Bytes written by clients.
     pub bytes_written: Counter,
+    /// Bytes of clients' data that were copied in memory: between receive buffers, the heap and frames. What the kernel
+    /// copies, to and from its sockets, is not in it.
+    pub bytes_copied: Counter,
     /// Turns of the server's loop.
     pub turns: Counter,
 }

@@ -124,6 +124,12 @@ pub struct ServerConfig {
     pub bytes_max: u64,
     /// Bytes of the heap for data of NVMe commands that have no frames, of all connections together.
     pub heap_bytes_max: usize,
+    /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
+    /// some microseconds, in a virtual machine a hundred.
+    pub poll: Nanos,
+    /// Long writes come through a receive buffer, as short ones do, and not straight from the socket to their frames: to
+    /// measure what a copy costs.
+    pub copies_long_writes: bool,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
     /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
@@ -142,6 +148,8 @@ impl Default for ServerConfig {
             requests_max: 256,
             bytes_max: 64 << 20,
             heap_bytes_max: 256 << 20,
+            poll: Nanos::ZERO,
+            copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,
             stop_max: Nanos::from_millis(5_000),
@@ -255,6 +263,8 @@ pub struct Server {
     buffers: Buffers,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
+    /// When something last came from a peer.
+    heard: Time,
 }
 
 impl Server {
@@ -275,6 +285,7 @@ impl Server {
             ended: Vec::new(),
             buffers: Buffers::default(),
             is_crowded: false,
+            heard: Time::ZERO,
         })
     }
 
@@ -521,7 +532,8 @@ impl Server {
         let (mut late, mut called) = (None, false);
         let due = served.iter().filter_map(Served::next_due).min();
         let mut precise = None;
-        let timeout = if again {
+        events.clear();
+        let timeout = if again || self.linger(events, due, clock)? {
             Some(Nanos::ZERO)
         } else {
             // Where cores are scarce, a client that is about to ask more gets to do so first: then a turn serves many
@@ -543,8 +555,9 @@ impl Server {
         };
         let timeout = timeout
             .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
-        events.clear();
-        self.look(events, timeout.as_ref())?;
+        if events.is_empty() {
+            self.look(events, timeout.as_ref())?;
+        }
         if let Some((meant, due)) = precise.filter(|_| events.is_empty()) {
             let mut now = clock.now();
             if timeout.is_some_and(|timeout| timeout != Timespec::default()) {
@@ -574,6 +587,7 @@ impl Server {
                         use epoll::EventFlags as Flags;
                         let hung_up = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
                         let link = connection.link_mut();
+                        self.heard = clock.now();
                         link.hung_up |= hung_up;
                         link.readable |= hung_up || flags.contains(Flags::IN);
                         link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
@@ -582,6 +596,27 @@ impl Server {
             }
         }
         Ok(Woken { late, called })
+    }
+
+    /// Looks again and again, for as long as that is better than to sleep. Returns whether there is something to do.
+    fn linger<C: Clock>(
+        &self,
+        events: &mut Vec<epoll::Event>,
+        due: Option<Time>,
+        clock: &mut C,
+    ) -> Result<bool, ServeError> {
+        if self.config.poll == Nanos::ZERO {
+            return Ok(false);
+        }
+        let until = self.heard + self.config.poll;
+        while clock.now() < until {
+            self.look(events, Some(&Timespec::default()))?;
+            if !events.is_empty() || due.is_some_and(|due| clock.now() >= due) {
+                return Ok(true);
+            }
+            std::thread::yield_now();
+        }
+        Ok(false)
     }
 
     /// Looks which sockets are ready.
@@ -647,7 +682,7 @@ impl Server {
             Connection::Nbd(connection) => {
                 let ticket = Ticket { slot: number, generation, what: What::Stop };
                 connection
-                    .receive(now, served, &mut self.buffers)
+                    .receive(now, served, &mut self.buffers, &self.config)
                     .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
             }
             Connection::Nvme(connection) => {

@@ -23,11 +23,16 @@ const REST_BYTES_MAX: usize = 4 << 10;
 /// Free room at the buffer's end below which its contents are moved to the front.
 const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
 
-/// Frames of one vectored read from the socket.
+/// Frames of one vectored read from the socket, where so many are left to fill, and where it is only worth a system call of
+/// its own.
 const FRAMES_AT_ONCE: usize = 32;
+const FRAMES_AT_ONCE_MIN: usize = 8;
 
 /// Payload that is worth a system call of its own, straight into frames.
-pub(crate) const DIRECT_BYTES_MIN: u64 = (FRAMES_AT_ONCE * BLOCK_BYTES) as u64;
+pub(crate) const DIRECT_BYTES_MIN: u64 = (FRAMES_AT_ONCE_MIN * BLOCK_BYTES) as u64;
+
+/// Bytes that are taken to find a header before a long payload: what of the payload comes with it has to be copied.
+const HEAD_BYTES: usize = 16 << 10;
 
 /// Why a connection is over, when it is not the protocol's doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,8 +146,8 @@ impl Link {
         }
     }
 
-    /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
+    /// Takes what the socket holds, in one system call; little of it if a long payload `is_expected`.
+    pub fn receive(&mut self, now: Time, is_expected: bool, buffers: &mut Buffers) -> Result<(), Over> {
         if self.input.len() < INPUT_BYTES {
             let rest = std::mem::replace(&mut self.input, buffers.take());
             let unread = &rest[self.start..self.end];
@@ -155,22 +160,37 @@ impl Link {
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let room = self.input.len() - self.end;
-        let received = rustix::io::read(&self.socket, &mut self.input[self.end..]);
+        let room = (self.input.len() - self.end).min(if is_expected { HEAD_BYTES } else { INPUT_BYTES });
+        let received = rustix::io::read(&self.socket, &mut self.input[self.end..][..room]);
         self.end += self.received(now, received, room)?;
         Ok(())
     }
 
-    /// A long payload goes from the socket straight to where it belongs: the bytes of request `id` from `from` on. Returns
-    /// how many came.
+    /// A long payload goes from the socket straight to where it belongs: the bytes of request `id` from `from` on, of which
+    /// `left` are to come, at least [`DIRECT_BYTES_MIN`]. Returns how many came.
     pub fn receive_into<T: ServedDrive>(
         &mut self,
         now: Time,
         served: &mut Served<'_, T>,
         id: RequestId,
         from: u64,
+        left: u64,
     ) -> Result<u64, Over> {
-        let (pieces, room) = served.room::<FRAMES_AT_ONCE>(id, from);
+        if left >= (FRAMES_AT_ONCE * BLOCK_BYTES) as u64 {
+            self.receive_frames::<T, FRAMES_AT_ONCE>(now, served, id, from)
+        } else {
+            self.receive_frames::<T, FRAMES_AT_ONCE_MIN>(now, served, id, from)
+        }
+    }
+
+    fn receive_frames<T: ServedDrive, const FRAMES: usize>(
+        &mut self,
+        now: Time,
+        served: &mut Served<'_, T>,
+        id: RequestId,
+        from: u64,
+    ) -> Result<u64, Over> {
+        let (pieces, room) = served.room::<FRAMES>(id, from);
         let mut slices = pieces.map(IoSliceMut::new);
         let received = rustix::io::readv(&self.socket, &mut slices);
         Ok(self.received(now, received, room)? as u64)

@@ -32,6 +32,8 @@ pub(crate) struct NbdConnection {
     filling: Option<Filling>,
     /// A request that waits for frames, a place, or for others of this connection to end.
     held: Option<Request>,
+    /// The last request was a long write, and the next may be one.
+    is_long_expected: bool,
     /// Admitted requests whose replies are not yet in line, or, for reads, not yet sent.
     requests: usize,
     bytes: u64,
@@ -42,7 +44,16 @@ impl NbdConnection {
         let mut link = Link::new(now, socket);
         let session = Session::new(&mut link.output.small);
         link.output.seal();
-        NbdConnection { link, session, export: None, filling: None, held: None, requests: 0, bytes: 0 }
+        NbdConnection {
+            link,
+            session,
+            export: None,
+            filling: None,
+            held: None,
+            is_long_expected: false,
+            requests: 0,
+            bytes: 0,
+        }
     }
 
     pub fn is_shaking_hands(&self) -> bool {
@@ -98,17 +109,22 @@ impl NbdConnection {
         now: Time,
         served: &mut [Served<'_, T>],
         buffers: &mut Buffers,
+        config: &ServerConfig,
     ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() {
             return Ok(());
         }
+        if config.copies_long_writes {
+            return self.link.receive(now, false, buffers);
+        }
         match &mut self.filling {
             Some(filling) if filling.length - filling.filled >= DIRECT_BYTES_MIN => {
                 let served = &mut served[self.export.expect("a write has an export")];
-                filling.filled += self.link.receive_into(now, served, filling.id, filling.filled)?;
+                let left = filling.length - filling.filled;
+                filling.filled += self.link.receive_into(now, served, filling.id, filling.filled, left)?;
                 Ok(())
             }
-            _ => self.link.receive(now, buffers),
+            _ => self.link.receive(now, self.is_long_expected, buffers),
         }
     }
 
@@ -123,7 +139,7 @@ impl NbdConnection {
         counters: &Counters,
     ) -> Result<(), Over> {
         loop {
-            if !self.fill(now, served) {
+            if !self.fill(now, served, counters) {
                 break;
             }
             if let Some(request) = self.held.take()
@@ -163,13 +179,14 @@ impl NbdConnection {
 
     /// Moves payload from the buffer to the frames of the write that is being filled, and starts it when it is whole.
     /// False while bytes are missing.
-    fn fill<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> bool {
+    fn fill<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>], counters: &Counters) -> bool {
         let Some(filling) = &mut self.filling else { return true };
         let served = &mut served[self.export.expect("a write has an export")];
         while filling.filled < filling.length && !self.link.input().is_empty() {
             let room = served.slice_mut(filling.id, filling.filled);
             let bytes = room.len().min(self.link.input().len());
             room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
+            counters.bytes_copied.add(bytes as u64);
             self.link.consume(bytes);
             filling.filled += bytes as u64;
         }
@@ -217,6 +234,7 @@ impl NbdConnection {
         }
         self.requests += 1;
         self.bytes += payload;
+        self.is_long_expected = matches!(request.command, Command::Write { .. }) && payload >= DIRECT_BYTES_MIN;
         if let Command::Write { length, .. } = request.command {
             self.filling = Some(Filling { id, length: u64::from(length), filled: 0 });
             self.link.moved = now;

@@ -138,6 +138,10 @@ pub(crate) struct NvmeConnection {
     bytes: u64,
     /// Bytes that are booked for commands.
     heap_bytes: usize,
+    /// A host was asked for data that are long enough to go straight from the socket to their frames.
+    is_long_expected: bool,
+    /// Such data are on their way there.
+    is_straight: bool,
 }
 
 /// What a turn of a connection works with.
@@ -165,6 +169,8 @@ impl NvmeConnection {
             requests: 0,
             bytes: 0,
             heap_bytes: 0,
+            is_long_expected: false,
+            is_straight: false,
         }
     }
 
@@ -221,7 +227,12 @@ impl NvmeConnection {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
         }
-        self.link.receive(now, buffers)
+        // The rest of a long payload is not for the buffer.
+        if self.is_straight {
+            return Ok(());
+        }
+        let is_expected = self.is_long_expected && self.session.is_owed();
+        self.link.receive(now, is_expected, buffers)
     }
 
     /// Serves what was received.
@@ -575,6 +586,7 @@ impl NvmeConnection {
         if let (Part::Bytes(ByteRequest::Write { .. }), true) = (part, is_copy) {
             let heap = std::mem::take(&mut command.heap);
             served.fill(id, 0, &heap);
+            turn.counters.bytes_copied.add(heap.len() as u64);
         }
         if served.is_device() {
             command.stage = Stage::Ready(id);
@@ -662,12 +674,16 @@ impl NvmeConnection {
         if let Stage::Parked { data, is_whole: whole } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
             let wanted = data.len().min(served.length(id) as usize);
             served.fill(id, 0, &data[..wanted]);
+            turn.counters.bytes_copied.add(wanted as u64);
             is_whole = whole;
         }
         if is_whole {
             self.filled(slot, id, turn);
         } else if let Data::OnRequest(_) = command.data {
-            self.session.request(slot, served.length(id) as u32, &mut self.link.output.small);
+            let length = served.length(id);
+            self.is_long_expected =
+                length >= DIRECT_BYTES_MIN && !served.is_device() && !turn.config.copies_long_writes;
+            self.session.request(slot, length as u32, &mut self.link.output.small);
             self.link.output.seal();
         }
         self.book(slot, kept, turn);
@@ -730,14 +746,21 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<bool, Over> {
         let command = self.commands[slot.index()].as_mut().expect("its data come");
+        self.is_straight = false;
         if let Stage::Filling(id) = command.stage {
             let served = &mut turn.served[command.export];
             if u64::from(offset) >= served.length(id) {
                 return Ok(self.pass_over(bytes));
             }
-            let is_direct = self.link.input().is_empty() && u64::from(bytes) >= DIRECT_BYTES_MIN && !served.is_device();
-            if is_direct && self.link.readable {
-                let came = self.link.receive_into(turn.now, served, id, offset.into())?;
+            let is_long = u64::from(bytes) >= DIRECT_BYTES_MIN && !turn.config.copies_long_writes;
+            let is_direct = is_long && self.link.input().is_empty() && !served.is_device();
+            if is_direct {
+                self.is_straight = true;
+                if !self.link.readable {
+                    return Ok(false);
+                }
+                let came = self.link.receive_into(turn.now, served, id, offset.into(), bytes.into())?;
+                self.is_straight = came < u64::from(bytes);
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
                     let slice = served.slice(id, from);
@@ -750,6 +773,7 @@ impl NvmeConnection {
             let room = served.slice_mut(id, offset.into());
             let count = room.len().min(bytes as usize).min(self.link.input().len());
             room[..count].copy_from_slice(&self.link.input()[..count]);
+            turn.counters.bytes_copied.add(count as u64);
             self.session.took(&self.link.input()[..count]);
             self.link.consume(count);
             return Ok(count > 0);
@@ -759,6 +783,7 @@ impl NvmeConnection {
         };
         let count = (bytes as usize).min(self.link.input().len());
         data.extend_from_slice(&self.link.input()[..count]);
+        turn.counters.bytes_copied.add(count as u64);
         self.session.took(&self.link.input()[..count]);
         self.link.consume(count);
         Ok(count > 0)
@@ -934,6 +959,7 @@ impl NvmeConnection {
                 while from < length {
                     let slice = served.slice(id, from);
                     command.heap.extend_from_slice(slice);
+                    turn.counters.bytes_copied.add(slice.len() as u64);
                     from += slice.len() as u64;
                 }
             }

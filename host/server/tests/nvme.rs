@@ -139,6 +139,65 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
 }
 
 #[test]
+fn data_are_not_copied_but_for_short_writes_once_and_the_ends_of_long_ones() {
+    const WRITES: u64 = 8;
+    // What comes with the header of a long write, and what is left at its end when no more is worth a system call.
+    const ENDS_MAX: u64 = (16 + 32) << 10;
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let host = served.host();
+    let mut queue = host.queue(1);
+    let before = served.counters.bytes_copied.get();
+    let copied = || served.counters.bytes_copied.get() - before;
+    for _ in 0..WRITES {
+        assert_eq!(queue.write(5, &pattern(1, BLOCK_BYTES)), 0);
+    }
+    assert_eq!(copied(), WRITES * BLOCK_BYTES as u64);
+    let long = pattern(2, 256 * BLOCK_BYTES);
+    for _ in 0..WRITES {
+        assert_eq!(queue.write(7, &long), 0);
+    }
+    let of_long = copied() - WRITES * BLOCK_BYTES as u64;
+    assert!(of_long <= WRITES * ENDS_MAX, "{of_long} bytes of {} were copied", WRITES * long.len() as u64);
+    assert!(queue.read(7, 256) == long && queue.read(5, 1) == pattern(1, BLOCK_BYTES));
+    assert_eq!(copied() - WRITES * BLOCK_BYTES as u64, of_long, "reads leave from their frames");
+    drop((queue, host));
+    served.end();
+}
+
+#[test]
+fn long_writes_under_way_together_all_arrive() {
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let host = served.host();
+    for digests in [false, true] {
+        let config = InitiatorConfig { header_digest: digests, data_digest: digests, ..InitiatorConfig::default() };
+        let mut queue = host.queue_as(1 + u16::from(digests), config);
+        for round in 0..8 {
+            // Behind each other: short ones, some that are just long enough to go straight to their frames, and long ones.
+            let lengths = [8, 9, 64, 1, 32, 33, 100, 2, 16, 128];
+            let firsts = lengths.iter().scan(0, |next, blocks| Some(std::mem::replace(next, *next + blocks)));
+            let writes: Vec<_> = firsts
+                .zip(lengths)
+                .map(|(first, blocks)| (first, pattern(round + first, blocks as usize * BLOCK_BYTES)))
+                .collect();
+            for (first, data) in &writes {
+                queue.client.submit(*first, &write(*first as u32, data), Payload::ToController(data.clone()));
+            }
+            for _ in &writes {
+                assert_eq!(queue.client.wait().expect("the server answers").status(), 0);
+            }
+            for (first, data) in &writes {
+                assert!(
+                    queue.read(*first as u32, (data.len() / BLOCK_BYTES) as u32) == *data,
+                    "{first} of round {round}"
+                );
+            }
+        }
+    }
+    drop(host);
+    served.end();
+}
+
+#[test]
 fn what_cannot_be_done_is_answered_with_its_status_and_the_queue_goes_on() {
     let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
     let host = served.host();
@@ -556,6 +615,25 @@ fn a_write_cut_off_at_any_byte_never_happened_and_gives_its_frames_back() {
         }
     }
     assert_eq!(other.read(100, 30), vec![0; large]);
+    served.end();
+}
+
+#[test]
+fn a_long_write_whose_data_come_apart_from_their_header_is_not_the_last() {
+    const LENGTH: usize = 16 * BLOCK_BYTES;
+    let served = Served::new(Memory::new(BLOCKS, 64, Temper::Instant));
+    let host = served.host();
+    let (mut queue, mut other) = (host.queue(1), host.queue(2));
+    for round in 0..3 {
+        let data = pattern(round, LENGTH);
+        say_write(&mut queue, 100, &data, 72 + 24);
+        // Answered after the server has looked at the header, so all the data go straight to their frames.
+        assert_eq!(other.flush(), 0);
+        queue.raw.write_all(&data).unwrap();
+        assert_eq!(response(&mut queue), (77, 0));
+        assert!(other.read(100, 16) == data);
+    }
+    drop((queue, other, host));
     served.end();
 }
 

@@ -9,6 +9,7 @@ mod nvme;
 use std::collections::HashMap;
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use memory::{Memory, Temper};
 use nvme::{Host, Queue, Served, entry, write};
@@ -129,7 +130,11 @@ fn hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged(
     const HOSTS: u32 = 4;
     const ROUNDS: u64 = 60;
     const BLOCKS: u32 = 1024;
-    for seed in 0..2 {
+    // Two storms, or as many as there is time for.
+    let minutes = std::env::var("OPENFTL_STORM_MINUTES").map_or(0, |text| text.parse().expect("a number of minutes"));
+    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    let mut connections = 0;
+    for seed in (0..).take_while(|seed| *seed < 2 || Instant::now() < until) {
         let temper = Temper::Shuffled { seed, within: Nanos::from_micros(300) };
         let served = Served::new(Memory::new((HOSTS * BLOCKS) as usize, 256, temper));
         let served = std::sync::Arc::new(served);
@@ -148,6 +153,8 @@ fn hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged(
             .collect();
         let known: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let served = std::sync::Arc::into_inner(served).expect("all threads have ended");
+        connections += served.counters.connections_accepted.get();
+        println!("storm {seed}: {connections} connections so far");
         let drive = served.end();
         for (block, known) in known.iter().flatten() {
             let bytes = &drive.data()[*block as usize * BLOCK_BYTES..][..BLOCK_BYTES];

@@ -362,6 +362,39 @@ fn who_keeps_the_server_waiting_is_expelled() {
 }
 
 #[test]
+fn long_writes_go_straight_from_the_socket_to_their_frames() {
+    const WRITES: u64 = 8;
+    const LENGTH: usize = 768 << 10;
+    let served = Served::new(Memory::new(BLOCKS, 512, SHUFFLED));
+    let mut client = served.open();
+    let copied = || served.counters.bytes_copied.get();
+    // The first one surprises the server, which takes what a receive buffer holds; of the others only the ends are copied.
+    assert_eq!(client.write(100, &pattern(1, LENGTH)), 0);
+    let before = copied();
+    for seed in 0..WRITES {
+        assert_eq!(client.write(100, &pattern(seed, LENGTH)), 0);
+    }
+    let of_others = copied() - before;
+    assert!(of_others <= WRITES * (16 + 32) << 10, "{of_others} bytes were copied");
+    assert!(client.read(100, LENGTH).data == pattern(WRITES - 1, LENGTH));
+    assert_eq!(copied() - before, of_others, "reads leave from their frames");
+    served.end();
+}
+
+#[test]
+fn a_server_that_polls_serves_and_hears_the_stop() {
+    // Longer than the test may take: all of it happens while the server does not sleep.
+    let config = ServerConfig { poll: Nanos::from_millis(3_600_000), ..ServerConfig::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());
+    let mut client = served.open();
+    let data = pattern(7, 5_000);
+    assert_eq!(client.write(0, &data), 0);
+    assert!(client.read(0, 5_000).data == data);
+    assert_eq!(served.open().read(0, 1).error, 0);
+    served.end();
+}
+
+#[test]
 fn one_connection_too_many_is_turned_away() {
     let config = ServerConfig { connections_max: 2, ..ServerConfig::default() };
     let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());

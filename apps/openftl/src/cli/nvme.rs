@@ -227,6 +227,9 @@ pub struct NvmeBench {
     /// Decides which blocks are asked for.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Look again and again for answers instead of sleeping until they come: less latency, for a whole core.
+    #[arg(long)]
+    pub poll: bool,
     /// Print the figures as one JSON object.
     #[arg(long)]
     pub json: bool,

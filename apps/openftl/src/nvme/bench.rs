@@ -85,7 +85,10 @@ pub fn run(arguments: &NvmeBench) -> Result<(), Failure> {
         ))
         .fix("choose less of either"));
     }
-    let queue = disk.queue(depth)?;
+    let mut queue = disk.queue(depth)?;
+    if arguments.poll {
+        queue.stream_mut().poll();
+    }
     let mut load = Load::new(&disk, queue, arguments);
     let seconds = load.run(Duration::from_secs_f64(arguments.seconds))?;
     let findings = load.findings(arguments, seconds);

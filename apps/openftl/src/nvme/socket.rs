@@ -6,15 +6,17 @@
 use super::Address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection to a target.
 pub struct Socket {
     stream: TcpStream,
     patience: Duration,
+    /// Looks again and again instead of sleeping.
+    is_polling: bool,
 }
 
 impl Socket {
@@ -30,12 +32,17 @@ impl Socket {
                     // A command is worth a packet of its own.
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(patience))?;
-                    return Ok(Socket { stream, patience });
+                    return Ok(Socket { stream, patience, is_polling: false });
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// From now on a read looks again and again until something has come.
+    pub fn poll(&mut self) {
+        self.is_polling = true;
     }
 
     fn impatient(&self) -> io::Error {
@@ -45,6 +52,18 @@ impl Socket {
 
 impl Read for Socket {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.is_polling {
+            let started = Instant::now();
+            loop {
+                match recv(&self.stream, &mut *room, RecvFlags::DONTWAIT) {
+                    Err(Errno::AGAIN) if started.elapsed() < self.patience => std::thread::yield_now(),
+                    Err(Errno::AGAIN) => return Err(self.impatient()),
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                    Ok((bytes, _)) => return Ok(bytes),
+                }
+            }
+        }
         match self.stream.read(room) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(self.impatient()),
             result => result,
