@@ -104,7 +104,8 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   openftl create disk.oftl --profile cosmos --capacity 8GiB
   openftl create disk.oftl --profile qlc --capacity 64GiB --over-provisioning 7%
-  openftl create disk.oftl --drive drives/cosmos-block.toml --force";
+  openftl create disk.oftl --drive drives/cosmos-block.toml --force
+  openftl create tenants.oftl --drive drives/tenants.toml        several namespaces on one device";
 
 #[derive(Args, Debug)]
 #[command(after_help = CREATE_EXAMPLES)]
@@ -131,6 +132,7 @@ Examples:
   openftl serve disk.oftl --nbd 127.0.0.1:10809 --timing instant
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
   openftl serve --drive drives/cosmos-block.toml
+  openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
 

@@ -100,6 +100,9 @@ struct PartFacts {
     wear: Wear,
     #[serde(skip_serializing_if = "Option::is_none")]
     drive: Option<DriveFacts>,
+    /// Why its drive cannot be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// The drive of a block namespace, in short.
@@ -188,19 +191,12 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
     }
     let (flash_bytes, wear) = (flash.geometry().blocks() * BLOCK_BYTES as u64, wear(&flash));
     drop(flash);
-    let drive = match label.kind {
-        PartKind::OpenChannel => None,
-        PartKind::Block => {
-            let drive = assembly::open_to_look_at(stored, &mut VirtualClock::default())?;
-            let superblock = drive.superblock();
-            Some(DriveFacts {
-                capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
-                over_provisioning: superblock.over_provisioning.as_f64(),
-                mapped_blocks: drive.chunk_uses().map(|(_, _, valid)| u64::from(valid)).sum(),
-                drive: format!("{:016x}", superblock.drive),
-                clean: superblock.clean,
-            })
-        }
+    let (drive, error) = match label.kind {
+        PartKind::OpenChannel => (None, None),
+        PartKind::Block => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
+            Ok(drive) => (Some(drive_facts(&drive)), None),
+            Err(failure) => (None, Some(failure.what().to_owned())),
+        },
     };
     Ok(PartFacts {
         id,
@@ -212,7 +208,19 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
         chunks_by_state,
         wear,
         drive,
+        error,
     })
+}
+
+fn drive_facts(drive: &Drive) -> DriveFacts {
+    let superblock = drive.superblock();
+    DriveFacts {
+        capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
+        over_provisioning: superblock.over_provisioning.as_f64(),
+        mapped_blocks: drive.chunk_uses().map(|(_, _, valid)| u64::from(valid)).sum(),
+        drive: format!("{:016x}", superblock.drive),
+        clean: superblock.clean,
+    }
 }
 
 fn wear(flash: &Flash) -> Wear {
@@ -254,7 +262,7 @@ fn device_page(disk: &Path, facts: &DeviceFacts, palette: Palette) -> String {
 }
 
 fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
-    let PartFacts { id, name, kind, groups, parallel_units, flash_bytes, chunks_by_state, wear, drive } = facts;
+    let PartFacts { id, name, kind, groups, parallel_units, flash_bytes, chunks_by_state, wear, drive, error } = facts;
     _ = writeln!(text, "{id}  {}  {kind}", palette.paint(Ink::Bold, name));
     _ = writeln!(
         text,
@@ -270,6 +278,9 @@ fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
             drive.over_provisioning * 100.0,
             thousands(drive.mapped_blocks)
         );
+    }
+    if let Some(error) = error {
+        _ = writeln!(text, "   drive        {} {error}", palette.paint(Ink::Bad, "cannot be opened:"));
     }
     let states: Vec<String> =
         chunks_by_state.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();

@@ -7,6 +7,10 @@ use crate::mounted::text;
 use crate::pattern::random_bytes;
 use crate::program::{Ended, Running};
 use crate::server::Server;
+use openftl_core::{ChunkId, VirtualClock};
+use openftl_ftl::{Access, BlockFtl, Config};
+use openftl_media::partition::split;
+use openftl_media::{EmulatedDevice, Media, Timing};
 use serde_json::Value;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -367,6 +371,59 @@ fn faults_are_those_of_the_namespace_that_is_named() {
     check(&["--namespace", "database"]).succeeded();
     check(&["--namespace", "flash"]).failed().saying(&["open-channel"]);
     check(&["--namespace", "other"]).failed().saying(&["no namespace other", "database, scratch, flash"]);
+}
+
+/// Damages both copies of the checkpoint of the second block namespace, and nothing else.
+fn lose_checkpoint_of_scratch(tenants: &Tenants) {
+    let device = EmulatedDevice::open(tenants.disk().as_ref(), Timing::Instant).unwrap();
+    let label = device.parts().iter().position(|label| label.name.as_str() == "scratch").expect("it is there");
+    let partitions = device.parts().iter().map(|label| label.partition.clone()).collect();
+    let part = split(device, partitions).unwrap().swap_remove(label);
+    let mut clock = VirtualClock::default();
+    let mut ftl = BlockFtl::open_with(part, Config::default(), Access::Inspect, &mut clock).unwrap();
+    let format = ftl.media().geometry().format();
+    let copies = ftl.superblock().checkpoint.copies.clone();
+    let firsts: Vec<_> = copies.iter().map(|copy| format.ppa(ChunkId(copy[0].chunk), copy[0].first)).collect();
+    for first in firsts {
+        let at = ftl.media().on_device(first);
+        ftl.media_mut().device_mut().corrupt(at).unwrap();
+    }
+}
+
+#[test]
+fn a_namespace_that_cannot_be_opened_is_named_and_repaired_and_the_others_are_left_alone() {
+    let tenants = Tenants::new();
+    let server = tenants.serve();
+    let bytes = random_bytes(1, 1 << 20);
+    for name in ["database", "scratch"] {
+        let mut client = server.client_of(name);
+        write(&mut client, 0, &bytes);
+        client.flush().unwrap();
+    }
+    server.stop();
+    lose_checkpoint_of_scratch(&tenants);
+    let nbd = format!("unix:{}", text(&tenants.path("refused")));
+    run_openftl(["serve", &tenants.disk(), "--nbd", &nbd]).failed().saying(&[
+        "namespace scratch",
+        "both copies",
+        "--namespace scratch --repair",
+    ]);
+    let check = |words: &[&str]| run_openftl([&["check", &tenants.disk()], words].concat());
+    check(&[])
+        .failed()
+        .printing(&["namespace database"])
+        .saying(&["namespace scratch", "--namespace scratch --repair"]);
+    let facts = tenants.inspect(&[]);
+    let namespaces = facts["namespaces"].as_array().unwrap();
+    assert_eq!((&namespaces[0]["error"], &namespaces[1]["drive"]), (&Value::Null, &Value::Null), "{facts}");
+    assert!(namespaces[1]["error"].as_str().unwrap().contains("both copies"), "{facts}");
+    check(&["--namespace", "scratch", "--repair"]).succeeded().printing(&["256 as the newest version"]);
+    check(&[]).succeeded();
+    let server = tenants.serve();
+    for name in ["database", "scratch"] {
+        assert!(server.client_of(name).read(0, bytes.len()).unwrap() == bytes, "{name}");
+    }
+    server.stop();
 }
 
 #[test]
