@@ -129,7 +129,8 @@ fn hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged(
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     const HOSTS: u32 = 4;
     const ROUNDS: u64 = 60;
-    const BLOCKS: u32 = 1024;
+    // More than may be left in doubt by a queue of 64 in each round.
+    const BLOCKS: u32 = 4096;
     // Two storms, or as many as there is time for.
     let minutes = std::env::var("OPENFTL_STORM_MINUTES").map_or(0, |text| text.parse().expect("a number of minutes"));
     let until = Instant::now() + Duration::from_secs(60 * minutes);
