@@ -1,8 +1,10 @@
 //! A server of NVMe hosts in a thread of its own, and hosts that know their manners.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -20,7 +22,6 @@ use openftl_server::{
     AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Protocol, ServeError, ServedDrive, Server,
     ServerConfig, Stop, WallClock,
 };
-use rustix::event::{EventfdFlags, eventfd};
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -66,7 +67,7 @@ impl Clock for TestClock {
 
 /// Attaches and detaches when it is called.
 struct Attacher {
-    bell: Arc<OwnedFd>,
+    bell: UnixStream,
     wanted: Receiver<(usize, bool)>,
     done: Sender<Result<(), AttachError>>,
 }
@@ -82,7 +83,7 @@ impl Operator<Memory> for Attacher {
 
     fn turn(&mut self, _now: Time, called: bool, drives: &mut Drives<'_, '_, Memory>) -> ControlFlow<()> {
         if called {
-            rustix::io::read(&*self.bell, &mut [0_u8; 8]).expect("the bell was rung");
+            self.bell.read_exact(&mut [0]).expect("the bell was rung");
             for (export, is_attached) in self.wanted.try_iter() {
                 self.done.send(drives.set_attached(export, is_attached)).expect("the test waits");
             }
@@ -97,7 +98,7 @@ pub struct Served {
     pub stop: Stop,
     pub counters: Arc<Counters>,
     pub switches: Arc<Switches>,
-    bell: Arc<OwnedFd>,
+    bell: UnixStream,
     wants: Sender<(usize, bool)>,
     done: Mutex<Receiver<Result<(), AttachError>>>,
     thread: Option<JoinHandle<(Result<(), ServeError>, Memory)>>,
@@ -170,9 +171,9 @@ impl Served {
         secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let (bell, its_bell) = UnixStream::pair().unwrap();
         let ((wants, wanted), (doing, done)) = (channel(), channel());
-        let mut operator = Attacher { bell: Arc::clone(&bell), wanted, done: doing };
+        let mut operator = Attacher { bell: its_bell, wanted, done: doing };
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
@@ -188,7 +189,7 @@ impl Served {
     pub fn set_attached(&self, namespace: usize, is_attached: bool) -> Result<(), AttachError> {
         let done = self.done.lock().expect("no test has failed here");
         self.wants.send((namespace - 1, is_attached)).expect("the server runs");
-        rustix::io::write(&self.bell, &1_u64.to_le_bytes()).expect("the bell is rung");
+        (&self.bell).write_all(&[1]).expect("the bell is rung");
         done.recv().expect("the server runs")
     }
 
