@@ -29,6 +29,12 @@ impl Latencies {
         self.max = self.max.max(latency.0);
     }
 
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Latencies) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, more)| *sum += more);
+        self.max = self.max.max(other.max);
+    }
+
     /// How many were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -98,6 +104,18 @@ mod tests {
             assert!(upper(index) >= nanos && (index == 0 || upper(index - 1) < nanos), "{nanos} in {index}");
             assert!(upper(index) - nanos <= nanos / 8, "right to an eighth");
         }
+    }
+
+    #[test]
+    fn latencies_of_two_are_those_of_all_requests() {
+        let counted = |range: std::ops::Range<u64>| {
+            let mut latencies = Latencies::default();
+            range.for_each(|nanos| latencies.record(Nanos(nanos * 1000)));
+            latencies
+        };
+        let mut sum = counted(0..100);
+        sum.add(&counted(100..1000));
+        assert_eq!(sum, counted(0..1000));
     }
 
     #[test]

@@ -190,6 +190,81 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Adds what another drive did, as the drives on the parts of one device are added up: its groups come behind these.
+    pub fn add(&mut self, other: &Statistics) {
+        let Statistics {
+            host_blocks_written,
+            host_blocks_marked,
+            host_blocks_read,
+            host_blocks_trimmed,
+            host_requests,
+            host_flushes,
+            host_errors,
+            buffer_hits,
+            programmed,
+            relocation_reads,
+            program_failures,
+            reset_failures,
+            read_failures,
+            lost_blocks,
+            cared,
+            scrub,
+            worn_chunks,
+            offline_chunks,
+            resets,
+            retired_chunks,
+            checkpoints,
+            throttled,
+            throttled_time,
+            read_latency,
+            write_latency,
+            flush_latency,
+            groups,
+            spare_block_samples,
+            spare_samples,
+            since,
+        } = other;
+        for (sum, more) in [
+            (&mut self.host_blocks_written, host_blocks_written),
+            (&mut self.host_blocks_marked, host_blocks_marked),
+            (&mut self.host_blocks_read, host_blocks_read),
+            (&mut self.host_blocks_trimmed, host_blocks_trimmed),
+            (&mut self.host_requests, host_requests),
+            (&mut self.host_flushes, host_flushes),
+            (&mut self.host_errors, host_errors),
+            (&mut self.buffer_hits, buffer_hits),
+            (&mut self.relocation_reads, relocation_reads),
+            (&mut self.program_failures, program_failures),
+            (&mut self.reset_failures, reset_failures),
+            (&mut self.read_failures, read_failures),
+            (&mut self.lost_blocks, lost_blocks),
+            (&mut self.scrub.passes, &scrub.passes),
+            (&mut self.scrub.blocks, &scrub.blocks),
+            (&mut self.scrub.weak, &scrub.weak),
+            (&mut self.scrub.lost, &scrub.lost),
+            (&mut self.worn_chunks, worn_chunks),
+            (&mut self.offline_chunks, offline_chunks),
+            (&mut self.resets, resets),
+            (&mut self.retired_chunks, retired_chunks),
+            (&mut self.checkpoints, checkpoints),
+            (&mut self.throttled, throttled),
+            (&mut self.throttled_time.0, &throttled_time.0),
+            (&mut self.spare_block_samples, spare_block_samples),
+            (&mut self.spare_samples, spare_samples),
+        ] {
+            *sum += more;
+        }
+        self.programmed.iter_mut().zip(programmed).for_each(|(sum, more)| *sum += more);
+        for (sum, more) in self.cared.iter_mut().zip(cared) {
+            (sum.chunks, sum.blocks) = (sum.chunks + more.chunks, sum.blocks + more.blocks);
+        }
+        self.read_latency.add(read_latency);
+        self.write_latency.add(write_latency);
+        self.flush_latency.add(flush_latency);
+        self.groups.extend(groups);
+        self.since = self.since.min(*since);
+    }
+
     /// Blocks programmed, for whatever purpose.
     #[must_use]
     pub fn nand_blocks_written(&self) -> u64 {

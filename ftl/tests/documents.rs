@@ -7,7 +7,8 @@ use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, METADATA_COPIES, SUPERBLOCK_CHUNKS
 use openftl_ftl::recovery::{OpenError, STEPS};
 use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
 use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
-use openftl_media::store::format::{self, Header, Record};
+use openftl_media::parts::PART_NAME_BYTES_MAX;
+use openftl_media::store::format::{self, Header, PartEntry, Record};
 use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -115,7 +116,7 @@ fn format_table(name: &str) -> String {
         ),
         "file header" => fields(&[
             (offset_of!(Header, magic), 8, "magic, `OFTLNAND`"),
-            (offset_of!(Header, version), 4, "version, 1"),
+            (offset_of!(Header, version), 4, "version: 1, or 2 if the device is divided"),
             (offset_of!(Header, header_bytes), 4, "where the chunk records begin"),
             (offset_of!(Header, groups), 4, "groups"),
             (offset_of!(Header, pus_per_group), 4, "parallel units per group"),
@@ -127,8 +128,17 @@ fn format_table(name: &str) -> String {
             (offset_of!(Header, chunks_start), 8, "where the first chunk begins"),
             (offset_of!(Header, chunk_bytes), 8, "from one chunk to the next"),
             (offset_of!(Header, profile_bytes), 4, "length of the profile, TOML text that follows the header"),
-            (offset_of!(Header, reserved), 8, "0"),
-            (offset_of!(Header, crc), 4, "CRC32C of the bytes before it and of the profile text"),
+            (offset_of!(Header, parts), 4, "parts that the device is divided into; their entries follow the profile"),
+            (offset_of!(Header, reserved), 4, "0"),
+            (offset_of!(Header, crc), 4, "CRC32C of the bytes before it, of the profile text and of the entries"),
+        ]),
+        "part entry" => fields(&[
+            (offset_of!(PartEntry, kind), 1, "kind: 1 block, 2 open-channel"),
+            (offset_of!(PartEntry, reserved), 7, "0"),
+            (offset_of!(PartEntry, groups), 8, "the first group, and one past the last (4 each)"),
+            (offset_of!(PartEntry, pus), 8, "of each group the first parallel unit, and one past the last (4 each)"),
+            (offset_of!(PartEntry, id), 8, "what hosts recognise it by; of a block namespace its drive's id"),
+            (offset_of!(PartEntry, name), PART_NAME_BYTES_MAX, "name, zeroes behind it"),
         ]),
         "chunk record" => fields(&[
             (

@@ -32,6 +32,7 @@ pub use queue::COMMANDS_MAX;
 use crate::contract::{
     ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Tag,
 };
+use crate::parts::PartLabel;
 use crate::profile::{Profile, ProfileError};
 use crate::store::file::FileStore;
 use crate::store::ram::RamStore;
@@ -213,7 +214,22 @@ impl EmulatedDevice {
         timing: Timing,
         seed: u64,
     ) -> Result<EmulatedDevice, DeviceError> {
-        let file = FileStore::create(path, profile, chunks_per_pu, seed)?;
+        EmulatedDevice::create_divided(path, profile, chunks_per_pu, &[], timing, seed)
+    }
+
+    /// The same, and what it is to be divided into is kept with it.
+    ///
+    /// # Errors
+    /// As [`EmulatedDevice::create`], and if it cannot be divided so.
+    pub fn create_divided(
+        path: &Path,
+        profile: &Profile,
+        chunks_per_pu: u32,
+        parts: &[PartLabel],
+        timing: Timing,
+        seed: u64,
+    ) -> Result<EmulatedDevice, DeviceError> {
+        let file = FileStore::create(path, profile, chunks_per_pu, parts, seed)?;
         EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::File(Box::new(file)), timing, seed)
     }
 
@@ -231,6 +247,15 @@ impl EmulatedDevice {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// What it is divided into, if it is kept in a file that says so.
+    #[must_use]
+    pub fn parts(&self) -> &[PartLabel] {
+        match &self.backing {
+            Backing::File(file) => file.parts(),
+            Backing::Ram(_) | Backing::Stamps(_) => &[],
+        }
     }
 
     /// What the NAND has done since the device was opened.

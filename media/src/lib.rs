@@ -10,6 +10,7 @@
 //! | [`profile`] | one NAND device, from TOML |
 //! | [`device`] | the emulated device |
 //! | [`partition`] | parts of one device, each a device of its own |
+//! | [`parts`] | what they are called, and what they are for |
 //! | [`store`] | where its bits are kept: RAM, stamps, a file |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -18,6 +19,7 @@ pub mod conformance;
 pub mod contract;
 pub mod device;
 pub mod partition;
+pub mod parts;
 pub mod profile;
 pub mod store;
 
@@ -26,6 +28,8 @@ pub use contract::{
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
 pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, PowerLoss, ProgramFailure, Timing};
+pub use partition::{Part, Partition, PartitionError};
+pub use parts::{PartKind, PartLabel, PartName};
 pub use profile::{Profile, ProfileError};
 pub use store::file::FileStore;
 pub use store::{Store, StoreError};

@@ -6,18 +6,19 @@
 //!     PU 1      ▒▒▒▒▒▒▒   ▒▒▒▒▒▒▒   ░░░░░░░   ░░░░░░░
 //! ```
 //!
-//! A part counts groups and parallel units from zero and sees the chunks, notifications and completions of its own. What is
-//! the whole device's and stays shared: channels that two parts have a group on, the power, the queue's length, and DULBE, for
-//! which the last word counts.
+//! A part counts groups and parallel units from zero and sees the chunks, notifications and completions of its own. Of the
+//! device's queue each has an equal share, so that none finds it full of another's commands. What is the whole device's and
+//! stays shared: channels that two parts have a group on, the power, and DULBE, for which the last word counts.
 
 use crate::conformance::Inject;
 use crate::contract::{
-    Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
+    Blocks, ChunkDescriptor, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
 };
-use crate::device::{EmulatedDevice, ProgramFailure};
+use crate::device::{COMMANDS_MAX, EmulatedDevice, ProgramFailure};
 use openftl_core::{Address, AddressFormat, ChunkId, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -36,16 +37,30 @@ pub struct Partition {
     pub pus: Range<u32>,
 }
 
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Partition { groups, pus } = self;
+        write!(f, "groups {}, parallel units {}", span(groups), span(pus))
+    }
+}
+
+/// Numbers as people write them: `0-3`, or one alone.
+#[must_use]
+pub fn span(numbers: &Range<u32>) -> String {
+    match numbers.len() {
+        1 => numbers.start.to_string(),
+        _ => format!("{}-{}", numbers.start, i64::from(numbers.end) - 1),
+    }
+}
+
 /// Why a device cannot be split so.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PartitionError {
     /// A part is empty or reaches beyond the device.
-    #[error("groups {groups:?}, parallel units {pus:?}: the device has {device_groups} groups of {device_pus}")]
+    #[error("{partition}: the device has {device_groups} groups of {device_pus}, counted from 0")]
     Outside {
         /// As asked for.
-        groups: Range<u32>,
-        /// As asked for.
-        pus: Range<u32>,
+        partition: Partition,
         /// Of the device.
         device_groups: u32,
         /// Of the device.
@@ -108,12 +123,11 @@ pub struct Part {
     device_format: AddressFormat,
 }
 
-/// Splits `device` into parts that have no parallel unit in common. What no part has is left alone.
+/// Whether a device of this shape can be split so: into parts that have no parallel unit in common.
 ///
 /// # Errors
 /// If a part is not on the device, or two of them overlap.
-pub fn split(device: EmulatedDevice, partitions: Vec<Partition>) -> Result<Vec<Part>, PartitionError> {
-    let geometry = *device.geometry();
+pub fn check(geometry: &Geometry, partitions: &[Partition]) -> Result<(), PartitionError> {
     if geometry.open_chunks_max > 0 {
         return Err(PartitionError::OpenChunks { open_chunks_max: geometry.open_chunks_max });
     }
@@ -122,7 +136,7 @@ pub fn split(device: EmulatedDevice, partitions: Vec<Partition>) -> Result<Vec<P
         let Partition { groups, pus } = partition.clone();
         if groups.is_empty() || pus.is_empty() || groups.end > geometry.groups || pus.end > geometry.pus_per_group {
             let (device_groups, device_pus) = (geometry.groups, geometry.pus_per_group);
-            return Err(PartitionError::Outside { groups, pus, device_groups, device_pus });
+            return Err(PartitionError::Outside { partition: partition.clone(), device_groups, device_pus });
         }
         for (one, earlier) in partitions[..other].iter().enumerate() {
             let (groups, pus) = (both(&earlier.groups, &groups), both(&earlier.pus, &pus));
@@ -131,11 +145,25 @@ pub fn split(device: EmulatedDevice, partitions: Vec<Partition>) -> Result<Vec<P
             }
         }
     }
-    let shape = |partition: &Partition| {
-        let (groups, pus_per_group) = (partition.groups.len() as u32, partition.pus.len() as u32);
-        Geometry { groups, pus_per_group, ..geometry }
-    };
-    let shapes: Vec<Geometry> = partitions.iter().map(shape).collect();
+    Ok(())
+}
+
+impl Partition {
+    /// The shape of such a part of a device of `geometry`.
+    #[must_use]
+    pub fn shape(&self, geometry: &Geometry) -> Geometry {
+        Geometry { groups: self.groups.len() as u32, pus_per_group: self.pus.len() as u32, ..*geometry }
+    }
+}
+
+/// Splits `device` into parts that have no parallel unit in common. What no part has is left alone.
+///
+/// # Errors
+/// If a part is not on the device, or two of them overlap.
+pub fn split(device: EmulatedDevice, partitions: Vec<Partition>) -> Result<Vec<Part>, PartitionError> {
+    let geometry = *device.geometry();
+    check(&geometry, &partitions)?;
+    let shapes: Vec<Geometry> = partitions.iter().map(|partition| partition.shape(&geometry)).collect();
     let whole = Rc::new(RefCell::new(Whole {
         device,
         errands: Vec::new(),
@@ -150,6 +178,19 @@ pub fn split(device: EmulatedDevice, partitions: Vec<Partition>) -> Result<Vec<P
         Part { whole: Rc::clone(&whole), index, partition, geometry, device_format }
     };
     Ok(partitions.into_iter().zip(shapes).enumerate().map(part).collect())
+}
+
+/// The device again, when all of its parts are handed back. What is under way goes on, and its completions are nobody's:
+/// this is for a device whose power is about to go, or that is closed.
+///
+/// # Panics
+/// If a part is missing, or there is none.
+#[must_use]
+pub fn join(parts: Vec<Part>) -> EmulatedDevice {
+    let whole = Rc::clone(&parts.first().expect("a device is split into some parts").whole);
+    assert!(parts.iter().all(|part| Rc::ptr_eq(&part.whole, &whole)), "they are parts of one device");
+    drop(parts);
+    Rc::into_inner(whole).expect("all parts are handed back").into_inner().device
 }
 
 impl Whole {
@@ -241,7 +282,9 @@ impl Part {
         }
     }
 
-    fn chunk_on_device(&self, chunk: ChunkId) -> ChunkId {
+    /// Where a chunk of this part is on the device.
+    #[must_use]
+    pub fn chunk_on_device(&self, chunk: ChunkId) -> ChunkId {
         self.device_format.chunk_of(self.on_device(self.geometry.format().ppa(chunk, 0)))
     }
 }
@@ -269,6 +312,10 @@ impl Media for Part {
         };
         let mut whole = self.whole.borrow_mut();
         let whole = &mut *whole;
+        let inbox = &whole.inboxes[self.index];
+        if inbox.under_way + inbox.completions.len() >= COMMANDS_MAX / whole.parts.len() {
+            return Err(QueueFull);
+        }
         let Some(command) = command else {
             let completion = Completion { tag, status: Status::InvalidField, failed: 0, at: now };
             whole.inboxes[self.index].completions.push_back(completion);
@@ -316,18 +363,23 @@ impl Media for Part {
         if !self.geometry.has_chunk(first) {
             return Err(MediaError::NoSuchChunk(first));
         }
-        let mut chunks = self.geometry.chunk_ids().skip_while(|chunk| *chunk < first);
-        let mut last = first;
-        for descriptor in descriptors {
-            let chunk = chunks.next().ok_or(MediaError::NoSuchChunk(ChunkId(last.0 + 1)))?;
-            let on_device = self.chunk_on_device(chunk);
-            let state = ChunkState::Offline;
-            let mut found = [ChunkDescriptor { chunk, state, wear_index: 0, blocks: 0, write_pointer: 0 }];
-            self.whole.borrow_mut().device.chunk_report(now, on_device, &mut found)?;
-            *descriptor = ChunkDescriptor { chunk, ..found[0] };
-            last = chunk;
+        let format = self.geometry.format();
+        let chunks: Vec<ChunkId> =
+            self.geometry.chunk_ids().skip_while(|chunk| *chunk < first).take(descriptors.len()).collect();
+        let asked = descriptors.len();
+        let mut room = descriptors;
+        // Those of a parallel unit follow each other on the device too.
+        for run in chunks.chunk_by(|one, other| format.pu_of(*one) == format.pu_of(*other)) {
+            let (here, rest) = room.split_at_mut(run.len());
+            let on_device = self.chunk_on_device(run[0]);
+            self.whole.borrow_mut().device.chunk_report(now, on_device, here)?;
+            here.iter_mut().zip(run).for_each(|(descriptor, chunk)| descriptor.chunk = *chunk);
+            room = rest;
         }
-        Ok(())
+        match chunks.last() {
+            Some(last) if chunks.len() < asked => Err(MediaError::NoSuchChunk(ChunkId(last.0 + 1))),
+            _ => Ok(()),
+        }
     }
 
     fn notifications(

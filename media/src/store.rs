@@ -16,6 +16,7 @@ pub mod ram;
 pub mod stamps;
 
 use crate::contract::ChunkState;
+use crate::parts::PartsError;
 use crate::profile::ProfileError;
 use file::FileStore;
 use openftl_core::{ChunkId, Frame, Frames};
@@ -118,6 +119,9 @@ pub enum StoreError {
     /// The profile, asked for or found, is impossible.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// The device cannot be divided as asked.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
 }
 
 /// What a read of one block brought.

@@ -1,15 +1,22 @@
 //! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
 
 use crate::cli::{DriveFlags, Store};
+use crate::create::another_seed;
 use crate::failure::Failure;
 use crate::flash::Flash;
-use crate::settings::{Settings, check_memory};
-use openftl_core::units::{ByteSize, Share};
+use crate::namespaces::{Namespaces, Stored, divide, of_kind};
+use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
+use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_ftl::{Access, BlockFtl, Config, OpenError, RecoveryReport};
-use openftl_media::{DeviceError, EmulatedDevice, Media, Store as MediaStore, StoreError, Timing};
+use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::path::Path;
+
+/// Frames that each of several drives has at least for requests under way: 8 MiB.
+const HOST_FRAMES_MIN: u32 = 2048;
 
 /// The drive that every command deals with.
 pub type Drive = BlockFtl<Flash>;
@@ -38,40 +45,103 @@ pub fn new_in_memory(
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
 
-/// Makes a new drive in a file, which may not exist yet.
-pub fn create_file(
-    settings: &Settings,
-    config: Config,
-    path: &Path,
-    seed: u64,
-    clock: &mut impl Clock,
-) -> Result<Drive, Failure> {
-    let chunks_per_pu = settings.chunks_per_pu(&config)?;
-    let device = EmulatedDevice::create(path, &settings.profile, chunks_per_pu, Timing::Instant, seed)
+/// Makes what the settings say in a file, which may not exist yet.
+pub fn create_file(settings: &Settings, path: &Path, seed: u64, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
+    let (parts, configs) = planned(settings, None);
+    let chunks_per_pu = chunks_per_pu(settings, &configs)?;
+    let device = EmulatedDevice::create_divided(path, &settings.profile, chunks_per_pu, &parts, Timing::Instant, seed)
         .map_err(|error| device_failure(&error))?;
-    BlockFtl::format(device.into(), config, clock)
-        .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
+    Namespaces::format(device, parts, configs, clock)
+}
+
+/// Makes what the settings say in memory, every byte of it, to be served.
+pub fn create_in_memory(
+    settings: &Settings,
+    timing: Timing,
+    host_frames: u32,
+    clock: &mut impl Clock,
+) -> Result<Namespaces, Failure> {
+    let (parts, configs) = planned(settings, Some(host_frames));
+    if parts.is_empty() {
+        let config = configs.into_iter().next().expect("it is one drive");
+        return new_in_memory(settings, config, Store::Ram, timing, another_seed(), clock).map(Namespaces::one);
+    }
+    let chunks_per_pu = chunks_per_pu(settings, &configs)?;
+    let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, MediaStore::Ram, timing, another_seed())
+        .map_err(|error| device_failure(&error))?;
+    let used: u64 = parts.iter().map(|label| label.partition.shape(device.geometry()).blocks()).sum();
+    check_memory(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
+    Namespaces::format(device, parts, configs, clock)
+}
+
+fn chunks_per_pu(settings: &Settings, configs: &[Config]) -> Result<u32, Failure> {
+    match (settings.namespaces.is_empty(), configs) {
+        (true, [config]) => settings.chunks_per_pu(config),
+        _ => settings.chunks_per_pu_divided(),
+    }
+}
+
+/// What a new device is divided into, and the configuration of each new drive.
+fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Vec<Config>) {
+    let mut chance = SplitMix64::seed_from_u64(another_seed());
+    let parts = settings.parts(|| chance.next_u64());
+    let mut configs = configs(settings, &parts, host_frames);
+    if parts.is_empty() {
+        configs[0].drive_id = chance.next_u64();
+    }
+    (parts, configs)
+}
+
+/// The configuration of each drive on a device that is divided so. The frames are shared out.
+fn configs(settings: &Settings, parts: &[PartLabel], host_frames: Option<u32>) -> Vec<Config> {
+    let drives = of_kind(parts, PartKind::Block).count().max(1) as u32;
+    let host_frames = host_frames.map_or(Config::default().host_frames, |all| (all / drives).max(HOST_FRAMES_MIN));
+    let configure = |settings: &BlockSettings, id| Config { host_frames, ..settings.config(FrameForm::Bytes, id) };
+    if parts.is_empty() {
+        return vec![configure(&settings.drive, 0)];
+    }
+    of_kind(parts, PartKind::Block).map(|label| configure(settings.of_namespace(&label.name), label.id)).collect()
 }
 
 /// What may differ each time a drive is opened, and what is expected of it.
 #[derive(Clone, Debug)]
-pub struct Reopen {
-    config: Config,
-    profile: Option<String>,
-    capacity: Option<ByteSize>,
-    over_provisioning: Option<Share>,
+pub struct Reopen<'a> {
+    settings: &'a Settings,
+    /// What flags name must be what the drive has.
+    flags: &'a DriveFlags,
+    host_frames: u32,
 }
 
-impl Reopen {
-    /// As the settings say. What flags name must be what the drive has.
-    pub fn of(settings: &Settings, flags: &DriveFlags, host_frames: u32) -> Reopen {
-        let config = Config { host_frames, ..settings.config(FrameForm::Bytes, 0) };
-        Reopen {
-            config,
-            profile: flags.profile.as_ref().map(|_| settings.profile.name.clone()),
-            capacity: flags.capacity,
-            over_provisioning: flags.over_provisioning,
+impl<'a> Reopen<'a> {
+    /// As the settings say.
+    pub fn of(settings: &'a Settings, flags: &'a DriveFlags, host_frames: u32) -> Reopen<'a> {
+        Reopen { settings, flags, host_frames }
+    }
+
+    /// Whether a file divides its device as the drive file says, if that one does.
+    fn expect_parts(&self, path: &Path, parts: &[PartLabel]) -> Result<(), Failure> {
+        let path = path.display();
+        let asked = &self.settings.namespaces;
+        if !parts.is_empty() {
+            refuse_sizes(self.flags, &format!("{path} is divided"))?;
         }
+        let same = |label: &PartLabel, asked: &NamespaceSettings| {
+            label.name == asked.name && label.kind == asked.kind() && label.partition == asked.partition
+        };
+        let missing = asked.iter().find(|asked| !parts.iter().any(|label| same(label, asked)));
+        let unknown = parts.iter().find(|label| !asked.is_empty() && !asked.iter().any(|asked| same(label, asked)));
+        let difference = match (missing, unknown) {
+            (Some(NamespaceSettings { name, partition, .. }), _) => {
+                format!("has no {} namespace {name} of {partition}", missing.expect("just matched").kind())
+            }
+            (None, Some(PartLabel { name, kind, partition, .. })) => {
+                format!("has a namespace {name} ({kind}, {partition}) that the drive file does not know")
+            }
+            (None, None) => return Ok(()),
+        };
+        Err(Failure::bad_input(format_args!("{path} {difference}")).fix(format_args!(
+            "`openftl inspect {path}` shows what it is divided into; how a device is divided cannot be changed, so create another one"
+        )))
     }
 }
 
@@ -84,33 +154,67 @@ pub fn open_device(path: &Path, timing: Timing) -> Result<EmulatedDevice, Failur
     EmulatedDevice::open(path, timing).map_err(|error| device_failure(&error))
 }
 
-/// Opens a drive that is kept in a file.
-pub fn open_file(path: &Path, timing: Timing, reopen: &Reopen, clock: &mut impl Clock) -> Result<Drive, Failure> {
+/// Opens all that is kept in a file.
+pub fn open_file(
+    path: &Path,
+    timing: Timing,
+    reopen: &Reopen<'_>,
+    clock: &mut impl Clock,
+) -> Result<Namespaces, Failure> {
     let device = open_device(path, timing)?;
-    if let Some(asked) = &reopen.profile
-        && *asked != device.profile().name
-    {
+    if reopen.flags.profile.is_some() && reopen.settings.profile.name != device.profile().name {
         return Err(Failure::bad_input(format_args!(
-            "{} holds another profile: found {}, asked for {asked}",
+            "{} holds another profile: found {}, asked for {}",
             path.display(),
-            device.profile().name
+            device.profile().name,
+            reopen.settings.profile.name
         ))
         .fix("leave --profile away, or create another drive"));
     }
-    let drive = open(device, reopen.config.clone(), path, clock)?;
+    let parts = device.parts().to_vec();
+    reopen.expect_parts(path, &parts)?;
+    let configs = configs(reopen.settings, &parts, Some(reopen.host_frames));
+    let namespaces = Namespaces::open(device, parts, configs, path, clock)?;
+    let ([], [drive]) = (&namespaces.parts[..], &namespaces.drives[..]) else { return Ok(namespaces) };
     // Both were fixed when the drive was created.
     let capacity = ByteSize(drive.plan().capacity_blocks * BLOCK_BYTES as u64);
     let over_provisioning = drive.config().over_provisioning;
+    let DriveFlags { capacity: capacity_asked, over_provisioning: share_asked, .. } = reopen.flags;
     for (field, found, asked) in [
-        ("capacity", capacity.to_string(), reopen.capacity.map(|asked| asked.to_string())),
-        ("over-provisioning", over_provisioning.to_string(), reopen.over_provisioning.map(|asked| asked.to_string())),
+        ("capacity", capacity.to_string(), capacity_asked.map(|asked| asked.to_string())),
+        ("over-provisioning", over_provisioning.to_string(), share_asked.map(|asked| asked.to_string())),
     ] {
         if let Some(asked) = asked.filter(|asked| *asked != found) {
             return Err(Failure::bad_input(format_args!("{} has {field} {found}, asked for {asked}", path.display()))
                 .fix(format_args!("leave --{field} away, or create another drive")));
         }
     }
-    Ok(drive)
+    Ok(namespaces)
+}
+
+/// What the device in a file is divided into; nothing if it is one drive.
+pub fn parts_of(path: &Path) -> Result<Vec<PartLabel>, Failure> {
+    Ok(open_device(path, Timing::Modelled)?.parts().to_vec())
+}
+
+/// Opens the flash of what is stored. Times are those that the NAND would take.
+pub fn open_flash(stored: &Stored<'_>) -> Result<Flash, Failure> {
+    let Stored { path, namespace } = *stored;
+    let device = open_device(path, Timing::Modelled)?;
+    let parts = device.parts().to_vec();
+    let Some(name) = namespace else {
+        assert!(parts.is_empty(), "who opens a divided device names the namespace");
+        return Ok(device.into());
+    };
+    let known = || parts.iter().map(|label| label.name.as_str()).collect::<Vec<_>>().join(", ");
+    let at = parts.iter().position(|label| label.name == *name).ok_or_else(|| {
+        let failure = Failure::bad_input(format_args!("{} has no namespace {name}", path.display()));
+        match parts.is_empty() {
+            true => failure.fix("leave --namespace away: it is one drive"),
+            false => failure.fix(format_args!("choose one of {}", known())),
+        }
+    })?;
+    Ok(divide(device, &parts)?.swap_remove(at))
 }
 
 /// Opens a drive on a device of another machine, or makes one there.
@@ -132,36 +236,36 @@ pub fn open_elsewhere(place: &Place, config: Config, is_new: bool, clock: &mut i
     })
 }
 
-/// Opens a drive that is kept in a file without writing anything to it: if it was not closed cleanly, it is recovered in
-/// memory alone. Times are those that the NAND would take.
-pub fn open_to_look_at(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    let device = open_device(path, Timing::Modelled)?;
-    BlockFtl::open_with(device.into(), Config::default(), Access::Inspect, clock)
-        .map_err(|error| open_failure(path, &error))
+/// Opens a stored drive without writing anything to it: if it was not closed cleanly, it is recovered in memory alone.
+pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    open_for(Access::Inspect, stored, clock)
 }
 
-/// Opens a drive that is kept in a file as it is opened for use: if it was not closed cleanly, it is recovered.
-pub fn open_and_recover(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    open(open_device(path, Timing::Modelled)?, Config::default(), path, clock)
+/// Opens a stored drive as it is opened for use: if it was not closed cleanly, it is recovered.
+pub fn open_and_recover(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    open(open_flash(stored)?, Config::default(), stored, clock)
 }
 
-/// Opens a drive that is kept in a file for repair: what cannot be trusted of its map is rebuilt.
-pub fn open_and_repair(path: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    let device = open_device(path, Timing::Modelled)?;
-    BlockFtl::open_with(device.into(), Config::default(), Access::Repair, clock)
-        .map_err(|error| open_failure(path, &error))
+/// Opens a stored drive for repair: what cannot be trusted of its map is rebuilt.
+pub fn open_and_repair(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    open_for(Access::Repair, stored, clock)
+}
+
+fn open_for(access: Access, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock)
+        .map_err(|error| open_failure(stored, &error))
 }
 
 /// Switches a drive off, cleanly, and on again.
 pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
     let config = drive.config().clone();
     let device = close(drive, clock)?;
-    open(device, config, Path::new("the drive"), clock)
+    open(device, config, &Stored::alone(Path::new("the drive")), clock)
 }
 
-/// Opens the drive on a device. `name` is for messages.
-pub fn open(device: impl Into<Flash>, config: Config, name: &Path, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    BlockFtl::open(device.into(), config, clock).map_err(|error| open_failure(name, &error))
+/// Opens the drive on some flash. `stored` is for messages.
+pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    BlockFtl::open(flash, config, clock).map_err(|error| open_failure(stored, &error))
 }
 
 /// How a drive was opened, for a title.
@@ -190,8 +294,8 @@ pub fn pu_busy(drive: &Drive) -> Vec<Nanos> {
     drive.media().pu_busy()
 }
 
-fn open_failure(path: &Path, error: &OpenError) -> Failure {
-    let failure = format_args!("{}: {error}", path.display()).to_string();
+fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
+    let failure = format_args!("{stored}: {error}").to_string();
     match error {
         OpenError::NotFormatted => {
             Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
@@ -199,7 +303,7 @@ fn open_failure(path: &Path, error: &OpenError) -> Failure {
         OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
         error if error.is_repairable() => Failure::failed(failure).fix(format_args!(
             "openftl check {} --repair rebuilds what can be rebuilt, and says what was lost",
-            path.display()
+            stored.words()
         )),
         _ => Failure::failed(failure).fix("restore it from a copy: what is left cannot be trusted"),
     }
@@ -215,7 +319,9 @@ fn device_failure(error: &DeviceError) -> Failure {
             StoreError::NewerVersion { .. } => {
                 Failure::bad_input(error).fix("use the version of openftl that made it, or a later one")
             }
-            StoreError::OtherProfile { .. } | StoreError::ProfileTooLong { .. } => Failure::bad_input(error),
+            StoreError::OtherProfile { .. } | StoreError::ProfileTooLong { .. } | StoreError::Parts(_) => {
+                Failure::bad_input(error)
+            }
             _ => Failure::failed(error),
         },
     }

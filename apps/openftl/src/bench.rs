@@ -88,7 +88,7 @@ struct Run {
 
 impl Run {
     fn prepare(arguments: &cli::Bench) -> Result<Run, Failure> {
-        let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
+        let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?.expect_one_drive("bench")?;
         let timing = arguments.timing.or(settings.timing).unwrap_or(Timing::Virtual);
         let store = match (arguments.store, settings.store) {
             (Some(store), _) => store,
@@ -138,7 +138,7 @@ impl Run {
                 pattern,
                 read_share,
                 access_blocks: (block_bytes / block) as u32,
-                drive_blocks: settings.capacity.0 / block,
+                drive_blocks: settings.drive.capacity.0 / block,
                 seed: arguments.seed,
             },
             facts: WorkloadFacts {
@@ -150,10 +150,10 @@ impl Run {
             },
             configuration: Configuration {
                 profile: settings.profile.name.clone(),
-                capacity_bytes: settings.capacity.0,
-                over_provisioning: settings.over_provisioning.as_f64(),
-                victim: settings.victim,
-                write_through: settings.write_through,
+                capacity_bytes: settings.drive.capacity.0,
+                over_provisioning: settings.drive.over_provisioning.as_f64(),
+                victim: settings.drive.victim,
+                write_through: settings.drive.write_through,
                 timing,
                 store,
                 chunks_per_pu: 0,
@@ -174,7 +174,7 @@ impl Run {
             Store::Ram => FrameForm::Bytes,
             Store::Stamps => FrameForm::Stamp,
         };
-        let mut config = self.settings.config(payload, self.workload.seed);
+        let mut config = self.settings.drive.config(payload, self.workload.seed);
         // Room for all requests under way twice, so that the drive's buffer and not the pool is what fills up.
         config.host_frames = config.host_frames.max(2 * queue_depth * access_blocks.max(SWEEP_BLOCKS));
         let media_timing = if timing == Timing::Instant { MediaTiming::Instant } else { MediaTiming::Modelled };
@@ -218,9 +218,10 @@ impl Run {
         verified += bench.read_back()?.reads.blocks;
         let figures = measured.figures();
         let uniform = self.workload.pattern == Pattern::Uniform && access_blocks == 1 && !only_reads;
-        let waf_theory =
-            (uniform && self.settings.victim == VictimPolicy::Greedy && figures.effective_over_provisioning > 0.0)
-                .then(|| theory::greedy(figures.effective_over_provisioning, figures.pages_per_block));
+        let waf_theory = (uniform
+            && self.settings.drive.victim == VictimPolicy::Greedy
+            && figures.effective_over_provisioning > 0.0)
+            .then(|| theory::greedy(figures.effective_over_provisioning, figures.pages_per_block));
         let result = Findings {
             figures,
             waf_theory,

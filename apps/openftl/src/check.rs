@@ -3,19 +3,21 @@
 //! A drive that can be checked as it is, is not written to. One that was not closed cleanly is recovered first, as the
 //! next start would do; so is one whose open chunks end in blocks that cannot be read yet (MW_CUNITS: on flash with
 //! paired pages something has to be written behind them first). The report says so. With `--repair` it is opened for
-//! repair, checked, and closed.
+//! repair, checked, and closed. Of a device that is divided every block namespace is checked, or the one that is named.
 
 use crate::assembly::{self, Drive};
 use crate::cli;
 use crate::failure::Failure;
 use crate::measure::{rate, show};
+use crate::namespaces::Stored;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::VirtualClock;
 use openftl_ftl::{CheckReport, RepairReport};
 use openftl_lab::picture::thousands;
+use openftl_media::{PartKind, PartLabel};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Instant;
 
 #[derive(Serialize, Default)]
@@ -34,34 +36,89 @@ struct Findings {
     report: CheckReport,
 }
 
+/// What was found in each namespace of a device.
+#[derive(Serialize)]
+struct DeviceFindings {
+    sound: bool,
+    namespaces: BTreeMap<String, Findings>,
+}
+
 pub fn run(arguments: &cli::Check) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let findings = if arguments.repair { repair(disk)? } else { look(disk)? };
-    let name = disk.display().to_string();
-    match arguments.json {
-        true => say(&crate::json(&findings)?)?,
-        false => say(&page(&name, &findings, Palette::of_stdout()))?,
+    let parts = assembly::parts_of(disk)?;
+    if parts.is_empty() || arguments.namespace.is_some() {
+        let stored = Stored { path: disk, namespace: arguments.namespace.as_ref() };
+        expect_block(&stored, &parts)?;
+        let findings = findings(&stored, arguments.repair)?;
+        match arguments.json {
+            true => say(&crate::json(&findings)?)?,
+            false => say(&page(&stored.to_string(), &findings, Palette::of_stdout()))?,
+        }
+        return verdict(&stored, &findings, arguments.repair);
     }
+    let (mut all, mut result) = (BTreeMap::new(), Ok(()));
+    for label in &parts {
+        let stored = Stored { path: disk, namespace: Some(&label.name) };
+        if label.kind == PartKind::OpenChannel {
+            if !arguments.json {
+                say(&format!("{stored}: an open-channel one, what it holds is its hosts'"))?;
+            }
+            continue;
+        }
+        // One that cannot be opened is no reason to leave the others alone.
+        match findings(&stored, arguments.repair) {
+            Ok(findings) => {
+                if !arguments.json {
+                    say(&page(&stored.to_string(), &findings, Palette::of_stdout()))?;
+                }
+                result = result.and(verdict(&stored, &findings, arguments.repair));
+                all.insert(label.name.to_string(), findings);
+            }
+            Err(failure) => result = result.and(Err(failure)),
+        }
+    }
+    if arguments.json {
+        say(&crate::json(&DeviceFindings { sound: result.is_ok(), namespaces: all })?)?;
+    }
+    result
+}
+
+/// Only what our FTL has written can be checked.
+fn expect_block(stored: &Stored<'_>, parts: &[PartLabel]) -> Result<(), Failure> {
+    let label = parts.iter().find(|label| Some(&label.name) == stored.namespace);
+    match label.map(|label| label.kind) {
+        Some(PartKind::OpenChannel) => Err(Failure::bad_input(format_args!("{stored}: an open-channel namespace"))
+            .fix("what it holds is its hosts': they know whether it is sound")),
+        Some(PartKind::Block) | None => Ok(()),
+    }
+}
+
+fn findings(stored: &Stored<'_>, repairs: bool) -> Result<Findings, Failure> {
+    if repairs { repair(stored) } else { look(stored) }
+}
+
+/// How the command ends for what was found.
+fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(), Failure> {
     if findings.sound {
         return Ok(());
     }
     let CheckReport { findings_total, blocks_lost, .. } = findings.report;
-    let failure = Failure::failed(format_args!("{name} is unsound: {findings_total} findings"));
+    let failure = Failure::failed(format_args!("{stored} is unsound: {findings_total} findings"));
     Err(match () {
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
         }
-        () if arguments.repair => failure.fix("copy what can still be read (nbdcopy), and create a new drive"),
-        () => failure.fix(format_args!("openftl check {name} --repair")),
+        () if repaired => failure.fix("copy what can still be read (nbdcopy), and create a new drive"),
+        () => failure.fix(format_args!("openftl check {} --repair", stored.words())),
     })
 }
 
 /// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
-fn look(disk: &Path) -> Result<Findings, Failure> {
+fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
-    let mut drive = assembly::open_to_look_at(disk, &mut clock)?;
+    let mut drive = assembly::open_to_look_at(stored, &mut clock)?;
     if drive.recovery_report().clean {
-        let findings = verified(disk, &mut drive, &mut clock)?;
+        let findings = verified(stored, &mut drive, &mut clock)?;
         // Data that are not readable yet look like damage. A drive without such blocks has no second chance, and to use one
         // whose metadata is there only once would hide that.
         let is_certain = assembly::geometry(&drive).mw_cunits == 0 || !findings.single_copies.is_empty();
@@ -70,20 +127,20 @@ fn look(disk: &Path) -> Result<Findings, Failure> {
         }
     }
     drop(drive);
-    let mut drive = assembly::open_and_recover(disk, &mut clock)?;
-    let findings = verified(disk, &mut drive, &mut clock)?;
+    let mut drive = assembly::open_and_recover(stored, &mut clock)?;
+    let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
     Ok(Findings { recovered: true, ..findings })
 }
 
 /// Repairs the drive, and checks what it is then.
-fn repair(disk: &Path) -> Result<Findings, Failure> {
+fn repair(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
     let mut live = Live::new(false);
     live.show(&["repair: the drive is opened; if its map is lost, every block on the media is read".to_owned()]);
-    let mut drive = assembly::open_and_repair(disk, &mut clock)?;
+    let mut drive = assembly::open_and_repair(stored, &mut clock)?;
     drop(live);
-    let findings = verified(disk, &mut drive, &mut clock)?;
+    let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
     Ok(Findings { repaired: true, ..findings })
 }
@@ -95,8 +152,8 @@ fn close(drive: Drive, clock: &mut VirtualClock) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verified(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
-    let report = verify(disk, drive, clock)?;
+fn verified(stored: &Stored<'_>, drive: &mut Drive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
+    let report = verify(stored, drive, clock)?;
     let recovery = drive.recovery_report();
     Ok(Findings {
         sound: report.is_sound(),
@@ -107,7 +164,7 @@ fn verified(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<
     })
 }
 
-fn verify(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
+fn verify(stored: &Stored<'_>, drive: &mut Drive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
     let mut live = Live::new(false);
     let started = Instant::now();
     let mut progress = |done: u64, total: u64| {
@@ -115,7 +172,7 @@ fn verify(disk: &Path, drive: &mut Drive, clock: &mut VirtualClock) -> Result<Ch
             show(&mut live, "check", done as f64 / total as f64, &rate(done, started));
         }
     };
-    drive.check(clock, &mut progress).map_err(|error| Failure::failed(format_args!("{}: {error}", disk.display())))
+    drive.check(clock, &mut progress).map_err(|error| Failure::failed(format_args!("{stored}: {error}")))
 }
 
 fn page(name: &str, findings: &Findings, palette: Palette) -> String {

@@ -104,7 +104,8 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   openftl create disk.oftl --profile cosmos --capacity 8GiB
   openftl create disk.oftl --profile qlc --capacity 64GiB --over-provisioning 7%
-  openftl create disk.oftl --drive drives/cosmos-block.toml --force";
+  openftl create disk.oftl --drive drives/cosmos-block.toml --force
+  openftl create tenants.oftl --drive drives/tenants.toml        several namespaces on one device";
 
 #[derive(Args, Debug)]
 #[command(after_help = CREATE_EXAMPLES)]
@@ -131,6 +132,7 @@ Examples:
   openftl serve disk.oftl --nbd 127.0.0.1:10809 --timing instant
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
   openftl serve --drive drives/cosmos-block.toml
+  openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
@@ -235,9 +237,12 @@ Examples:
   openftl ctl disk.oftl fail-read 1000
   openftl ctl disk.oftl fail-program g0p0c7 --close
   openftl ctl disk.oftl stats --json
+  openftl ctl disk.oftl detach scratch               NVMe hosts see it no longer, and are told
+  openftl ctl disk.oftl --namespace database fail-read 1000
   openftl ctl unix:/tmp/openftl.ctl power-cycle      where the drive was served with --control
 
-Blocks are logical blocks of 4 KiB; chunks are named as `openftl inspect` names them.
+Blocks are logical blocks of 4 KiB; chunks are named as `openftl inspect` names them. A device that is divided has one
+power; blocks and chunks are those of one namespace.
 
 Exit codes: 0 it was done; 1 not now, or it failed; 2 nobody serves the drive, or it has no such block or chunk.";
 
@@ -249,12 +254,15 @@ pub struct Ctl {
     pub drive: PathBuf,
     #[command(subcommand)]
     pub command: CtlCommand,
+    /// Which of several namespaces is meant: its name or id.
+    #[arg(long, value_name = "NAME|ID", global = true)]
+    pub namespace: Option<String>,
     /// Print the answer as one JSON object.
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-#[derive(Subcommand, Clone, Copy, Debug)]
+#[derive(Subcommand, Clone, Debug)]
 pub enum CtlCommand {
     /// Cuts the power: every connection is dropped, and whatever is not durable is gone.
     PowerCut(Cut),
@@ -292,6 +300,19 @@ pub enum CtlCommand {
     LieAboutFlush {
         #[arg(value_enum, value_name = "on|off")]
         switch: Switch,
+    },
+    /// Has NVMe hosts see a namespace again that was detached.
+    Attach {
+        /// Its name or id.
+        #[arg(value_name = "NAMESPACE")]
+        which: String,
+    },
+    /// Has NVMe hosts see a namespace no longer: what they had asked for ends, and they are told. NBD clients keep it, and the
+    /// next `openftl serve` has it attached.
+    Detach {
+        /// Its name or id.
+        #[arg(value_name = "NAMESPACE")]
+        which: String,
     },
     /// What the drive has done since it was opened.
     Stats,
@@ -378,7 +399,8 @@ pub struct Bench {
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   openftl inspect disk.oftl
-  openftl inspect disk.oftl --json | less";
+  openftl inspect disk.oftl --json | less
+  openftl inspect tenants.oftl --namespace database";
 
 #[derive(Args, Debug)]
 #[command(after_help = INSPECT_EXAMPLES)]
@@ -386,6 +408,9 @@ pub struct Inspect {
     /// A drive made by `openftl create`.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
+    /// Which of several namespaces, by its name [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<openftl_media::PartName>,
     /// Print it as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -395,6 +420,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   openftl check disk.oftl && echo sound
   openftl check disk.oftl --repair
+  openftl check tenants.oftl --namespace database --repair
   openftl check disk.oftl --repair --json > repair.json
 
 A drive that cannot be checked as it is (not closed cleanly, or with blocks that paired pages keep from being read) is
@@ -414,6 +440,9 @@ pub struct Check {
     /// A drive made by `openftl create`.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
+    /// Which of several namespaces, by its name [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<openftl_media::PartName>,
     /// Repair what can be repaired, and say what was lost.
     #[arg(long)]
     pub repair: bool,
@@ -629,6 +658,10 @@ mod tests {
             "openftl ctl disk.oftl wear g0p0c7 2999",
             "openftl ctl disk.oftl lie-about-flush on",
             "openftl ctl --json disk.oftl stats",
+            "openftl ctl disk.oftl detach scratch",
+            "openftl ctl disk.oftl attach 2 --json",
+            "openftl ctl disk.oftl corrupt 7 --namespace database",
+            "openftl check disk.oftl --namespace database --repair",
             "openftl explore",
             "openftl bench --workload random",
             "openftl inspect disk.oftl",
@@ -675,6 +708,8 @@ mod tests {
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),
+            ("openftl ctl disk.oftl detach", "detach", "<NAMESPACE>"),
+            ("openftl inspect disk.oftl --namespace 7", "--namespace", "`7` is no name of a namespace"),
             ("openftl ctl disk.oftl explode", "explode", "<COMMAND>"),
             ("openftl explore --runs 0", "--runs", "0"),
             ("openftl explore --runs 1 --minutes 1", "--runs", "--minutes"),

@@ -11,15 +11,16 @@
 use crate::assembly::Drive;
 use crate::failure::Failure;
 use crate::flash::Flash;
+use crate::namespaces::{Namespaces, of_kind};
 use crate::serve::Log;
-use crate::totals::Totals;
-use openftl_control::{Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind};
+use crate::totals::{DriveTotals, Totals};
+use openftl_control::{Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::{ChunkId, ChunkName, Nanos, Ppa, Time};
-use openftl_ftl::BlockTarget;
 use openftl_ftl::mapping::Place;
+use openftl_ftl::{BlockTarget, ReadOnlyReason, RecoveryReport};
 use openftl_lab::picture::thousands;
-use openftl_media::{EmulatedDevice, Media, PowerLoss, ProgramFailure};
-use openftl_server::{Drives, Endpoint, ListenError, Listener, Operator};
+use openftl_media::{EmulatedDevice, Media, PartKind, PowerLoss, ProgramFailure};
+use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rustix::fs::Mode;
@@ -32,9 +33,11 @@ const COMMANDS_MAX_LOG2: u64 = 9;
 /// …or after less time than this, whichever comes first: a drive that does nothing has no commands to count.
 const DELAY_MAX: Nanos = Nanos::from_millis(20);
 
-/// Operates one drive.
+/// Operates what is on one device.
 pub struct Control {
     server: Option<ControlServer<Listener>>,
+    /// The namespaces, in the order of their ids.
+    names: Vec<String>,
     /// There is something to do of which no event tells.
     more: bool,
     asked: Option<Asked>,
@@ -87,10 +90,11 @@ pub fn listen(endpoint: Endpoint) -> Result<Listener, ListenError> {
 
 impl Control {
     /// Serves the clients of `listener`, if there is one.
-    pub fn new(listener: Option<Listener>, totals: Totals, log: Log) -> Result<Control, Failure> {
+    pub fn new(listener: Option<Listener>, names: Vec<String>, totals: Totals, log: Log) -> Result<Control, Failure> {
         let server = listener.map(ControlServer::new).transpose().map_err(Failure::failed)?;
         Ok(Control {
             server,
+            names,
             more: true,
             asked: None,
             totals,
@@ -142,15 +146,15 @@ impl Control {
     }
 
     /// The power is on, or could not be turned on. `before` is what there is to say of the cut.
-    pub fn came_on(&mut self, client: ClientId, before: Option<Answer>, result: Result<&Drive, &Failure>) {
+    pub fn came_on(&mut self, client: ClientId, before: Option<Answer>, result: Result<&Namespaces, &Failure>) {
         match result {
-            Ok(drive) => {
-                let message = on_message(drive);
+            Ok(namespaces) => {
+                let message = on_message(namespaces);
                 self.log.tell(&message);
                 let turned_away = self.totals.turned_away() - self.turned_away_before;
                 let mut answer = before.unwrap_or_else(|| Answer::new(""));
                 answer.message = format!("{}\n{message}", answer.message).trim_start().to_owned();
-                self.answer(client, Ok(after_on(answer, drive).with("clients_turned_away", turned_away)));
+                self.answer(client, Ok(after_on(answer, namespaces).with("clients_turned_away", turned_away)));
             }
             Err(failure) => {
                 self.log.tell(&format!("The power could not be turned on. {failure}"));
@@ -192,34 +196,133 @@ impl Control {
         &mut self,
         now: Time,
         client: ClientId,
-        command: Command,
-        drive: Option<&mut Drive>,
+        request: &Request,
+        drives: &mut Drives<'_, '_, Drive>,
     ) -> Option<Result<Answer, Refusal>> {
-        if self.asked.is_some() && command != (Command::Stats {}) {
+        let Request { command, namespace } = request;
+        let namespace = namespace.as_deref();
+        if self.asked.is_some() && *command != (Command::Stats {}) {
             return Some(Err(not_now("the power is being switched").fix("wait until that is answered")));
         }
-        let Some(drive) = drive else {
+        if let (Some(name), false) = (namespace, is_of_a_namespace(command)) {
+            let what = format_args!("namespace {name}: this is about all of the device").to_string();
+            return Some(Err(Refusal::new(RefusalKind::Malformed, what).fix("leave --namespace away")));
+        }
+        if drives.is_empty() {
             return match command {
                 Command::PowerOn {} => {
                     self.asked = Some(Asked::On(client));
                     None
                 }
-                Command::Stats {} => Some(Ok(self.totals.answer(None))),
+                Command::Stats {} => Some(Ok(self.totals.answer(false))),
                 _ => Some(Err(not_now("the power is off").fix("turn it on first: openftl ctl DRIVE power-on"))),
             };
-        };
-        let result = match command {
-            Command::PowerCut(cut) => return self.arm(now, client, cut, false, drive),
-            Command::PowerCycle(cut) => return self.arm(now, client, cut, true, drive),
+        }
+        let result = match *command {
+            Command::PowerCut(cut) => return self.arm(now, client, cut, false, drives),
+            Command::PowerCycle(cut) => return self.arm(now, client, cut, true, drives),
             Command::PowerOn {} => Err(not_now("the power is on already")),
-            Command::FailRead { block } => fail_read(drive, block),
-            Command::Corrupt { block } => corrupt(drive, block),
-            Command::FailProgram { chunk, close } => fail_program(drive, chunk, close),
-            Command::Wear { chunk, resets } => wear(drive, chunk, resets),
-            Command::LieAboutFlush { on } => Ok(lie_about_flush(drive, on)),
-            Command::Stats {} => Ok(self.totals.answer(Some(drive))),
+            Command::FailRead { block } => self.drive(namespace, drives).and_then(|drive| fail_read(drive, block)),
+            Command::Corrupt { block } => self.drive(namespace, drives).and_then(|drive| corrupt(drive, block)),
+            Command::FailProgram { chunk: None, close } => fail_next_program(flash(drives, 0), close),
+            Command::FailProgram { chunk: Some(chunk), close } => {
+                self.flash(namespace, drives).and_then(|flash| fail_program(flash, chunk, close))
+            }
+            Command::Wear { chunk, resets } => {
+                self.flash(namespace, drives).and_then(|flash| wear(flash, chunk, resets))
+            }
+            Command::LieAboutFlush { on } => self.drive(namespace, drives).map(|drive| lie_about_flush(drive, on)),
+            Command::Attach {} => self.set_attached(namespace, drives, true),
+            Command::Detach {} => self.set_attached(namespace, drives, false),
+            Command::Stats {} => Ok(self.statistics(drives)),
         };
         Some(result)
+    }
+
+    /// The place of the namespace that is asked for. Where there is only one drive, it need not be named.
+    fn place_of(&self, namespace: Option<&str>, drives: &mut Drives<'_, '_, Drive>) -> Result<usize, Refusal> {
+        let choose = format_args!("name it with --namespace; there are {}", self.names.join(", ")).to_string();
+        let Some(asked) = namespace else {
+            let is_only = self.names.len() == 1 || (drives.get_mut(0).is_some() && drives.get_mut(1).is_none());
+            return if is_only { Ok(0) } else { Err(out_of_range("there are several namespaces").fix(choose)) };
+        };
+        let by_name = self.names.iter().position(|name| name == asked);
+        let by_id =
+            asked.parse().ok().and_then(|id: usize| id.checked_sub(1)).filter(|place| *place < self.names.len());
+        by_name.or(by_id).ok_or_else(|| out_of_range(format_args!("there is no namespace {asked}")).fix(choose))
+    }
+
+    /// The drive of a block namespace.
+    fn drive<'d>(
+        &self,
+        namespace: Option<&str>,
+        drives: &'d mut Drives<'_, '_, Drive>,
+    ) -> Result<&'d mut Drive, Refusal> {
+        let place = self.place_of(namespace, drives)?;
+        drives.get_mut(place).ok_or_else(|| {
+            let name = &self.names[place];
+            out_of_range(format_args!("namespace {name} is an open-channel one: it has no logical blocks of ours"))
+                .fix("choose a block namespace; chunks of it can be made to fail and wear")
+        })
+    }
+
+    /// The flash of a namespace.
+    fn flash<'d>(
+        &self,
+        namespace: Option<&str>,
+        drives: &'d mut Drives<'_, '_, Drive>,
+    ) -> Result<&'d mut Flash, Refusal> {
+        let place = self.place_of(namespace, drives)?;
+        Ok(flash(drives, place))
+    }
+
+    fn set_attached(
+        &self,
+        namespace: Option<&str>,
+        drives: &mut Drives<'_, '_, Drive>,
+        is_attached: bool,
+    ) -> Result<Answer, Refusal> {
+        let place = self.place_of(namespace, drives)?;
+        let (name, id) = (&self.names[place], place + 1);
+        let done = if is_attached { "attached" } else { "detached" };
+        drives.set_attached(place, is_attached).map_err(|error| match error {
+            AttachError::NotReached => not_now(format_args!("namespace {name}: NVMe hosts do not reach this drive"))
+                .fix("serve it with --nvme-tcp"),
+            AttachError::Already => not_now(format_args!("namespace {name} is {done} already")),
+        })?;
+        let note = match (is_attached, drives.get_mut(place).is_some()) {
+            (false, true) => " NBD clients keep it.",
+            _ => "",
+        };
+        let message = format!("Namespace {id}, {name}, is {done}, and every connected NVMe host is told.{note}");
+        self.log.tell(&message);
+        Ok(Answer::new(message).with("namespace", name).with("id", id).with("attached", is_attached))
+    }
+
+    /// What was counted, and of several namespaces which they are.
+    fn statistics(&mut self, drives: &mut Drives<'_, '_, Drive>) -> Answer {
+        for (place, name) in self.names.iter().enumerate() {
+            if let Some(drive) = drives.get_mut(place) {
+                self.totals.look(place, name, drive);
+            }
+        }
+        let answer = self.totals.answer(true).with("nand", flash(drives, 0).look(|device| *device.statistics()));
+        if self.names.len() == 1 {
+            return answer;
+        }
+        let shown: Vec<NamespaceShown<'_>> = self
+            .names
+            .iter()
+            .enumerate()
+            .map(|(place, name)| NamespaceShown {
+                id: place + 1,
+                name,
+                kind: if drives.get_mut(place).is_some() { PartKind::Block } else { PartKind::OpenChannel },
+                attached: drives.is_attached(place),
+                drive: self.totals.drive(place),
+            })
+            .collect();
+        answer.with("namespaces", shown)
     }
 
     fn arm(
@@ -228,13 +331,14 @@ impl Control {
         client: ClientId,
         cut: Cut,
         and_on: bool,
-        drive: &Drive,
+        drives: &mut Drives<'_, '_, Drive>,
     ) -> Option<Result<Answer, Refusal>> {
-        if drive.media().emulated().is_none() {
+        let flash = flash(drives, 0);
+        if !flash.is_emulated() {
             let refusal = not_now("the flash is on another machine, and so is its power");
             return Some(Err(refusal.fix("ask the server that has it")));
         }
-        let commands = commands_of(drive);
+        let commands = commands_of(flash);
         let Moment { commands: after_commands, delay, torn } = cut.seed.map_or(Moment::NOW, Moment::chosen_by);
         self.asked = Some(Asked::Cut(ArmedCut {
             client,
@@ -247,6 +351,36 @@ impl Control {
             commands_found: commands,
         }));
         None
+    }
+}
+
+/// One of several namespaces, for scripts.
+#[derive(serde::Serialize)]
+struct NamespaceShown<'a> {
+    id: usize,
+    name: &'a str,
+    kind: PartKind,
+    /// Whether NVMe hosts see it.
+    attached: bool,
+    #[serde(flatten)]
+    drive: Option<&'a DriveTotals>,
+}
+
+/// Whether a command is about one namespace.
+fn is_of_a_namespace(command: &Command) -> bool {
+    match command {
+        Command::FailRead { .. }
+        | Command::Corrupt { .. }
+        | Command::FailProgram { chunk: Some(_), .. }
+        | Command::Wear { .. }
+        | Command::LieAboutFlush { .. }
+        | Command::Attach {}
+        | Command::Detach {} => true,
+        Command::PowerCut(_)
+        | Command::PowerOn {}
+        | Command::PowerCycle(_)
+        | Command::FailProgram { chunk: None, .. }
+        | Command::Stats {} => false,
     }
 }
 
@@ -268,8 +402,8 @@ impl Operator<Drive> for Control {
             && let Some(mut server) = self.server.take()
         {
             server.poll();
-            while let Some((client, command)) = server.take_request() {
-                if let Some(result) = self.carry_out(now, client, command, drives.get_mut(0)) {
+            while let Some((client, request)) = server.take_request() {
+                if let Some(result) = self.carry_out(now, client, &request, drives) {
                     server.answer(client, result);
                 }
             }
@@ -278,12 +412,12 @@ impl Operator<Drive> for Control {
         }
         self.more &= self.server.is_some();
         self.say_who_is_insecure();
-        if drives.get_mut(0).is_none() {
+        if drives.is_empty() {
             self.say_who_was_turned_away();
         }
-        let interrupts = match (&mut self.asked, drives.get_mut(0)) {
-            (Some(Asked::Cut(cut)), Some(drive)) => cut.strikes(now, drive),
-            (asked, None) => matches!(asked, Some(Asked::On(_))),
+        let interrupts = match &mut self.asked {
+            Some(Asked::Cut(cut)) if !drives.is_empty() => cut.strikes(now, flash(drives, 0)),
+            Some(Asked::On(_)) => drives.is_empty(),
             _ => false,
         };
         if interrupts { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -291,8 +425,8 @@ impl Operator<Drive> for Control {
 }
 
 impl ArmedCut {
-    fn strikes(&mut self, now: Time, drive: &Drive) -> bool {
-        self.commands_found = commands_of(drive);
+    fn strikes(&mut self, now: Time, flash: &Flash) -> bool {
+        self.commands_found = commands_of(flash);
         self.commands_found >= self.commands_due || now >= self.due
     }
 }
@@ -357,8 +491,9 @@ fn place(drive: &Drive, block: u64) -> Result<Ppa, Refusal> {
     }
 }
 
-fn chunk(drive: &Drive, name: ChunkName) -> Result<ChunkId, Refusal> {
-    let geometry = drive.media().geometry();
+/// A chunk of some flash, as it counts them.
+fn chunk(flash: &Flash, name: ChunkName) -> Result<ChunkId, Refusal> {
+    let geometry = flash.geometry();
     geometry.chunk_named(name).ok_or_else(|| {
         out_of_range(format_args!(
             "chunk {name} is not on this drive: it has {} groups of {} parallel units of {} chunks, counted from 0",
@@ -368,28 +503,39 @@ fn chunk(drive: &Drive, name: ChunkName) -> Result<ChunkId, Refusal> {
     })
 }
 
-/// The device, if it is here.
-fn emulated(drive: &mut Drive) -> Result<&mut EmulatedDevice, Refusal> {
-    let device = drive.media_mut().emulated_mut();
-    device.ok_or_else(|| not_now("the flash is on another machine").fix("ask the server that has it"))
+/// The flash in this place: of a drive, or a device that is served as it is.
+///
+/// # Panics
+/// If nothing is served there.
+fn flash<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> &'d mut Flash {
+    if drives.get_mut(place).is_some() {
+        return drives.get_mut(place).expect("it is there").media_mut();
+    }
+    drives.device_mut(place).expect("something is served")
+}
+
+/// Operates the device behind some flash, if it is here.
+fn operate<R>(flash: &mut Flash, deed: impl FnOnce(&mut EmulatedDevice) -> R) -> Result<R, Refusal> {
+    flash.operate(deed).ok_or_else(|| not_now("the flash is on another machine").fix("ask the server that has it"))
 }
 
 /// Commands that the device has had.
-fn commands_of(drive: &Drive) -> u64 {
-    drive.media().emulated().map_or(0, |device| device.statistics().commands)
+fn commands_of(flash: &Flash) -> u64 {
+    flash.look(|device| device.statistics().commands).unwrap_or_default()
 }
 
 fn store_refusal(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(RefusalKind::Failed, error)
 }
 
-fn shown(device: &Flash, ppa: Ppa) -> String {
-    device.geometry().format().unpack(ppa).to_string()
+fn shown(flash: &Flash, ppa: Ppa) -> String {
+    flash.geometry().format().unpack(ppa).to_string()
 }
 
 fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;
-    emulated(drive)?.inject_read_failure(ppa).map_err(store_refusal)?;
+    let at = drive.media().on_device(ppa);
+    operate(drive.media_mut(), |device| device.inject_read_failure(at))?.map_err(store_refusal)?;
     let place = shown(drive.media(), ppa);
     let message = format!("Logical block {block}, at {place}, cannot be read until it is overwritten or trimmed.");
     Ok(Answer::new(message).with("block", block).with("place", place))
@@ -397,31 +543,36 @@ fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
 
 fn corrupt(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;
-    emulated(drive)?.corrupt(ppa).map_err(store_refusal)?;
+    let at = drive.media().on_device(ppa);
+    operate(drive.media_mut(), |device| device.corrupt(at))?.map_err(store_refusal)?;
     let place = shown(drive.media(), ppa);
     let message = format!("One bit of logical block {block}, at {place}, is turned. The device does not notice.");
     Ok(Answer::new(message).with("block", block).with("place", place))
 }
 
-fn fail_program(drive: &mut Drive, name: Option<ChunkName>, close: bool) -> Result<Answer, Refusal> {
-    let failure = if close { ProgramFailure::ChunkClosed } else { ProgramFailure::NextUnit };
-    match name {
-        Some(name) => {
-            let chunk = chunk(drive, name)?;
-            emulated(drive)?.inject_program_failure(chunk, failure);
-        }
-        None => emulated(drive)?.inject_next_program_failure(failure),
-    }
-    let place = name.map_or("the device".to_owned(), |name| format!("chunk {name}"));
-    let how = if close { " and closes its chunk" } else { "" };
-    let message = format!("The next program operation on {place} fails{how}.");
+fn failure_of(close: bool) -> (ProgramFailure, &'static str) {
+    if close { (ProgramFailure::ChunkClosed, " and closes its chunk") } else { (ProgramFailure::NextUnit, "") }
+}
+
+fn fail_program(flash: &mut Flash, name: ChunkName, close: bool) -> Result<Answer, Refusal> {
+    let (failure, how) = failure_of(close);
+    let chunk = flash.chunk_on_device(chunk(flash, name)?);
+    operate(flash, |device| device.inject_program_failure(chunk, failure))?;
+    let message = format!("The next program operation on chunk {name} fails{how}.");
     Ok(Answer::new(message).with("chunk", name).with("close", close))
 }
 
-fn wear(drive: &mut Drive, name: ChunkName, resets: u32) -> Result<Answer, Refusal> {
-    let chunk = chunk(drive, name)?;
-    emulated(drive)?.set_wear(chunk, resets).map_err(store_refusal)?;
-    let endurance = emulated(drive)?.endurance();
+fn fail_next_program(flash: &mut Flash, close: bool) -> Result<Answer, Refusal> {
+    let (failure, how) = failure_of(close);
+    operate(flash, |device| device.inject_next_program_failure(failure))?;
+    let message = format!("The next program operation on the device fails{how}.");
+    Ok(Answer::new(message).with("chunk", None::<ChunkName>).with("close", close))
+}
+
+fn wear(flash: &mut Flash, name: ChunkName, resets: u32) -> Result<Answer, Refusal> {
+    let chunk = flash.chunk_on_device(chunk(flash, name)?);
+    let (worn, endurance) = operate(flash, |device| (device.set_wear(chunk, resets), device.endurance()))?;
+    worn.map_err(store_refusal)?;
     let message = format!("Chunk {name} counts as erased {resets} times; it stands {endurance}.");
     Ok(Answer::new(message).with("chunk", name).with("resets", resets).with("endurance", endurance))
 }
@@ -460,23 +611,49 @@ fn after_cut(answer: Answer, cut: &ArmedCut, now: Time, toll: &Toll) -> Answer {
         .with("flash", toll.loss)
 }
 
-fn on_message(drive: &Drive) -> String {
-    let report = drive.recovery_report();
-    let mut text = format!(
-        "The power is on: {} in {}; {} log records replayed, {} of cut-off transactions dropped.",
-        crate::assembly::opened_how(report),
-        crate::assembly::opened_in(report),
-        thousands(report.replayed),
-        thousands(report.dropped)
-    );
-    if let Some(reason) = drive.read_only_reason() {
-        text += &format!("\nThe drive takes no writes: {reason}.");
+fn on_message(namespaces: &Namespaces) -> String {
+    let names = of_kind(&namespaces.parts, PartKind::Block).map(|label| format!("{}: ", label.name));
+    let mut text = "The power is on".to_owned();
+    for (drive, name) in namespaces.drives.iter().zip(names.map(Some).chain(std::iter::repeat(None))) {
+        let report = drive.recovery_report();
+        text += if name.is_some() { ".\n  " } else { ": " };
+        text += &format!(
+            "{}{} in {}; {} log records replayed, {} of cut-off transactions dropped",
+            name.unwrap_or_default(),
+            crate::assembly::opened_how(report),
+            crate::assembly::opened_in(report),
+            thousands(report.replayed),
+            thousands(report.dropped)
+        );
+        if let Some(reason) = drive.read_only_reason() {
+            text += &format!(".\nThe drive takes no writes: {reason}");
+        }
     }
-    text
+    text + "."
 }
 
-fn after_on(answer: Answer, drive: &Drive) -> Answer {
-    answer.with("power", "on").with("recovery", drive.recovery_report()).with("read_only", drive.read_only_reason())
+/// How it came on: of several drives each.
+fn after_on(answer: Answer, namespaces: &Namespaces) -> Answer {
+    #[derive(serde::Serialize)]
+    struct On<'a> {
+        name: &'a str,
+        recovery: &'a RecoveryReport,
+        read_only: Option<ReadOnlyReason>,
+    }
+    let answer = answer.with("power", "on");
+    if let ([], [drive]) = (&namespaces.parts[..], &namespaces.drives[..]) {
+        return answer.with("recovery", drive.recovery_report()).with("read_only", drive.read_only_reason());
+    }
+    let labels = of_kind(&namespaces.parts, PartKind::Block);
+    let on: Vec<On<'_>> = labels
+        .zip(&namespaces.drives)
+        .map(|(label, drive)| On {
+            name: label.name.as_str(),
+            recovery: drive.recovery_report(),
+            read_only: drive.read_only_reason(),
+        })
+        .collect();
+    answer.with("namespaces", on)
 }
 
 #[cfg(test)]

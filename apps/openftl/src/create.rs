@@ -3,12 +3,14 @@
 use crate::assembly;
 use crate::cli;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, VirtualClock};
-use openftl_media::{DeviceError, EmulatedDevice, StoreError, Timing};
+use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
+use openftl_media::partition::span;
+use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use serde::Serialize;
+use std::fmt::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,11 +21,29 @@ const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
 struct Made<'a> {
     disk: &'a Path,
     profile: &'a str,
+    /// What hosts see, of all namespaces together.
     capacity_bytes: u64,
-    over_provisioning: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_provisioning: Option<f64>,
     flash_bytes: u64,
     chunks_per_pu: u32,
     seed: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    namespaces: Vec<MadeNamespace>,
+    /// Parallel units that no namespace has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_units_unused: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct MadeNamespace {
+    name: String,
+    kind: PartKind,
+    groups: String,
+    parallel_units: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity_bytes: Option<u64>,
+    flash_bytes: u64,
 }
 
 pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
@@ -38,48 +58,90 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     }
     let seed = arguments.seed.unwrap_or_else(another_seed);
     let geometry = if disk.exists() { replace(&settings, disk, seed)? } else { make(&settings, disk, seed)? };
-    let flash_bytes = geometry.chunks() * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
-    let made = Made {
-        disk,
-        profile: &settings.profile.name,
-        capacity_bytes: settings.capacity.0,
-        over_provisioning: settings.over_provisioning.as_f64(),
-        flash_bytes,
-        chunks_per_pu: geometry.chunks_per_pu,
-        seed,
-    };
+    let made = made(&settings, disk, &geometry, seed);
     if arguments.json {
         return say(&crate::json(&made)?);
     }
     let palette = Palette::of_stdout();
-    say(&format!(
-        "{} {}: {} for the host, on {} of {} flash ({} dies in {} groups, {} chunks on each)\n\nNext\n  openftl serve {} --nbd unix:/tmp/openftl.sock\n",
+    let mut text = format!(
+        "{} {}: {} for the host, on {} of {} flash ({} dies in {} groups, {} chunks on each)\n",
         palette.paint(Ink::Good, "✓"),
         disk.display(),
-        settings.capacity,
-        ByteSize(flash_bytes),
+        ByteSize(made.capacity_bytes),
+        ByteSize(made.flash_bytes),
         made.profile,
         geometry.pus(),
         geometry.groups,
         geometry.chunks_per_pu,
-        disk.display(),
-    ))
+    );
+    for namespace in &made.namespaces {
+        let MadeNamespace { name, kind, groups, parallel_units, flash_bytes, .. } = namespace;
+        let capacity = namespace.capacity_bytes.map_or(String::new(), |bytes| format!("{} on ", ByteSize(bytes)));
+        _ = writeln!(
+            text,
+            "  {name:<16} {kind:<12}  {capacity}{} of flash: groups {groups}, parallel units {parallel_units}",
+            ByteSize(*flash_bytes)
+        );
+    }
+    if let Some(unused @ 1..) = made.parallel_units_unused {
+        _ = writeln!(text, "  {unused} of {} parallel units belong to no namespace and are left alone", geometry.pus());
+    }
+    let nvme = if made.namespaces.iter().any(|namespace| namespace.kind == PartKind::OpenChannel) {
+        " --nvme-tcp 127.0.0.1:4420"
+    } else {
+        ""
+    };
+    _ = writeln!(text, "\nNext\n  openftl serve {} --nbd unix:/tmp/openftl.sock{nvme}", disk.display());
+    say(&text)
 }
 
-/// Makes a drive at `path`, which must not exist. What is left of a failure is removed.
+fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u64) -> Made<'a> {
+    let flash_bytes = |geometry: &Geometry| geometry.blocks() * BLOCK_BYTES as u64;
+    let namespaces: Vec<MadeNamespace> = settings
+        .namespaces
+        .iter()
+        .map(|namespace| MadeNamespace {
+            name: namespace.name.to_string(),
+            kind: namespace.kind(),
+            groups: span(&namespace.partition.groups),
+            parallel_units: span(&namespace.partition.pus),
+            capacity_bytes: match &namespace.on_it {
+                OnIt::Block(settings) => Some(settings.capacity.0),
+                OnIt::OpenChannel(_) => None,
+            },
+            flash_bytes: flash_bytes(&namespace.partition.shape(geometry)),
+        })
+        .collect();
+    let is_divided = !namespaces.is_empty();
+    let used: u32 = settings.namespaces.iter().map(|namespace| namespace.partition.shape(geometry).pus()).sum();
+    Made {
+        disk,
+        profile: &settings.profile.name,
+        capacity_bytes: match is_divided {
+            true => namespaces.iter().filter_map(|namespace| namespace.capacity_bytes).sum(),
+            false => settings.drive.capacity.0,
+        },
+        over_provisioning: (!is_divided).then(|| settings.drive.over_provisioning.as_f64()),
+        flash_bytes: flash_bytes(geometry),
+        chunks_per_pu: geometry.chunks_per_pu,
+        seed,
+        namespaces,
+        parallel_units_unused: is_divided.then(|| geometry.pus() - used),
+    }
+}
+
+/// Makes what the settings say at `path`, which must not exist. What is left of a failure is removed.
 pub fn make(settings: &Settings, path: &Path, seed: u64) -> Result<Geometry, Failure> {
-    let config = settings.config(FrameForm::Bytes, another_seed());
     let mut clock = VirtualClock::default();
     let existed = path.exists();
-    let made = assembly::create_file(settings, config, path, seed, &mut clock).and_then(|drive| {
-        let geometry = *assembly::geometry(&drive);
-        assembly::close(drive, &mut clock).map(|_| geometry)
-    });
-    if made.is_err() && !existed {
+    let made =
+        assembly::create_file(settings, path, seed, &mut clock).and_then(|namespaces| namespaces.close(&mut clock));
+    let geometry = made.and_then(|()| Ok(*assembly::open_device(path, Timing::Instant)?.geometry()));
+    if geometry.is_err() && !existed {
         // It may not have come to a file at all.
         let _ = std::fs::remove_file(path);
     }
-    made
+    geometry
 }
 
 /// Makes a drive beside the one at `disk` and puts it in its place once it is whole.

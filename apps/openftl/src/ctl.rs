@@ -3,7 +3,7 @@
 use crate::cli::{self, CtlCommand, Switch};
 use crate::failure::Failure;
 use crate::terminal::say;
-use openftl_control::{AskError, Client, Command, Cut, Refusal, RefusalKind};
+use openftl_control::{AskError, Client, Command, Cut, Refusal, RefusalKind, Request};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
@@ -22,7 +22,7 @@ pub fn run(arguments: &cli::Ctl) -> Result<(), Failure> {
         _ => Failure::failed(format_args!("{}: {error}", socket.display()))
             .fix("only the user who serves a drive may operate it"),
     })?;
-    let answer = client.ask(command(arguments.command)).map_err(|error| failure(&error))?;
+    let answer = client.ask(request(arguments)).map_err(|error| failure(&error))?;
     say(&if arguments.json { crate::json(&answer)? } else { answer.message })
 }
 
@@ -42,19 +42,26 @@ fn socket_of(drive: &Path) -> PathBuf {
     }
 }
 
-fn command(command: CtlCommand) -> Command {
-    let cut = |cli::Cut { torn, seed }| Cut { torn, seed };
-    match command {
+fn request(arguments: &cli::Ctl) -> Request {
+    let cut = |&cli::Cut { torn, seed }: &cli::Cut| Cut { torn, seed };
+    let namespace = match &arguments.command {
+        CtlCommand::Attach { which } | CtlCommand::Detach { which } => Some(which),
+        _ => arguments.namespace.as_ref(),
+    };
+    let command = match &arguments.command {
         CtlCommand::PowerCut(how) => Command::PowerCut(cut(how)),
         CtlCommand::PowerOn => Command::PowerOn {},
         CtlCommand::PowerCycle(how) => Command::PowerCycle(cut(how)),
-        CtlCommand::FailRead { block } => Command::FailRead { block },
-        CtlCommand::FailProgram { chunk, close } => Command::FailProgram { chunk, close },
-        CtlCommand::Corrupt { block } => Command::Corrupt { block },
-        CtlCommand::Wear { chunk, resets } => Command::Wear { chunk, resets },
-        CtlCommand::LieAboutFlush { switch } => Command::LieAboutFlush { on: switch == Switch::On },
+        CtlCommand::FailRead { block } => Command::FailRead { block: *block },
+        CtlCommand::FailProgram { chunk, close } => Command::FailProgram { chunk: *chunk, close: *close },
+        CtlCommand::Corrupt { block } => Command::Corrupt { block: *block },
+        CtlCommand::Wear { chunk, resets } => Command::Wear { chunk: *chunk, resets: *resets },
+        CtlCommand::LieAboutFlush { switch } => Command::LieAboutFlush { on: *switch == Switch::On },
+        CtlCommand::Attach { .. } => Command::Attach {},
+        CtlCommand::Detach { .. } => Command::Detach {},
         CtlCommand::Stats => Command::Stats {},
-    }
+    };
+    Request { command, namespace: namespace.cloned() }
 }
 
 fn failure(error: &AskError) -> Failure {

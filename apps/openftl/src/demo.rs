@@ -52,7 +52,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     let flags = cli::DriveFlags { victim: Some(Victim::CostBenefit), ..cli::DriveFlags::default() };
     let settings = Settings::gather(&flags, CAPACITY)?;
     let mut clock = BenchClock::simulated();
-    let config = settings.config(FrameForm::Bytes, SEED);
+    let config = settings.drive.config(FrameForm::Bytes, SEED);
     let drive = assembly::new_in_memory(&settings, config, Store::Ram, MediaTiming::Modelled, SEED, &mut clock)?;
     let tell = |text: &str| if arguments.json { Ok(()) } else { say(text) };
     tell(&introduction(&settings, assembly::geometry(&drive), palette))?;
@@ -65,7 +65,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     tell(&step(
         "filled",
         palette,
-        &format!("{} written in order, {}", settings.capacity, speeds(&filled, filling.elapsed())),
+        &format!("{} written in order, {}", settings.drive.capacity, speeds(&filled, filling.elapsed())),
     ))?;
 
     let mut workload = Workload::new(&WorkloadConfig {
@@ -109,7 +109,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
         return say(&crate::json(&Findings {
             figures: measured.figures(),
             profile: settings.profile.name.clone(),
-            capacity_bytes: settings.capacity.0,
+            capacity_bytes: settings.drive.capacity.0,
             fill_virtual_seconds: filled.seconds(),
             restart,
             blocks_verified: verified,
@@ -130,11 +130,11 @@ fn introduction(settings: &Settings, geometry: &openftl_core::Geometry, palette:
     let title = palette.paint(Ink::Bold, "OpenFTL: a whole SSD in this process");
     format!(
         "{title}\n  {} for the host on {}: {} dies in {} groups, {} over-provisioning\n  {}\n\n",
-        settings.capacity,
+        settings.drive.capacity,
         settings.profile.name,
         geometry.pus(),
         geometry.groups,
-        settings.over_provisioning,
+        settings.drive.over_provisioning,
         palette.paint(
             Ink::Dim,
             "Time is simulated, so latencies are those of NAND. Data are real and compared when read."

@@ -33,15 +33,39 @@
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
+//!
+//! With `[[namespace]]` tables the device is divided, and each of them has some of its parallel units:
+//!
+//! ```toml
+//! [[namespace]]
+//! name = "database"
+//! kind = "block"                  # an FTL of its own; hosts see blocks
+//! groups = "0-3"                  # left out: all of them
+//! parallel_units = "0-7"          # of each of these groups; left out: all of them
+//! capacity = "2GiB"
+//! over_provisioning = "20%"       # left out: that of [media]
+//! ftl = { write_through = true }  # what differs from [ftl]
+//!
+//! [[namespace]]
+//! name = "flash"
+//! kind = "open-channel"           # the flash itself; hosts bring their own FTL
+//! groups = "4-7"
+//! capacity = "4GiB"               # flash that it has at least; left out: what the others ask for, or the profile has
+//! ```
+//!
+//! Parallel units that no namespace has are left alone.
 
 use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::VictimPolicy;
+use openftl_media::parts::PARTS_MAX;
+use openftl_media::{PartKind, PartName};
 use openftl_nvme::Nqn;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A drive file, as it is written.
@@ -60,6 +84,9 @@ pub struct DriveFile {
     /// How the outside reaches it.
     #[serde(default)]
     pub host: HostSection,
+    /// What the device is divided into; none if it is one drive.
+    #[serde(default, rename = "namespace")]
+    pub namespaces: Vec<NamespaceSection>,
 }
 
 /// The flash: which, how much, where it is kept, how fast it is.
@@ -145,6 +172,51 @@ pub enum Tls {
     Allowed,
 }
 
+/// Some parallel units of the device, and what they are for.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSection {
+    /// What people call it.
+    #[serde(deserialize_with = "part_name")]
+    pub name: PartName,
+    /// What hosts see.
+    pub kind: PartKind,
+    /// Its groups; all of them if left out.
+    pub groups: Option<Numbers>,
+    /// Its parallel units of each of these groups; all of them if left out.
+    pub parallel_units: Option<Numbers>,
+    /// What hosts see of a block namespace; flash that an Open-Channel one has at least.
+    pub capacity: Option<ByteSize>,
+    /// Flash for data beyond the capacity.
+    pub over_provisioning: Option<Share>,
+    /// What differs from the FTL of all.
+    pub ftl: Option<FtlSection>,
+}
+
+/// Numbers that follow each other, written like `0-3`, or one alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbers(pub Range<u32>);
+
+impl std::str::FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Numbers, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        match (number(first), number(last).and_then(|last| last.checked_add(1))) {
+            (Some(first), Some(end)) if first < end => Ok(Numbers(first..end)),
+            _ => Err(format!("`{text}` names none; write the first and the last, like 0-3, or one alone, like 2")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Numbers, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// Which clock, and whether the media take their time.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -215,6 +287,7 @@ impl DriveFile {
     /// The reason, which names line and field.
     pub fn parse(text: &str) -> Result<DriveFile, String> {
         let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        file.check_namespaces()?;
         match (file.media.store, &file.media.path) {
             (Some(StoreName::File), None) => Err("media.path is missing: media.store = \"file\" needs it".to_owned()),
             (store, Some(path)) if store != Some(StoreName::File) => {
@@ -223,12 +296,54 @@ impl DriveFile {
             _ => Ok(file),
         }
     }
+
+    /// Whether the namespaces say what they have to, and nothing that is of no use. Where they lie is checked when the device
+    /// is known.
+    fn check_namespaces(&self) -> Result<(), String> {
+        let namespaces = &self.namespaces;
+        if namespaces.len() > PARTS_MAX {
+            return Err(format!(
+                "{} [[namespace]] tables: a device is divided into at most {PARTS_MAX}",
+                namespaces.len()
+            ));
+        }
+        if let (Some(capacity), false) = (self.media.capacity, namespaces.is_empty()) {
+            return Err(format!(
+                "media.capacity = \"{capacity}\" is of no use where the device is divided: each [[namespace]] has its own"
+            ));
+        }
+        for (index, namespace) in namespaces.iter().enumerate() {
+            let name = &namespace.name;
+            if namespaces[..index].iter().any(|other| other.name == *name) {
+                return Err(format!("two namespaces are called {name}; rename one"));
+            }
+            let of_no_use = |field: &str| format!("namespace {name}: {field} is of no use to an open-channel one");
+            match namespace.kind {
+                PartKind::Block if namespace.capacity.is_none() => {
+                    return Err(format!(
+                        "namespace {name}: capacity is missing; say what hosts see, like capacity = \"2GiB\""
+                    ));
+                }
+                PartKind::OpenChannel if namespace.over_provisioning.is_some() => {
+                    return Err(of_no_use("over_provisioning"));
+                }
+                PartKind::OpenChannel if namespace.ftl.is_some() => return Err(of_no_use("ftl")),
+                PartKind::Block | PartKind::OpenChannel => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A span as people write it. In reports spans are numbers, so this is not how they are read everywhere.
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn part_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PartName, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
 }
 
 fn nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nqn>, D::Error> {
@@ -279,6 +394,46 @@ mod tests {
             let error = DriveFile::parse(&format!("[host]\n{wrong}\n")).unwrap_err();
             assert!(error.contains("line 2") && error.contains(field), "{error}");
         }
+    }
+
+    #[test]
+    fn a_divided_device_has_namespaces_with_parallel_units() {
+        let text = "[[namespace]]\nname = \"db\"\nkind = \"block\"\ngroups = \"0-3\"\ncapacity = \"1GiB\"\n\
+                    ftl = { write_through = true }\n\
+                    [[namespace]]\nname = \"flash\"\nkind = \"open-channel\"\ngroups = \"4\"\nparallel_units = \"0-1\"\n";
+        let [db, flash] = DriveFile::parse(text).unwrap().namespaces.try_into().unwrap();
+        assert_eq!((db.groups, db.parallel_units, db.capacity), (Some(Numbers(0..4)), None, Some(ByteSize(1 << 30))));
+        assert_eq!(db.ftl.unwrap().write_through, Some(true));
+        assert_eq!((flash.kind, flash.groups), (PartKind::OpenChannel, Some(Numbers(4..5))));
+    }
+
+    #[test]
+    fn namespaces_that_cannot_be_are_named_with_the_field() {
+        let table = |lines: &str| format!("[[namespace]]\n{lines}\n");
+        let block = "name = \"db\"\nkind = \"block\"\ncapacity = \"1GiB\"";
+        let refused = |text: &str, words: &[&str]| {
+            let error = DriveFile::parse(text).unwrap_err();
+            words.iter().for_each(|word| assert!(error.contains(word), "`{word}` is not in: {error}"));
+        };
+        refused(
+            &table("name = \"db\"\nkind = \"block\""),
+            &["namespace db: capacity is missing", "capacity = \"2GiB\""],
+        );
+        refused(&[table(block), table(block)].concat(), &["two namespaces are called db"]);
+        refused(
+            &format!("[media]\ncapacity = \"8GiB\"\n{}", table(block)),
+            &["media.capacity = \"8 GiB\"", "[[namespace]]"],
+        );
+        refused(&table(&format!("{block}\ngroups = \"3-1\"")), &["line 5", "`3-1`", "0-3"]);
+        refused(&table(&format!("{block}\ngroups = \"0-4294967295\"")), &["`0-4294967295`"]);
+        refused(&table("name = \"db\"\nkind = \"zns\""), &["`zns`", "`block` or `open-channel`"]);
+        refused(&table("name = \"2\"\nkind = \"block\""), &["line 2", "`2` is no name of a namespace"]);
+        refused(&table("kind = \"block\""), &["missing field `name`"]);
+        let bare = "name = \"flash\"\nkind = \"open-channel\"";
+        refused(&table(&format!("{bare}\nover_provisioning = \"7%\"")), &["namespace flash", "over_provisioning"]);
+        refused(&table(&format!("{bare}\nftl = {{ victim = \"greedy\" }}")), &["namespace flash", "ftl"]);
+        let many: String = (0..65).map(|id| table(&format!("name = \"n{id}\"\nkind = \"open-channel\""))).collect();
+        refused(&many, &["65 [[namespace]] tables", "at most 64"]);
     }
 
     #[test]

@@ -36,6 +36,11 @@ impl Failure {
         self
     }
 
+    /// Says what it is about.
+    pub fn about(self, thing: impl fmt::Display) -> Failure {
+        Failure { what: format!("{thing}: {}", self.what), ..self }
+    }
+
     /// What was found.
     pub fn what(&self) -> &str {
         &self.what

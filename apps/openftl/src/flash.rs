@@ -1,16 +1,19 @@
-//! The flash under a drive: emulated in this process, or a device of another machine.
+//! The flash under a drive: a device that is emulated in this process, a part of one, or a device of another machine.
 
-use openftl_core::{ChunkId, Frames, Geometry, Nanos, Time};
+use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_media::{
-    ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, QueueFull, Tag,
+    ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Part, QueueFull, Tag,
 };
 use openftl_nvme_media::FabricDevice;
+use std::collections::HashMap;
 
 /// The flash under a drive.
 #[expect(clippy::large_enum_variant, reason = "a drive has one, and nobody moves it about")]
 pub enum Flash {
     /// Emulated in this process: it can be looked into, and made to fail.
     Emulated(EmulatedDevice),
+    /// Some parallel units of such a device; others have the rest.
+    Part(Part),
     /// An Open-Channel namespace that is reached over NVMe/TCP.
     Remote(Box<FabricDevice>),
 }
@@ -22,45 +25,67 @@ impl From<EmulatedDevice> for Flash {
 }
 
 impl Flash {
-    /// The emulated device, if it is one.
-    pub fn emulated(&self) -> Option<&EmulatedDevice> {
+    /// Whether it is emulated in this process.
+    pub fn is_emulated(&self) -> bool {
+        !matches!(self, Flash::Remote(_))
+    }
+
+    /// Looks at the emulated device, which others may have a part of too, if it is one.
+    pub fn look<R>(&self, look: impl FnOnce(&EmulatedDevice) -> R) -> Option<R> {
         match self {
-            Flash::Emulated(device) => Some(device),
+            Flash::Emulated(device) => Some(look(device)),
+            Flash::Part(part) => Some(look(&part.device())),
             Flash::Remote(_) => None,
         }
     }
 
-    /// The same, to be operated.
-    pub fn emulated_mut(&mut self) -> Option<&mut EmulatedDevice> {
+    /// The same, to operate it. Its addresses are what [`Flash::on_device`] and [`Flash::chunk_on_device`] say.
+    pub fn operate<R>(&mut self, deed: impl FnOnce(&mut EmulatedDevice) -> R) -> Option<R> {
         match self {
-            Flash::Emulated(device) => Some(device),
+            Flash::Emulated(device) => Some(deed(device)),
+            Flash::Part(part) => Some(deed(&mut part.device_mut())),
             Flash::Remote(_) => None,
         }
+    }
+
+    /// Where an address of this flash is on its device.
+    pub fn on_device(&self, ppa: Ppa) -> Ppa {
+        if let Flash::Part(part) = self { part.on_device(ppa) } else { ppa }
+    }
+
+    /// Where a chunk of this flash is on its device.
+    pub fn chunk_on_device(&self, chunk: ChunkId) -> ChunkId {
+        if let Flash::Part(part) = self { part.chunk_on_device(chunk) } else { chunk }
     }
 
     /// What people call it.
-    pub fn name(&self) -> &str {
-        self.emulated().map_or("flash on another machine", |device| &device.profile().name)
+    pub fn name(&self) -> String {
+        self.look(|device| device.profile().name.clone()).unwrap_or_else(|| "flash on another machine".to_owned())
+    }
+
+    /// Erases of each chunk so far, in the order of [`Geometry::chunk_ids`]; none if the flash is elsewhere.
+    pub fn wear(&self) -> Vec<u32> {
+        let on_device: HashMap<ChunkId, u32> = self.look(|device| device.wear().collect()).unwrap_or_default();
+        let resets = |chunk| on_device.get(&self.chunk_on_device(chunk)).copied();
+        self.geometry().chunk_ids().filter_map(resets).collect()
     }
 
     /// What is wrong behind it, if anything is.
     pub fn error(&self) -> Option<String> {
-        match self {
-            Flash::Emulated(device) => {
-                device.store_error().map(|error| format!("the file behind the drive failed: {error}"))
-            }
-            Flash::Remote(device) => {
-                device.cut().map(|why| format!("the link to the device behind the drive was cut: {why}"))
-            }
+        if let Flash::Remote(device) = self {
+            return device.cut().map(|why| format!("the link to the device behind the drive was cut: {why}"));
         }
+        let error = self.look(EmulatedDevice::store_error).flatten()?;
+        Some(format!("the file behind the drive failed: {error}"))
     }
 }
 
-/// The same of either.
-macro_rules! either {
+/// The same of each.
+macro_rules! each {
     ($flash:expr, $device:ident => $what:expr) => {
         match $flash {
             Flash::Emulated($device) => $what,
+            Flash::Part($device) => $what,
             Flash::Remote($device) => $what,
         }
     };
@@ -69,22 +94,22 @@ macro_rules! either {
 impl Media for Flash {
     #[inline]
     fn geometry(&self) -> &Geometry {
-        either!(self, device => device.geometry())
+        each!(self, device => device.geometry())
     }
 
     #[inline]
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
-        either!(self, device => device.submit(now, frames, tag, command))
+        each!(self, device => device.submit(now, frames, tag, command))
     }
 
     #[inline]
     fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>) {
-        either!(self, device => device.poll(now, frames, completions));
+        each!(self, device => device.poll(now, frames, completions));
     }
 
     #[inline]
     fn next_due(&self) -> Option<Time> {
-        either!(self, device => device.next_due())
+        each!(self, device => device.next_due())
     }
 
     fn chunk_report(
@@ -93,7 +118,7 @@ impl Media for Flash {
         first: ChunkId,
         descriptors: &mut [ChunkDescriptor],
     ) -> Result<(), MediaError> {
-        either!(self, device => device.chunk_report(now, first, descriptors))
+        each!(self, device => device.chunk_report(now, first, descriptors))
     }
 
     fn notifications(
@@ -102,14 +127,14 @@ impl Media for Flash {
         after: u64,
         notifications: &mut Vec<Notification>,
     ) -> Result<(), MediaError> {
-        either!(self, device => device.notifications(now, after, notifications))
+        each!(self, device => device.notifications(now, after, notifications))
     }
 
     fn set_dulbe(&mut self, dulbe: bool) {
-        either!(self, device => device.set_dulbe(dulbe));
+        each!(self, device => device.set_dulbe(dulbe));
     }
 
     fn pu_busy(&self) -> Vec<Nanos> {
-        either!(self, device => device.pu_busy())
+        each!(self, device => device.pu_busy())
     }
 }

@@ -19,6 +19,7 @@ mod flash;
 mod host_access;
 mod inspect;
 mod measure;
+mod namespaces;
 mod nvme;
 mod power;
 mod profiles;

@@ -1,18 +1,19 @@
 //! The power of a served drive: what a cut leaves of it, and how it comes back.
 //!
 //! ```text
-//!              cut                              turn_on
-//!   Drive ───────────▶ Dark: a device, no FTL ───────────▶ Drive, recovered
+//!                   cut                              turn_on
+//!   Namespaces ───────────▶ Dark: a device, no FTL ───────────▶ Namespaces, recovered
 //! ```
 //!
-//! While its power is off nobody holds a drive's file: it can be looked at, checked and copied as the cut left it.
+//! The power is that of the device: all that it is divided into loses it together, and each drive is recovered on its own.
+//! While it is off nobody holds a drive's file: it can be looked at, checked and copied as the cut left it.
 
 use crate::assembly::{self, Drive};
 use crate::failure::Failure;
-use crate::flash::Flash;
+use crate::namespaces::{Namespaces, reunite};
 use openftl_core::{Clock, Time};
 use openftl_ftl::Config;
-use openftl_media::{EmulatedDevice, PowerLoss, Timing};
+use openftl_media::{EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
 use std::path::{Path, PathBuf};
 
@@ -27,9 +28,10 @@ pub enum Home {
     Elsewhere(Place),
 }
 
-/// A drive without power.
+/// A device without power.
 pub struct Dark {
-    config: Config,
+    parts: Vec<PartLabel>,
+    configs: Vec<Config>,
     timing: Timing,
     kept: Kept,
 }
@@ -41,10 +43,18 @@ enum Kept {
     Nowhere,
 }
 
-/// Cuts the power of `drive`, which forgets all that its device does not hold.
-pub fn cut(drive: Drive, home: &Home, timing: Timing, now: Time, torn: bool) -> Result<(Dark, PowerLoss), Failure> {
-    let config = drive.config().clone();
-    let Flash::Emulated(mut device) = drive.crash() else {
+/// Cuts the power of a device: its drives forget all that it does not hold.
+pub fn cut(
+    namespaces: Namespaces,
+    home: &Home,
+    timing: Timing,
+    now: Time,
+    torn: bool,
+) -> Result<(Dark, PowerLoss), Failure> {
+    let Namespaces { parts, drives, bare } = namespaces;
+    let configs = drives.iter().map(|drive| drive.config().clone()).collect();
+    let flash = drives.into_iter().map(Drive::crash).chain(bare).collect();
+    let Some(mut device) = reunite(flash) else {
         return Err(Failure::failed("the flash is on another machine, and so is its power"));
     };
     let loss = device.power_cut(now, torn).map_err(|error| {
@@ -56,19 +66,25 @@ pub fn cut(drive: Drive, home: &Home, timing: Timing, now: Time, torn: bool) -> 
         Home::Memory => Kept::Memory(Box::new(device)),
         Home::Elsewhere(_) => unreachable!("its device is not emulated here"),
     };
-    Ok((Dark { config, timing, kept }, loss))
+    Ok((Dark { parts, configs, timing, kept }, loss))
 }
 
 impl Dark {
-    /// Turns the power on and recovers the drive. A drive in a file that cannot be recovered may be mended and tried again.
-    pub fn turn_on(&mut self, clock: &mut impl Clock) -> Result<Drive, Failure> {
+    /// Turns the power on and recovers every drive. Those in a file that cannot be recovered may be mended and tried again.
+    pub fn turn_on(&mut self, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
+        let (parts, configs) = (self.parts.clone(), self.configs.clone());
         match &mut self.kept {
             Kept::File(path) => {
-                assembly::open(assembly::open_device(path, self.timing)?, self.config.clone(), path, clock)
+                let device = assembly::open_device(path, self.timing)?;
+                if device.parts() != parts {
+                    return Err(Failure::failed(format_args!("{} is divided otherwise than it was", path.display()))
+                        .fix("put the file back that was served"));
+                }
+                Namespaces::open(device, parts, configs, path, clock)
             }
             kept @ Kept::Memory(_) => {
                 let Kept::Memory(device) = std::mem::replace(kept, Kept::Nowhere) else { unreachable!("just matched") };
-                assembly::open(*device, self.config.clone(), Path::new("the drive in memory"), clock)
+                Namespaces::open(*device, parts, configs, Path::new("the drive in memory"), clock)
             }
             Kept::Nowhere => Err(Failure::failed("the drive in memory could not be recovered and is gone")
                 .fix("end the server and begin again; a drive in a file can be looked at (openftl inspect, check)")),

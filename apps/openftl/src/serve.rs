@@ -1,13 +1,14 @@
 //! `openftl serve`: a drive for real clients, until it is told to stop.
 
 use crate::assembly::{self, Drive};
-use crate::cli::{self, NvmeFormat, Store, Timing};
+use crate::cli::{self, NvmeFormat, Timing};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
+use crate::namespaces::{Namespaces, of_kind};
 use crate::power::{self, Home};
 use crate::settings::{Settings, find_profile};
 use crate::terminal::{Ink, Palette, say};
@@ -15,7 +16,7 @@ use crate::totals::Totals;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::{BlockTarget, Config, RecoveryReport};
-use openftl_media::{EmulatedDevice, Store as MediaStore, Timing as MediaTiming};
+use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_media::Place;
 use openftl_server::{
@@ -40,6 +41,9 @@ const HOST_NQN: &str = "nqn.2026-11.org.openftl:host";
 
 /// Blocks of payload that are under way to and from an Open-Channel device: 64 MiB.
 const DEVICE_FRAMES: usize = 16_384;
+
+/// The same of each of several parts of a device, which share the above: 8 MiB at least.
+const DEVICE_FRAMES_MIN: usize = 2048;
 
 /// How often a served drive reads all it holds unless the command says otherwise.
 const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
@@ -71,7 +75,7 @@ impl Log {
     }
 }
 
-/// A drive that is served, and everything that it takes.
+/// What is served, and everything that it takes.
 struct Serving {
     server: Server,
     control: Control,
@@ -79,21 +83,22 @@ struct Serving {
     stop: Stop,
     home: Home,
     timing: MediaTiming,
-    name: String,
-    /// Served beside the drive.
-    devices: Vec<Device<Flash>>,
+    /// Of all namespaces, in the order of their ids.
+    names: Vec<String>,
+    /// Served beside what is on the device.
+    others: Vec<Device<Flash>>,
 }
 
 /// What a stopped server leaves.
 enum Last {
-    Drive(Box<Drive>, Result<(), ServeError>),
+    Served(Box<Namespaces>, Result<(), ServeError>),
     /// The power is off.
     Dark,
 }
 
 pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let mut settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
-    settings.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT);
+    settings.drives_mut().for_each(|drive| _ = drive.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT));
     let timing = match arguments.timing.or(settings.timing).unwrap_or(Timing::WallClock) {
         Timing::WallClock => MediaTiming::Modelled,
         Timing::Instant => MediaTiming::Instant,
@@ -135,7 +140,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
     let addresses = if arguments.nvme_tcp.is_empty() { &settings.host.nvme_tcp } else { &arguments.nvme_tcp };
     let access = HostAccess::of(addresses, arguments, &settings.host)?;
-    let devices = open_channel_devices(arguments, &settings, timing, addresses.is_empty())?;
+    let others = open_channel_devices(arguments, &settings, timing, addresses.is_empty())?;
     let nvme = addresses.iter().map(|address| {
         let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
         endpoint.map_err(|error| Failure::failed(error).fix("choose another --nvme-tcp address"))
@@ -143,34 +148,39 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let nvme = nvme.collect::<Result<Vec<Endpoint>, Failure>>()?;
 
     let mut clock = WallClock::new();
-    let (mut drive, name) = match &home {
-        Home::Memory => (in_memory(&settings, timing, &mut clock)?, "memory".to_owned()),
+    let mut namespaces = match &home {
+        Home::Memory => assembly::create_in_memory(&settings, timing, HOST_FRAMES, &mut clock)?,
         Home::File(path) => {
             let flags = &arguments.flags;
             if flags.drive.is_some() && !path.exists() {
                 crate::create::make(&settings, path, crate::create::another_seed())?;
                 log.tell(&format!("{} made", path.display()));
             }
-            let name = path.file_stem().map_or("disk".into(), |stem| stem.to_string_lossy().into_owned());
-            let drive =
-                assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &mut clock)?;
-            (drive, name)
+            assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &mut clock)?
         }
         Home::Elsewhere(place) => {
-            let config = settings.config(FrameForm::Bytes, crate::create::another_seed());
+            let config = settings.drive.config(FrameForm::Bytes, crate::create::another_seed());
             let config = Config { host_frames: HOST_FRAMES, ..config };
-            let drive = assembly::open_elsewhere(place, config, arguments.format_device, &mut clock)?;
-            (drive, "disk".to_owned())
+            Namespaces::one(assembly::open_elsewhere(place, config, arguments.format_device, &mut clock)?)
         }
     };
-    drive.lie_about_flush(arguments.lie_about_flush);
+    if namespaces.drives.is_empty() && nvme.is_empty() {
+        return Err(Failure::bad_input("every namespace is an open-channel one, and no NVMe host reaches them")
+            .fix("add --nvme-tcp 127.0.0.1:4420"));
+    }
+    namespaces.drives.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
+    let names = names(&home, &namespaces.parts, others.len());
     let listener = listener.unwrap_or_else(|error| {
         log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
         None
     });
-    log.tell(&greeting(&home, &drive, &endpoints, listener.as_ref(), palette));
+    log.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
-    if !nvme.is_empty() {
+    if nvme.is_empty() {
+        if let Some(label) = of_kind(&namespaces.parts, PartKind::OpenChannel).next() {
+            log.tell(&format!("No host reaches namespace {}: add --nvme-tcp 127.0.0.1:4420", label.name));
+        }
+    } else {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
         log.tell(&to_nvme_hosts(&nqn, &access, &nvme));
@@ -178,47 +188,84 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
         };
-        server.set_target(nvme_target(nqn, format, &access, &drive, &devices, &nvme)?);
+        server.set_target(nvme_target(nqn, format, &access, &namespaces, &others, &nvme)?);
         access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
         if let Some(tls) = &access.tls {
             server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
         }
     }
-    let control = Control::new(listener, Totals::new(server.counters()), log)?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, name, devices };
-    let last = serving.until_stopped(drive)?;
+    let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
+    let mut serving = Serving { server, control, clock, stop, home, timing, names, others };
+    let last = serving.until_stopped(namespaces)?;
     serving.end(last, arguments.json, palette)
 }
 
+/// The names of all namespaces, in the order of their ids: drives, parts without, and `others` devices beside them.
+fn names(home: &Home, parts: &[PartLabel], others: usize) -> Vec<String> {
+    let only = match home {
+        Home::File(path) => path.file_stem().map_or("disk".into(), |stem| stem.to_string_lossy().into_owned()),
+        Home::Memory => "memory".to_owned(),
+        Home::Elsewhere(_) => "disk".to_owned(),
+    };
+    let kinds = [PartKind::Block, PartKind::OpenChannel];
+    let mut names: Vec<String> =
+        kinds.into_iter().flat_map(|kind| of_kind(parts, kind)).map(|label| label.name.to_string()).collect();
+    if parts.is_empty() {
+        names.push(only);
+    }
+    let before = names.len();
+    names.extend((before..before + others).map(|place| format!("open-channel-{}", place + 1)));
+    names
+}
+
 impl Serving {
-    /// Serves `drive`, through as many power cuts as come.
-    fn until_stopped(&mut self, mut drive: Drive) -> Result<Last, Failure> {
+    /// Serves what is on the device, through as many power cuts as come.
+    fn until_stopped(&mut self, mut namespaces: Namespaces) -> Result<Last, Failure> {
         loop {
-            let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-            let description = format!("{capacity} of {}", drive.media().name());
-            let mut exports = [Export { name: self.name.clone(), description, read_only: false, target: drive }];
-            let (control, devices) = (&mut self.control, &mut self.devices[..]);
-            let end = self.server.run_with_devices(control, &mut exports, devices, &mut self.clock, &self.stop);
-            let [Export { target, .. }] = exports;
-            let Ok(End::Interrupted { connections, requests }) = end else {
-                return Ok(Last::Drive(Box::new(target), end.map(|_| ())));
+            let Namespaces { parts, drives, bare } = namespaces;
+            let blocks = (DEVICE_FRAMES / bare.len().max(1)).max(DEVICE_FRAMES_MIN);
+            let mut devices: Vec<Device<Flash>> = bare.into_iter().map(|flash| Device::new(flash, blocks)).collect();
+            let own = devices.len();
+            devices.append(&mut self.others);
+            let export = |(drive, name): (Drive, &String)| {
+                let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+                let description = format!("{capacity} of {}", drive.media().name());
+                Export { name: name.clone(), description, read_only: false, target: drive }
             };
-            match self.cut_power(target, connections, requests)? {
-                Some(recovered) => drive = recovered,
+            let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
+            let control = &mut self.control;
+            let end = self.server.run_with_devices(control, &mut exports, &mut devices, &mut self.clock, &self.stop);
+            self.others = devices.split_off(own);
+            let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
+            for (place, drive) in drives.iter().enumerate() {
+                self.control.totals().look(place, &self.names[place], drive);
+            }
+            let bare = devices.into_iter().map(Device::into_media).collect();
+            let left = Namespaces { parts, drives, bare };
+            let Ok(End::Interrupted { connections, requests }) = end else {
+                return Ok(Last::Served(Box::new(left), end.map(|_| ())));
+            };
+            match self.cut_power(left, connections, requests)? {
+                Some(recovered) => namespaces = recovered,
                 None => return Ok(Last::Dark),
             }
         }
     }
 
     /// Cuts the power and waits for it to come on again. `None` if the server is stopped before.
-    fn cut_power(&mut self, drive: Drive, connections: u64, requests: u64) -> Result<Option<Drive>, Failure> {
+    fn cut_power(
+        &mut self,
+        namespaces: Namespaces,
+        connections: u64,
+        requests: u64,
+    ) -> Result<Option<Namespaces>, Failure> {
         let cut = self.control.take_cut().expect("a drive at work is interrupted for a power cut only");
         let now = self.clock.now();
-        self.control.totals().power_cut(&drive);
-        let (mut dark, loss) = power::cut(drive, &self.home, self.timing, now, cut.torn)?;
-        for device in &mut self.devices {
-            let device = device.media_mut().emulated_mut().expect("such devices are emulated");
-            device.power_cut(now, cut.torn).map_err(Failure::failed)?;
+        self.control.totals().power_cut();
+        let (mut dark, loss) = power::cut(namespaces, &self.home, self.timing, now, cut.torn)?;
+        for device in &mut self.others {
+            let cut = device.media_mut().operate(|device| device.power_cut(now, cut.torn));
+            cut.expect("such devices are emulated").map_err(Failure::failed)?;
         }
         let answer = self.control.went_off(&cut, now, &Toll { connections, requests, loss });
         let (mut client, mut before) = (cut.client, Some(answer));
@@ -227,8 +274,8 @@ impl Serving {
             if comes_on {
                 let on = dark.turn_on(&mut self.clock);
                 self.control.came_on(client, before.take(), on.as_ref());
-                if let Ok(drive) = on {
-                    return Ok(Some(drive));
+                if let Ok(namespaces) = on {
+                    return Ok(Some(namespaces));
                 }
             }
             let end = self.server.turn_away(&mut self.control, &mut self.clock, &self.stop);
@@ -241,19 +288,22 @@ impl Serving {
         }
     }
 
-    /// Closes the drive and says what was done.
+    /// Closes the drives and says what was done.
     fn end(mut self, last: Last, json: bool, palette: Palette) -> Result<(), Failure> {
         let closing = Instant::now();
         let totals = self.control.totals();
-        let mut read_only = None;
+        let mut read_only = Vec::new();
         let is_closed = match last {
             Last::Dark => false,
-            Last::Drive(drive, served) => {
-                totals.look(&drive);
-                read_only = drive.read_only_reason();
-                let error = drive.media().error();
+            Last::Served(namespaces, served) => {
+                for (drive, name) in namespaces.drives.iter().zip(&self.names) {
+                    let name = if namespaces.parts.is_empty() { "The drive" } else { name };
+                    read_only.extend(drive.read_only_reason().map(|reason| format!("{name} is read-only: {reason}.")));
+                }
+                let flash = namespaces.drives.iter().map(|drive| drive.media()).chain(&namespaces.bare);
+                let error = flash.filter_map(Flash::error).next();
                 // Even if the server failed: what was acknowledged is better off with a checkpoint.
-                let closed = assembly::close(*drive, &mut self.clock);
+                let closed = namespaces.close(&mut self.clock);
                 if let Some(error) = error {
                     return Err(Failure::failed(error).fix(
                         "mend what is behind the drive, then serve it again; everything acknowledged and flushed is on it",
@@ -268,8 +318,8 @@ impl Serving {
             return say(&totals.json()?);
         }
         let mut text = totals.farewell(palette);
-        if let Some(reason) = read_only {
-            _ = writeln!(text, "\n{} The drive is read-only: {reason}.", palette.paint(Ink::Bad, "!"));
+        for reason in read_only {
+            _ = writeln!(text, "\n{} {reason}", palette.paint(Ink::Bad, "!"));
         }
         if let Home::File(path) = &self.home {
             let path = path.display();
@@ -325,18 +375,22 @@ fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> Stri
     text
 }
 
-/// What NVMe hosts connect to: the drive is namespace 1, the devices are those behind it.
+/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the Open-Channel ones of the device, and the
+/// devices beside it.
 fn nvme_target(
     nqn: Nqn,
     format: BlockFormat,
     access: &HostAccess,
-    drive: &Drive,
-    devices: &[Device<Flash>],
+    namespaces: &Namespaces,
+    others: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
     use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
-    let drive_id = drive.config().drive_id;
-    let serial = format!("{drive_id:016X}");
+    let Namespaces { parts, drives, bare } = namespaces;
+    let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
+    let drive_ids = drives.iter().map(|drive| drive.config().drive_id);
+    let first_id = drive_ids.chain(bare_ids.iter().copied()).next().expect("something is on the device");
+    let serial = format!("{first_id:016X}");
     let firmware = env!("CARGO_PKG_VERSION");
     let mut target = Target::new(&serial, "OpenFTL", firmware);
     let subsystem = target
@@ -351,15 +405,24 @@ fn nvme_target(
             in_capsule_bytes: 8192,
         })
         .map_err(Failure::bad_input)?;
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&drive_id.to_be_bytes());
-    uuid[8..].copy_from_slice(&(!drive_id).to_be_bytes());
-    let kind = NamespaceKind::Block { format, bytes: drive.blocks() * BLOCK_BYTES as u64 };
-    target.attach(subsystem, Namespace { id: 1, uuid, kind }).map_err(Failure::failed)?;
-    for (id, device) in (2..).zip(devices) {
-        let mut uuid = uuid;
+    let uuid = |id: u64| {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&id.to_be_bytes());
+        uuid[8..].copy_from_slice(&(!id).to_be_bytes());
+        uuid
+    };
+    let drives = drives.iter().map(|drive| {
+        let kind = NamespaceKind::Block { format, bytes: drive.blocks() * BLOCK_BYTES as u64 };
+        (uuid(drive.config().drive_id), kind)
+    });
+    let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
+    let own: Vec<_> = drives.chain(bare).collect();
+    let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {
+        let mut uuid = uuid(first_id);
         uuid[15] ^= id as u8;
-        let kind = NamespaceKind::OpenChannel(device.geometry());
+        (uuid, NamespaceKind::OpenChannel(device.geometry()))
+    });
+    for (id, (uuid, kind)) in (1..).zip(own.into_iter().chain(others)) {
         target.attach(subsystem, Namespace { id, uuid, kind }).map_err(Failure::bad_input)?;
     }
     for (id, endpoint) in endpoints.iter().enumerate() {
@@ -417,12 +480,6 @@ fn control_beside(home: &Home) -> Result<Option<Listener>, String> {
     control::listen(endpoint).map(Some).map_err(|error| error.to_string())
 }
 
-fn in_memory(settings: &Settings, timing: MediaTiming, clock: &mut WallClock) -> Result<Drive, Failure> {
-    let mut config = settings.config(FrameForm::Bytes, crate::create::another_seed());
-    config.host_frames = HOST_FRAMES;
-    assembly::new_in_memory(settings, config, Store::Ram, timing, crate::create::another_seed(), clock)
-}
-
 /// The first SIGINT or SIGTERM ends the server cleanly, the second ends the process at once.
 fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::failed)?;
@@ -443,38 +500,46 @@ fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
 
 fn greeting(
     home: &Home,
-    drive: &Drive,
+    namespaces: &Namespaces,
     endpoints: &[Endpoint],
     control: Option<&Listener>,
     palette: Palette,
 ) -> String {
+    let Namespaces { parts, drives, bare } = namespaces;
     let mut text = String::new();
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
         Home::File(path) => path.display().to_string(),
         Home::Elsewhere(place) => format!("namespace {} at {}", place.namespace, place.address),
     };
-    let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-    _ = writeln!(text, "{}  {capacity} on {}", palette.paint(Ink::Bold, &what), drive.media().name());
-    if !matches!(home, Home::Memory) && !drive.recovery_report().steps.is_empty() {
-        write_recovery(&mut text, drive.recovery_report(), palette);
+    let what = palette.paint(Ink::Bold, &what);
+    if let ([], [drive]) = (&parts[..], &drives[..]) {
+        let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+        _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
+        write_drive(&mut text, home, drive, palette);
+    } else {
+        let flash = drives.first().map(|drive| drive.media()).or(bare.first()).expect("something is on the device");
+        _ = writeln!(text, "{what}  {} namespaces on {}", parts.len(), flash.name());
+        let blocks = of_kind(parts, PartKind::Block);
+        for (id, (label, drive)) in (1..).zip(blocks.zip(drives)) {
+            let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+            write_namespace(&mut text, id, label, capacity, palette);
+            write_drive(&mut text, home, drive, palette);
+        }
+        let open_channel = of_kind(parts, PartKind::OpenChannel);
+        for (id, (label, flash)) in (drives.len() + 1..).zip(open_channel.zip(bare)) {
+            write_namespace(&mut text, id, label, ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64), palette);
+        }
     }
-    if let Some(reason) = drive.read_only_reason() {
-        _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
-    }
-    if drive.config().lies_about_flush {
-        _ = writeln!(
-            text,
-            "{} The drive lies about flush: nothing that it promises is kept.",
-            palette.paint(Ink::Bad, "!")
-        );
-    }
-    for endpoint in endpoints {
-        let uri = endpoint.uri("");
+    let names: Vec<&str> = match parts.is_empty() {
+        true => vec![""],
+        false => of_kind(parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
+    };
+    for uri in names.iter().flat_map(|name| endpoints.iter().map(|endpoint| endpoint.uri(name))) {
         _ = writeln!(text, "  {} {uri}", palette.paint(Ink::Good, "listening on"));
     }
-    if let Some(endpoint) = endpoints.first() {
-        for (note, command) in client_commands(&endpoint.uri("")) {
+    if let (Some(endpoint), Some(name)) = (endpoints.first(), names.first()) {
+        for (note, command) in client_commands(&endpoint.uri(name)) {
             _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
         }
     }
@@ -491,6 +556,30 @@ fn greeting(
     }
     _ = writeln!(text, "\nCtrl-C ends it cleanly.");
     text
+}
+
+/// One of several namespaces.
+fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: ByteSize, palette: Palette) {
+    let PartLabel { name, kind, partition, .. } = label;
+    let name = palette.paint(Ink::Bold, name.as_str());
+    _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
+}
+
+/// How a drive was opened, and what is unusual about it.
+fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) {
+    if !matches!(home, Home::Memory) && !drive.recovery_report().steps.is_empty() {
+        write_recovery(text, drive.recovery_report(), palette);
+    }
+    if let Some(reason) = drive.read_only_reason() {
+        _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
+    }
+    if drive.config().lies_about_flush {
+        _ = writeln!(
+            text,
+            "{} The drive lies about flush: nothing that it promises is kept.",
+            palette.paint(Ink::Bad, "!")
+        );
+    }
 }
 
 /// What to type to use a drive.

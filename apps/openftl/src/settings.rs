@@ -1,18 +1,31 @@
 //! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{DriveFile, HostSection, StoreName, is_file_name};
+use crate::drive_file::{DriveFile, HostSection, NamespaceSection, Numbers, StoreName, is_file_name};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
+use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_ftl::{Config, VictimPolicy};
-use openftl_media::{Profile, ProfileError};
+use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 
-/// What a drive is made of.
+/// What a device is made of, and what is on it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     pub profile: Profile,
+    /// The drive on it, if it is not divided.
+    pub drive: BlockSettings,
+    /// What it is divided into, if it is: block namespaces first.
+    pub namespaces: Vec<NamespaceSettings>,
+    pub store: Option<StoreName>,
+    pub path: Option<PathBuf>,
+    pub timing: Option<Timing>,
+    pub host: HostSection,
+}
+
+/// A block FTL.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BlockSettings {
     pub capacity: ByteSize,
     pub over_provisioning: Share,
     pub victim: VictimPolicy,
@@ -22,10 +35,22 @@ pub struct Settings {
     pub marked_groups_max: Option<u32>,
     pub scrub_interval: Option<Interval>,
     pub wear_spread_max: Option<u32>,
-    pub store: Option<StoreName>,
-    pub path: Option<PathBuf>,
-    pub timing: Option<Timing>,
-    pub host: HostSection,
+}
+
+/// Some parallel units of a device, and what is on them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamespaceSettings {
+    pub name: PartName,
+    pub partition: Partition,
+    pub on_it: OnIt,
+}
+
+/// What is on the parallel units of a namespace.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OnIt {
+    Block(BlockSettings),
+    /// Nothing of ours; at least so much flash.
+    OpenChannel(Option<ByteSize>),
 }
 
 /// What holds where neither flags nor drive file say anything.
@@ -46,8 +71,8 @@ impl Settings {
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
         let file = flags.drive.as_deref().map(DriveFile::read).transpose()?.unwrap_or_default();
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
-        let settings = Settings {
-            profile: find_profile(profile)?,
+        let profile = find_profile(profile)?;
+        let drive = BlockSettings {
             capacity: flags.capacity.or(file.media.capacity).unwrap_or(capacity_default),
             over_provisioning: flags
                 .over_provisioning
@@ -60,15 +85,193 @@ impl Settings {
             marked_groups_max: file.ftl.marked_groups_max,
             scrub_interval: flags.scrub_interval.or(file.ftl.scrub_interval),
             wear_spread_max: file.ftl.wear_spread_max,
+        };
+        drive.validate()?;
+        if !file.namespaces.is_empty() {
+            refuse_sizes(flags, "the drive file divides the device")?;
+        }
+        let mut namespaces: Vec<NamespaceSettings> = file
+            .namespaces
+            .iter()
+            .map(|section| namespace(section, flags, &drive, &profile))
+            .collect::<Result<_, _>>()?;
+        namespaces.sort_by_key(|namespace| namespace.kind() != PartKind::Block);
+        let settings = Settings {
+            profile,
+            drive,
+            namespaces,
             store: file.media.store,
             path: file.media.path,
             timing: file.media.timing,
             host: file.host,
         };
-        settings.validate()?;
+        settings.check_partitions()?;
         Ok(settings)
     }
 
+    /// Whether the namespaces lie beside each other on the device.
+    fn check_partitions(&self) -> Result<(), Failure> {
+        if self.namespaces.is_empty() {
+            return Ok(());
+        }
+        let partitions: Vec<Partition> = self.namespaces.iter().map(|namespace| namespace.partition.clone()).collect();
+        let geometry = self.geometry(self.profile.chunks_per_pu)?;
+        openftl_media::partition::check(&geometry, &partitions).map_err(|error| match error {
+            PartitionError::Outside { ref partition, .. } => {
+                let at = partitions.iter().position(|other| other == partition).expect("it is one of them");
+                Failure::bad_input(format_args!("namespace {}: {error}", self.namespaces[at].name))
+                    .fix("correct groups or parallel_units; left out, all of them are meant")
+            }
+            PartitionError::Shared { one, other, group, pu } => Failure::bad_input(format_args!(
+                "namespaces {} and {} both have group {group}, parallel unit {pu}",
+                self.namespaces[one].name, self.namespaces[other].name
+            ))
+            .fix("give it to one of them: correct groups or parallel_units"),
+            PartitionError::OpenChunks { .. } => {
+                Failure::bad_input(format_args!("profile {}: {error}", self.profile.name))
+            }
+        })
+    }
+
+    /// Refuses a divided device where one drive is wanted.
+    pub fn expect_one_drive(self, command: &str) -> Result<Settings, Failure> {
+        match self.namespaces.first() {
+            None => Ok(self),
+            Some(NamespaceSettings { name, .. }) => Err(Failure::bad_input(format_args!(
+                "{command}: the drive file divides the device (namespace {name}), and one drive is wanted"
+            ))
+            .fix("name another --drive file, or none")),
+        }
+    }
+
+    /// What the device is divided into, with ids that `another` gives.
+    pub fn parts(&self, mut another: impl FnMut() -> u64) -> Vec<PartLabel> {
+        let label = |namespace: &NamespaceSettings| PartLabel {
+            name: namespace.name.clone(),
+            kind: namespace.kind(),
+            partition: namespace.partition.clone(),
+            id: another(),
+        };
+        self.namespaces.iter().map(label).collect()
+    }
+
+    /// The settings of a block namespace: those that the drive file has for this name, or those of all.
+    pub fn of_namespace(&self, name: &PartName) -> &BlockSettings {
+        let named = self.namespaces.iter().find(|namespace| namespace.name == *name);
+        match named.map(|namespace| &namespace.on_it) {
+            Some(OnIt::Block(settings)) => settings,
+            _ => &self.drive,
+        }
+    }
+
+    /// The settings of every FTL.
+    pub fn drives_mut(&mut self) -> impl Iterator<Item = &mut BlockSettings> {
+        let of_namespaces = self.namespaces.iter_mut().filter_map(|namespace| match &mut namespace.on_it {
+            OnIt::Block(settings) => Some(settings),
+            OnIt::OpenChannel(_) => None,
+        });
+        std::iter::once(&mut self.drive).chain(of_namespaces)
+    }
+
+    fn geometry(&self, chunks_per_pu: u32) -> Result<Geometry, Failure> {
+        self.profile.geometry(chunks_per_pu).map_err(|error| profile_failure(&self.profile.name, &error))
+    }
+
+    /// Chunks that are bad from the start are added to what a plan asks for, and half as many for those that go bad.
+    fn spare(&self) -> Share {
+        let bad = self.profile.faults.factory_bad.millionths;
+        Share { millionths: bad + bad / 2 }
+    }
+
+    /// Chunks per parallel unit that the device needs for one drive of `config`.
+    pub fn chunks_per_pu(&self, config: &Config) -> Result<u32, Failure> {
+        let geometry = self.geometry(self.profile.chunks_per_pu)?;
+        openftl_ftl::chunks_per_pu(&geometry, config, self.spare()).map_err(Failure::bad_input)
+    }
+
+    /// Chunks per parallel unit that the device needs for all of its namespaces: every parallel unit has as many.
+    pub fn chunks_per_pu_divided(&self) -> Result<u32, Failure> {
+        let whole = self.geometry(self.profile.chunks_per_pu)?;
+        let mut needed = None;
+        for namespace in &self.namespaces {
+            let geometry = namespace.partition.shape(&whole);
+            let chunks =
+                match &namespace.on_it {
+                    OnIt::Block(settings) => {
+                        let config = settings.config(FrameForm::Bytes, 0);
+                        let chunks = openftl_ftl::chunks_per_pu(&geometry, &config, self.spare());
+                        Some(chunks.map_err(|error| {
+                            Failure::bad_input(format_args!("namespace {}: {error}", namespace.name))
+                        })?)
+                    }
+                    OnIt::OpenChannel(capacity) => capacity.map(|capacity| {
+                        let row = u64::from(geometry.pus()) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
+                        u32::try_from(capacity.0.div_ceil(row)).unwrap_or(u32::MAX)
+                    }),
+                };
+            needed = needed.max(chunks);
+        }
+        Ok(needed.unwrap_or(self.profile.chunks_per_pu))
+    }
+}
+
+impl NamespaceSettings {
+    /// What hosts see.
+    pub fn kind(&self) -> PartKind {
+        match self.on_it {
+            OnIt::Block(_) => PartKind::Block,
+            OnIt::OpenChannel(_) => PartKind::OpenChannel,
+        }
+    }
+}
+
+/// Refuses flags that say how large one drive is, where there are several.
+pub fn refuse_sizes(flags: &DriveFlags, why: &str) -> Result<(), Failure> {
+    let capacity = flags.capacity.map(|capacity| format!("--capacity {capacity}"));
+    let over_provisioning = flags.over_provisioning.map(|share| format!("--over-provisioning {share}"));
+    match capacity.or(over_provisioning) {
+        Some(flag) => Err(Failure::bad_input(format_args!("{flag}: {why}, and each namespace has its own"))
+            .fix("leave the flag away; [[namespace]] tables say it")),
+        None => Ok(()),
+    }
+}
+
+/// A namespace as the drive file has it, and as flags and the FTL of all say where it says nothing.
+fn namespace(
+    section: &NamespaceSection,
+    flags: &DriveFlags,
+    all: &BlockSettings,
+    profile: &Profile,
+) -> Result<NamespaceSettings, Failure> {
+    let name = section.name.clone();
+    let numbers = |numbers: &Option<Numbers>, count| numbers.as_ref().map_or(0..count, |Numbers(range)| range.clone());
+    let partition = Partition {
+        groups: numbers(&section.groups, profile.groups),
+        pus: numbers(&section.parallel_units, profile.pus_per_group),
+    };
+    let on_it = match section.kind {
+        PartKind::OpenChannel => OnIt::OpenChannel(section.capacity),
+        PartKind::Block => {
+            let own = section.ftl.clone().unwrap_or_default();
+            let settings = BlockSettings {
+                capacity: section.capacity.expect("a block namespace says it"),
+                over_provisioning: section.over_provisioning.unwrap_or(all.over_provisioning),
+                victim: flags.victim.map(VictimPolicy::from).or(own.victim).unwrap_or(all.victim),
+                write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
+                checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
+                checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
+                marked_groups_max: own.marked_groups_max.or(all.marked_groups_max),
+                scrub_interval: flags.scrub_interval.or(own.scrub_interval).or(all.scrub_interval),
+                wear_spread_max: own.wear_spread_max.or(all.wear_spread_max),
+            };
+            settings.validate().map_err(|failure| failure.about(format_args!("namespace {name}")))?;
+            OnIt::Block(settings)
+        }
+    };
+    Ok(NamespaceSettings { name, partition, on_it })
+}
+
+impl BlockSettings {
     fn validate(&self) -> Result<(), Failure> {
         if self.capacity.0 == 0 || !self.capacity.0.is_multiple_of(BLOCK_BYTES as u64) {
             return Err(Failure::bad_input(format_args!(
@@ -129,18 +332,6 @@ impl Settings {
             },
             ..Config::default()
         }
-    }
-
-    /// Chunks per parallel unit that the device needs for `config`.
-    pub fn chunks_per_pu(&self, config: &Config) -> Result<u32, Failure> {
-        let geometry = self
-            .profile
-            .geometry(self.profile.chunks_per_pu)
-            .map_err(|error| profile_failure(&self.profile.name, &error))?;
-        // Chunks that are bad from the start are added to what the plan asks for, and half as many for those that go bad.
-        let bad = self.profile.faults.factory_bad.millionths;
-        let spare = Share { millionths: bad + bad / 2 };
-        openftl_ftl::chunks_per_pu(&geometry, config, spare).map_err(Failure::bad_input)
     }
 }
 
@@ -205,12 +396,12 @@ mod tests {
         let flags = DriveFlags { drive: Some(path), capacity: Some(ByteSize(3 << 30)), ..DriveFlags::default() };
         let settings = Settings::gather(&flags, CAPACITY).unwrap();
         assert_eq!(settings.profile.name, "znand");
-        assert_eq!(settings.capacity, ByteSize(3 << 30));
-        assert_eq!(settings.victim, VictimPolicy::CostBenefit);
-        let config = settings.config(FrameForm::Bytes, 0);
+        assert_eq!(settings.drive.capacity, ByteSize(3 << 30));
+        assert_eq!(settings.drive.victim, VictimPolicy::CostBenefit);
+        let config = settings.drive.config(FrameForm::Bytes, 0);
         assert_eq!((config.scrub_interval, config.wear_spread_max), (Interval::days(3).span(), None));
-        assert_eq!(settings.over_provisioning, Share::percent(10));
-        assert_eq!(Settings::gather(&DriveFlags::default(), CAPACITY).unwrap().capacity, CAPACITY);
+        assert_eq!(settings.drive.over_provisioning, Share::percent(10));
+        assert_eq!(Settings::gather(&DriveFlags::default(), CAPACITY).unwrap().drive.capacity, CAPACITY);
     }
 
     #[test]

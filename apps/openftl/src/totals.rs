@@ -9,19 +9,30 @@ use openftl_ftl::{ReadOnlyReason, Statistics};
 use openftl_lab::picture::thousands;
 use openftl_server::Counters;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The counts of a server and of the drive behind it.
+/// The counts of a server and of the drives behind it.
 pub struct Totals {
     counters: Arc<Counters>,
     started: Instant,
     power_cuts: u64,
-    /// The drive's, as far as last looked at. They begin anew when its power comes on.
-    statistics: Statistics,
+    /// Each drive's, as far as last looked at.
+    drives: Vec<DriveTotals>,
+}
+
+/// The counts of one drive. They begin anew when its power comes on.
+#[derive(Serialize, Clone, Default)]
+pub struct DriveTotals {
+    #[serde(skip)]
+    name: String,
+    waf: f64,
+    nand_blocks_written: u64,
     read_only: Option<ReadOnlyReason>,
     lies_about_flush: bool,
+    statistics: Statistics,
 }
 
 #[derive(Serialize)]
@@ -46,19 +57,15 @@ struct Served {
     statistics: Statistics,
     read_only: bool,
     lies_about_flush: bool,
+    /// Where there are several drives, what each has done; the figures above are those of all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    drives: BTreeMap<String, DriveTotals>,
 }
 
 impl Totals {
     /// The server begins.
     pub fn new(counters: Arc<Counters>) -> Totals {
-        Totals {
-            counters,
-            started: Instant::now(),
-            power_cuts: 0,
-            statistics: Statistics::default(),
-            read_only: None,
-            lies_about_flush: false,
-        }
+        Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new() }
     }
 
     /// Clients that were turned away so far.
@@ -71,21 +78,37 @@ impl Totals {
         [self.counters.connections_without_tls.get(), self.counters.tls_handshakes_failed.get()]
     }
 
-    /// Looks at the drive.
-    pub fn look(&mut self, drive: &Drive) {
-        self.statistics = drive.statistics().clone();
-        self.read_only = drive.read_only_reason();
-        self.lies_about_flush = drive.config().lies_about_flush;
+    /// Looks at the drive in this place.
+    pub fn look(&mut self, place: usize, name: &str, drive: &Drive) {
+        if self.drives.len() <= place {
+            self.drives.resize_with(place + 1, DriveTotals::default);
+        }
+        let statistics = drive.statistics().clone();
+        self.drives[place] = DriveTotals {
+            name: name.to_owned(),
+            waf: statistics.waf(),
+            nand_blocks_written: statistics.nand_blocks_written(),
+            read_only: drive.read_only_reason(),
+            lies_about_flush: drive.config().lies_about_flush,
+            statistics,
+        };
     }
 
-    /// Looks at the drive a last time before its power goes.
-    pub fn power_cut(&mut self, drive: &Drive) {
+    /// The power goes: every drive was looked at a last time.
+    pub fn power_cut(&mut self) {
         self.power_cuts += 1;
-        self.look(drive);
+    }
+
+    /// What the drive in this place had done when it was last looked at.
+    pub fn drive(&self, place: usize) -> Option<&DriveTotals> {
+        self.drives.get(place)
     }
 
     fn served(&self) -> Served {
-        let Totals { counters, statistics, .. } = self;
+        let Totals { counters, drives, .. } = self;
+        let mut statistics = drives.first().map(|drive| drive.statistics.clone()).unwrap_or_default();
+        drives.iter().skip(1).for_each(|drive| statistics.add(&drive.statistics));
+        let each = drives.iter().filter(|_| drives.len() > 1).map(|drive| (drive.name.clone(), drive.clone()));
         Served {
             connections: counters.connections_accepted.get(),
             tls_handshakes_failed: counters.tls_handshakes_failed.get(),
@@ -102,9 +125,10 @@ impl Totals {
             waf: statistics.waf(),
             nand_blocks_written: statistics.nand_blocks_written(),
             power_cuts: self.power_cuts,
-            statistics: statistics.clone(),
-            read_only: self.read_only.is_some(),
-            lies_about_flush: self.lies_about_flush,
+            read_only: drives.iter().any(|drive| drive.read_only.is_some()),
+            lies_about_flush: drives.iter().any(|drive| drive.lies_about_flush),
+            drives: each.collect(),
+            statistics,
         }
     }
 
@@ -113,13 +137,10 @@ impl Totals {
         crate::json(&self.served())
     }
 
-    /// As an answer to whoever operates the drive, which has no power if there is none.
-    pub fn answer(&mut self, drive: Option<&Drive>) -> Answer {
-        if let Some(drive) = drive {
-            self.look(drive);
-        }
+    /// As an answer to whoever operates the device, which has power or not.
+    pub fn answer(&self, is_on: bool) -> Answer {
         let served = self.served();
-        let power = if drive.is_some() { "on" } else { "off" };
+        let power = if is_on { "on" } else { "off" };
         let mut text = format!(
             "The power is {power}. {} connections, {} open now.",
             served.connections,
@@ -134,6 +155,15 @@ impl Totals {
             thousands(served.nand_blocks_written),
             served.waf
         );
+        for (name, drive) in &served.drives {
+            let DriveTotals { waf, nand_blocks_written, statistics, .. } = drive;
+            _ = write!(
+                text,
+                "\n    {name}: {} blocks, {}; {waf:.3}",
+                thousands(statistics.host_blocks_written),
+                thousands(*nand_blocks_written),
+            );
+        }
         if served.lies_about_flush {
             text += "\n  It lies about flush.";
         }
@@ -141,11 +171,10 @@ impl Totals {
             Answer::new(text).with("power", power).with("connections_open", self.counters.connections.get());
         if let Ok(serde_json::Value::Object(facts)) = serde_json::to_value(&served) {
             answer.facts.extend(facts);
+            // Whoever asks while they are served hears it of each namespace.
+            answer.facts.remove("drives");
         }
-        match drive {
-            Some(drive) => answer.with("nand", drive.media().emulated().map(|device| device.statistics())),
-            None => answer,
-        }
+        answer
     }
 
     /// The last words of the server.

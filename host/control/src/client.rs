@@ -1,6 +1,6 @@
 //! The other end: asks one thing at a time and waits for the answer.
 
-use crate::protocol::{Answer, Command, Refusal, ResponseError, parse_response, request_line};
+use crate::protocol::{Answer, Refusal, Request, ResponseError, parse_response, request_line};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -45,9 +45,9 @@ impl Client {
     ///
     /// # Errors
     /// If the drive says no, or does not answer.
-    pub fn ask(&mut self, command: Command) -> Result<Answer, AskError> {
+    pub fn ask(&mut self, request: impl Into<Request>) -> Result<Answer, AskError> {
         // A server that closes the connection has said why before.
-        let sent = self.stream.get_mut().write_all(&request_line(command));
+        let sent = self.stream.get_mut().write_all(&request_line(&request.into()));
         let mut line = Vec::new();
         match (&mut self.stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line) {
             Ok(_) if line.is_empty() => sent.map_err(AskError::from).and(Err(AskError::Closed)),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   → {"version":1,"command":"fail-read","block":7}
+//!   → {"version":1,"command":"fail-read","block":7,"namespace":"database"}
 //!   ← {"version":1,"ok":{"message":"…","place":"g0p1c3b12"}}
 //!   ← {"version":1,"error":{"kind":"out-of-range","message":"…","fix":"…"}}
 //! ```
@@ -16,6 +17,23 @@ use serde_json::{Map, Value};
 
 /// The version of this protocol.
 pub const VERSION: u64 = 1;
+
+/// What is asked, and of which namespace.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// What.
+    #[serde(flatten)]
+    pub command: Command,
+    /// The namespace's name or id, where there are several or the command needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl From<Command> for Request {
+    fn from(command: Command) -> Request {
+        Request { command, namespace: None }
+    }
+}
 
 /// What may be asked.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +76,10 @@ pub enum Command {
         /// Whether it lies.
         on: bool,
     },
+    /// Has NVMe hosts see the namespace again.
+    Attach {},
+    /// Has NVMe hosts see the namespace no longer.
+    Detach {},
     /// What the drive has done since it was opened.
     Stats {},
 }
@@ -166,23 +188,23 @@ struct Response {
 }
 
 #[derive(Serialize)]
-struct Request {
+struct Versioned<'a> {
     version: u64,
     #[serde(flatten)]
-    command: Command,
+    request: &'a Request,
 }
 
-/// The line that asks for `command`, with its end.
+/// The line of a request, with its end.
 #[must_use]
-pub fn request_line(command: Command) -> Vec<u8> {
-    line(&Request { version: VERSION, command })
+pub fn request_line(request: &Request) -> Vec<u8> {
+    line(&Versioned { version: VERSION, request })
 }
 
 /// Understands a request.
 ///
 /// # Errors
 /// What is wrong with the line, with words for whoever wrote it.
-pub fn parse_request(line: &[u8]) -> Result<Command, Refusal> {
+pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
     let malformed = |what: &dyn std::fmt::Display| Refusal::new(RefusalKind::Malformed, what);
     let example = r#"write a request like {"version":1,"command":"stats"}"#;
     let mut request: Map<String, Value> = serde_json::from_slice(line)
@@ -198,8 +220,14 @@ pub fn parse_request(line: &[u8]) -> Result<Command, Refusal> {
     if !request.contains_key("command") {
         return Err(malformed(&"the request has no command").fix(example));
     }
-    serde_json::from_value(Value::Object(request))
-        .map_err(|error| malformed(&format_args!("the request is not understood: {error}")))
+    let namespace = match request.remove("namespace") {
+        None => None,
+        Some(Value::String(name)) => Some(name),
+        Some(other) => return Err(malformed(&format_args!("namespace {other} is no text").to_string()).fix(example)),
+    };
+    let command = serde_json::from_value(Value::Object(request))
+        .map_err(|error| malformed(&format_args!("the request is not understood: {error}")))?;
+    Ok(Request { command, namespace })
 }
 
 /// The line that answers a request, with its end.
@@ -242,9 +270,14 @@ mod tests {
 
     #[track_caller]
     fn check(command: Command, expected: Expect) {
-        let line = String::from_utf8(request_line(command)).unwrap();
+        check_request(command.into(), expected);
+    }
+
+    #[track_caller]
+    fn check_request(request: Request, expected: Expect) {
+        let line = String::from_utf8(request_line(&request)).unwrap();
         expected.assert_eq(&line);
-        assert_eq!(parse_request(line.as_bytes()), Ok(command));
+        assert_eq!(parse_request(line.as_bytes()), Ok(request));
     }
 
     #[test]
@@ -312,11 +345,29 @@ mod tests {
     }
 
     #[test]
+    fn a_request_may_name_a_namespace() {
+        let of = |command, name: &str| Request { command, namespace: Some(name.to_owned()) };
+        check_request(
+            of(Command::FailRead { block: 7 }, "database"),
+            expect![[r#"
+            {"version":1,"command":"fail-read","block":7,"namespace":"database"}
+        "#]],
+        );
+        check_request(
+            of(Command::Detach {}, "2"),
+            expect![[r#"
+            {"version":1,"command":"detach","namespace":"2"}
+        "#]],
+        );
+        refused(r#"{"version":1,"command":"attach","namespace":2}"#, expect!["namespace 2 is no text"]);
+    }
+
+    #[test]
     fn what_may_be_left_out_has_its_default() {
         let parse = |line: &str| parse_request(line.as_bytes());
-        assert_eq!(parse(r#"{"version":1,"command":"power-cut"}"#), Ok(Command::PowerCut(Cut::default())));
+        assert_eq!(parse(r#"{"version":1,"command":"power-cut"}"#), Ok(Command::PowerCut(Cut::default()).into()));
         let fail = Command::FailProgram { chunk: None, close: false };
-        assert_eq!(parse(r#" { "command" : "fail-program", "version" : 1 } "#), Ok(fail));
+        assert_eq!(parse(r#" { "command" : "fail-program", "version" : 1 } "#), Ok(fail.into()));
     }
 
     #[track_caller]
@@ -347,7 +398,7 @@ mod tests {
         refused(
             r#"{"version":1,"command":"explode"}"#,
             expect![
-                "the request is not understood: unknown variant `explode`, expected one of `power-cut`, `power-on`, `power-cycle`, `fail-read`, `fail-program`, `corrupt`, `wear`, `lie-about-flush`, `stats`"
+                "the request is not understood: unknown variant `explode`, expected one of `power-cut`, `power-on`, `power-cycle`, `fail-read`, `fail-program`, `corrupt`, `wear`, `lie-about-flush`, `attach`, `detach`, `stats`"
             ],
         );
         refused(

@@ -15,7 +15,7 @@
 //! | requests of a client that are not answered | one |
 //! | answers that a client has not taken | one |
 
-use crate::protocol::{Answer, Command, Refusal, RefusalKind, response_line};
+use crate::protocol::{Answer, Refusal, RefusalKind, Request, response_line};
 use crate::session::{LINE_BYTES_MAX, Session};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -184,7 +184,7 @@ impl<L: AsFd> ControlServer<L> {
     }
 
     /// The next request of any client that has none under way. What is no request is answered here.
-    pub fn take_request(&mut self) -> Option<(ClientId, Command)> {
+    pub fn take_request(&mut self) -> Option<(ClientId, Request)> {
         for slot in 0..CLIENTS_MAX {
             let Slot { generation, peer } = &mut self.slots[slot];
             let id = ClientId { slot: slot as u32, generation: *generation };

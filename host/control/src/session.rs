@@ -5,7 +5,7 @@
 //!           └─────── take_request ────────┘ └─ waits for more ┘   at most LINE_BYTES_MAX
 //! ```
 
-use crate::protocol::{Command, Refusal, RefusalKind, parse_request};
+use crate::protocol::{Refusal, RefusalKind, Request, parse_request};
 
 /// The longest line, its end included; a request is far shorter.
 pub const LINE_BYTES_MAX: usize = 4096;
@@ -39,7 +39,7 @@ impl Session {
     }
 
     /// What the next line asks for. Empty lines are passed over.
-    pub fn take_request(&mut self) -> Option<Result<Command, Refusal>> {
+    pub fn take_request(&mut self) -> Option<Result<Request, Refusal>> {
         while !self.is_over {
             let Some(end) = self.input[self.searched..].iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.input.len();
@@ -70,12 +70,12 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::request_line;
+    use crate::protocol::{Command, request_line};
     use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     /// Everything that `bytes` say, received in pieces of random length.
-    fn said(bytes: &[u8], chance: &mut Xoshiro256PlusPlus) -> (Vec<Result<Command, Refusal>>, Session) {
+    fn said(bytes: &[u8], chance: &mut Xoshiro256PlusPlus) -> (Vec<Result<Request, Refusal>>, Session) {
         let (mut session, mut said, mut bytes) = (Session::default(), Vec::new(), bytes);
         while !bytes.is_empty() && !session.is_over() {
             let most = session.room().min(bytes.len());
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn lines_are_understood_however_they_arrive() {
-        let commands = [Command::Stats {}, Command::FailRead { block: 3 }, Command::PowerOn {}];
-        let lines = commands.map(|command| [b"\n \r\n".to_vec(), request_line(command)].concat()).concat();
+        let commands = [Command::Stats {}, Command::FailRead { block: 3 }, Command::PowerOn {}].map(Request::from);
+        let lines = commands.each_ref().map(|request| [b"\n \r\n".to_vec(), request_line(request)].concat()).concat();
         for seed in 0..50 {
             let (said, session) = said(&lines, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
-            assert!(said.into_iter().map(Result::unwrap).eq(commands));
+            assert!(said.into_iter().map(Result::unwrap).eq(commands.clone()));
             assert_eq!(session.room(), LINE_BYTES_MAX);
         }
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_broken_line_does_not_spoil_the_next_one() {
-        let lines = [b"{\"version\":\n\xFF\xFE\n".to_vec(), request_line(Command::Stats {})].concat();
+        let lines = [b"{\"version\":\n\xFF\xFE\n".to_vec(), request_line(&Command::Stats {}.into())].concat();
         let (said, _) = said(&lines, &mut Xoshiro256PlusPlus::seed_from_u64(2));
         assert_eq!(said.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, false, true]);
     }
@@ -123,10 +123,12 @@ mod tests {
             Command::PowerCut(crate::protocol::Cut { torn: true, seed: Some(5) }),
             Command::Wear { chunk: "g1p2c3".parse().unwrap(), resets: 1 },
             Command::LieAboutFlush { on: false },
-        ];
+        ]
+        .map(Request::from)
+        .map(|request| Request { namespace: Some("database".to_owned()), ..request });
         let mut chance = Xoshiro256PlusPlus::seed_from_u64(3);
         for round in 0..20_000 {
-            let mut line = request_line(commands[round % commands.len()]);
+            let mut line = request_line(&commands[round % commands.len()]);
             for _ in 0..1 + chance.next_u64() % 4 {
                 let (at, byte) = (chance.next_u64() as usize % line.len(), chance.next_u64() as u8);
                 match chance.next_u64() % 3 {
@@ -138,7 +140,7 @@ mod tests {
             for result in said(&line, &mut chance).0 {
                 match result {
                     // What is still understood is a command that can be written down.
-                    Ok(command) => assert_eq!(parse_request(&request_line(command)), Ok(command)),
+                    Ok(request) => assert_eq!(parse_request(&request_line(&request)), Ok(request)),
                     Err(refusal) => assert_eq!(refusal.kind, RefusalKind::Malformed),
                 }
             }

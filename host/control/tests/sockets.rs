@@ -2,7 +2,7 @@
 
 use openftl_control::protocol::{Answer, Refusal, RefusalKind};
 use openftl_control::server::CLIENTS_MAX;
-use openftl_control::{AskError, Client, ClientId, Command, ControlServer};
+use openftl_control::{AskError, Client, ClientId, Command, ControlServer, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -42,7 +42,7 @@ fn serve(mut server: ControlServer<UnixListener>, carry_out: CarryOut) -> usize 
         }
         turns += 1;
         server.poll();
-        while let Some((client, command)) = server.take_request() {
+        while let Some((client, Request { command, .. })) = server.take_request() {
             match carry_out(command) {
                 None => held.push(client),
                 Some(result) => {

@@ -194,6 +194,8 @@ pub struct Subsystem {
     pub(crate) config: SubsystemConfig,
     /// At their id less one.
     pub(crate) namespaces: Vec<Option<Namespace>>,
+    /// Namespaces that a new controller has not attached.
+    pub(crate) withheld: NamespaceSet,
     /// At their id less one.
     pub(crate) controllers: Vec<Option<Controller>>,
     /// Where the search for a free controller id begins, so that an id is not used again at once.
@@ -203,7 +205,7 @@ pub struct Subsystem {
 impl Subsystem {
     pub(crate) fn new(config: SubsystemConfig) -> Subsystem {
         let namespaces = vec![None; NAMESPACES_MAX as usize];
-        Subsystem { config, namespaces, controllers: Vec::new(), next_slot: 0 }
+        Subsystem { config, namespaces, withheld: NamespaceSet::default(), controllers: Vec::new(), next_slot: 0 }
     }
 
     /// What it says of itself.
@@ -254,10 +256,17 @@ impl Subsystem {
         Some(slot as u16 + 1)
     }
 
-    /// Every namespace that there is.
-    pub(crate) fn allocated(&self) -> NamespaceSet {
+    /// Whether a controller that is made now has namespace `id` attached.
+    #[must_use]
+    pub fn offers(&self, id: u32) -> bool {
+        self.namespace(id).is_some() && !self.withheld.contains(id)
+    }
+
+    /// Every namespace that a new controller has attached.
+    pub(crate) fn offered(&self) -> NamespaceSet {
         let mut set = NamespaceSet::default();
-        self.namespaces().for_each(|namespace| set.insert(namespace.id));
+        let offered = self.namespaces().filter(|namespace| !self.withheld.contains(namespace.id));
+        offered.for_each(|namespace| set.insert(namespace.id));
         set
     }
 

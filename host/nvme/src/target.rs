@@ -222,6 +222,7 @@ impl Target {
             return Err(NamespaceError::Exists(id));
         }
         *slot = Some(namespace);
+        subsystem.withheld.remove(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.insert(id);
             controller.namespace_changed(id);
@@ -243,8 +244,34 @@ impl Target {
         Ok(namespace)
     }
 
+    /// Attaches a namespace of the subsystem to every controller, those still to come among them, or detaches it from them:
+    /// their hosts are told. It stays in the subsystem, and commands that were taken go on. Returns whether that changes what a
+    /// new controller has attached.
+    ///
+    /// # Errors
+    /// If there is no such namespace.
+    pub fn set_attached_everywhere(
+        &mut self,
+        subsystem: usize,
+        id: u32,
+        is_attached: bool,
+    ) -> Result<bool, NamespaceError> {
+        let subsystem = &mut self.subsystems[subsystem];
+        if subsystem.slot_mut(id)?.is_none() {
+            return Err(NamespaceError::Absent(id));
+        }
+        let is_change = subsystem.offers(id) != is_attached;
+        if is_attached {
+            subsystem.withheld.remove(id);
+        } else {
+            subsystem.withheld.insert(id);
+        }
+        subsystem.controllers_mut().for_each(|controller| controller.set_attached(id, is_attached));
+        Ok(is_change)
+    }
+
     /// Attaches a namespace of the subsystem to one controller, or detaches it: the host is told. A new controller has all of
-    /// them attached.
+    /// them attached but those of [`Target::set_attached_everywhere`].
     ///
     /// # Errors
     /// If there is no such namespace. A controller that is gone has nothing attached, and that is no error.
@@ -253,15 +280,8 @@ impl Target {
         if subsystem.slot_mut(id)?.is_none() {
             return Err(NamespaceError::Absent(id));
         }
-        if let Some(controller) = subsystem.controller_mut(name)
-            && controller.attached.contains(id) != is_attached
-        {
-            if is_attached {
-                controller.attached.insert(id);
-            } else {
-                controller.attached.remove(id);
-            }
-            controller.namespace_changed(id);
+        if let Some(controller) = subsystem.controller_mut(name) {
+            controller.set_attached(id, is_attached);
         }
         Ok(())
     }
@@ -365,7 +385,7 @@ impl Target {
         let subsystem = self.subsystem_mut(index);
         let id = subsystem.free_id().ok_or(Wrong::entry(Status::CONNECT_CONTROLLER_BUSY, 0))?;
         let name = ControllerName { subsystem: index, id, association };
-        let controller = Controller::new(now, name, host, subsystem.allocated(), keep_alive_ms);
+        let controller = Controller::new(now, name, host, subsystem.offered(), keep_alive_ms);
         let due = controller.keep_alive.next_due();
         subsystem.controllers[usize::from(id) - 1] = Some(controller);
         self.look_at_keep_alive(due);

@@ -16,6 +16,7 @@ use openftl_nvme_auth::PskIdentity;
 use zerocopy::FromBytes;
 
 use crate::authentication::Authority;
+use crate::operator::AttachError;
 use crate::secure::Secure;
 use crate::served::Served;
 use crate::{Ticket, What};
@@ -205,6 +206,17 @@ impl Fabric {
     /// The drive behind a namespace. A flush of all namespaces is one of the first.
     pub fn export(&self, namespace: u32) -> usize {
         if namespace == openftl_nvme::namespace::ALL_NAMESPACES { 0 } else { namespace as usize - 1 }
+    }
+
+    /// Attaches the namespace of a drive or device for all hosts, or detaches it. Returns whether that is a change.
+    pub fn set_attached(&mut self, export: usize, is_attached: bool) -> Result<bool, AttachError> {
+        let changed = self.target.set_attached_everywhere(SUBSYSTEM, export as u32 + 1, is_attached);
+        self.is_restless = true;
+        changed.map_err(|_| AttachError::NotReached)
+    }
+
+    pub fn is_attached(&self, export: usize) -> bool {
+        self.target.subsystems()[SUBSYSTEM].offers(export as u32 + 1)
     }
 
     pub fn namespace(&self, id: u32) -> &Namespace {

@@ -81,7 +81,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
 pub use fabric::ServedDrive;
 pub use listener::{ListenError, Listener};
-pub use operator::{Drives, NoOperator, Operator};
+pub use operator::{AttachError, Drives, NoOperator, Operator};
 pub use secure::TlsPolicy;
 pub use served::Device;
 pub use stop::Stop;
@@ -502,7 +502,8 @@ impl Server {
 
             let mut freed = self.poll_drives(clock, served);
             self.look_after_controllers(now, served);
-            if operator.turn(clock.now(), called, &mut Drives { served }).is_break() {
+            let mut drives = Drives { served, fabric: self.fabric.as_mut() };
+            if operator.turn(clock.now(), called, &mut drives).is_break() {
                 return Ok(self.interrupted());
             }
             if called || self.fabric.as_ref().is_some_and(|fabric| fabric.is_restless) {

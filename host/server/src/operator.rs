@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use openftl_core::Time;
 
 use crate::ServedDrive;
+use crate::fabric::Fabric;
 use crate::served::Served;
 
 /// Whoever operates the drives while they are served.
@@ -27,12 +28,45 @@ pub trait Operator<T: ServedDrive> {
 /// The drives that are served, in the order of their exports; none while clients are turned away.
 pub struct Drives<'s, 'a, T: ServedDrive> {
     pub(crate) served: &'s mut [Served<'a, T>],
+    pub(crate) fabric: Option<&'s mut Fabric>,
+}
+
+/// Why the namespace of a drive cannot be attached or detached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is no target, or nothing behind the namespace.
+    #[error("it is no namespace that NVMe hosts reach")]
+    NotReached,
+    /// Nothing would change.
+    #[error("it is so already")]
+    Already,
 }
 
 impl<T: ServedDrive> Drives<'_, '_, T> {
+    /// Whether there are none, and no devices either: clients are turned away.
+    pub fn is_empty(&self) -> bool {
+        self.served.is_empty()
+    }
+
     /// The drive of an export; a device is none.
     pub fn get_mut(&mut self, export: usize) -> Option<&mut T> {
         self.served.get_mut(export)?.target_mut()
+    }
+
+    /// Has NVMe hosts see the namespace of a drive or device from now on, or see it no longer: all of them are told. What was
+    /// taken of their commands goes on, and other protocols know nothing of it.
+    ///
+    /// # Errors
+    /// If there is no such namespace, or nothing would change.
+    pub fn set_attached(&mut self, export: usize, is_attached: bool) -> Result<(), AttachError> {
+        let is_served = export < self.served.len();
+        let fabric = self.fabric.as_mut().filter(|_| is_served).ok_or(AttachError::NotReached)?;
+        if fabric.set_attached(export, is_attached)? { Ok(()) } else { Err(AttachError::Already) }
+    }
+
+    /// Whether NVMe hosts see the namespace of a drive or device.
+    pub fn is_attached(&self, export: usize) -> bool {
+        self.fabric.as_ref().is_some_and(|fabric| fabric.is_attached(export))
     }
 
     /// The device in this place; devices come behind the drives.

@@ -4,9 +4,10 @@
 //! order, so `kill -9` finds a record only with its data; [`crate::Command::Flush`] takes them to the disk. The file is
 //! described in [`super::format`].
 
-use super::format::{self, Header, Layout, Record, Start, StartError};
+use super::format::{self, Header, Layout, PartEntry, Record, Start, StartError};
 use super::{Fetched, StoreError};
 use crate::contract::ChunkState;
+use crate::parts::{PartLabel, check_parts};
 use crate::profile::Profile;
 use openftl_core::{
     AddressFormat, BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Payload, PayloadMut, Stamp,
@@ -32,6 +33,7 @@ pub struct FileStore {
     format: AddressFormat,
     layout: Layout,
     seed: u64,
+    parts: Vec<PartLabel>,
     /// A run of blocks, as it lies in the file.
     scratch: Vec<u8>,
     /// Which blocks are in there: the number of the chunk, the first block, how many.
@@ -51,17 +53,27 @@ pub(crate) struct KnownChunk {
 }
 
 impl FileStore {
-    /// Makes a new drive file. Everything in it is a hole but header and chunk records.
+    /// Makes a new drive file. Everything in it is a hole but header and chunk records. What `parts` say is kept for whoever
+    /// opens it.
     ///
     /// # Errors
-    /// If the profile cannot be had in this size, if the file exists, or cannot be made.
-    pub fn create(path: &Path, profile: &Profile, chunks_per_pu: u32, seed: u64) -> Result<FileStore, StoreError> {
+    /// If the profile cannot be had in this size or with these parts, if the file exists, or cannot be made.
+    pub fn create(
+        path: &Path,
+        profile: &Profile,
+        chunks_per_pu: u32,
+        parts: &[PartLabel],
+        seed: u64,
+    ) -> Result<FileStore, StoreError> {
         let failed = |doing| move |source| StoreError::Io { doing, path: path.to_owned(), source };
         profile.validate()?;
         let geometry = profile.geometry(chunks_per_pu)?;
+        check_parts(&geometry, parts)?;
         let text = profile.to_toml();
-        if text.len() > format::PROFILE_BYTES_MAX {
-            return Err(StoreError::ProfileTooLong { found: text.len(), max: format::PROFILE_BYTES_MAX });
+        let entries: Vec<PartEntry> = parts.iter().map(PartEntry::new).collect();
+        let max = format::PROFILE_BYTES_MAX - entries.as_bytes().len();
+        if text.len() > max {
+            return Err(StoreError::ProfileTooLong { found: text.len(), max });
         }
         let layout = Layout::of(&geometry);
         let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed("create"))?;
@@ -78,8 +90,8 @@ impl FileStore {
             }
             // The header comes last: a file whose making was interrupted is no drive.
             file.sync_data()?;
-            let header = Header::new(&geometry, seed, &text);
-            file.write_all_at(&[header.as_bytes(), text.as_bytes()].concat(), 0)?;
+            let header = Header::new(&geometry, seed, &text, &entries);
+            file.write_all_at(&[header.as_bytes(), text.as_bytes(), entries.as_bytes()].concat(), 0)?;
             file.sync_all()
         };
         if let Err(error) = make() {
@@ -87,7 +99,8 @@ impl FileStore {
             let _ = std::fs::remove_file(path);
             return Err(failed("create")(error));
         }
-        Ok(FileStore::new(file, path, profile.clone(), geometry, layout, seed))
+        let start = Start { profile: profile.clone(), geometry, seed, parts: parts.to_vec() };
+        Ok(FileStore::new(file, path, start, layout))
     }
 
     /// Opens a drive file and takes it for this process alone.
@@ -103,7 +116,7 @@ impl FileStore {
         let mut start = vec![0; (found as usize).min(format::HEADER_BYTES as usize)];
         file.read_exact_at(&mut start, 0).map_err(failed)?;
         let truncated = |expected| StoreError::Truncated { path: path_owned(), found, expected };
-        let Start { profile, geometry, seed } = Start::parse(&start).map_err(|error| match error {
+        let start = Start::parse(&start).map_err(|error| match error {
             StartError::Magic => StoreError::NotADrive { path: path_owned() },
             StartError::Version(found) => {
                 StoreError::NewerVersion { path: path_owned(), found, newest: format::VERSION }
@@ -112,14 +125,15 @@ impl FileStore {
             StartError::Damaged(what) => StoreError::Damaged { path: path_owned(), what: what.to_owned() },
             StartError::Profile(error) => StoreError::Profile(error),
         })?;
-        let layout = Layout::of(&geometry);
+        let layout = Layout::of(&start.geometry);
         if found < layout.file_bytes {
             return Err(truncated(layout.file_bytes));
         }
-        Ok(FileStore::new(file, path, profile, geometry, layout, seed))
+        Ok(FileStore::new(file, path, start, layout))
     }
 
-    fn new(file: File, path: &Path, profile: Profile, geometry: Geometry, layout: Layout, seed: u64) -> FileStore {
+    fn new(file: File, path: &Path, start: Start, layout: Layout) -> FileStore {
+        let Start { profile, geometry, seed, parts } = start;
         FileStore {
             file,
             path: path.to_owned(),
@@ -128,6 +142,7 @@ impl FileStore {
             format: geometry.format(),
             layout,
             seed,
+            parts,
             scratch: Vec::new(),
             fetched: None,
             read_error: None,
@@ -150,6 +165,12 @@ impl FileStore {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// What the device is divided into, if it is.
+    #[must_use]
+    pub fn parts(&self) -> &[PartLabel] {
+        &self.parts
     }
 
     /// The file.

@@ -1,7 +1,7 @@
 //! How a drive file is laid out. All integers are little-endian.
 //!
 //! ```text
-//! 0                 header, profile text behind it
+//! 0                 header, profile text behind it, an entry of 64 bytes for each part behind that
 //! header_bytes      one record of 16 bytes for each chunk, in address order
 //! chunks_start      the chunks, chunk_bytes apart:
 //!                     block 0 [4096 payload][oob]  block 1 [4096][oob] …  lost-block bitmap  to a multiple of 4096
@@ -14,7 +14,7 @@
 //! | bytes | field | |
 //! |---|---|---|
 //! | 0-7 | magic | `OFTLNAND` |
-//! | 8-11 | version | [`VERSION`] |
+//! | 8-11 | version | 1, or [`VERSION`] if the device has parts |
 //! | 12-15 | header_bytes | where the chunk records begin |
 //! | 16-19 | groups | |
 //! | 20-23 | pus_per_group | |
@@ -26,8 +26,19 @@
 //! | 48-55 | chunks_start | where the first chunk begins |
 //! | 56-63 | chunk_bytes | from one chunk to the next |
 //! | 64-67 | profile_bytes | length of the profile's TOML text, which begins at byte 80 |
-//! | 68-75 | reserved | zero |
-//! | 76-79 | crc | CRC32C of bytes 0 to 75 and the profile text |
+//! | 68-71 | parts | entries of parts behind the profile's text; 0 for a device that is one |
+//! | 72-75 | reserved | zero |
+//! | 76-79 | crc | CRC32C of bytes 0 to 75, the profile text and the entries |
+//!
+//! # Entry of a part
+//! | bytes | field | |
+//! |---|---|---|
+//! | 0 | kind | 1 block, 2 open-channel |
+//! | 1-7 | reserved | zero |
+//! | 8-15 | groups | the first, and one past the last |
+//! | 16-23 | pus | of each group: the first, and one past the last |
+//! | 24-31 | id | what hosts recognise it by |
+//! | 32-63 | name | zeroes behind it |
 //!
 //! # Chunk record
 //! | bytes | field | |
@@ -42,6 +53,8 @@
 //! A record is written after the blocks that it speaks of and is small enough never to be torn: what it says is there.
 
 use crate::contract::ChunkState;
+use crate::partition::Partition;
+use crate::parts::{PART_NAME_BYTES_MAX, PARTS_MAX, PartKind, PartLabel, check_parts};
 use crate::profile::{Profile, ProfileError};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, Geometry};
@@ -50,8 +63,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The first eight bytes of a drive file.
 pub const MAGIC: [u8; 8] = *b"OFTLNAND";
-/// The version written, and the newest one understood.
-pub const VERSION: u32 = 1;
+/// The newest version understood. It is written where an older program would not see all that there is.
+pub const VERSION: u32 = 2;
+/// The version written for a device without parts.
+const VERSION_WITHOUT_PARTS: u32 = 1;
 /// Room for the header with its profile.
 pub const HEADER_BYTES: u32 = 1 << 16;
 /// The longest profile text that the header has room for.
@@ -64,7 +79,7 @@ const PAGE_BYTES: u64 = 4096;
 pub struct Header {
     /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// 1, or [`VERSION`] with parts.
     pub version: U32,
     /// Where the records begin.
     pub header_bytes: U32,
@@ -88,12 +103,33 @@ pub struct Header {
     pub chunk_bytes: U64,
     /// Length of the profile text.
     pub profile_bytes: U32,
+    /// Entries behind the profile text.
+    pub parts: U32,
     /// Zero.
-    pub reserved: [u8; 8],
+    pub reserved: [u8; 4],
     /// See the table.
     pub crc: U32,
 }
 const _: () = assert!(size_of::<Header>() == 80);
+
+/// What is kept of a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct PartEntry {
+    /// [`PartKind`].
+    pub kind: u8,
+    /// Zero.
+    pub reserved: [u8; 7],
+    /// The first group, and one past the last.
+    pub groups: [U32; 2],
+    /// The first parallel unit of each group, and one past the last.
+    pub pus: [U32; 2],
+    /// As in the label.
+    pub id: U64,
+    /// Zeroes behind it.
+    pub name: [u8; PART_NAME_BYTES_MAX],
+}
+const _: () = assert!(size_of::<PartEntry>() == 64);
 
 /// What is kept of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -161,6 +197,8 @@ pub struct Start {
     pub geometry: Geometry,
     /// What chance follows from.
     pub seed: u64,
+    /// What it is divided into, if it is.
+    pub parts: Vec<PartLabel>,
 }
 
 /// The start of a file that cannot be used.
@@ -206,29 +244,39 @@ impl Start {
         if profile_bytes > PROFILE_BYTES_MAX {
             return Err(wrong_checksum());
         }
-        let text = rest.get(..profile_bytes).ok_or_else(|| truncated(size_of::<Header>() + profile_bytes))?;
+        let (text, rest) =
+            rest.split_at_checked(profile_bytes).ok_or_else(|| truncated(size_of::<Header>() + profile_bytes))?;
         let text = std::str::from_utf8(text).map_err(|_| wrong_checksum())?;
-        if header.crc.get() != header.checksum(text) {
+        let count = header.parts.get() as usize;
+        if count > PARTS_MAX {
+            return Err(wrong_checksum());
+        }
+        let (entries, _) = <[PartEntry]>::ref_from_prefix_with_elems(rest, count)
+            .map_err(|_| truncated(size_of::<Header>() + profile_bytes + count * size_of::<PartEntry>()))?;
+        if header.crc.get() != header.checksum(text, entries) {
             return Err(wrong_checksum());
         }
         let profile = Profile::parse(text)?;
         let geometry = profile.geometry(header.chunks_per_pu.get())?;
         let seed = header.seed.get();
-        if Header::new(&geometry, seed, text) != header {
+        if Header::new(&geometry, seed, text, entries) != header {
             return Err(StartError::Damaged("the header's geometry is not that of its profile"));
         }
-        Ok(Start { profile, geometry, seed })
+        let parts: Option<Vec<PartLabel>> = entries.iter().map(PartEntry::label).collect();
+        let parts = parts.filter(|parts| check_parts(&geometry, parts).is_ok());
+        let parts = parts.ok_or(StartError::Damaged("the device cannot be divided as its header says"))?;
+        Ok(Start { profile, geometry, seed, parts })
     }
 }
 
 impl Header {
     /// The header for a device of `geometry`.
     #[must_use]
-    pub fn new(geometry: &Geometry, seed: u64, profile: &str) -> Header {
+    pub fn new(geometry: &Geometry, seed: u64, profile: &str, parts: &[PartEntry]) -> Header {
         let layout = Layout::of(geometry);
         let mut header = Header {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: if parts.is_empty() { VERSION_WITHOUT_PARTS } else { VERSION }.into(),
             header_bytes: HEADER_BYTES.into(),
             groups: geometry.groups.into(),
             pus_per_group: geometry.pus_per_group.into(),
@@ -240,18 +288,49 @@ impl Header {
             chunks_start: layout.chunks_start.into(),
             chunk_bytes: layout.chunk_bytes.into(),
             profile_bytes: (profile.len() as u32).into(),
-            reserved: [0; 8],
+            parts: (parts.len() as u32).into(),
+            reserved: [0; 4],
             crc: 0.into(),
         };
-        header.crc = header.checksum(profile).into();
+        header.crc = header.checksum(profile, parts).into();
         header
     }
 
     /// What the checksum has to be.
     #[must_use]
-    pub fn checksum(&self, profile: &str) -> u32 {
+    pub fn checksum(&self, profile: &str, parts: &[PartEntry]) -> u32 {
         let fields = &self.as_bytes()[..size_of::<Header>() - 4];
-        crc32c(&[fields, profile.as_bytes()].concat())
+        crc32c(&[fields, profile.as_bytes(), parts.as_bytes()].concat())
+    }
+}
+
+impl PartEntry {
+    /// The entry of a part.
+    #[must_use]
+    pub fn new(label: &PartLabel) -> PartEntry {
+        let PartLabel { name, kind, partition: Partition { groups, pus }, id } = label;
+        let mut bytes = [0; PART_NAME_BYTES_MAX];
+        bytes[..name.as_str().len()].copy_from_slice(name.as_str().as_bytes());
+        PartEntry {
+            kind: *kind as u8,
+            reserved: [0; 7],
+            groups: [groups.start.into(), groups.end.into()],
+            pus: [pus.start.into(), pus.end.into()],
+            id: (*id).into(),
+            name: bytes,
+        }
+    }
+
+    /// The part that it speaks of, if it is one.
+    #[must_use]
+    pub fn label(&self) -> Option<PartLabel> {
+        let kind = [PartKind::Block, PartKind::OpenChannel].into_iter().find(|kind| *kind as u8 == self.kind)?;
+        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        let name = std::str::from_utf8(&self.name[..end]).ok()?.parse().ok()?;
+        let range = |ends: [U32; 2]| ends[0].get()..ends[1].get();
+        let partition = Partition { groups: range(self.groups), pus: range(self.pus) };
+        let label = PartLabel { name, kind, partition, id: self.id.get() };
+        (PartEntry::new(&label) == *self).then_some(label)
     }
 }
 
@@ -309,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_header_never_change() {
-        let header = Header::new(&Geometry::tiny(), 0x0102_0304_0506_0708, "name = \"x\"\n");
+        let header = Header::new(&Geometry::tiny(), 0x0102_0304_0506_0708, "name = \"x\"\n", &[]);
         check(
             header.as_bytes(),
             expect![[r#"
@@ -319,6 +398,68 @@ mod tests {
             00 10 01 00 00 00 00 00 00 10 01 00 00 00 00 00
             0b 00 00 00 00 00 00 00 00 00 00 00 82 7f 30 b6"#]],
         );
+    }
+
+    fn label() -> PartLabel {
+        PartLabel {
+            name: "flash".parse().unwrap(),
+            kind: PartKind::OpenChannel,
+            partition: Partition { groups: 1..2, pus: 0..2 },
+            id: 0x1112_1314_1516_1718,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_part_and_of_a_header_with_parts_never_change() {
+        let entry = PartEntry::new(&label());
+        check(
+            entry.as_bytes(),
+            expect![[r#"
+                02 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00
+                00 00 00 00 02 00 00 00 18 17 16 15 14 13 12 11
+                66 6c 61 73 68 00 00 00 00 00 00 00 00 00 00 00
+                00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"#]],
+        );
+        let header = Header::new(&Geometry::tiny(), 0x0102_0304_0506_0708, "name = \"x\"\n", &[entry]);
+        check(
+            header.as_bytes(),
+            expect![[r#"
+                4f 46 54 4c 4e 41 4e 44 02 00 00 00 00 00 01 00
+                02 00 00 00 02 00 00 00 08 00 00 00 10 00 00 00
+                10 00 00 00 00 10 00 00 08 07 06 05 04 03 02 01
+                00 10 01 00 00 00 00 00 00 10 01 00 00 00 00 00
+                0b 00 00 00 01 00 00 00 00 00 00 00 de 7b c4 5f"#]],
+        );
+    }
+
+    #[test]
+    fn parts_come_back_as_they_were_and_others_are_damage() {
+        let tiny = Profile::builtin("tiny").unwrap();
+        let (text, geometry) = (tiny.to_toml(), tiny.geometry(8).unwrap());
+        let parse = |entries: &[PartEntry]| {
+            let header = Header::new(&geometry, 7, &text, entries);
+            Start::parse(&[header.as_bytes(), text.as_bytes(), entries.as_bytes()].concat())
+        };
+        let entry = PartEntry::new(&label());
+        assert_eq!(parse(&[entry]).unwrap().parts, [label()]);
+        assert_eq!(parse(&[]).unwrap().parts, []);
+        let impossible = Err(StartError::Damaged("the device cannot be divided as its header says"));
+        for wrong in [
+            PartEntry { kind: 3, ..entry },
+            PartEntry { name: [0; 32], ..entry },
+            PartEntry { reserved: [1; 7], ..entry },
+            PartEntry { groups: [1.into(), 9.into()], ..entry },
+            PartEntry { pus: [1.into(), 1.into()], ..entry },
+        ] {
+            assert_eq!(parse(&[wrong]), impossible, "{wrong:?}");
+        }
+        assert_eq!(parse(&[entry, entry]), impossible, "two have the same");
+        let header = Header::new(&geometry, 7, &text, &[entry]);
+        let cut_off = Start::parse(&[header.as_bytes(), text.as_bytes(), &entry.as_bytes()[..63]].concat());
+        assert!(matches!(cut_off, Err(StartError::Truncated { .. })), "{cut_off:?}");
+        let damaged = PartEntry { id: 1.into(), ..entry };
+        let damaged = Start::parse(&[header.as_bytes(), text.as_bytes(), damaged.as_bytes()].concat());
+        assert_eq!(damaged, Err(StartError::Damaged("the header's checksum is wrong")));
     }
 
     #[test]

@@ -36,10 +36,15 @@ pub struct Client {
 impl Client {
     /// Shakes hands for the default export.
     pub fn new(stream: UnixStream) -> Client {
-        Client::try_new(stream).expect("the server shakes hands")
+        Client::named(stream, "")
     }
 
-    fn try_new(mut stream: UnixStream) -> io::Result<Client> {
+    /// Shakes hands for the export of this name.
+    pub fn named(stream: UnixStream, name: &str) -> Client {
+        Client::try_new(stream, name).expect("the server shakes hands")
+    }
+
+    fn try_new(mut stream: UnixStream, name: &str) -> io::Result<Client> {
         stream.set_read_timeout(Some(crate::program::BOUND))?;
         stream.set_write_timeout(Some(crate::program::BOUND))?;
         let mut greeting = [0; 18];
@@ -48,7 +53,8 @@ impl Client {
         stream.write_all(&CLIENT_FLAGS.to_be_bytes())?;
         stream.write_all(OPTION_MAGIC)?;
         stream.write_all(&OPT_EXPORT_NAME.to_be_bytes())?;
-        stream.write_all(&0_u32.to_be_bytes())?;
+        stream.write_all(&(name.len() as u32).to_be_bytes())?;
+        stream.write_all(name.as_bytes())?;
         let mut export = [0; 10];
         stream.read_exact(&mut export)?;
         let size = u64::from_be_bytes(export[..8].try_into().expect("eight bytes"));

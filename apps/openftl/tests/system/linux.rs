@@ -19,6 +19,7 @@ mod authentication;
 mod commands;
 mod connection;
 mod disk;
+mod namespaces;
 
 const PORT: &str = "4420";
 const NQN: &str = "nqn.2026-11.org.openftl:drive";

@@ -22,6 +22,7 @@
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`sqlite`] | a database that must keep what it has committed |
+//! | [`tenants`] | a device that is divided into namespaces |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
@@ -47,3 +48,4 @@ mod qemu;
 mod repair;
 mod server;
 mod sqlite;
+mod tenants;

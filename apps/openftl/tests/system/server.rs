@@ -62,6 +62,11 @@ impl Server {
         Client::new(self.connect())
     }
 
+    /// A connection to the export of this name, ready for requests.
+    pub fn client_of(&self, export: &str) -> Client {
+        Client::named(self.connect(), export)
+    }
+
     /// Its process.
     pub fn child(&self) -> &Child {
         &self.running.child

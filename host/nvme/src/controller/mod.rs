@@ -375,6 +375,19 @@ impl Controller {
         self.events.happened(event, self.features.events());
     }
 
+    /// Attaches a namespace of the subsystem, or detaches it.
+    pub(crate) fn set_attached(&mut self, id: u32, is_attached: bool) {
+        if self.attached.contains(id) == is_attached {
+            return;
+        }
+        if is_attached {
+            self.attached.insert(id);
+        } else {
+            self.attached.remove(id);
+        }
+        self.namespace_changed(id);
+    }
+
     /// A namespace was attached, detached or changed.
     pub(crate) fn namespace_changed(&mut self, id: u32) {
         self.changed.insert(id);

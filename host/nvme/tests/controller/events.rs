@@ -74,6 +74,41 @@ fn a_namespace_may_be_detached_from_one_controller_alone() {
 }
 
 #[test]
+fn a_namespace_detached_everywhere_is_gone_for_controllers_that_come_later_too() {
+    let (mut world, mut queue) = listening(2);
+    assert_eq!(world.target.set_attached_everywhere(0, 2, false), Ok(true));
+    assert_eq!(world.target.set_attached_everywhere(0, 2, false), Ok(false), "it is already");
+    assert!(!world.target.subsystems()[0].offers(2) && world.target.subsystems()[0].offers(5));
+    let mut later = world.ready();
+    for queue in [&mut queue, &mut later] {
+        let mut io = world.connect_io(queue, 1);
+        assert_eq!(world.io(&mut io, ranged(opcode::io::READ, 2, 0, 1)), Err(Status::INVALID_FIELD));
+        world.ok(queue, identify(cns::ACTIVE_NAMESPACES, 0));
+        assert_eq!([world.data[0], world.data[4], world.data[8]], [1, 5, 0]);
+        world.ok(queue, identify(cns::ALLOCATED_NAMESPACES, 0));
+        assert_eq!([world.data[0], world.data[4], world.data[8]], [1, 2, 5], "it is in the subsystem");
+    }
+    assert_eq!(world.events(&mut queue), [(Status::SUCCESS, 0x0004_0002)], "once");
+    assert_eq!(changed(&mut world, &mut queue), [2]);
+    assert_eq!(changed(&mut world, &mut later), [], "nothing has changed since it came");
+    assert_eq!(world.target.set_attached_everywhere(0, 2, true), Ok(true));
+    assert_eq!(changed(&mut world, &mut later), [2]);
+    assert_eq!(world.events(&mut queue), [(Status::SUCCESS, 0x0004_0002)]);
+    let mut io = world.connect_io(&queue, 2);
+    assert!(world.io(&mut io, ranged(opcode::io::READ, 2, 0, 1)).is_ok());
+}
+
+#[test]
+fn a_namespace_that_is_taken_away_and_comes_again_is_attached() {
+    let (mut world, _queue) = listening(0);
+    world.target.set_attached_everywhere(0, 2, false).unwrap();
+    world.target.detach(0, 2).unwrap();
+    assert!(!world.target.subsystems()[0].offers(2));
+    world.target.attach(0, block(2, BlockFormat::FourKib)).unwrap();
+    assert!(world.target.subsystems()[0].offers(2));
+}
+
+#[test]
 fn namespaces_that_cannot_come_or_go_say_why() {
     let (mut world, queue) = listening(0);
     let name = queue.controller();
@@ -83,6 +118,7 @@ fn namespaces_that_cannot_come_or_go_say_why() {
         (world.target.attach(0, block(1, BlockFormat::FourKib)), "namespace 1 exists already; choose another id"),
         (world.target.detach(0, 3).map(drop), "there is no namespace 3"),
         (world.target.set_attached(name, 3, true), "there is no namespace 3"),
+        (world.target.set_attached_everywhere(0, 3, false).map(drop), "there is no namespace 3"),
         (world.target.set_attached(name, 0, true), "namespace id 0 is not between 1 and 64"),
     ] {
         assert_eq!(error.unwrap_err().to_string(), expected);

@@ -1,8 +1,13 @@
 //! A server of NVMe hosts in a thread of its own, and hosts that know their manners.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
@@ -14,8 +19,8 @@ use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
 use openftl_server::{
-    Counters, Device, Endpoint, Export, NoOperator, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop,
-    TlsPolicy, WallClock,
+    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Protocol, ServeError, ServedDrive, Server,
+    ServerConfig, Stop, TlsPolicy, WallClock,
 };
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
@@ -60,12 +65,42 @@ impl Clock for TestClock {
     }
 }
 
+/// Attaches and detaches when it is called.
+struct Attacher {
+    bell: UnixStream,
+    wanted: Receiver<(usize, bool)>,
+    done: Sender<Result<(), AttachError>>,
+}
+
+impl Operator<Memory> for Attacher {
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+
+    fn turn(&mut self, _now: Time, called: bool, drives: &mut Drives<'_, '_, Memory>) -> ControlFlow<()> {
+        if called {
+            self.bell.read_exact(&mut [0]).expect("the bell was rung");
+            for (export, is_attached) in self.wanted.try_iter() {
+                self.done.send(drives.set_attached(export, is_attached)).expect("the test waits");
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// A server in a thread of its own.
 pub struct Served {
     pub address: SocketAddr,
     pub stop: Stop,
     pub counters: Arc<Counters>,
     pub switches: Arc<Switches>,
+    bell: UnixStream,
+    wants: Sender<(usize, bool)>,
+    done: Mutex<Receiver<Result<(), AttachError>>>,
     thread: Option<JoinHandle<(Result<(), ServeError>, Memory)>>,
 }
 
@@ -139,15 +174,26 @@ impl Served {
         tls.into_iter().for_each(|(keys, policy)| server.set_tls(&keys, policy).expect("this build has TLS"));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
+        let (bell, its_bell) = UnixStream::pair().unwrap();
+        let ((wants, wanted), (doing, done)) = (channel(), channel());
+        let mut operator = Attacher { bell: its_bell, wanted, done: doing };
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
             let result =
-                server.run_with_devices(&mut NoOperator, &mut exports, &mut devices, &mut clock, &its_stop).map(drop);
+                server.run_with_devices(&mut operator, &mut exports, &mut devices, &mut clock, &its_stop).map(drop);
             let [export] = exports;
             (result, export.target)
         });
-        Served { address, stop, counters, switches, thread: Some(thread) }
+        Served { address, stop, counters, switches, bell, wants, done: Mutex::new(done), thread: Some(thread) }
+    }
+
+    /// Has hosts see a namespace, or see it no longer; it is so when this returns.
+    pub fn set_attached(&self, namespace: usize, is_attached: bool) -> Result<(), AttachError> {
+        let done = self.done.lock().expect("no test has failed here");
+        self.wants.send((namespace - 1, is_attached)).expect("the server runs");
+        (&self.bell).write_all(&[1]).expect("the bell is rung");
+        done.recv().expect("the server runs")
     }
 
     pub fn connect(&self) -> TcpStream {
