@@ -123,6 +123,8 @@ pub struct GroupStatistics {
 pub struct Statistics {
     /// Blocks that the host wrote.
     pub host_blocks_written: u64,
+    /// Of these, blocks that it marked as uncorrectable: without data, and programmed like others.
+    pub host_blocks_marked: u64,
     /// Blocks that the host read.
     pub host_blocks_read: u64,
     /// Blocks that the host trimmed or had zeroed.

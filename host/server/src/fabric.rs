@@ -54,7 +54,8 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
         }
         Health {
             host_bytes_read: bytes(statistics.host_blocks_read),
-            host_bytes_written: bytes(statistics.host_blocks_written),
+            // Write Uncorrectable has no data (Base, "Data Units Written").
+            host_bytes_written: bytes(statistics.host_blocks_written - statistics.host_blocks_marked),
             host_reads: statistics.read_latency.count(),
             host_writes: statistics.write_latency.count(),
             media_bytes_read: bytes(from_media + statistics.relocation_reads + statistics.scrub.blocks),

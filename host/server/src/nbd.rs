@@ -345,7 +345,10 @@ fn error_code(error: IoError, command: Command) -> ErrorCode {
             Command::Write { .. } | Command::Zero { .. } => ErrorCode::NoSpace,
             _ => ErrorCode::Invalid,
         },
-        IoError::QueueFull | IoError::Unrecovered { .. } | IoError::WrongBlock { .. } => ErrorCode::Io,
+        IoError::QueueFull
+        | IoError::Unrecovered { .. }
+        | IoError::WrongBlock { .. }
+        | IoError::Uncorrectable { .. } => ErrorCode::Io,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
+use crate::nvme_host::SUBSYSTEM as NQN;
 use crate::pattern::random_bytes;
 use crate::program::{Ended, run};
 use crate::server::Server;
@@ -12,7 +13,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const NQN: &str = "nqn.2026-11.org.openftl:drive";
 const CAPACITY_BYTES: u64 = 64 << 20;
 
 /// A drive in memory that NVMe hosts reach.
@@ -27,9 +27,7 @@ impl Target {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
         let server = Server::start(&[&drive, flags].concat(), &folder.path().join("socket"));
-        let said = server.says("nvme connect");
-        let port = said.lines().find_map(|line| line.split_once("-s ")?.1.split(' ').next().map(str::to_owned));
-        let address = format!("127.0.0.1:{}", port.expect("the line to type names the port"));
+        let address = server.nvme_address();
         Target { server, address, folder }
     }
 
@@ -95,20 +93,16 @@ fn a_drive_whose_flash_is_another_server_s_outlives_a_kill() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let elsewhere = ["serve", "--device", &flash.address, "--nvme-tcp", "127.0.0.1:0"];
     let serve = |flags: &[&str]| Server::start(&[&elsewhere, flags].concat(), &folder.path().join("socket"));
-    let address = |server: &Server| {
-        let said = server.says("nvme connect");
-        let port = said.lines().find_map(|line| line.split_once("-s ")?.1.split(' ').next().map(str::to_owned));
-        format!("127.0.0.1:{}", port.expect("the line to type names the port"))
-    };
     let server = serve(&["--format-device", "--capacity", "256MiB"]);
     let bytes = random_bytes(2, 8 << 20);
     let (input, output) = (flash.file("input", &bytes), flash.folder.path().join("output"));
-    let written = ["nvme", "write", &address(&server), "--offset", "4KiB", "--input", text(&input), "--fua"];
+    let written = ["nvme", "write", &server.nvme_address(), "--offset", "4KiB", "--input", text(&input), "--fua"];
     run_openftl(written).succeeded();
     server.kill();
     let server = serve(&[]);
     server.says("recovered after a crash");
-    let read = ["nvme", "read", &address(&server), "--offset", "4KiB", "--length", "8MiB", "--output", text(&output)];
+    let read =
+        ["nvme", "read", &server.nvme_address(), "--offset", "4KiB", "--length", "8MiB", "--output", text(&output)];
     run_openftl(read).succeeded();
     assert!(std::fs::read(&output).unwrap() == bytes, "what was written is on the other server's flash");
     server.interrupt().succeeded();
