@@ -229,3 +229,31 @@ fn a_peer_that_closes_is_seen() {
     pair.host(|session, end| session.close(end));
     assert_eq!(pair.controller(|session, end| session.read(end, &mut [0; 10])).unwrap(), 0);
 }
+
+#[test]
+fn who_has_rested_goes_on_and_nothing_that_was_on_its_way_is_lost() {
+    let key = key(HashFunction::Sha384, 1);
+    let mut pair = Pair::new(key.psks(HOST, SUBSYSTEM), &acceptor(&key));
+    pair.open();
+    let mut sent = vec![0; 40_000];
+    Xoshiro256PlusPlus::seed_from_u64(3).fill_bytes(&mut sent);
+    for round in 0..3 {
+        // The stream takes a part of the records, and gives a part of those.
+        pair.room = 20_000;
+        let (mut taken, mut came) = (0, Vec::new());
+        let mut piece = vec![0; 7_000];
+        while came.len() < sent.len() {
+            let rest = &sent[taken..];
+            taken += pair.host(|session, end| session.write(end, rest)).unwrap_or(0);
+            pair.host.rest();
+            let later: VecDeque<u8> = pair.to_controller.split_off(pair.to_controller.len().min(9_999));
+            match pair.controller(|session, end| session.read(end, &mut piece)) {
+                Ok(count) => came.extend_from_slice(&piece[..count]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            pair.controller.rest();
+            pair.to_controller.extend(later);
+        }
+        assert!(came == sent, "round {round}");
+    }
+}
