@@ -45,7 +45,8 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
-  cargo xtask interop [--rounds N]     the tests in which Linux is the NVMe host, where they repeat something N times (30)
+  cargo xtask interop [--rounds N]     the tests in which Linux is the NVMe host, where they repeat something N times (30);
+                                       also those with an initiator in user space that OPENFTL_PYNVMEOF names
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

@@ -12,18 +12,23 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const NQN: &str = "nqn.2026-11.org.openftl:drive";
-const CAPACITY_BYTES: u64 = 64 << 20;
+/// The subsystem of a [`Target`].
+pub const NQN: &str = "nqn.2026-11.org.openftl:drive";
+/// What the host sees of it.
+pub const CAPACITY_BYTES: u64 = 64 << 20;
 
 /// A drive in memory that NVMe hosts reach.
-struct Target {
+pub struct Target {
     _server: Server,
-    address: String,
-    folder: TempDir,
+    /// Where it listens.
+    pub address: String,
+    /// For what a test writes.
+    pub folder: TempDir,
 }
 
 impl Target {
-    fn serve(flags: &[&str]) -> Target {
+    /// Serves one of [`CAPACITY_BYTES`], with more flags.
+    pub fn serve(flags: &[&str]) -> Target {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
         let server = Server::start(&[&drive, flags].concat(), &folder.path().join("socket"));
@@ -33,14 +38,15 @@ impl Target {
         Target { _server: server, address, folder }
     }
 
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    /// A file of its folder.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, bytes).expect("room for a file");
         path
     }
 
     /// `openftl nvme` with this command and these words, on this target.
-    fn run(&self, command: &str, words: &[&str]) -> Ended {
+    pub fn run(&self, command: &str, words: &[&str]) -> Ended {
         run_openftl([&["nvme", command, &self.address], words].concat())
     }
 
