@@ -47,7 +47,8 @@ cargo xtask: what a contributor does
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
-                                       and hosts that come and go for so long (10)
+                                       and hosts that come and go for so long (10); also those with an initiator in user
+                                       space that OPENFTL_PYNVMEOF names
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

@@ -406,7 +406,8 @@ impl Target {
         if controller.host.nqn != host.nqn {
             return Err(Wrong::data(512));
         }
-        if controller.host.id != host.id {
+        // Zero stands for no identifier (Base, "Connect Command - Data", HOSTID).
+        if host.id != [0; 16] && controller.host.id != host.id {
             return Err(Wrong::data(0));
         }
         controller.connect_io(queue, serial)?;

@@ -20,11 +20,18 @@ pub enum Need {
     Loop,
     /// A Linux kernel that runs as a process, and a network for it.
     Linux,
+    /// An NVMe/TCP initiator in user space that is not ours.
+    Pynvmeof,
 }
 
 /// The kernel that guests boot, where there is one.
 pub fn kernel() -> Option<PathBuf> {
     std::env::var_os("OPENFTL_LINUX_UML").map(PathBuf::from)
+}
+
+/// The folder that holds the package `nvmeof_client` of truenas_pynvmeof_client, where there is one.
+pub fn pynvmeof() -> Option<PathBuf> {
+    std::env::var_os("OPENFTL_PYNVMEOF").map(PathBuf::from)
 }
 
 /// Whether everything that the calling test needs is there; if not, notes down that it is left out, and why.
@@ -58,6 +65,7 @@ impl Need {
                 (!found).then(|| "no free loop device (`losetup --find` fails)".to_owned())
             }
             Need::Linux => no_guests(),
+            Need::Pynvmeof => no_pynvmeof(),
         }
     }
 }
@@ -85,6 +93,14 @@ fn no_guests() -> Option<String> {
         return Some("not allowed to make namespaces (root's right)".to_owned());
     }
     cannot_open("/dev/net/tun")
+}
+
+fn no_pynvmeof() -> Option<String> {
+    let Some(folder) = pynvmeof() else {
+        return Some("OPENFTL_PYNVMEOF names no folder `src` of truenas_pynvmeof_client (docs/INTEROP.md)".to_owned());
+    };
+    let package = folder.join("nvmeof_client");
+    (!package.is_dir()).then(|| format!("OPENFTL_PYNVMEOF: there is no folder {}", package.display()))
 }
 
 /// Whether `command` succeeds; prints nothing.

@@ -1,7 +1,8 @@
 //! System tests: the `openftl` program, its servers and real clients, on drives that are stored in files.
 //!
 //! ```text
-//!   nvme-cli  fio  ext4, xfs, btrfs, f2fs ── Linux as a process ── NVMe over TCP ── openftl serve ── drive file
+//!   nvme-cli  fio  ext4, xfs, btrfs, f2fs ── Linux as a process ──┐
+//!                                      truenas_pynvmeof_client ──┴── NVMe over TCP ── openftl serve ── drive file
 //!
 //!   fio  qemu-io  qemu-img  nbdinfo  nbdcopy        ext4 ─ loop device ─ nbdfuse        a client of our own
 //!      └───────────────┬──────────────────────────────────────┘                              │
@@ -21,6 +22,7 @@
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
+//! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`tenants`] | a device that is divided into namespaces |
 //!
@@ -44,6 +46,7 @@ mod nvme_tls;
 mod pattern;
 mod power;
 mod program;
+mod pynvmeof;
 mod qemu;
 mod repair;
 mod server;

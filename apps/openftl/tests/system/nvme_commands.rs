@@ -13,27 +13,28 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const CAPACITY_BYTES: u64 = 64 << 20;
+/// The subsystem of a [`Target`].
+pub const NQN: &str = "nqn.2026-11.org.openftl:drive";
+/// What the host sees of it.
+pub const CAPACITY_BYTES: u64 = 64 << 20;
 
 /// A drive in memory that NVMe hosts reach.
 pub struct Target {
     server: Server,
-    address: String,
-    folder: TempDir,
+    /// Where it listens.
+    pub address: String,
+    /// For what a test writes.
+    pub folder: TempDir,
 }
 
 impl Target {
+    /// Serves one of [`CAPACITY_BYTES`], with more flags.
     pub fn serve(flags: &[&str]) -> Target {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
         let server = Server::start(&[&drive, flags].concat(), &folder.path().join("socket"));
         let address = server.nvme_address();
         Target { server, address, folder }
-    }
-
-    /// Where hosts connect.
-    pub fn address(&self) -> &str {
-        &self.address
     }
 
     /// Waits until the server says these words.

@@ -76,6 +76,8 @@ pub(super) enum Changed {
     Nothing,
     /// The keep-alive timer, in milliseconds.
     KeepAlive(u32),
+    /// Between which temperatures the host wants no warning.
+    Temperatures,
     /// DULBE of these namespaces.
     DeallocatedError { namespace: u32, is_error: bool },
 }
@@ -137,6 +139,7 @@ impl Features {
                     temperature::UNDER => self.temperatures.under = value as u16,
                     _ => return Err(Status::INVALID_FIELD.at(46).bit(4)),
                 }
+                return Ok((0, Changed::Temperatures));
             }
             id::ERROR_RECOVERY => return self.set_error_recovery(namespace, value, around.namespaces),
             id::VOLATILE_WRITE_CACHE => self.is_write_cache_on = value & feature::WRITE_CACHE_ENABLED != 0,

@@ -345,6 +345,11 @@ impl Controller {
         match changed {
             Changed::Nothing => {}
             Changed::KeepAlive(ms) => self.keep_alive = KeepAlive::new(context.now, ms),
+            Changed::Temperatures => {
+                let health = context.drives.health(context.now, context.subsystem);
+                let warnings = health.warnings(self.features.temperatures()) & warning::TEMPERATURE;
+                self.warn(warnings | self.warned & !warning::TEMPERATURE);
+            }
             Changed::DeallocatedError { namespace, is_error } => {
                 let subsystem = context.subsystem;
                 for named in self.attached(context).iter() {
@@ -396,7 +401,11 @@ impl Controller {
 
     /// The drives are doing so: warnings that are new are events.
     pub(crate) fn health_is(&mut self, health: &Health) {
-        let warnings = health.warnings(self.features.temperatures());
+        self.warn(health.warnings(self.features.temperatures()));
+    }
+
+    /// The host is told of warnings that are new.
+    fn warn(&mut self, warnings: u8) {
         let new = warnings & !self.warned;
         self.warned = warnings;
         for (bits, event) in [

@@ -146,6 +146,16 @@ fn every_wrong_connect_says_which_of_its_bytes_is_wrong() {
 }
 
 #[test]
+fn an_io_queue_without_a_host_id_belongs_to_the_host_of_its_name() {
+    let mut world = World::new();
+    let admin = world.ready();
+    let mut data = connect_data(SUBSYSTEM, admin.controller().id);
+    data.host_id = [0; 16];
+    let (io, _) = world.connect_with(connect(1, 31), data);
+    assert!(world.target.is_alive(&io));
+}
+
+#[test]
 fn only_listed_hosts_may_connect() {
     let hosts = HostsAllowed::Listed(vec![Nqn::new("nqn.2024-01.org.example:friend").unwrap()]);
     let mut world = World::with(SubsystemConfig { hosts, ..config(SUBSYSTEM) });

@@ -143,6 +143,21 @@ fn new_warnings_are_told_once() {
 }
 
 #[test]
+fn a_threshold_that_is_crossed_as_it_is_set_is_told() {
+    let (mut world, mut queue) = listening(2);
+    let (room, cold) = (world.drives.health.temperature, 250);
+    world.ok(&mut queue, set_feature(feature::id::TEMPERATURE_THRESHOLD, 0, u32::from(room) + 1));
+    assert_eq!(world.events(&mut queue), []);
+    for _ in 0..2 {
+        world.ok(&mut queue, set_feature(feature::id::TEMPERATURE_THRESHOLD, 0, cold));
+    }
+    assert_eq!(world.events(&mut queue), [(Status::SUCCESS, 0x0002_0101)], "once");
+    world.ok(&mut queue, log_page(id::SMART, 0, 512, 0));
+    assert_eq!(world.data[0], 1 << 1);
+    assert_eq!(world.events(&mut queue), []);
+}
+
+#[test]
 fn chunks_that_have_something_to_say_are_told_of() {
     let (mut world, mut queue) = listening(2);
     world.target.chunks_notify(0, 5);
