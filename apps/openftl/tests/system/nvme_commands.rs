@@ -3,7 +3,7 @@
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
-use crate::nvme_host::SUBSYSTEM as NQN;
+pub use crate::nvme_host::SUBSYSTEM as NQN;
 use crate::pattern::random_bytes;
 use crate::program::{Ended, run};
 use crate::server::Server;
@@ -13,8 +13,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// The subsystem of a [`Target`].
-pub const NQN: &str = "nqn.2026-11.org.openftl:drive";
 /// What the host sees of it.
 pub const CAPACITY_BYTES: u64 = 64 << 20;
 
