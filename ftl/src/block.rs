@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::garbage_collection::Collection;
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
-use crate::oob::Oob;
+use crate::oob::{BlockKind, Oob};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
@@ -625,7 +625,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         self.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
-            Request::Write { first, frames, durability } => self.write(tag, first, frames, durability),
+            Request::Write { first, frames, durability } => self.write(tag, first, frames, BlockKind::Data, durability),
+            Request::WriteUncorrectable { first, frames, durability } => {
+                self.write(tag, first, frames, BlockKind::Uncorrectable, durability)
+            }
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
             Request::Flush if self.config.lies_about_flush => {
                 self.pretend_flush(tag);

@@ -17,6 +17,8 @@ pub enum Canary {
     CheckpointBeforeLog,
     /// Each block of a write is a transaction of its own.
     SplitTransaction,
+    /// A block that is to be uncorrectable is so in the write buffer only, and zeroes on the medium.
+    ForgottenMark,
 }
 
 impl Config {

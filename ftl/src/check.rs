@@ -28,6 +28,8 @@ pub struct CheckReport {
     pub blocks_lost: u64,
     /// The first of them.
     pub lost: Vec<LostBlock>,
+    /// Logical blocks that the host marked as uncorrectable: errors because it wants them to be, and so no findings.
+    pub blocks_uncorrectable: u64,
 }
 
 /// A logical block that cannot be read.
@@ -95,9 +97,13 @@ impl<M: Media> BlockFtl<M> {
             if self.read_and_wait(clock, first, &frames[..blocks])?.is_err() {
                 // One by one, to say which.
                 for block in first..first + blocks as u64 {
-                    if let Err(error) = self.read_and_wait(clock, block, &frames[..1])? {
-                        let address = self.place_on_media(block).map(|ppa| self.format.unpack(ppa).to_string());
-                        report.add_lost(LostBlock { block, address }, &error);
+                    match self.read_and_wait(clock, block, &frames[..1])? {
+                        Ok(()) => {}
+                        Err(IoError::Uncorrectable { .. }) => report.blocks_uncorrectable += 1,
+                        Err(error) => {
+                            let address = self.place_on_media(block).map(|ppa| self.format.unpack(ppa).to_string());
+                            report.add_lost(LostBlock { block, address }, &error);
+                        }
                     }
                 }
             }
@@ -111,7 +117,7 @@ impl<M: Media> BlockFtl<M> {
         for frame in frames {
             self.frames.release(frame);
         }
-        report.blocks_verified -= report.blocks_lost;
+        report.blocks_verified -= report.blocks_lost + report.blocks_uncorrectable;
         Ok(report)
     }
 

@@ -565,9 +565,9 @@ impl<M: Media> BlockFtl<M> {
     /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
     pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
         let oob = Oob::verify(&self.frames, frame).ok()?;
-        let is_data = matches!(oob.kind, BlockKind::Data | BlockKind::Lost) && oob.address < self.mapping.len();
+        let is_in_map = oob.kind.is_of_host() && oob.address < self.mapping.len();
         let block = oob.address as u32;
-        (is_data && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
+        (is_in_map && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
     }
 
     /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns

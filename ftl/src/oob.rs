@@ -40,12 +40,22 @@ pub enum BlockKind {
     /// A logical block of the host whose data could not be read when they were to be moved. It keeps the loss in sight
     /// until the host writes or trims the block.
     Lost = 6,
+    /// A logical block that the host wants to be an error until it writes or trims it (Write Uncorrectable). It holds
+    /// zeroes.
+    Uncorrectable = 7,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock};
-        [Data, Padding, Log, Checkpoint, Superblock, Lost].into_iter().find(|kind| *kind as u8 == byte)
+        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Uncorrectable};
+        [Data, Padding, Log, Checkpoint, Superblock, Lost, Uncorrectable].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// Whether the block stands for a logical block of the host, which its address names.
+    #[inline]
+    #[must_use]
+    pub fn is_of_host(self) -> bool {
+        matches!(self, BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable)
     }
 }
 
@@ -187,7 +197,11 @@ impl Oob {
 #[must_use]
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
-        (std::mem::offset_of!(OobBytes, kind), 1, "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost"),
+        (
+            std::mem::offset_of!(OobBytes, kind),
+            1,
+            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable",
+        ),
         (std::mem::offset_of!(OobBytes, version), 1, "format version, 2"),
         (std::mem::offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
         (std::mem::offset_of!(OobBytes, address), 4, "address"),

@@ -23,6 +23,13 @@ struct Request {
     error: Option<IoError>,
 }
 
+impl Request {
+    /// Blocks of it cannot be read; the host is told of the first.
+    fn fail(&mut self, error: IoError) {
+        self.error = Some(self.error.map_or(error, |other| other.or_earlier(error)));
+    }
+}
+
 /// Reads under way, counted by epoch, so that a chunk is reset only when no read that may be of it is under way.
 ///
 /// The epoch goes from e to e + 1 when no read that began in e − 1 is left. Whatever is under way when a chunk falls out
@@ -143,13 +150,16 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         self.check_read_range(first, frames.len())?;
         self.statistics.host_blocks_read += frames.len() as u64;
-        let (mut request, mut command, mut lost) = (NONE, NONE, None);
+        let (mut request, mut command, mut lost) = (NONE, NONE, None::<IoError>);
         self.refresh.earn(frames.len());
         for (index, frame) in frames.iter().enumerate() {
             let block = first as u32 + index as u32;
             match self.mapping.get(block).place() {
                 Place::Unmapped => self.frames.zero(*frame),
                 Place::Lost => _ = lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
+                Place::Buffer(buffered) if self.buffer.slot(buffered).kind == BlockKind::Uncorrectable => {
+                    _ = lost.get_or_insert(IoError::Uncorrectable { block: u64::from(block) });
+                }
                 Place::Buffer(buffered) => {
                     self.statistics.buffer_hits += 1;
                     self.frames.copy(buffered, *frame);
@@ -190,6 +200,7 @@ impl<M: Media> BlockFtl<M> {
             self.refresh_what_was_read(index, completion);
         }
         let command = &mut self.reads.commands[index as usize];
+        let request = command.request;
         let mut error = None;
         let mut failed = 0;
         for at in 0..command.blocks as usize {
@@ -199,7 +210,10 @@ impl<M: Media> BlockFtl<M> {
                 true => Err(IoError::Unrecovered { block: u64::from(block) }),
                 false => verdict(&self.frames, command.frames[at], u64::from(block), self.config.verify_reads),
             };
-            if let Err(found) = found {
+            // What the host wants to be an error is one at once, and no failure of the medium.
+            if let Err(marked @ IoError::Uncorrectable { .. }) = found {
+                self.reads.requests[request as usize].fail(marked);
+            } else if let Err(found) = found {
                 error.get_or_insert(found);
                 // What failed moves to the front, to be read once more.
                 (command.places[failed], command.logical[failed]) = (command.places[at], block);
@@ -212,14 +226,13 @@ impl<M: Media> BlockFtl<M> {
             self.submit_errand(Errand::HostRead(index));
             return;
         }
-        let (request, epoch) = (command.request, command.epoch);
-        self.reads.epochs.end(epoch);
+        self.reads.epochs.end(command.epoch);
         self.reads.free_commands.push(index);
         let reading = &mut self.reads.requests[request as usize];
         reading.commands -= 1;
         if let Some(error) = error {
             self.statistics.read_failures += 1;
-            reading.error.get_or_insert(error);
+            reading.fail(error);
         }
         if reading.commands == 0 {
             let Request { tag, began, error, .. } = *reading;
@@ -238,6 +251,9 @@ fn verdict(frames: &Frames, frame: Frame, block: u64, verify: bool) -> Result<()
     match oob {
         Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
         Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),
+        Ok(Oob { kind: BlockKind::Uncorrectable, address, .. }) if address == block => {
+            Err(IoError::Uncorrectable { block })
+        }
         _ => Err(IoError::WrongBlock { block }),
     }
 }

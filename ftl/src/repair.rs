@@ -102,7 +102,7 @@ impl Versions {
                 let is_log = || log::parse_block(frames.bytes(frame), superblock.drive).is_ok();
                 match kind {
                     _ if sequence >= COUNTS_END => {}
-                    BlockKind::Data | BlockKind::Lost => versions.add(ppa, address, sequence, is_good),
+                    kind if kind.is_of_host() => versions.add(ppa, address, sequence, is_good),
                     BlockKind::Log if is_log() => versions.highest.lsn = versions.highest.lsn.max(sequence),
                     _ => {}
                 }

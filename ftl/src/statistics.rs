@@ -123,6 +123,8 @@ pub struct GroupStatistics {
 pub struct Statistics {
     /// Blocks that the host wrote.
     pub host_blocks_written: u64,
+    /// Of these, blocks that it marked as uncorrectable: without data, and programmed like others.
+    pub host_blocks_marked: u64,
     /// Blocks that the host read.
     pub host_blocks_read: u64,
     /// Blocks that the host trimmed or had zeroed.
@@ -194,6 +196,7 @@ impl Statistics {
             host_blocks_written,
             host_blocks_read,
             host_blocks_trimmed,
+            host_blocks_marked,
             host_requests,
             host_flushes,
             host_errors,
@@ -225,6 +228,7 @@ impl Statistics {
             (&mut self.host_blocks_written, host_blocks_written),
             (&mut self.host_blocks_read, host_blocks_read),
             (&mut self.host_blocks_trimmed, host_blocks_trimmed),
+            (&mut self.host_blocks_marked, host_blocks_marked),
             (&mut self.host_requests, host_requests),
             (&mut self.host_flushes, host_flushes),
             (&mut self.host_errors, host_errors),

@@ -43,6 +43,16 @@ pub enum Request<'a> {
         /// When to acknowledge.
         durability: Durability,
     },
+    /// As a write, but of blocks whose reads fail with [`IoError::Uncorrectable`] until they are written or trimmed. What
+    /// the frames hold is of no importance.
+    WriteUncorrectable {
+        /// First logical block.
+        first: u64,
+        /// As many as blocks; the FTL's from here on.
+        frames: &'a [Frame],
+        /// When to acknowledge.
+        durability: Durability,
+    },
     /// Makes any number of blocks read as zeroes, as one transaction. Serves trim and write zeroes alike.
     Trim {
         /// First logical block.
@@ -87,6 +97,31 @@ pub enum IoError {
         /// The logical block.
         block: u64,
     },
+    /// The host wants this block to be an error: [`Request::WriteUncorrectable`].
+    #[error("logical block {block} was marked as uncorrectable, and not written since")]
+    Uncorrectable {
+        /// The logical block.
+        block: u64,
+    },
+}
+
+impl IoError {
+    /// The logical block that could not be read, if that is what went wrong.
+    #[must_use]
+    pub fn block(self) -> Option<u64> {
+        match self {
+            IoError::Unrecovered { block } | IoError::WrongBlock { block } | IoError::Uncorrectable { block } => {
+                Some(block)
+            }
+            IoError::OutOfRange { .. } | IoError::QueueFull | IoError::ReadOnly => None,
+        }
+    }
+
+    /// Of two errors of one request the one that its host is told: that of the first block.
+    #[must_use]
+    pub fn or_earlier(self, other: IoError) -> IoError {
+        if other.block() < self.block() { other } else { self }
+    }
 }
 
 /// A request has ended.

@@ -35,6 +35,7 @@ struct WaitingWrite {
     tag: u64,
     first: u32,
     blocks: u32,
+    kind: BlockKind,
     durability: Durability,
     began: Time,
 }
@@ -121,6 +122,7 @@ impl<M: Media> BlockFtl<M> {
         tag: u64,
         first: u64,
         frames: &[Frame],
+        kind: BlockKind,
         durability: Durability,
     ) -> Result<(), IoError> {
         self.check_range(first, frames.len() as u64, TRANSACTION_BLOCKS_MAX as u64)?;
@@ -130,7 +132,7 @@ impl<M: Media> BlockFtl<M> {
         let durability = self.kept(durability);
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
-            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), durability);
+            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), kind, durability);
             return Ok(());
         }
         if self.transactions.writes.len() >= REQUESTS_MAX {
@@ -143,6 +145,7 @@ impl<M: Media> BlockFtl<M> {
             tag,
             first,
             blocks: frames.len() as u32,
+            kind,
             durability,
             began: self.now,
         });
@@ -207,6 +210,7 @@ impl<M: Media> BlockFtl<M> {
         first: u32,
         frames: impl Iterator<Item = Frame>,
         blocks: usize,
+        kind: BlockKind,
         durability: Durability,
     ) {
         if self.collection.is_working() {
@@ -214,9 +218,13 @@ impl<M: Media> BlockFtl<M> {
         }
         let splits = self.config.has(Canary::SplitTransaction);
         for (index, frame) in frames.enumerate() {
-            self.buffer.push(&mut self.mapping, frame, first + index as u32, index + 1 == blocks || splits);
+            if kind == BlockKind::Uncorrectable {
+                self.frames.zero(frame);
+            }
+            self.buffer.push(&mut self.mapping, frame, kind, first + index as u32, index + 1 == blocks || splits);
         }
         self.statistics.host_blocks_written += blocks as u64;
+        self.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };
         match durability {
             Durability::Volatile => {
                 self.statistics.write_latency.record(self.now.since(began));
@@ -261,7 +269,9 @@ impl<M: Media> BlockFtl<M> {
                 let (frame, sequence) = self.buffer.next_to_place().expect("counted");
                 let slot = self.buffer.slot_mut(frame);
                 slot.ppa = openftl_core::Ppa(first.0 + index as u64);
-                let oob = Oob { kind: BlockKind::Data, address: u64::from(slot.block), sequence };
+                let is_forgotten = self.config.has(Canary::ForgottenMark);
+                let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
+                let oob = Oob { kind, address: u64::from(slot.block), sequence };
                 oob.seal(&mut self.frames, frame);
                 *place = frame;
             }
@@ -286,10 +296,10 @@ impl<M: Media> BlockFtl<M> {
             if !self.may_admit() {
                 break;
             }
-            let WaitingWrite { tag, first, blocks, durability, began } = *write;
+            let WaitingWrite { tag, first, blocks, kind, durability, began } = *write;
             self.transactions.writes.pop_front();
             let mut frames = std::mem::take(&mut self.transactions.write_frames);
-            self.admit((tag, began), first, frames.drain(..blocks as usize), blocks as usize, durability);
+            self.admit((tag, began), first, frames.drain(..blocks as usize), blocks as usize, kind, durability);
             self.transactions.write_frames = frames;
             if self.transactions.writes.is_empty() {
                 let since = self.transactions.throttled_since.take().unwrap_or(self.now);

@@ -20,6 +20,7 @@
 //! Reads take the newest; checkpoints and garbage collection take the newest that is committed ([`WriteBuffer::base`]).
 
 use crate::mapping::{Entry, Mapping, Place};
+use crate::oob::BlockKind;
 use openftl_core::{Frame, Ppa};
 
 const NONE: u32 = u32::MAX;
@@ -33,6 +34,8 @@ pub struct Slot {
     pub older: Entry,
     /// The frame of the next newer write of the same block.
     newer: u32,
+    /// What the host wants it to be: data, or uncorrectable.
+    pub kind: BlockKind,
     /// Where it is being programmed.
     pub ppa: Ppa,
     flags: u8,
@@ -76,7 +79,8 @@ impl WriteBuffer {
     /// An empty buffer over a pool of `frames`. Positions go on from `position`.
     #[must_use]
     pub fn new(frames: usize, position: u64) -> WriteBuffer {
-        let empty = Slot { block: 0, older: Entry::UNMAPPED, newer: NONE, ppa: Ppa(0), flags: 0 };
+        let kind = BlockKind::Padding;
+        let empty = Slot { block: 0, older: Entry::UNMAPPED, newer: NONE, kind, ppa: Ppa(0), flags: 0 };
         let ring = frames.next_power_of_two();
         WriteBuffer {
             slots: vec![empty; frames],
@@ -139,13 +143,13 @@ impl WriteBuffer {
 
     /// Takes a written block: reads see it from now on. `last` ends the transaction.
     #[inline]
-    pub fn push(&mut self, mapping: &mut Mapping, frame: Frame, block: u32, last: bool) {
+    pub fn push(&mut self, mapping: &mut Mapping, frame: Frame, kind: BlockKind, block: u32, last: bool) {
         let older = mapping.get(block);
         if let Place::Buffer(older) = older.place() {
             self.slots[older.0 as usize].newer = frame.0;
         }
         let flags = if last { LAST } else { 0 };
-        self.slots[frame.0 as usize] = Slot { block, older, newer: NONE, ppa: Ppa(0), flags };
+        self.slots[frame.0 as usize] = Slot { block, older, newer: NONE, kind, ppa: Ppa(0), flags };
         mapping.set(block, Entry::buffer(frame));
         self.ring[(self.head & self.mask) as usize] = frame;
         self.head += 1;
@@ -286,7 +290,7 @@ mod tests {
     use super::*;
 
     fn written(buffer: &mut WriteBuffer, mapping: &mut Mapping, frame: u32, block: u32, last: bool) -> Frame {
-        buffer.push(mapping, Frame(frame), block, last);
+        buffer.push(mapping, Frame(frame), BlockKind::Data, block, last);
         Frame(frame)
     }
 

@@ -186,6 +186,9 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
             assert!(span.end() <= capacity && (1..=1 << 20).contains(&span.length));
         }
         IoCommand::Zero { span, .. } | IoCommand::Verify(span) => assert!(span.end() <= capacity),
+        IoCommand::WriteUncorrectable { span, .. } => {
+            assert!(span.end() <= capacity && (span.offset | span.length).is_multiple_of(4096));
+        }
         IoCommand::DatasetManagement { ranges, .. } => {
             if let Ok(spans) = namespace.deallocated(*ranges, data) {
                 spans.for_each(|span| assert!(span.end() <= capacity && span.length > 0));

@@ -96,6 +96,7 @@ impl BlockTarget for Memory {
                     self.frames.release(frame);
                 }
             }
+            Request::WriteUncorrectable { .. } => unreachable!("no workload has it"),
             Request::Trim { .. } | Request::Flush => {}
         }
         self.under_way.push(Done { tag, result: Ok(()), at });

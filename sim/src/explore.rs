@@ -117,6 +117,9 @@ impl<'a> Play<'a> {
         let world = &mut self.world;
         match step {
             Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, *durability),
+            Step::WriteUncorrectable(range, durability) => {
+                world.submit_write_uncorrectable(range.first, range.blocks, *durability);
+            }
             Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, *durability),
             Step::Read(range) => _ = world.submit_read(range.first, range.blocks),
             Step::Flush => _ = world.submit_flush(),

@@ -110,7 +110,7 @@ impl Inscription {
     fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
             _ if self.is_misplaced => None,
-            BlockKind::Data | BlockKind::Padding => None,
+            kind if kind.is_of_host() || kind == BlockKind::Padding => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
         }
     }
@@ -244,8 +244,12 @@ impl World {
     }
 
     fn tell_the_model(&mut self, blocks: &[Inscription]) {
-        for block in blocks.iter().filter(|block| block.oob.kind == BlockKind::Data) {
-            self.damage(block.oob.address, block.head);
+        for block in blocks {
+            match block.oob.kind {
+                BlockKind::Data => self.damage(block.oob.address, block.head),
+                BlockKind::Uncorrectable => self.damage_uncorrectable(block.oob.address),
+                _ => {}
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The reference model: what a host did, and so what it may find. It knows nothing of the FTL.
 //!
 //! Writes and trims are numbered in the order in which they were submitted. Of two writes of the same block the later
-//! one counts; a write and a trim that were under way at the same time may have happened in either order.
+//! one counts; a write and a trim that were under way at the same time may have happened in either order. A write may be
+//! one of uncorrectable blocks, whose reads are errors, and of that kind.
 //!
 //! After a power cut the model demands: writes survive as a prefix of that order, each entirely or not at all, and the
 //! prefix has everything that was durable. A trim that was durable holds; one that was not may have been forgotten.
@@ -14,16 +15,28 @@ use std::collections::BTreeSet;
 /// Names a write or trim. 0 is the state of a new drive.
 pub type Change = u32;
 
-/// What a read of one block found: the write whose data it holds, 0 for zeroes; `None` for an error.
+/// What a read of one block found: the write whose data it holds, 0 for zeroes, [`UNCORRECTABLE`] for the error that the
+/// host asked for; `None` for another error.
 pub type Found = Option<Change>;
+
+/// What a block holds that was written as uncorrectable, whichever write that was: one is like the other.
+pub const UNCORRECTABLE: Change = Change::MAX;
 
 /// What changes blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// They hold new data, all of them or none.
     Write,
+    /// They are errors, all of them or none.
+    WriteUncorrectable,
     /// They hold zeroes.
     Trim,
+}
+
+impl Kind {
+    fn is_write(self) -> bool {
+        matches!(self, Kind::Write | Kind::WriteUncorrectable)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,15 +129,16 @@ impl History {
         for block in &mut self.blocks[first as usize..(first + blocks) as usize] {
             let changes = &self.changes;
             block.candidates.retain(|other| {
-                *other >= change || (changes[*other as usize].kind != kind && concurrent(changes, *other, change))
+                let is_other_kind = changes[*other as usize].kind.is_write() != kind.is_write();
+                *other >= change || (is_other_kind && concurrent(changes, *other, change))
             });
         }
         self.changes[change as usize].durable |= durable;
-        if durable && kind == Kind::Write {
+        if durable && kind.is_write() {
             // Writes become durable in order, and trims with the writes after them.
             let submitted = self.changes[change as usize].submitted;
             for (index, other) in self.changes.iter_mut().enumerate().skip(self.durable_below) {
-                let before = index < change as usize && other.kind == Kind::Write;
+                let before = index < change as usize && other.kind.is_write();
                 other.durable |= before || other.completed.is_some_and(|completed| completed < submitted);
             }
         }
@@ -161,6 +175,20 @@ impl History {
         self.damaged.insert((block, change));
     }
 
+    /// A place that holds `block` as an uncorrectable one is damaged. It does not say which write that was of.
+    pub fn damage_uncorrectable(&mut self, block: u64) {
+        let writes: Vec<Change> = self.uncorrectable(block).collect();
+        self.damaged.extend(writes.into_iter().map(|change| (block, change)));
+    }
+
+    /// The writes of `block` as an uncorrectable one.
+    fn uncorrectable(&self, block: u64) -> impl DoubleEndedIterator<Item = Change> {
+        let is_one = move |entry: &Entry| {
+            entry.kind == Kind::WriteUncorrectable && (entry.first..entry.first + entry.blocks).contains(&block)
+        };
+        self.changes.iter().enumerate().filter(move |(_, entry)| is_one(entry)).map(|(change, _)| change as Change)
+    }
+
     /// Whether anything was ever damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
@@ -179,10 +207,14 @@ impl History {
         self.blocks[first as usize..(first + blocks) as usize].iter().map(|block| block.candidates.clone()).collect()
     }
 
-    /// The write whose data `change` left behind; 0 for zeroes.
+    /// What a block holds after `change`: data of that write, zeroes or an error; see [`Found`].
     #[must_use]
     pub fn value(&self, change: Change) -> Change {
-        if self.changes[change as usize].kind == Kind::Write { change } else { 0 }
+        match self.changes[change as usize].kind {
+            Kind::Write => change,
+            Kind::WriteUncorrectable => UNCORRECTABLE,
+            Kind::Trim => 0,
+        }
     }
 
     /// After a power cut the blocks hold `found`. Gives the last write that survived it.
@@ -191,14 +223,19 @@ impl History {
     /// What contradicts the promises, in words.
     pub fn verdict(&self, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
-        let durable = |change: usize| changes[change].kind == Kind::Write && changes[change].durable;
+        let durable = |change: usize| changes[change].kind.is_write() && changes[change].durable;
         let durable = (1..changes.len()).rev().find(|change| durable(*change)).unwrap_or(0) as Change;
-        let newest = found.iter().flatten().copied().max().unwrap_or(0).max(durable);
-        // The newest write that survived may be one that only lost blocks could tell of.
-        let lost = self.damaged.iter().filter(|(block, change)| found[*block as usize].is_none() && *change > newest);
+        let data = found.iter().flatten().copied().filter(|found| *found != UNCORRECTABLE);
+        let newest = data.max().unwrap_or(0).max(durable);
+        // The newest write that survived may be one that only lost or uncorrectable blocks could tell of.
+        let lost = self.damaged.iter().filter(|(block, _)| found[*block as usize].is_none()).map(|(_, change)| *change);
+        let uncorrectable = (self.blocks.iter().zip(found)).filter(|(_, found)| **found == Some(UNCORRECTABLE));
+        let uncorrectable = uncorrectable.flat_map(|(block, _)| block.touched.iter().copied());
+        let uncorrectable = uncorrectable.filter(|change| self.value(*change) == UNCORRECTABLE);
+        let silent: BTreeSet<Change> = lost.chain(uncorrectable).filter(|change| *change > newest).collect();
         let mut result = self.verdict_up_to(newest, durable, found);
-        for (_, survived) in lost {
-            result = result.or_else(|error| self.verdict_up_to(*survived, durable, found).map_err(|_| error));
+        for survived in silent {
+            result = result.or_else(|error| self.verdict_up_to(survived, durable, found).map_err(|_| error));
         }
         result
     }
@@ -207,15 +244,19 @@ impl History {
     fn verdict_up_to(&self, survived: Change, durable: Change, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
         for (index, block) in self.blocks.iter().enumerate() {
-            let Survivors { written, may_be_zero, may_be_written } = self.survivors(block, survived, found);
+            let Survivors { written, may_be_zero, may_be_written } = self.survivors(index, survived, found);
             let found = found[index];
             let good = match found {
                 Some(0) => may_be_zero,
-                Some(_) => found == written && may_be_written,
+                Some(_) => found == written.map(|written| self.value(written)) && may_be_written,
                 None => may_be_written && written.is_some_and(|written| self.may_be_lost(index as u64, &[written])),
             };
             if !good {
-                let found = found.map_or("an error".to_owned(), |found| format!("write {found}"));
+                let found = match found {
+                    Some(UNCORRECTABLE) => "uncorrectable".to_owned(),
+                    Some(write) => format!("write {write}"),
+                    None => "an error".to_owned(),
+                };
                 let wanted = if may_be_written { written.unwrap_or(0) } else { 0 };
                 return Err(format!(
                     "block {index}: {found} found, write {wanted} expected ({}zero allowed); the last durable write is \
@@ -228,18 +269,22 @@ impl History {
         Ok(survived)
     }
 
-    /// What `block` may hold if `survived` is the last write that did. `found` is what all blocks hold: it tells of a
-    /// failed write whether it happened.
-    fn survivors(&self, block: &Block, survived: Change, found: &[Found]) -> Survivors {
-        let changes = &self.changes;
+    /// What block `index` may hold if `survived` is the last write that did. `found` is what all blocks hold: it tells of a
+    /// failed write whether it happened, of one of uncorrectable blocks only for this block.
+    fn survivors(&self, index: usize, survived: Change, found: &[Found]) -> Survivors {
+        let (changes, block) = (&self.changes, &self.blocks[index]);
         let boundary = changes[survived as usize].submitted;
-        let is = |kind| move |change: &&Change| changes[**change as usize].kind == kind;
-        let happened = |change: Change| !changes[change as usize].failed || found.contains(&Some(change));
-        let written = block.touched.iter().filter(is(Kind::Write)).copied();
+        let is_write = |change: &&Change| changes[**change as usize].kind.is_write();
+        let happened = |change: Change| match self.value(change) {
+            _ if !changes[change as usize].failed => true,
+            UNCORRECTABLE => found[index] == Some(UNCORRECTABLE),
+            written => found.contains(&Some(written)),
+        };
+        let written = block.touched.iter().filter(is_write).copied();
         let written = written.rev().find(|change| *change <= survived && happened(*change));
         let mut may_be_zero = written.is_none();
         let mut may_be_written = true;
-        for trim in block.touched.iter().filter(is(Kind::Trim)).copied() {
+        for trim in block.touched.iter().filter(|change| !is_write(change)).copied() {
             let Some(written) = written else { continue };
             let either = concurrent(changes, written, trim);
             may_be_zero |= trim > written || either;
@@ -253,9 +298,16 @@ impl History {
     /// The drive was opened again, and holds `found`: that is what counts from now on, and it is durable.
     pub fn reopened(&mut self, found: &[Found]) {
         let survived = self.verdict(found).unwrap_or(self.changes.len() as Change - 1);
-        let versions: Vec<Change> = (self.blocks.iter().zip(found))
-            .map(|(block, version)| version.or_else(|| self.survivors(block, survived, found).written).unwrap_or(0))
-            .collect();
+        let version = |(index, found_here): (usize, &Found)| match *found_here {
+            Some(UNCORRECTABLE) => {
+                let written = self.survivors(index, survived, found).written;
+                let is_one = |written: &Change| self.value(*written) == UNCORRECTABLE;
+                written.filter(is_one).or_else(|| self.uncorrectable(index as u64).next_back()).unwrap_or(0)
+            }
+            Some(version) => version,
+            None => self.survivors(index, survived, found).written.unwrap_or(0),
+        };
+        let versions: Vec<Change> = found.iter().enumerate().map(version).collect();
         let now = self.tick();
         for change in &mut self.changes[self.durable_below..] {
             change.completed.get_or_insert(now);
@@ -320,6 +372,29 @@ mod tests {
         assert!(!verdict(&history, [0, 0, 0, 0]), "the flushed write is missing");
         assert!(!verdict(&history, [first, 0, third, 0]), "the third without the second");
         assert!(verdict(&history, [first, second, 0, 0]));
+    }
+
+    #[test]
+    fn uncorrectable_blocks_are_a_write_like_others() {
+        let mut history = History::new(4);
+        let first = written(&mut history, 0, 4, true);
+        let marked = history.begin(Kind::WriteUncorrectable, 1, 2);
+        history.complete(marked, false);
+        assert_eq!(history.readable(1, 1), [vec![marked]]);
+        let second = written(&mut history, 3, 1, false);
+        let marked = UNCORRECTABLE;
+        assert!(verdict(&history, [first, first, first, first]));
+        assert!(verdict(&history, [first, marked, marked, first]));
+        assert!(verdict(&history, [first, marked, marked, second]));
+        assert!(!verdict(&history, [first, marked, first, first]), "half of it");
+        assert!(!verdict(&history, [first, first, first, second]), "a hole in the order");
+        assert!(!verdict(&history, [first, 0, 0, second]), "zeroes are not what was asked for");
+        assert!(!verdict(&history, [marked, marked, marked, first]), "and the first block was never marked");
+        history.reopened(&[Some(first), Some(marked), Some(marked), Some(first)]);
+        assert!(!verdict(&history, [first, first, first, first]), "what was found once is durable");
+        let third = written(&mut history, 1, 1, true);
+        assert!(verdict(&history, [first, third, marked, first]));
+        assert!(!verdict(&history, [first, marked, marked, first]), "it was written since");
     }
 
     #[test]

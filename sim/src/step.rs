@@ -3,6 +3,7 @@
 //! | letters | step |
 //! |---|---|
 //! | `w12+8`, `W12+8` | write 8 blocks from block 12 on; durably |
+//! | `u12+8`, `U12+8` | write them as uncorrectable; durably |
 //! | `t12+8`, `T12+8` | trim them; durably |
 //! | `r12+8` | read them |
 //! | `f` | flush |
@@ -44,6 +45,8 @@ pub struct Moment {
 pub enum Step {
     /// A write is submitted.
     Write(Range, Durability),
+    /// A write of uncorrectable blocks is submitted.
+    WriteUncorrectable(Range, Durability),
     /// A trim is submitted.
     Trim(Range, Durability),
     /// A read is submitted.
@@ -72,7 +75,9 @@ impl Step {
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         match self {
-            Step::Write(range, _) | Step::Trim(range, _) | Step::Read(range) => Some(*range),
+            Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Trim(range, _) | Step::Read(range) => {
+                Some(*range)
+            }
             _ => None,
         }
     }
@@ -82,6 +87,7 @@ impl Step {
     pub fn with_range(&self, range: Range) -> Step {
         match self {
             Step::Write(_, durability) => Step::Write(range, *durability),
+            Step::WriteUncorrectable(_, durability) => Step::WriteUncorrectable(range, *durability),
             Step::Trim(_, durability) => Step::Trim(range, *durability),
             Step::Read(_) => Step::Read(range),
             other => other.clone(),
@@ -110,6 +116,8 @@ impl fmt::Display for Step {
         match self {
             Step::Write(range, Durability::Volatile) => write!(f, "w{range}"),
             Step::Write(range, Durability::Durable) => write!(f, "W{range}"),
+            Step::WriteUncorrectable(range, Durability::Volatile) => write!(f, "u{range}"),
+            Step::WriteUncorrectable(range, Durability::Durable) => write!(f, "U{range}"),
             Step::Trim(range, Durability::Volatile) => write!(f, "t{range}"),
             Step::Trim(range, Durability::Durable) => write!(f, "T{range}"),
             Step::Read(range) => write!(f, "r{range}"),
@@ -169,6 +177,8 @@ fn parse(text: &str) -> Result<Step, ()> {
     match kind {
         'w' => Ok(Step::Write(rest.parse()?, Durability::Volatile)),
         'W' => Ok(Step::Write(rest.parse()?, Durability::Durable)),
+        'u' => Ok(Step::WriteUncorrectable(rest.parse()?, Durability::Volatile)),
+        'U' => Ok(Step::WriteUncorrectable(rest.parse()?, Durability::Durable)),
         't' => Ok(Step::Trim(rest.parse()?, Durability::Volatile)),
         'T' => Ok(Step::Trim(rest.parse()?, Durability::Durable)),
         'r' => Ok(Step::Read(rest.parse()?)),
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text = "w12+8 W0+1 t3+4 T5+6 r7+8 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
+        let text = "w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 

@@ -227,6 +227,7 @@ enum Kind {
     Write,
     LongWrite,
     DurableWrite,
+    WriteUncorrectable,
     Trim,
     DurableTrim,
     Read,
@@ -239,10 +240,11 @@ enum Kind {
 }
 
 /// How often each kind comes, in some unit.
-const WEIGHTS: [(Kind, u64); 12] = [
+const WEIGHTS: [(Kind, u64); 13] = [
     (Kind::Write, 300),
     (Kind::LongWrite, 20),
     (Kind::DurableWrite, 20),
+    (Kind::WriteUncorrectable, 30),
     (Kind::Trim, 40),
     (Kind::DurableTrim, 10),
     (Kind::Read, 80),
@@ -278,6 +280,11 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
             Kind::Write => Step::Write(range(12), Durability::Volatile),
             Kind::LongWrite => Step::Write(range(256), Durability::Volatile),
             Kind::DurableWrite => Step::Write(range(6), Durability::Durable),
+            Kind::WriteUncorrectable => {
+                let range = range(12);
+                let durability = if dice.once_in(4) { Durability::Durable } else { Durability::Volatile };
+                Step::WriteUncorrectable(range, durability)
+            }
             Kind::Trim => Step::Trim(range(40), Durability::Volatile),
             Kind::DurableTrim => Step::Trim(range(40), Durability::Durable),
             Kind::Read => Step::Read(range(32)),

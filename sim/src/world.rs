@@ -2,7 +2,7 @@
 //!
 //! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
 
-use crate::history::{Change, Found, History, Kind};
+use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::units::Share;
 use openftl_core::{
@@ -208,6 +208,11 @@ impl World {
         self.model().damage(block, change_in(head));
     }
 
+    /// A block on the medium that stands for `block` as an uncorrectable one is damaged.
+    pub(crate) fn damage_uncorrectable(&mut self, block: u64) {
+        self.model().damage_uncorrectable(block);
+    }
+
     fn model(&mut self) -> &mut History {
         Rc::make_mut(&mut self.history)
     }
@@ -308,7 +313,7 @@ impl World {
                 (Errand::Flush { tick }, Ok(())) => self.model().flushed(tick),
                 (Errand::Read { first, frames, allowed }, Ok(())) => self.compare(first, frames, &allowed),
                 (Errand::Read { first, frames, allowed }, Err(error)) => {
-                    self.expect_lost(first, &allowed, error);
+                    self.expect_unreadable(first, &allowed, error);
                     self.give_back(frames);
                 }
                 (Errand::Change { change, .. }, Err(error)) => {
@@ -330,14 +335,23 @@ impl World {
         }
     }
 
-    /// A read may fail only because of a block that was damaged.
-    fn expect_lost(&mut self, first: u64, allowed: &[Vec<Change>], error: IoError) {
-        let (IoError::Unrecovered { block } | IoError::WrongBlock { block }) = error else {
-            panic!("a read ended with: {error}");
+    /// A read may fail only because of a block that was damaged or is to be uncorrectable, and says which is the first.
+    fn expect_unreadable(&mut self, first: u64, allowed: &[Vec<Change>], error: IoError) {
+        let Some(block) = error.block() else { panic!("a read ended with: {error}") };
+        let index = block.checked_sub(first).filter(|index| *index < allowed.len() as u64);
+        let index = index.unwrap_or_else(|| panic!("a read of {first}… ended with: {error}")) as usize;
+        let is_uncorrectable = |change: &Change| self.history.value(*change) == UNCORRECTABLE;
+        let may_be = match error {
+            IoError::Uncorrectable { .. } => allowed[index].iter().any(is_uncorrectable),
+            _ => self.history.may_be_lost(block, &allowed[index]),
         };
-        let allowed = block.checked_sub(first).and_then(|index| allowed.get(index as usize));
-        let may_be_lost = allowed.is_some_and(|allowed| self.history.may_be_lost(block, allowed));
-        assert!(may_be_lost, "a read of {first}… ended with: {error}; it may find {allowed:?}, and none was damaged");
+        let wanted = &allowed[index];
+        assert!(may_be, "a read of {first}… ended with: {error}; it may find {wanted:?}, and none was damaged");
+        let is_readable = |allowed: &Vec<Change>| !allowed.iter().all(is_uncorrectable);
+        assert!(
+            allowed[..index].iter().all(is_readable),
+            "a read of {first}… ended with: {error}, which is not the first"
+        );
     }
 
     /// A write may fail only because the drive is worn out.
@@ -397,7 +411,10 @@ impl World {
         if let Some((_, Errand::Change { change, .. })) = self.under_way.pop() {
             self.model().fail(change);
         }
-        if let Request::Write { frames, .. } | Request::Read { frames, .. } = request {
+        if let Request::Write { frames, .. }
+        | Request::WriteUncorrectable { frames, .. }
+        | Request::Read { frames, .. } = request
+        {
             self.give_back(frames.to_vec());
         }
     }
@@ -437,6 +454,17 @@ impl World {
         self.fill(change, first, &frames);
         let durable = durability == Durability::Durable || self.config.write_through;
         self.submit(Request::Write { first, frames: &frames, durability }, Errand::Change { change, durable })
+    }
+
+    /// Submits a write of uncorrectable blocks; gives its tag.
+    pub fn submit_write_uncorrectable(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
+        let frames = self.frames(blocks);
+        let change = self.begin(Kind::WriteUncorrectable, first, blocks);
+        // What the frames hold must not come back.
+        self.fill(change, first, &frames);
+        let durable = durability == Durability::Durable || self.config.write_through;
+        let request = Request::WriteUncorrectable { first, frames: &frames, durability };
+        self.submit(request, Errand::Change { change, durable })
     }
 
     /// Submits a trim; gives its tag.
@@ -633,6 +661,14 @@ impl World {
             72..75 => {
                 self.submit_flush();
             }
+            75..78 => {
+                let (first, blocks) = self.range(16);
+                self.submit_write_uncorrectable(first, blocks, Durability::Volatile);
+            }
+            78 => {
+                let (first, blocks) = self.range(16);
+                self.submit_write_uncorrectable(first, blocks, Durability::Durable);
+            }
             _ => {
                 let (first, blocks) = self.range(16);
                 self.submit_read(first, blocks);
@@ -656,7 +692,11 @@ impl World {
             match self.try_read(first, blocks) {
                 Ok(read) => found.extend(read.into_iter().map(Some)),
                 // One by one, to say which.
-                Err(_) => found.extend((first..first + blocks).map(|block| Some(self.try_read(block, 1).ok()?[0]))),
+                Err(_) => found.extend((first..first + blocks).map(|block| match self.try_read(block, 1) {
+                    Ok(read) => Some(read[0]),
+                    Err(IoError::Uncorrectable { .. }) => Some(UNCORRECTABLE),
+                    Err(_) => None,
+                })),
             }
         }
         found

@@ -53,3 +53,8 @@ fn a_checkpoint_published_before_the_log_is_durable_is_caught() {
 fn a_transaction_in_parts_is_caught() {
     expect_caught(Canary::SplitTransaction);
 }
+
+#[test]
+fn an_uncorrectable_block_that_is_readable_on_the_medium_is_caught() {
+    expect_caught(Canary::ForgottenMark);
+}

@@ -43,13 +43,14 @@ impl Scene {
 
     /// Request number `number` of a mix of all kinds.
     fn submit(&self, world: &mut World, number: u64) {
-        let (first, blocks) = world.range([20, 8, 2, 12, 9, 5][number as usize % 6]);
-        match number % 6 {
+        let (first, blocks) = world.range([20, 8, 2, 12, 9, 4, 5][number as usize % 7]);
+        match number % 7 {
             0 => world.submit_write(first, blocks, Durability::Volatile),
             1 => world.submit_trim(first, blocks, Durability::Durable),
             2 => world.submit_write(first, blocks, Durability::Durable),
             3 => world.submit_trim(first, blocks, Durability::Volatile),
             4 => world.submit_read(first, blocks),
+            5 => world.submit_write_uncorrectable(first, blocks, Durability::Volatile),
             _ => world.submit_flush(),
         };
     }
@@ -84,6 +85,7 @@ fn covers_everything(world: &mut World) -> bool {
     let statistics = world.ftl().statistics();
     let metadata = statistics.checkpoints > 0 && statistics.resets > 0;
     let host = statistics.host_flushes > 0 && statistics.host_blocks_trimmed > 0;
+    let host = host && statistics.host_blocks_marked > 0;
     metadata && host && statistics.programmed_for(Purpose::Relocation) > 0
 }
 

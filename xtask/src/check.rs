@@ -22,6 +22,15 @@ pub fn run() -> ExitCode {
         let flags = "--deny warnings";
         Outcome::of(shell::run(shell::cargo(arguments).env("RUSTDOCFLAGS", flags)))
     });
+    steps.run("a build without TLS", || {
+        Outcome::of(shell::run(&mut shell::cargo([
+            "check",
+            "--package",
+            "openftl",
+            "--no-default-features",
+            "--quiet",
+        ])))
+    });
     let has_deny = shell::succeeds(&mut shell::cargo(["deny", "--version"]));
     let no_deny = || Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
     steps.run("licences and sources", || {

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: the system tests in which Linux is the NVMe host, with as many rounds as one has time for, and a
+//! `cargo xtask interop`: the system tests with NVMe hosts that are not ours, with as many rounds as one has time for, and a
 //! storm of hosts of our own that come and go, for as many minutes.
 //!
 //! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
@@ -30,7 +30,9 @@ impl Options {
             let number = match *word {
                 "--rounds" => &mut options.rounds,
                 "--storm-minutes" => &mut options.storm_minutes,
-                _ => return Err(format!("`interop` does not know `{word}`; it takes --rounds N and --storm-minutes N")),
+                _ => {
+                    return Err(format!("`interop` does not know `{word}`; it takes --rounds N and --storm-minutes N"));
+                }
             };
             let text = words.next().ok_or(format!("`{word}` wants a number, such as {word} 100"))?;
             *number = match text.parse() {
@@ -47,7 +49,7 @@ pub fn run(options: Options) -> ExitCode {
     let mut steps = Steps::new("interop");
     steps.run("set-up", setup::install);
     let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(test::RELEASE))));
-    steps.run("Linux as the NVMe host", || {
+    steps.run("NVMe hosts that are not ours", || {
         if !built {
             return Outcome::Failed("it needs the release build".to_owned());
         }
@@ -58,7 +60,7 @@ pub fn run(options: Options) -> ExitCode {
             Ok(target) => target,
             Err(error) => return Outcome::Failed(error),
         };
-        let arguments = ["test", "--package", "openftl", "--test", "system", "--", "linux", "--nocapture"];
+        let arguments = ["test", "--package", "openftl", "--test", "system", "--", "linux", "pynvmeof", "--nocapture"];
         let mut command = shell::cargo(arguments);
         command.env("OPENFTL_BINARY", target.join("release").join("openftl"));
         command.env(linux::VARIABLE, kernel).env("OPENFTL_ROUNDS", options.rounds.to_string());

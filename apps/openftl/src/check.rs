@@ -202,6 +202,14 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     if untold > 0 {
         _ = writeln!(text, "  … and {} more", thousands(untold));
     }
+    if report.blocks_uncorrectable > 0 {
+        _ = writeln!(
+            text,
+            "{} {} blocks are errors because a host marked them as uncorrectable",
+            palette.paint(Ink::Good, "·"),
+            thousands(report.blocks_uncorrectable)
+        );
+    }
     let verdict =
         if findings.sound { palette.paint(Ink::Good, "✓ sound") } else { palette.paint(Ink::Bad, "✗ unsound") };
     _ = writeln!(
@@ -269,10 +277,11 @@ mod tests {
         .assert_eq(&page("disk.oftl", &unsound, Palette::PLAIN));
         let sound = Findings {
             sound: true,
-            report: CheckReport { blocks_verified: 10, ..CheckReport::default() },
+            report: CheckReport { blocks_verified: 10, blocks_uncorrectable: 3, ..CheckReport::default() },
             ..Findings::default()
         };
         expect![[r#"
+            · 3 blocks are errors because a host marked them as uncorrectable
             ✓ sound  disk.oftl: 10 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]]
         .assert_eq(&page("disk.oftl", &sound, Palette::PLAIN));

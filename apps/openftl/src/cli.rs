@@ -2,7 +2,7 @@
 
 pub mod nvme;
 
-pub use crate::drive_file::Timing;
+pub use crate::drive_file::{Timing, Tls};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
@@ -135,6 +135,7 @@ Examples:
   openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
+  openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
 Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
@@ -178,7 +179,8 @@ pub struct Serve {
     /// their own FTL; may be repeated.
     #[arg(long, value_name = "NAME|FILE")]
     pub open_channel: Vec<String>,
-    /// The name of a host that may connect over NVMe; may be repeated [default: those of --dhchap-key, or on loopback any].
+    /// The name of a host that may connect over NVMe; may be repeated [default: those of --dhchap-key or --tls-key, or on
+    /// loopback any].
     #[arg(long, value_name = "HOSTNQN")]
     pub allow_host: Vec<openftl_nvme::Nqn>,
     /// Let any host connect over NVMe, also where other machines can reach it.
@@ -188,6 +190,12 @@ pub struct Serve {
     /// `HOSTNQN DHHC-1:…:`, or `controller DHHC-1:…:` for hosts that ask who the controller is.
     #[arg(long, value_name = "FILE")]
     pub dhchap_key: Option<PathBuf>,
+    /// Have NVMe hosts use TLS 1.3. In each line of the file stands the name of a host and its key, `HOSTNQN NVMeTLSkey-1:…:`.
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Whether hosts have to use TLS: all, or only those that have a key [default: required].
+    #[arg(long, value_enum, value_name = "WHO", requires = "tls_key")]
+    pub tls: Option<Tls>,
     /// Whether clients feel the latencies of the NAND [default: wall-clock].
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,
@@ -637,6 +645,9 @@ mod tests {
             "openftl nvme write [::1]:4420 --input - --fua --header-digest --data-digest",
             "openftl nvme bench 127.0.0.1:4420 --workload write --depth 32 --block 4KiB --seconds 5 --json",
             "openftl nvme identify 127.0.0.1:4420 --host-nqn nqn.a --dhchap-key @host.key --dhchap-ctrl-key @drive.key",
+            "openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls --tls allowed",
+            "openftl nvme gen-key --tls --hash sha384",
+            "openftl nvme read 127.0.0.1 --tls-key @host.tls",
             "openftl ctl disk.oftl power-cut --torn --seed 7",
             "openftl ctl disk.oftl power-on --json",
             "openftl ctl disk.oftl power-cycle",
@@ -691,6 +702,9 @@ mod tests {
             ("openftl nvme identify 127.0.0.1 --nqn drive", "--nqn", "`drive`"),
             ("openftl nvme identify 127.0.0.1 --dhchap-ctrl-key a", "--dhchap-key", "--dhchap-ctrl-key"),
             ("openftl nvme gen-key --hash md5", "--hash", "sha256"),
+            ("openftl nvme gen-key --tls --nqn nqn.a", "--tls", "--nqn"),
+            ("openftl serve disk.oftl --tls never", "--tls", "required"),
+            ("openftl serve disk.oftl --tls allowed", "--tls-key", "--tls"),
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),

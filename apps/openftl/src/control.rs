@@ -47,6 +47,8 @@ pub struct Control {
     turned_away_before: u64,
     /// Whether it was said that clients are turned away.
     said_so: bool,
+    /// Whether it was said that NVMe hosts come without TLS, and that some do not know their key.
+    insecure_said: [bool; 2],
 }
 
 /// What the server is interrupted for.
@@ -90,7 +92,17 @@ impl Control {
     /// Serves the clients of `listener`, if there is one.
     pub fn new(listener: Option<Listener>, names: Vec<String>, totals: Totals, log: Log) -> Result<Control, Failure> {
         let server = listener.map(ControlServer::new).transpose().map_err(Failure::failed)?;
-        Ok(Control { server, names, more: true, asked: None, totals, log, turned_away_before: 0, said_so: false })
+        Ok(Control {
+            server,
+            names,
+            more: true,
+            asked: None,
+            totals,
+            log,
+            turned_away_before: 0,
+            said_so: false,
+            insecure_said: [false; 2],
+        })
     }
 
     /// What was counted so far.
@@ -156,6 +168,19 @@ impl Control {
         if !self.said_so && self.totals.turned_away() > self.turned_away_before {
             self.said_so = true;
             self.log.tell("A client connected and was turned away: the power is off.");
+        }
+    }
+
+    /// Says once of each kind that NVMe hosts are turned away for what they lack. How many they are is counted.
+    fn say_who_is_insecure(&mut self) {
+        for ((count, said), what) in self.totals.insecure().iter().zip(&mut self.insecure_said).zip([
+            "An NVMe host connected without TLS and was turned away: it needs a key of --tls-key (nvme connect --tls).",
+            "An NVMe host was turned away in its TLS handshake: --tls-key has no such host, or another key of it.",
+        ]) {
+            if *count > 0 && !*said {
+                *said = true;
+                self.log.tell(what);
+            }
         }
     }
 
@@ -386,6 +411,7 @@ impl Operator<Drive> for Control {
             self.server = Some(server);
         }
         self.more &= self.server.is_some();
+        self.say_who_is_insecure();
         if drives.is_empty() {
             self.say_who_was_turned_away();
         }

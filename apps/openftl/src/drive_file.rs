@@ -25,6 +25,8 @@
 //! nqn = "nqn.2026-11.org.example:disk"
 //! allow_host = ["nqn.2026-11.org.example:host"]
 //! dhchap_key = "hosts.keys"       # a file beside this one
+//! tls_key = "hosts.tls"           # another
+//! tls = "required"                # "required", or "allowed" for hosts without a key
 //! open_channel = ["tiny"]         # profiles of Open-Channel devices in memory, as namespaces 2, 3, …
 //! control = "unix:/tmp/openftl.ctl"
 //! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core
@@ -146,6 +148,10 @@ pub struct HostSection {
     pub allow_host: Vec<Nqn>,
     /// Secrets of NVMe hosts.
     pub dhchap_key: Option<PathBuf>,
+    /// Keys of NVMe hosts that use TLS.
+    pub tls_key: Option<PathBuf>,
+    /// Whether all of them have to.
+    pub tls: Option<Tls>,
     /// Profiles of Open-Channel devices that are served beside the drive.
     #[serde(default)]
     pub open_channel: Vec<String>,
@@ -199,6 +205,16 @@ impl<'de> Deserialize<'de> for Numbers {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// Which NVMe hosts have to use TLS.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tls {
+    /// All.
+    Required,
+    /// Those that have a key.
+    Allowed,
 }
 
 /// Which clock, and whether the media take their time.
@@ -256,7 +272,7 @@ impl DriveFile {
         {
             *profile = folder.join(&*profile).to_string_lossy().into_owned();
         }
-        if let Some(keys) = &mut file.host.dhchap_key {
+        for keys in [&mut file.host.dhchap_key, &mut file.host.tls_key].into_iter().flatten() {
             *keys = folder.join(&*keys);
         }
         for profile in file.host.open_channel.iter_mut().filter(|profile| is_file_name(profile)) {

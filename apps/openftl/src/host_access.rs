@@ -6,12 +6,17 @@
 //! | some | a file | those, with their secrets | the same |
 //! | none | a file | the hosts of the file, with their secrets | the same |
 //! | none | none | any | none, or any with `--allow-any-host` |
+//!
+//! With `--tls-key` hosts also have to know a key, all of them, or with `--tls allowed` those of the file. Where all have to,
+//! the file names the hosts as that of `--dhchap-key` does.
 
 use crate::cli;
-use crate::drive_file::HostSection;
+use crate::drive_file::{HostSection, Tls};
 use crate::failure::Failure;
 use openftl_nvme::{HostsAllowed, Nqn};
-use openftl_nvme_auth::Secrets;
+use openftl_nvme_auth::{Secrets, SecretsError, TlsKeys};
+use openftl_nvme_tls::TlsError;
+use openftl_server::TlsPolicy;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -22,6 +27,17 @@ pub struct HostAccess {
     pub hosts: HostsAllowed,
     /// What they and the controller have to know, if anything.
     pub secrets: Option<Secrets>,
+    /// What encrypts their connections, if anything.
+    pub tls: Option<Encryption>,
+}
+
+/// What encrypts connections.
+#[derive(Clone, Debug)]
+pub struct Encryption {
+    /// The keys of hosts.
+    pub keys: TlsKeys,
+    /// Who has to.
+    pub policy: TlsPolicy,
 }
 
 impl HostAccess {
@@ -36,10 +52,11 @@ impl HostAccess {
             .fix("leave one of the two away"));
         }
         let keys = arguments.dhchap_key.as_ref().or(file.dhchap_key.as_ref());
-        let secrets = keys.map(|keys| read(keys)).transpose()?;
+        let secrets = keys.map(|keys| read("--dhchap-key", keys, Secrets::read)).transpose()?;
+        let tls = Encryption::of(arguments, file)?;
         let named = if arguments.allow_host.is_empty() { &file.allow_host } else { &arguments.allow_host };
         let named = if arguments.allow_any_host { &[][..] } else { named };
-        HostAccess::new(addresses, named, arguments.allow_any_host, secrets)
+        HostAccess::new(addresses, named, arguments.allow_any_host, secrets, tls)
     }
 
     fn new(
@@ -47,46 +64,79 @@ impl HostAccess {
         named: &[Nqn],
         is_any_allowed: bool,
         secrets: Option<Secrets>,
+        tls: Option<Encryption>,
     ) -> Result<HostAccess, Failure> {
-        let hosts = match (&secrets, named) {
-            (Some(secrets), []) => HostsAllowed::Listed(
-                secrets.hosts().map(Nqn::new).collect::<Result<_, _>>().map_err(Failure::bad_input)?,
-            ),
-            (None, []) => {
-                let remote = addresses.iter().find(|address| !address.ip().is_loopback());
-                if let (Some(address), false) = (remote, is_any_allowed) {
-                    return Err(Failure::bad_input(format_args!(
-                        "--nvme-tcp {address}: other machines can reach it, and nothing says which hosts may connect"
-                    ))
-                    .fix(
-                        "name them with --allow-host HOSTNQN, give them secrets with --dhchap-key FILE, or let in any with \
-                         --allow-any-host",
-                    ));
+        let required = tls.as_ref().filter(|tls| tls.policy == TlsPolicy::Required).map(|tls| &tls.keys);
+        let lacks_secret = |host: &str| secrets.as_ref().is_some_and(|secrets| secrets.of(host).is_none());
+        let lacks_key = |host: &str| required.is_some_and(|keys| keys.of(host).is_none());
+        let mut hosts = named.to_vec();
+        if named.is_empty() {
+            let with_secret = secrets.iter().flat_map(Secrets::hosts);
+            for host in with_secret.chain(required.into_iter().flat_map(TlsKeys::hosts)) {
+                let host = Nqn::new(host).map_err(Failure::bad_input)?;
+                if !hosts.contains(&host) {
+                    hosts.push(host);
                 }
-                HostsAllowed::Any
             }
-            (Some(secrets), named) => {
-                if let Some(host) = named.iter().find(|host| secrets.of(host.as_str()).is_none()) {
-                    return Err(Failure::bad_input(format_args!(
-                        "--allow-host {host}: it has no secret in --dhchap-key"
-                    ))
-                    .fix("add a line to the file, `HOSTNQN DHHC-1:…:`, or leave the host out"));
-                }
-                HostsAllowed::Listed(named.to_vec())
+        }
+        if let Some(host) = hosts.iter().find(|host| lacks_secret(host.as_str())) {
+            return Err(Failure::bad_input(format_args!("host {host} has no secret in --dhchap-key"))
+                .fix("add a line to the file, `HOSTNQN DHHC-1:…:`, or leave the host out"));
+        }
+        if let Some(host) = hosts.iter().find(|host| lacks_key(host.as_str())) {
+            return Err(Failure::bad_input(format_args!("host {host} has no key in --tls-key"))
+                .fix("add a line to the file, `HOSTNQN NVMeTLSkey-1:…:`, leave the host out, or say --tls allowed"));
+        }
+        if hosts.is_empty() {
+            let remote = addresses.iter().find(|address| !address.ip().is_loopback());
+            if let (Some(address), false) = (remote, is_any_allowed) {
+                return Err(Failure::bad_input(format_args!(
+                    "--nvme-tcp {address}: other machines can reach it, and nothing says which hosts may connect"
+                ))
+                .fix(
+                    "name them with --allow-host HOSTNQN, give them secrets with --dhchap-key FILE or keys with --tls-key FILE, \
+                     or let in any with --allow-any-host",
+                ));
             }
-            (None, named) => HostsAllowed::Listed(named.to_vec()),
-        };
-        Ok(HostAccess { hosts, secrets })
+        }
+        let hosts = if hosts.is_empty() { HostsAllowed::Any } else { HostsAllowed::Listed(hosts) };
+        Ok(HostAccess { hosts, secrets, tls })
     }
 }
 
-fn read(path: &Path) -> Result<Secrets, Failure> {
+impl Encryption {
+    fn of(arguments: &cli::Serve, file: &HostSection) -> Result<Option<Encryption>, Failure> {
+        let policy = arguments.tls.or(file.tls);
+        let Some(path) = arguments.tls_key.as_ref().or(file.tls_key.as_ref()) else {
+            return match policy {
+                None => Ok(None),
+                Some(_) => Err(Failure::bad_input("tls: there are no keys that hosts could use")
+                    .fix("name a file with them: --tls-key FILE, or tls_key in the drive file")),
+            };
+        };
+        let policy = match policy.unwrap_or(Tls::Required) {
+            Tls::Required => TlsPolicy::Required,
+            Tls::Allowed => TlsPolicy::Allowed,
+        };
+        let keys = path.display();
+        if !openftl_nvme_tls::IS_BUILT {
+            return Err(Failure::bad_input(format_args!("--tls-key {keys}: {}", TlsError::NotBuilt)));
+        }
+        if policy == TlsPolicy::Required && arguments.allow_any_host {
+            return Err(Failure::bad_input(format_args!("--allow-any-host: only the hosts of {keys} know a TLS key"))
+                .fix("leave one of the two away, or say --tls allowed: then hosts without a key connect without TLS"));
+        }
+        Ok(Some(Encryption { keys: read("--tls-key", path, TlsKeys::read)?, policy }))
+    }
+}
+
+fn read<K>(flag: &str, path: &Path, understood: impl Fn(&[u8]) -> Result<K, SecretsError>) -> Result<K, Failure> {
     let file = path.display();
     let bytes = std::fs::read(path).map_err(|error| {
-        Failure::bad_input(format_args!("--dhchap-key {file}: {error}")).fix("name a file with secrets")
+        Failure::bad_input(format_args!("{flag} {file}: {error}")).fix("name a file with secrets of hosts")
     })?;
-    Secrets::read(&bytes).map_err(|error| {
-        Failure::bad_input(format_args!("--dhchap-key {file}: {error}"))
+    understood(&bytes).map_err(|error| {
+        Failure::bad_input(format_args!("{flag} {file}: {error}"))
             .fix("`openftl serve --help` shows what the file has to say")
     })
 }
@@ -100,7 +150,7 @@ mod tests {
     fn access(address: &str, named: &[&str], any: bool, file: Option<&str>) -> Result<HostsAllowed, String> {
         let named: Vec<Nqn> = named.iter().map(|name| Nqn::new(name).unwrap()).collect();
         let secrets = file.map(|file| Secrets::read(file.as_bytes()).unwrap());
-        let access = HostAccess::new(&[address.parse().unwrap()], &named, any, secrets);
+        let access = HostAccess::new(&[address.parse().unwrap()], &named, any, secrets, None);
         access.map(|access| access.hosts).map_err(|failure| failure.to_string())
     }
 
@@ -144,11 +194,45 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_used_is_named_with_the_line() {
-        let error = read(Path::new("/nowhere/keys")).unwrap_err().to_string();
+        let error = read("--dhchap-key", Path::new("/nowhere/keys"), Secrets::read).unwrap_err().to_string();
         assert!(error.contains("--dhchap-key /nowhere/keys"), "{error}");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("nqn.a {SECRET}\nnqn.b nothing\n")).unwrap();
-        let error = read(file.path()).unwrap_err().to_string();
+        let error = read("--dhchap-key", file.path(), Secrets::read).unwrap_err().to_string();
         assert!(error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn keys_of_tls_name_the_hosts_where_all_have_to_use_it() {
+        let keys = |hosts: &[&str]| {
+            let key = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
+            let lines: String = hosts.iter().map(|host| format!("{host} {key}\n")).collect();
+            TlsKeys::read(lines.as_bytes()).unwrap()
+        };
+        let access = |address: &str, named: &[&str], secrets: &[&str], policy| {
+            let named: Vec<Nqn> = named.iter().map(|name| Nqn::new(name).unwrap()).collect();
+            let lines: String = secrets.iter().map(|host| format!("{host} {SECRET}\n")).collect();
+            let secrets = (!secrets.is_empty()).then(|| Secrets::read(lines.as_bytes()).unwrap());
+            let tls = Some(Encryption { keys: keys(&["nqn.a", "nqn.b"]), policy });
+            let access = HostAccess::new(&[address.parse().unwrap()], &named, false, secrets, tls);
+            access.map(|access| access.hosts).map_err(|failure| failure.to_string())
+        };
+        let (remote, loopback) = ("0.0.0.0:4420", "127.0.0.1:4420");
+        assert_eq!(access(remote, &[], &[], TlsPolicy::Required), Ok(listed(&["nqn.a", "nqn.b"])));
+        assert_eq!(access(remote, &["nqn.b"], &[], TlsPolicy::Required), Ok(listed(&["nqn.b"])));
+        assert_eq!(access(remote, &[], &["nqn.b", "nqn.a"], TlsPolicy::Required), Ok(listed(&["nqn.b", "nqn.a"])));
+        // Where it is allowed, others come without.
+        assert_eq!(access(loopback, &[], &[], TlsPolicy::Allowed), Ok(HostsAllowed::Any));
+        assert_eq!(access(remote, &["nqn.c"], &[], TlsPolicy::Allowed), Ok(listed(&["nqn.c"])));
+        assert!(access(remote, &[], &[], TlsPolicy::Allowed).unwrap_err().contains("--allow-any-host"));
+        // Who could never get in is not passed over in silence.
+        for (named, secrets, host, lacks) in [
+            (&["nqn.c"][..], &[][..], "nqn.c", "no key in --tls-key"),
+            (&[], &["nqn.a", "nqn.b", "nqn.c"], "nqn.c", "no key in --tls-key"),
+            (&[], &["nqn.a"], "nqn.b", "no secret in --dhchap-key"),
+        ] {
+            let error = access(remote, named, secrets, TlsPolicy::Required).unwrap_err();
+            assert!(error.contains(host) && error.contains(lacks) && error.contains("fix:"), "{error}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Store as MediaSt
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_media::Place;
 use openftl_server::{
-    Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
+    Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, TlsPolicy, WallClock,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -190,6 +190,9 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         };
         server.set_target(nvme_target(nqn, format, &access, &namespaces, &others, &nvme)?);
         access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        if let Some(tls) = &access.tls {
+            server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
+        }
     }
     let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, names, others };
@@ -360,12 +363,14 @@ fn open_channel_devices(
 fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
     let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
     let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
+    let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
+    let tls = if tls { " --tls" } else { "" };
     let mut text = "# to NVMe hosts".to_owned();
     for endpoint in endpoints {
         let Endpoint::Tcp(address) = endpoint else { continue };
         let (ip, port) = (address.ip(), address.port());
-        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}");
-        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}");
+        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
+        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
     }
     text
 }

@@ -38,6 +38,10 @@ pub struct DriveTotals {
 #[derive(Serialize)]
 struct Served {
     connections: u64,
+    /// NVMe hosts that did not know the key of the identity that they showed.
+    tls_handshakes_failed: u64,
+    /// NVMe hosts that did not use TLS where they have to.
+    connections_without_tls: u64,
     reads: u64,
     writes: u64,
     trims: u64,
@@ -67,6 +71,11 @@ impl Totals {
     /// Clients that were turned away so far.
     pub fn turned_away(&self) -> u64 {
         self.counters.connections_refused.get()
+    }
+
+    /// NVMe hosts that did not use TLS where they have to, and those whose handshake failed.
+    pub fn insecure(&self) -> [u64; 2] {
+        [self.counters.connections_without_tls.get(), self.counters.tls_handshakes_failed.get()]
     }
 
     /// Looks at the drive in this place.
@@ -102,6 +111,8 @@ impl Totals {
         let each = drives.iter().filter(|_| drives.len() > 1).map(|drive| (drive.name.clone(), drive.clone()));
         Served {
             connections: counters.connections_accepted.get(),
+            tls_handshakes_failed: counters.tls_handshakes_failed.get(),
+            connections_without_tls: counters.connections_without_tls.get(),
             reads: counters.reads.get(),
             writes: counters.writes.get(),
             trims: counters.trims.get(),
@@ -172,6 +183,13 @@ impl Totals {
         let mut text = format!("\n{}", palette.paint(Ink::Bold, &format!("Served for {:.1} s", served.wall_seconds)));
         write_requests(&mut text, &served);
         _ = writeln!(text, "  {:<12} {:>12}", "connections", thousands(served.connections));
+        for (what, count) in
+            [("wrong key", served.tls_handshakes_failed), ("without TLS", served.connections_without_tls)]
+        {
+            if count > 0 {
+                _ = writeln!(text, "  {what:<12} {:>12}", thousands(count));
+            }
+        }
         if served.power_cuts > 0 {
             _ = writeln!(text, "  {:<12} {:>12}", "power cuts", thousands(served.power_cuts));
         }

@@ -12,6 +12,7 @@
 //! - **Write**: the host fills frames in place; the missing bytes of head and tail are read from the drive first.
 //! - **Zero**: whole blocks are trimmed; head and tail are read, zeroed in part and written.
 //! - **Trim**: whole blocks are trimmed; head and tail are left alone.
+//! - **Write uncorrectable**: whole blocks only. What has to read such a block first, a write or zero in part, fails.
 //!
 //! Requests longer than a transaction go to the drive as several.
 //!
@@ -52,6 +53,15 @@ pub enum ByteRequest {
         /// First byte.
         offset: u64,
         /// Bytes.
+        length: u64,
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Makes whole blocks errors until they are written, zeroed or trimmed.
+    WriteUncorrectable {
+        /// First byte, of a block.
+        offset: u64,
+        /// Bytes, of whole blocks.
         length: u64,
         /// When to acknowledge.
         durability: Durability,
@@ -161,10 +171,16 @@ impl ByteRequest {
         match self {
             ByteRequest::Read { offset, length }
             | ByteRequest::Write { offset, length, .. }
+            | ByteRequest::WriteUncorrectable { offset, length, .. }
             | ByteRequest::Zero { offset, length, .. }
             | ByteRequest::Trim { offset, length, .. } => Span { offset, length },
             ByteRequest::Flush => Span { offset: 0, length: 0 },
         }
+    }
+
+    /// Whether the drive keeps its frames.
+    fn is_write(self) -> bool {
+        matches!(self, ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. })
     }
 
     /// How many frames the request holds from admission on.
@@ -172,7 +188,7 @@ impl ByteRequest {
     pub fn frames_needed(self) -> usize {
         let span = self.span();
         match self {
-            ByteRequest::Read { .. } => span.blocks() as usize,
+            ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } => span.blocks() as usize,
             ByteRequest::Write { .. } => span.blocks() as usize + span.edges().count(),
             ByteRequest::Zero { .. } => span.edges().count(),
             ByteRequest::Trim { .. } | ByteRequest::Flush => 0,
@@ -200,7 +216,7 @@ impl<K> Op<K> {
     /// Commands of the body.
     fn body_parts(&self) -> u32 {
         match self.request {
-            ByteRequest::Read { .. } | ByteRequest::Write { .. } => {
+            ByteRequest::Read { .. } | ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. } => {
                 self.span.blocks().div_ceil(TRANSACTION_BLOCKS_MAX as u64) as u32
             }
             ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => u32::from(!self.span.whole_blocks().is_empty()),
@@ -211,6 +227,7 @@ impl<K> Op<K> {
     fn durability(&self) -> Durability {
         match self.request {
             ByteRequest::Write { durability, .. }
+            | ByteRequest::WriteUncorrectable { durability, .. }
             | ByteRequest::Zero { durability, .. }
             | ByteRequest::Trim { durability, .. } => durability,
             ByteRequest::Read { .. } | ByteRequest::Flush => Durability::Volatile,
@@ -295,7 +312,10 @@ impl<K: Copy> ByteRequests<K> {
         op.turns_before = 0;
         op.handed_over = false;
         op.result = Ok(());
-        if matches!(request, ByteRequest::Read { .. } | ByteRequest::Write { .. }) {
+        if let ByteRequest::WriteUncorrectable { .. } = request {
+            assert!(op.span.edges().next().is_none(), "{request:?} is of whole blocks");
+        }
+        if matches!(request, ByteRequest::Read { .. }) || request.is_write() {
             let taken = frames.acquire_many(FrameForm::Bytes, op.span.blocks() as usize, &mut op.frames);
             assert!(taken, "the frames were counted before");
         }
@@ -306,6 +326,12 @@ impl<K: Copy> ByteRequests<K> {
             }
         }
         Some(RequestId(index))
+    }
+
+    /// The first byte that an admitted request is about.
+    #[must_use]
+    pub fn offset(&self, id: RequestId) -> u64 {
+        self.ops[id.0 as usize].span.offset
     }
 
     /// How many bytes an admitted request is about.
@@ -462,6 +488,9 @@ impl<K: Copy> ByteRequests<K> {
                 match op.request {
                     ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
                     ByteRequest::Write { .. } => Request::Write { first, frames: &op.frames[range], durability },
+                    ByteRequest::WriteUncorrectable { .. } => {
+                        Request::WriteUncorrectable { first, frames: &op.frames[range], durability }
+                    }
                     ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => {
                         let whole = op.span.whole_blocks();
                         Request::Trim { first: whole.start, blocks: whole.end - whole.start, durability }
@@ -479,7 +508,7 @@ impl<K: Copy> ByteRequests<K> {
             }
             Err(error) => {
                 // The frames of a refused write stay ours, and its op no longer knows which.
-                if let (Part::Body(number), ByteRequest::Write { .. }) = (part, op.request) {
+                if let (Part::Body(number), true) = (part, op.request.is_write()) {
                     op.frames[op.transaction(number)].iter().for_each(|frame| target.frames_mut().release(*frame));
                 }
                 self.fail(index, error);
@@ -491,7 +520,7 @@ impl<K: Copy> ByteRequests<K> {
 
     fn fail(&mut self, index: u32, error: IoError) {
         let op = &mut self.ops[index as usize];
-        op.result = op.result.and(Err(error));
+        op.result = Err(op.result.err().map_or(error, |other| other.or_earlier(error)));
     }
 
     fn part_ended<T: BlockTarget>(&mut self, target: &mut T, index: u32) {
@@ -541,7 +570,7 @@ impl<K: Copy> ByteRequests<K> {
 
     fn vacate(&mut self, frames: &mut Frames, id: RequestId) {
         let op = &mut self.ops[id.0 as usize];
-        let drives = op.handed_over && matches!(op.request, ByteRequest::Write { .. });
+        let drives = op.handed_over && op.request.is_write();
         if !drives {
             op.frames.iter().for_each(|frame| frames.release(*frame));
         }

@@ -178,7 +178,7 @@ fn any_mix_of_byte_ranges_agrees_with_a_vector() {
                         let whole = request.span().whole_blocks();
                         model[whole.start as usize * 4096..whole.end as usize * 4096].fill(0);
                     }
-                    ByteRequest::Read { .. } | ByteRequest::Flush => {}
+                    ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Flush => {}
                 }
                 in_flight.insert(ticket, (request, model[start..end].to_vec()));
             } else {
@@ -268,6 +268,53 @@ fn a_lost_edge_block_fails_the_write_and_nothing_is_written() {
 }
 
 #[test]
+fn an_uncorrectable_block_is_an_error_until_all_of_it_is_written_zeroed_or_trimmed() {
+    let (offset, length, durability) = (4096, 2 * 4096, Durability::Volatile);
+    type Cure = (ByteRequest, usize, u8);
+    let cures: [Cure; 3] = [
+        (write(4096, 4096), 4096, 9),
+        (ByteRequest::Zero { offset, length, durability }, 0, 0),
+        (ByteRequest::Trim { offset, length, durability }, 0, 0),
+    ];
+    for (seed, (cure, payload, wanted)) in cures.into_iter().enumerate() {
+        let mut bench = Bench::new(4, 16, shuffled(seed as u64));
+        bench.run(write(0, 4 * 4096), &[7; 4 * 4096]).unwrap();
+        bench.run(ByteRequest::WriteUncorrectable { offset, length, durability }, &[]).unwrap();
+        let marked = |block| Err(IoError::Uncorrectable { block });
+        assert_eq!(bench.run(read(4095, 2), &[]), marked(1));
+        assert_eq!(bench.run(read(8192, 512), &[]), marked(2));
+        assert_eq!(bench.run(read(0, 4096), &[]), Ok(vec![7; 4096]));
+        // In part it can be neither written nor zeroed: the rest of it would have to come from somewhere.
+        assert_eq!(bench.run(write(4096 + 512, 512), &[8; 512]), marked(1));
+        assert_eq!(
+            bench.run(write(3000, 2 * 4096), &[8; 2 * 4096]),
+            marked(2),
+            "and nothing of the whole block before"
+        );
+        assert_eq!(bench.run(ByteRequest::Zero { offset: 8192, length: 512, durability }, &[]), marked(2));
+        bench.run(ByteRequest::Trim { offset: 8192, length: 512, durability }, &[]).expect("a hint about part of it");
+        assert_eq!(bench.run(read(8192, 1), &[]), marked(2));
+        bench.run(cure, &vec![9; payload]).unwrap();
+        assert_eq!(bench.run(read(4096, 4096), &[]), Ok(vec![wanted; 4096]));
+        assert!(bench.drive.is_at_rest());
+    }
+}
+
+#[test]
+fn of_several_blocks_that_cannot_be_read_the_first_is_named() {
+    for seed in 0..20 {
+        let mut bench = Bench::new(600, 700, shuffled(seed));
+        for block in [10, 300, 599] {
+            let (offset, length) = (block * 4096, 4096);
+            bench
+                .run(ByteRequest::WriteUncorrectable { offset, length, durability: Durability::Durable }, &[])
+                .unwrap();
+        }
+        assert_eq!(bench.run(read(0, 600 * 4096), &[]), Err(IoError::Uncorrectable { block: 10 }), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_failed_write_lets_those_behind_it_go_on() {
     let mut bench = Bench::new(2, 16, shuffled(6));
     bench.drive.lost_block = Some(0);
@@ -285,6 +332,8 @@ fn a_read_only_drive_refuses_changes_and_keeps_no_frame() {
     assert_eq!(bench.run(write(5, 5), &[1; 5]), Err(IoError::ReadOnly));
     let zero = ByteRequest::Zero { offset: 5, length: 9000, durability: Durability::Volatile };
     assert_eq!(bench.run(zero, &[]), Err(IoError::ReadOnly));
+    let mark = ByteRequest::WriteUncorrectable { offset: 0, length: 600 * 4096, durability: Durability::Volatile };
+    assert_eq!(bench.run(mark, &[]), Err(IoError::ReadOnly));
     assert_eq!(bench.run(read(0, 3), &[]), Ok(vec![0; 3]));
     assert!(bench.drive.is_at_rest());
 }

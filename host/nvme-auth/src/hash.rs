@@ -1,4 +1,4 @@
-//! The hash functions of DH-HMAC-CHAP, plain and as HMAC.
+//! The hash functions of DH-HMAC-CHAP and of TLS keys: plain, as HMAC, and to derive keys (HKDF).
 
 use std::fmt;
 
@@ -86,6 +86,30 @@ impl fmt::Display for HashFunction {
         })
     }
 }
+
+impl HashFunction {
+    /// HKDF-Extract without a salt (RFC 5869, 2.2).
+    #[must_use]
+    pub fn extract(self, secret: &[u8]) -> Digest {
+        self.hmac(&[], &[secret])
+    }
+
+    /// HKDF-Expand-Label, as many bytes as a hash has (RFC 8446, 7.1): one step of HKDF-Expand.
+    ///
+    /// # Panics
+    /// If the context has more than 255 bytes.
+    #[must_use]
+    pub fn expand_label(self, key: &Digest, label: &str, context: &[u8]) -> Digest {
+        let length = (self.length() as u16).to_be_bytes();
+        let label_bytes = [u8::try_from(TLS_LABEL.len() + label.len()).expect("labels are short")];
+        let context_bytes = [u8::try_from(context.len()).expect("a context has at most 255 bytes")];
+        let label = [&label_bytes[..], TLS_LABEL.as_bytes(), label.as_bytes()].concat();
+        self.hmac(key.as_ref(), &[&length, &label, &context_bytes, context, &[1]])
+    }
+}
+
+/// How every label of TLS 1.3 begins.
+const TLS_LABEL: &str = "tls13 ";
 
 /// A hash; forgotten when dropped, and compared in constant time only.
 #[derive(Clone)]

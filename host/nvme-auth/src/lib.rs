@@ -1,4 +1,6 @@
-//! DH-HMAC-CHAP: host and controller show each other over NVMe/TCP that they know a secret, without sending it.
+//! Who is it: host and controller show each other over NVMe/TCP that they know a secret, without sending it.
+//!
+//! DH-HMAC-CHAP does so with commands, on a connection that everybody can read:
 //!
 //! ```text
 //!  host                                             controller
@@ -16,6 +18,10 @@
 //! |---|---|
 //! | [`secret`] | what an administrator hands out, as nvme-cli writes it |
 //! | [`secrets`] | those that a subsystem knows |
+//! | [`tls_key`] | the same for TLS, and the pre-shared keys that follow from it |
+//! | [`tls_keys`] | those that a subsystem knows |
+//! | [`interchange`] | how all of them are written down |
+//! | [`key_file`], [`key_table`] | files of them: a host's, a server's |
 //! | [`credentials`] | two names, one or two keys, and the responses that follow from them |
 //! | [`hash`] | SHA-2 and HMAC |
 //! | [`group`] | Diffie-Hellman in the groups of RFC 7919 |
@@ -28,8 +34,10 @@
 //! Paragraphs and figures are those of the NVM Express Base Specification 2.1; in-band authentication is 8.3.4, and
 //! DH-HMAC-CHAP 8.3.4.5. Later revisions call the protocol KX-HMAC-CHAP and keep the layouts.
 //!
-//! No socket, no clock, no chance of its own: commands are the transport's, time and randomness are arguments. A secure
-//! channel (TLS with a key from here) is not offered: whoever asks for one is refused.
+//! TLS does so before the first byte of NVMe; its handshake is that of a library, its keys are derived here. TLS with a key
+//! that DH-HMAC-CHAP has made is not offered: who asks for a secure channel in AUTH_Negotiate is refused.
+//!
+//! No socket, no clock, no chance of its own: commands are the transport's, time and randomness are arguments.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -39,19 +47,29 @@ pub mod credentials;
 pub mod group;
 pub mod hash;
 pub mod host;
+pub mod interchange;
+pub mod key_file;
+pub mod key_table;
 pub mod messages;
 pub mod nonces;
 pub mod policy;
 pub mod secret;
 pub mod secrets;
+pub mod tls_key;
+pub mod tls_keys;
 
 pub use controller::{AllocationTooShort, Controller, Step};
 pub use credentials::Credentials;
 pub use group::DhGroup;
 pub use hash::HashFunction;
 pub use host::{Host, Next};
+pub use interchange::{Form, SecretError};
+pub use key_file::{KeyFileError, read_key_file};
+pub use key_table::SecretsError;
 pub use messages::{Explanation, Refusal};
 pub use nonces::Nonces;
 pub use policy::Policy;
-pub use secret::{KeyFileError, Secret, SecretError};
-pub use secrets::{Secrets, SecretsError};
+pub use secret::Secret;
+pub use secrets::Secrets;
+pub use tls_key::{PskIdentity, PskVersion, TlsKey, TlsPsk};
+pub use tls_keys::TlsKeys;

@@ -4,8 +4,7 @@ mod support;
 
 use openftl_core::time::Time;
 use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
-use openftl_nvme_auth::secret::read_key_file;
-use openftl_nvme_auth::{DhGroup, HashFunction, Host, Next, Secret, Secrets, Step};
+use openftl_nvme_auth::{DhGroup, HashFunction, Host, Next, Secret, Secrets, Step, TlsKey, TlsKeys, read_key_file};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::*;
@@ -114,10 +113,13 @@ proptest! {
     }
 
     #[test]
-    fn secrets_and_key_files_never_panic(bytes in vec(any::<u8>(), 0..200), text in "(DHHC-1:0[0-3]:)?[A-Za-z0-9+/=]{0,100}:?") {
-        let _ = read_key_file(&bytes);
+    fn secrets_and_key_files_never_panic(bytes in vec(any::<u8>(), 0..200), text in "((DHHC|NVMeTLSkey)-1:0[0-3]:)?[A-Za-z0-9+/=]{0,100}:?") {
+        let _ = read_key_file::<Secret>(&bytes);
+        let _ = read_key_file::<TlsKey>(&bytes);
         let _ = Secrets::read(&bytes);
+        let _ = TlsKeys::read(&bytes);
         let _ = text.parse::<Secret>();
+        let _ = text.parse::<TlsKey>();
     }
 
     #[test]

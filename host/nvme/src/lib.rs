@@ -33,5 +33,5 @@ pub use health::Health;
 pub use namespace::{BlockFormat, Namespace, NamespaceKind, Span};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
 pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
-pub use target::{Connection, Port, Target};
+pub use target::{Connection, Port, SecureChannel, Target};
 pub use wire::{CompletionEntry, Status, SubmissionEntry};

@@ -9,6 +9,7 @@
 use crate::command::Refusal;
 use crate::wire::Status;
 use openftl_core::{BLOCK_BYTES, Geometry};
+use openftl_ftl::target::IoError;
 
 /// The greatest namespace id, and so how many namespaces a subsystem has at most.
 pub const NAMESPACES_MAX: u32 = 64;
@@ -136,6 +137,14 @@ impl Namespace {
         Ok(Span { offset: first << log2, length: blocks << log2 })
     }
 
+    /// How a command ends whose request of the drive, from byte `offset` on, ended with `error`: the block that is named is
+    /// one of the namespace and of the request.
+    #[must_use]
+    pub fn failure(&self, error: IoError, offset: u64) -> Refusal {
+        let byte = error.block().map(|block| (block * BLOCK_BYTES as u64).max(offset));
+        Refusal { block: byte.map(|byte| byte >> self.block_bytes_log2()), ..Status::from(error).into() }
+    }
+
     /// Bytes that travel with a transfer of these, metadata among them.
     #[inline]
     #[must_use]
@@ -224,6 +233,23 @@ mod tests {
         for (first, blocks) in [(2047, 2), (2048, 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 55, 1)] {
             assert_eq!(namespace.span(first, blocks, 40), Err(Status::LBA_OUT_OF_RANGE.at(40)), "{first}, {blocks}");
         }
+    }
+
+    #[test]
+    fn a_failure_names_the_first_block_of_the_namespace_that_the_request_could_not_read() {
+        let check = |format: BlockFormat, block: u64, offset, named| {
+            let failure = block_failure(format, block, offset);
+            assert_eq!((failure.status, failure.block), (Status::UNRECOVERED_READ, Some(named)), "{format:?}");
+        };
+        check(BlockFormat::FourKib, 3, 4096, 3);
+        check(BlockFormat::Bytes512, 3, 4096, 24);
+        check(BlockFormat::Bytes512, 3, 3 * 4096 + 5 * 512, 29);
+        let refused = block(BlockFormat::Bytes512).failure(IoError::ReadOnly, 4096);
+        assert_eq!((refused.status, refused.block), (Status::WRITE_TO_READ_ONLY, None));
+    }
+
+    fn block_failure(format: BlockFormat, block_of_drive: u64, offset: u64) -> Refusal {
+        block(format).failure(IoError::Uncorrectable { block: block_of_drive }, offset)
     }
 
     #[test]

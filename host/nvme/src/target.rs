@@ -90,6 +90,19 @@ pub struct Port {
     pub address: SocketAddr,
 }
 
+/// Whether connections have to be encrypted, as the discovery log says it (TCP Transport 1.1, "Transport Specific Address
+/// Subtype"; Base, "Discovery Log Page Entry").
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SecureChannel {
+    /// They are not.
+    #[default]
+    None,
+    /// By TLS 1.3.
+    Required,
+    /// By TLS 1.3, if the host wants.
+    Allowed,
+}
+
 /// What became of the first command on a connection.
 #[derive(Debug)]
 pub enum Connection {
@@ -107,6 +120,7 @@ pub struct Target {
     discovery: Subsystem,
     subsystems: Vec<Subsystem>,
     ports: Vec<Port>,
+    secure_channel: SecureChannel,
     /// Changes of the discovery log.
     generation: u64,
     /// Queues so far; the serial number of its admin queue names an association.
@@ -156,6 +170,7 @@ impl Target {
             discovery,
             subsystems: Vec::new(),
             ports: Vec::new(),
+            secure_channel: SecureChannel::None,
             generation: 1,
             queues: 0,
             keep_alive_due: Time::NEVER,
@@ -180,6 +195,12 @@ impl Target {
     /// Adds a port.
     pub fn add_port(&mut self, port: Port) {
         self.ports.push(port);
+        self.discovery_changed();
+    }
+
+    /// Says of all ports whether their connections are encrypted.
+    pub fn set_secure_channel(&mut self, secure_channel: SecureChannel) {
+        self.secure_channel = secure_channel;
         self.discovery_changed();
     }
 
@@ -600,7 +621,9 @@ impl Target {
         let host = controller.map_or("", |controller| &controller.host.nqn);
         let visible = self.subsystems.iter().filter(|subsystem| subsystem.config.hosts.allows(host));
         let records: Vec<Vec<u8>> = visible
-            .flat_map(|subsystem| self.ports.iter().map(|port| discovery_entry(&subsystem.config.nqn, port)))
+            .flat_map(|subsystem| {
+                self.ports.iter().map(|port| discovery_entry(&subsystem.config.nqn, port, self.secure_channel))
+            })
             .map(|record| record.as_bytes().to_vec())
             .collect();
         let mut head = DiscoveryHead::new_zeroed();
@@ -618,12 +641,20 @@ fn host_nqn(data: &ConnectData) -> Result<&str, Wrong> {
     }
 }
 
-fn discovery_entry(nqn: &Nqn, port: &Port) -> DiscoveryEntry {
+fn discovery_entry(nqn: &Nqn, port: &Port, secure_channel: SecureChannel) -> DiscoveryEntry {
     let mut record = DiscoveryEntry::new_zeroed();
     record.transport = DiscoveryEntry::TCP;
     record.address_family = if port.address.is_ipv4() { DiscoveryEntry::IPV4 } else { DiscoveryEntry::IPV6 };
     record.subsystem_type = DiscoveryEntry::NVM_SUBSYSTEM;
-    record.transport_requirements = DiscoveryEntry::REQUIREMENTS;
+    record.transport_requirements = DiscoveryEntry::WITHOUT_FLOW_CONTROL
+        | match secure_channel {
+            SecureChannel::None => 0,
+            SecureChannel::Required => DiscoveryEntry::SECURE_CHANNEL_REQUIRED,
+            SecureChannel::Allowed => DiscoveryEntry::SECURE_CHANNEL_NOT_REQUIRED,
+        };
+    if secure_channel != SecureChannel::None {
+        record.transport_specific[0] = DiscoveryEntry::TLS_1_3;
+    }
     record.port_id = port.id.into();
     record.controller_id = ANY_CONTROLLER.into();
     record.admin_queue_entries_max = (QUEUE_ENTRIES_MAX as u16).into();

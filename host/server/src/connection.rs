@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use openftl_core::{Nanos, Time};
 
+use crate::channel::Channel;
 use crate::link::{Link, Over};
 use crate::nbd::NbdConnection;
 use crate::nvme::NvmeConnection;
@@ -26,10 +27,10 @@ macro_rules! either {
 }
 
 impl Connection {
-    pub fn new(now: Time, socket: OwnedFd, protocol: Protocol) -> Connection {
+    pub fn new(now: Time, socket: OwnedFd, protocol: Protocol, channel: Channel) -> Connection {
         match protocol {
-            Protocol::Nbd => Connection::Nbd(NbdConnection::new(now, socket)),
-            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(now, socket)),
+            Protocol::Nbd => Connection::Nbd(NbdConnection::new(now, socket, channel)),
+            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(now, socket, channel)),
         }
     }
 

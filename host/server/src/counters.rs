@@ -39,6 +39,10 @@ pub struct Counters {
     pub accepts_failed: Counter,
     /// Connections ended because the peer broke a rule of the protocol or kept the server waiting.
     pub connections_expelled: Counter,
+    /// Those of them that were to use TLS, and did not know the key of the identity that they showed.
+    pub tls_handshakes_failed: Counter,
+    /// And those that did not use TLS where every host has to.
+    pub connections_without_tls: Counter,
     /// Reads answered.
     pub reads: Counter,
     /// Writes answered.
@@ -54,7 +58,7 @@ pub struct Counters {
     /// Bytes written by clients.
     pub bytes_written: Counter,
     /// Bytes of clients' data that were copied in memory: between receive buffers, the heap and frames. What the kernel
-    /// copies, to and from its sockets, is not in it.
+    /// copies, to and from its sockets, is not in it, nor what TLS does.
     pub bytes_copied: Counter,
     /// Turns of the server's loop.
     pub turns: Counter,

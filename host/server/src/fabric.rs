@@ -9,10 +9,15 @@ use openftl_ftl::target::BlockTarget;
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
+use openftl_nvme::wire::fabrics::ConnectData;
+use openftl_nvme::wire::text_of;
 use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
+use openftl_nvme_auth::PskIdentity;
+use zerocopy::FromBytes;
 
 use crate::authentication::Authority;
 use crate::operator::AttachError;
+use crate::secure::Secure;
 use crate::served::Served;
 use crate::{Ticket, What};
 
@@ -50,7 +55,8 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
         }
         Health {
             host_bytes_read: bytes(statistics.host_blocks_read),
-            host_bytes_written: bytes(statistics.host_blocks_written),
+            // Write Uncorrectable has no data (Base, "Data Units Written").
+            host_bytes_written: bytes(statistics.host_blocks_written - statistics.host_blocks_marked),
             host_reads: statistics.read_latency.count(),
             host_writes: statistics.write_latency.count(),
             media_bytes_read: bytes(from_media + statistics.relocation_reads + statistics.scrub.blocks),
@@ -96,6 +102,8 @@ pub(crate) struct Fabric {
     pub authentication_steps_left: u32,
     /// What hosts are authenticated with, where they have to be.
     pub authority: Option<Authority>,
+    /// What makes connections secure, where they are.
+    pub secure: Option<Secure>,
     shutdowns: Vec<Shutdown>,
     /// Something has happened of which hosts may want to hear.
     pub is_restless: bool,
@@ -124,10 +132,22 @@ impl Fabric {
             heap_bytes: 0,
             authentication_steps_left: 0,
             authority: None,
+            secure: None,
             shutdowns: Vec::new(),
             is_restless: false,
             noticed: Vec::new(),
             notifications: Vec::new(),
+        }
+    }
+
+    /// Whether who has shown `shown` may connect as these data of a Connect command say. Where they cannot be understood, that
+    /// is for the command itself to say.
+    pub fn admits(&self, shown: Option<&PskIdentity>, data: &[u8]) -> bool {
+        let Some(secure) = &self.secure else { return true };
+        let Ok((data, _)) = ConnectData::ref_from_prefix(data) else { return true };
+        match (text_of(&data.host_nqn), text_of(&data.subsystem_nqn)) {
+            (Some(host), Some(subsystem)) => secure.admits(shown, host, subsystem),
+            _ => true,
         }
     }
 

@@ -16,11 +16,12 @@
 //! |---|---|
 //! | connections | [`ServerConfig::connections_max`] |
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
-//! | steps of authentications in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
+//! | steps of authentications and of handshakes of TLS in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
+//! | bytes of a TLS connection that is busy | a gathering buffer of `GATHERED_BYTES_MAX` and the library's, about as much again; they are given back when it rests |
 //! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
 //! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
 //! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
@@ -32,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod authentication;
+mod channel;
 pub mod clock;
 mod connection;
 mod counters;
@@ -45,6 +47,7 @@ mod nbd;
 mod nvme;
 mod operator;
 mod output;
+mod secure;
 mod served;
 mod stop;
 
@@ -57,6 +60,7 @@ use rustix::io::Errno;
 
 use crate::clock::Lead;
 use authentication::Authority;
+use channel::Channel;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
@@ -65,8 +69,10 @@ use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::{ControllerName, Queue};
-use openftl_nvme_auth::Secrets;
+use openftl_nvme_auth::{Secrets, TlsKeys};
 use openftl_nvme_tcp::target::Slot as CommandSlot;
+use openftl_nvme_tls::TlsError;
+use secure::Secure;
 use served::{Ended, Served};
 
 pub use clock::WallClock;
@@ -76,6 +82,7 @@ pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
 pub use fabric::ServedDrive;
 pub use listener::{ListenError, Listener};
 pub use operator::{AttachError, Drives, NoOperator, Operator};
+pub use secure::TlsPolicy;
 pub use served::Device;
 pub use stop::Stop;
 
@@ -99,7 +106,7 @@ const ACCEPT_RETRY_AFTER: Nanos = Nanos::from_millis(100);
 /// Polls of a drive in one turn while it says that it has more to do at once.
 const POLLS_PER_TURN_MAX: usize = 4;
 
-/// Steps of authentications in one turn: each may compute for some milliseconds, and the others are to be served between
+/// Steps of authentications and of handshakes in one turn: each may compute for some milliseconds, and the others are to be served between
 /// them.
 const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
 
@@ -319,6 +326,22 @@ impl Server {
     pub fn set_secrets(&mut self, secrets: Secrets) {
         let fabric = self.fabric.as_mut().expect("secrets are those of a target");
         fabric.authority = Some(Authority::new(secrets));
+    }
+
+    /// Has hosts use TLS with these keys, before anything else is said on a connection. Called after [`Server::set_target`],
+    /// when that has its subsystems.
+    ///
+    /// # Errors
+    /// If this build has no TLS.
+    ///
+    /// # Panics
+    /// Without a target.
+    pub fn set_tls(&mut self, keys: &TlsKeys, policy: TlsPolicy) -> Result<(), TlsError> {
+        let fabric = self.fabric.as_mut().expect("hosts connect to a target");
+        let secure = Secure::new(keys, policy, &fabric.target)?;
+        fabric.target.set_secure_channel(secure.channel());
+        fabric.secure = Some(secure);
+        Ok(())
     }
 
     /// What the server has done; readable while it runs.
@@ -671,7 +694,10 @@ impl Server {
         self.counters.connections.add(1);
         self.counters.connections_accepted.add(1);
         self.is_crowded = true;
-        self.slots[slot].connection = Some(Connection::new(now, socket, protocol));
+        let is_secure =
+            protocol == Protocol::NvmeTcp && self.fabric.as_ref().is_some_and(|fabric| fabric.secure.is_some());
+        let channel = if is_secure { Channel::Undecided } else { Channel::Plain };
+        self.slots[slot].connection = Some(Connection::new(now, socket, protocol, channel));
     }
 
     /// Receives from one connection and takes its requests.
@@ -689,7 +715,9 @@ impl Server {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
                 let (config, counters) = (&self.config, &*self.counters);
                 let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
-                connection.receive(now, &mut self.buffers).and_then(|()| connection.take_commands(&mut turn))
+                connection
+                    .receive(now, &mut self.buffers, turn.fabric, counters)
+                    .and_then(|()| connection.take_commands(&mut turn))
             }
         };
         connection.link_mut().give_back(&mut self.buffers);
@@ -868,6 +896,7 @@ impl Server {
     /// Closes a connection. What it had started ends without it; what it had not started never happened.
     fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
+        connection.link_mut().close();
         connection.abandon_all(served);
         if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {
             fabric.heap_bytes -= connection.heap_bytes();

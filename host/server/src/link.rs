@@ -1,15 +1,17 @@
 //! A socket, what has been received on it and not yet looked at, and what is to be sent.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use openftl_bytes::RequestId;
 use openftl_core::{BLOCK_BYTES, Time};
 use rustix::io::Errno;
 
-use crate::ServedDrive;
+use crate::channel::{Channel, Moved};
 use crate::output::Output;
+use crate::secure::Secure;
 use crate::served::Served;
+use crate::{Counters, ServedDrive};
 
 /// Bytes of a receive buffer: a whole queue of 32 writes of 4 KiB, and much more than any message of a protocol.
 pub(crate) const INPUT_BYTES: usize = 256 << 10;
@@ -65,6 +67,7 @@ impl Buffers {
 /// One end of a stream.
 pub(crate) struct Link {
     socket: OwnedFd,
+    channel: Channel,
     /// A receive buffer, only the bytes that are not yet read, or nothing.
     input: Box<[u8]>,
     start: usize,
@@ -87,9 +90,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub fn new(now: Time, socket: OwnedFd) -> Link {
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> Link {
         Link {
             socket,
+            channel,
             input: Box::default(),
             start: 0,
             end: 0,
@@ -105,8 +109,26 @@ impl Link {
         }
     }
 
-    pub fn socket(&self) -> impl AsFd + '_ {
-        &self.socket
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Where TLS has hands to shake: goes on with that, as far as the peer has come.
+    pub fn settle(&mut self, now: Time, secure: &Secure, counters: &Counters) -> Result<(), Over> {
+        let moved = self.channel.settle(self.socket.as_fd(), secure, counters)?;
+        self.book(now, moved);
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more comes, where there is a way to.
+    pub fn close(&mut self) {
+        if let Channel::Secure(secured) = &mut self.channel {
+            secured.close(self.socket.as_fd());
+        }
     }
 
     /// What was received and not yet consumed.
@@ -144,9 +166,15 @@ impl Link {
             (self.start, self.end) = (0, rest.len());
             buffers.give(std::mem::replace(&mut self.input, rest));
         }
+        if let Channel::Secure(secured) = &mut self.channel
+            && self.output.is_empty()
+        {
+            secured.rest();
+        }
     }
 
-    /// Takes what the socket holds, in one system call; little of it if a long payload `is_expected`.
+    /// Takes what the socket holds, in one system call, or with TLS in one for each record; little of it if a long payload
+    /// `is_expected`.
     pub fn receive(&mut self, now: Time, is_expected: bool, buffers: &mut Buffers) -> Result<(), Over> {
         if self.input.len() < INPUT_BYTES {
             let rest = std::mem::replace(&mut self.input, buffers.take());
@@ -161,7 +189,14 @@ impl Link {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let room = (self.input.len() - self.end).min(if is_expected { HEAD_BYTES } else { INPUT_BYTES });
-        let received = rustix::io::read(&self.socket, &mut self.input[self.end..][..room]);
+        let free = &mut self.input[self.end..][..room];
+        if let Channel::Secure(secured) = &mut self.channel {
+            let moved = secured.receive(self.socket.as_fd(), &mut [IoSliceMut::new(free)])?;
+            self.end += moved.bytes;
+            self.book(now, moved);
+            return Ok(());
+        }
+        let received = rustix::io::read(&self.socket, free);
         self.end += self.received(now, received, room)?;
         Ok(())
     }
@@ -192,6 +227,11 @@ impl Link {
     ) -> Result<u64, Over> {
         let (pieces, room) = served.room::<FRAMES>(id, from);
         let mut slices = pieces.map(IoSliceMut::new);
+        if let Channel::Secure(secured) = &mut self.channel {
+            let moved = secured.receive(self.socket.as_fd(), &mut slices)?;
+            self.book(now, moved);
+            return Ok(moved.bytes as u64);
+        }
         let received = rustix::io::readv(&self.socket, &mut slices);
         Ok(self.received(now, received, room)? as u64)
     }
@@ -212,6 +252,15 @@ impl Link {
         Ok(0)
     }
 
+    /// The same of what came through TLS, or did not.
+    fn book(&mut self, now: Time, Moved { bytes, would_block, ended }: Moved) {
+        if bytes > 0 {
+            self.moved = now;
+        }
+        self.readable &= !would_block;
+        self.ended |= ended;
+    }
+
     /// Sends what is in line, in one system call; `ended` is told of each read that is sent to its end. Returns whether
     /// others may go on: frames were given back, or this connection got stuck.
     pub fn send<T: ServedDrive>(
@@ -221,10 +270,14 @@ impl Link {
         mut ended: impl FnMut(RequestId, u64),
     ) -> Result<bool, Over> {
         let released = &mut self.released;
-        let sent = self.output.send(&self.socket, served, |export, id, length| {
+        let ended = |export, id, length| {
             ended(id, length);
             released.push((export, id));
-        });
+        };
+        let sent = match &mut self.channel {
+            Channel::Secure(secured) => self.output.send_secured(secured, self.socket.as_fd(), served, ended),
+            Channel::Plain | Channel::Undecided => self.output.send(&self.socket, served, ended),
+        };
         let gave_back = !released.is_empty();
         released.drain(..).for_each(|(export, id)| served[export].release(id));
         let sent = sent.map_err(|_| Over::Vanished)?;

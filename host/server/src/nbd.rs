@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use openftl_core::Time;
 use openftl_ftl::target::{Durability, IoError};
 
+use crate::channel::Channel;
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::Served;
@@ -40,8 +41,8 @@ pub(crate) struct NbdConnection {
 }
 
 impl NbdConnection {
-    pub fn new(now: Time, socket: OwnedFd) -> NbdConnection {
-        let mut link = Link::new(now, socket);
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NbdConnection {
+        let mut link = Link::new(now, socket, channel);
         let session = Session::new(&mut link.output.small);
         link.output.seal();
         NbdConnection {
@@ -344,7 +345,10 @@ fn error_code(error: IoError, command: Command) -> ErrorCode {
             Command::Write { .. } | Command::Zero { .. } => ErrorCode::NoSpace,
             _ => ErrorCode::Invalid,
         },
-        IoError::QueueFull | IoError::Unrecovered { .. } | IoError::WrongBlock { .. } => ErrorCode::Io,
+        IoError::QueueFull
+        | IoError::Unrecovered { .. }
+        | IoError::WrongBlock { .. }
+        | IoError::Uncorrectable { .. } => ErrorCode::Io,
     }
 }
 

@@ -32,6 +32,7 @@ use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
 
+use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
@@ -45,7 +46,7 @@ const HEAP_BYTES_MAX: usize = 4 << 20;
 /// Headers and completions that wait to be sent, in bytes, above which no more commands are taken.
 const SMALL_WAITING_BYTES_MAX: usize = 256 << 10;
 
-/// The most bytes of a drive that one request of a longer command reads.
+/// The most bytes of a drive that one request of a longer command is about: one transaction.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 const _: () = assert!(INPUT_BYTES > 2 * INPUT_BYTES_MIN);
@@ -156,9 +157,9 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
 }
 
 impl NvmeConnection {
-    pub fn new(now: Time, socket: OwnedFd) -> NvmeConnection {
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NvmeConnection {
         NvmeConnection {
-            link: Link::new(now, socket),
+            link: Link::new(now, socket, channel),
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
@@ -222,10 +223,26 @@ impl NvmeConnection {
         self.link.output.small_waiting() < SMALL_WAITING_BYTES_MAX
     }
 
-    /// Takes what the socket holds, in one system call.
-    pub fn receive(&mut self, now: Time, buffers: &mut Buffers) -> Result<(), Over> {
+    /// Takes what the socket holds, in one system call. Before that hands are shaken, where there is TLS: by as many in a
+    /// turn as have a step of an authentication.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        buffers: &mut Buffers,
+        fabric: &mut Fabric,
+        counters: &Counters,
+    ) -> Result<(), Over> {
         if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
+        }
+        if !self.link.channel().is_settled() {
+            let Some(left) = fabric.authentication_steps_left.checked_sub(1) else { return Ok(()) };
+            fabric.authentication_steps_left = left;
+            let secure = fabric.secure.as_ref().expect("only where there is TLS the first byte tells");
+            self.link.settle(now, secure, counters)?;
+            if !self.link.channel().is_settled() {
+                return Ok(());
+            }
         }
         // The rest of a long payload is not for the buffer.
         if self.is_straight {
@@ -347,6 +364,11 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
+        if let Some(data) = data
+            && !turn.fabric.admits(self.link.channel().shown(), data)
+        {
+            return self.finish(slot, Answer::from(Status::CONNECT_INVALID_HOST), turn);
+        }
         match turn.fabric.target.connect(turn.now, SubmissionEntry::of(&entry), data) {
             Connected::Needs(bytes) => self.collect(slot, bytes, turn),
             Connected::Made(queue, completion) => {
@@ -536,8 +558,14 @@ impl NvmeConnection {
                 Part::Bytes(ByteRequest::Zero { offset, length, durability })
             }
             IoCommand::Verify(span) => {
-                let left = pieces(span).map(|piece| (export, Part::Bytes(piece))).collect();
-                return self.start_all(slot, left, 0, turn);
+                let read = |Span { offset, length }| (export, Part::Bytes(ByteRequest::Read { offset, length }));
+                return self.start_all(slot, pieces(span).map(read).collect(), 0, turn);
+            }
+            IoCommand::WriteUncorrectable { span, durability } => {
+                let write = |Span { offset, length }| {
+                    (export, Part::Bytes(ByteRequest::WriteUncorrectable { offset, length, durability }))
+                };
+                return self.start_all(slot, pieces(span).map(write).collect(), 0, turn);
             }
         };
         self.commands[slot.index()].as_mut().expect("it has just begun").next = Some((export, request));
@@ -937,7 +965,10 @@ impl NvmeConnection {
         let io = command.io.expect("an I/O command");
         let served = &mut turn.served[export];
         let id = finished.id;
-        let mut result = finished.result.map_err(Status::from);
+        let mut result = finished.result.map_err(|error| match error.block() {
+            Some(_) => turn.fabric.namespace(io.namespace).failure(error, served.offset(id)),
+            None => Status::from(error).into(),
+        });
         match io.command {
             IoCommand::Read(_) if result.is_ok() && !self.session.is_terminated() => {
                 return self.send_read(slot, export, id, Answer::from(Status::SUCCESS), turn);
@@ -948,7 +979,7 @@ impl NvmeConnection {
                     let there = served.slice(id, from);
                     let sent = &command.heap[from as usize..from as usize + there.len()];
                     if there != sent {
-                        result = Err(Status::COMPARE_FAILURE);
+                        result = Err(Status::COMPARE_FAILURE.into());
                     }
                     from += there.len() as u64;
                 }
@@ -970,7 +1001,7 @@ impl NvmeConnection {
         self.bytes -= command.held;
         match result {
             Ok(()) => self.next_request(slot, turn),
-            Err(status) => self.refuse(slot, status.into(), turn),
+            Err(refusal) => self.refuse(slot, refusal, turn),
         }
     }
 
@@ -1110,9 +1141,9 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, blocks, .. }) => {
             (&counters.writes, Some((&counters.bytes_written, u64::from(*blocks) * BLOCK_BYTES as u64)))
         }
-        IoCommand::Copy { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => {
-            (&counters.writes, None)
-        }
+        IoCommand::WriteUncorrectable { .. }
+        | IoCommand::Copy { .. }
+        | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => (&counters.writes, None),
         IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
         IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
         IoCommand::Flush => (&counters.flushes, None),
@@ -1128,7 +1159,14 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
 /// Bytes of frames that a request holds, more or less.
 fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
     match (part, command) {
-        (Part::Bytes(ByteRequest::Read { length, .. } | ByteRequest::Write { length, .. }), _) => length,
+        (
+            Part::Bytes(
+                ByteRequest::Read { length, .. }
+                | ByteRequest::Write { length, .. }
+                | ByteRequest::WriteUncorrectable { length, .. },
+            ),
+            _,
+        ) => length,
         (Part::Vector, IoCommand::Write { span, .. }) => span.length,
         (Part::Vector, IoCommand::OpenChannel(vector)) => match vector.action {
             VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
@@ -1138,12 +1176,12 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
     }
 }
 
-/// Reads of all of `span`, the first one last.
-fn pieces(span: Span) -> impl Iterator<Item = ByteRequest> {
+/// All of `span` in pieces of one transaction, the first one last.
+fn pieces(span: Span) -> impl Iterator<Item = Span> {
     let count = span.length.div_ceil(PIECE_BYTES_MAX);
     let piece = move |index| {
         let offset = span.offset + index * PIECE_BYTES_MAX;
-        ByteRequest::Read { offset, length: PIECE_BYTES_MAX.min(span.end() - offset) }
+        Span { offset, length: PIECE_BYTES_MAX.min(span.end() - offset) }
     };
     (0..count).rev().map(piece)
 }

@@ -10,13 +10,14 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use openftl_bytes::RequestId;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use crate::ServedDrive;
+use crate::channel::{GATHERED_BYTES_MAX, Secured};
 use crate::served::Served;
 
 /// Pieces of memory in one system call; a quarter of what the system allows (`IOV_MAX`).
@@ -106,6 +107,27 @@ impl Output {
         };
         self.advance(bytes as u64, &mut ended);
         Ok(Sent { bytes, takes_more: bytes == offered })
+    }
+
+    /// The same through TLS, which takes one piece of memory: what is in line is copied there. What was not taken comes first
+    /// again the next time, as TLS wants it.
+    pub fn send_secured<T: ServedDrive>(
+        &mut self,
+        secured: &mut Secured,
+        socket: BorrowedFd<'_>,
+        served: &[Served<'_, T>],
+        mut ended: impl FnMut(usize, RequestId, u64),
+    ) -> Result<Sent, Errno> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (count, _) = self.gather(served, &mut slices);
+        secured.gathered.clear();
+        for slice in &slices[..count] {
+            let room = GATHERED_BYTES_MAX - secured.gathered.len();
+            secured.gathered.extend_from_slice(&slice[..slice.len().min(room)]);
+        }
+        let moved = secured.send(socket)?;
+        self.advance(moved.bytes as u64, &mut ended);
+        Ok(Sent { bytes: moved.bytes, takes_more: !moved.would_block })
     }
 
     fn gather<'a, T: ServedDrive>(

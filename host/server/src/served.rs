@@ -189,6 +189,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         requests.admit(&mut device.frames, ticket, request)
     }
 
+    /// The first byte that an admitted request of a drive is about.
+    pub fn offset(&self, id: RequestId) -> u64 {
+        let Behind::Drive { requests, .. } = &self.behind else { unreachable!("a device has commands of its own") };
+        requests.offset(id)
+    }
+
     /// How many bytes an admitted request is about.
     pub fn length(&self, id: RequestId) -> u64 {
         match &self.behind {

@@ -131,11 +131,99 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
         assert_eq!(queue.status(&entry(0x0c, 1, [0, 0, 500])), status::UNRECOVERED_READ);
         let read = entry(0x02, 1, [499, 0, 1]);
         assert_eq!(queue.run(&read, Payload::ToHost(vec![0; 8192])).0, status::UNRECOVERED_READ);
-        // Write Uncorrectable, which the controller says that it does not have.
-        assert_eq!(queue.status(&entry(0x04, 1, [0; 3])), status::INVALID_OPCODE);
         drop((queue, host));
         served.end();
     }
+}
+
+/// What the newest entry of the error log says: status code and block.
+fn newest_error(host: &mut Host) -> (u16, u64) {
+    // Get Log Page, Error Information, one entry of 64 bytes.
+    let log_page = entry(0x02, u32::MAX, [15 << 16 | 1, 0, 0]);
+    host.admin.submit(0, &log_page, Payload::ToHost(vec![0; 64]));
+    let ended = host.admin.wait().unwrap();
+    assert_eq!(ended.status(), 0);
+    let word = |at: usize| u16::from_le_bytes([ended.data[at], ended.data[at + 1]]);
+    (word(12) >> 1 & 0x7ff, u64::from_le_bytes(*ended.data[16..].first_chunk().unwrap()))
+}
+
+#[test]
+fn uncorrectable_blocks_are_errors_to_every_command_that_reads_and_cured_by_those_that_write() {
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let mut host = served.host();
+    let mut queue = host.queue(1);
+    let volatile = || served.switches.volatile.load(Ordering::SeqCst);
+    let data = pattern(1, 256 * BLOCK_BYTES);
+    assert_eq!((queue.write(0, &data), queue.write(256, &data), queue.flush()), (0, 0, 0));
+    // Longer than a transfer, and so than the frames that one command may hold.
+    let (first, blocks) = (100, 300);
+    assert_eq!(queue.status(&entry(0x04, 1, [first, 0, blocks - 1])), 0);
+    assert_eq!(volatile(), 300, "it is a write that a flush makes durable");
+    assert_eq!(queue.flush(), 0);
+
+    let read = |first: u32, blocks: u32| entry(0x02, 1, [first, 0, blocks - 1]);
+    let room = |blocks: usize| Payload::ToHost(vec![0; blocks * BLOCK_BYTES]);
+    let block = || Payload::ToController(vec![1; BLOCK_BYTES]);
+    for (what, entry, payload, named) in [
+        ("read", read(100, 1), room(1), 100),
+        ("read of more", read(90, 20), room(20), 100),
+        ("read of the last", read(399, 2), room(2), 399),
+        ("compare", entry(0x05, 1, [250, 0, 0]), block(), 250),
+        ("verify", entry(0x0c, 1, [0, 0, 511]), Payload::None, 100),
+        ("copy from", copy(0, 2), Payload::ToController(sources(&[(20, 1), (300, 2)])), 300),
+    ] {
+        assert_eq!(queue.run(&entry, payload).0, status::UNRECOVERED_READ, "{what}");
+        assert_eq!(newest_error(&mut host), (status::UNRECOVERED_READ, named), "{what}");
+    }
+    assert!(queue.read(98, 2) == data[98 * BLOCK_BYTES..][..2 * BLOCK_BYTES]);
+    assert!(queue.read(400, 1) == data[144 * BLOCK_BYTES..][..BLOCK_BYTES]);
+    assert!(queue.read(0, 1) == data[..BLOCK_BYTES], "nothing of a copy is there that could not be read whole");
+
+    assert_eq!(queue.write(100, &data[..2 * BLOCK_BYTES]), 0);
+    assert_eq!(queue.status(&entry(0x08, 1, [102, 0, 1])), 0);
+    let trim = entry(0x09, 1, [0, DEALLOCATE, 0]);
+    assert_eq!(queue.run(&trim, Payload::ToController(ranges(&[(104, 2)]))).0, 0);
+    assert_eq!(queue.run(&copy(106, 1), Payload::ToController(sources(&[(0, 2)]))).0, 0);
+    let cured = [&data[..2 * BLOCK_BYTES], &[0; 4 * BLOCK_BYTES], &data[..2 * BLOCK_BYTES]].concat();
+    assert!(queue.read(100, 8) == cured);
+    assert_eq!(queue.run(&read(100, 9), room(9)).0, status::UNRECOVERED_READ);
+    assert_eq!(newest_error(&mut host), (status::UNRECOVERED_READ, 108));
+    drop((queue, host));
+    served.end();
+}
+
+#[test]
+fn a_part_of_an_uncorrectable_block_is_not_written_and_comes_not_back() {
+    let wishes = Wishes { format: BlockFormat::Bytes512, ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 1024, SHUFFLED), wishes);
+    let mut host = served.host();
+    let mut queue = host.queue(1);
+    let command = |opcode: u8, first: u32, blocks: u32| entry(opcode, 1, [first, 0, blocks - 1]);
+    let data = |blocks: usize| Payload::ToController(pattern(3, blocks * 512));
+    assert_eq!(queue.run(&command(0x01, 0, 32), data(32)).0, 0);
+    for (first, blocks) in [(9, 8), (8, 7), (8, 1), (12, 8)] {
+        assert_eq!(queue.status(&command(0x04, first, blocks)), status::INVALID_FIELD, "{first}+{blocks}");
+    }
+    assert_eq!(queue.status(&command(0x04, 8, 16)), 0);
+    let unrecovered = |host: &mut Host, block| assert_eq!(newest_error(host), (status::UNRECOVERED_READ, block));
+    let room = |blocks: usize| Payload::ToHost(vec![0; blocks * 512]);
+    for (first, blocks, named) in [(8, 1, 8), (11, 2, 11), (0, 9, 8), (23, 4, 23)] {
+        assert_eq!(queue.run(&command(0x02, first, blocks), room(blocks as usize)).0, status::UNRECOVERED_READ);
+        unrecovered(&mut host, named);
+    }
+    // The rest of the block would have to come from somewhere.
+    for (opcode, first, blocks, named) in [(0x01, 10, 1, 10), (0x01, 4, 5, 8), (0x08, 20, 2, 20)] {
+        let payload = if opcode == 0x01 { data(blocks as usize) } else { Payload::None };
+        assert_eq!(queue.run(&command(opcode, first, blocks), payload).0, status::UNRECOVERED_READ);
+        unrecovered(&mut host, named);
+        assert_eq!(queue.run(&command(0x02, 8, 1), room(1)).0, status::UNRECOVERED_READ);
+    }
+    assert_eq!(queue.run(&command(0x01, 7, 10), data(10)).0, status::UNRECOVERED_READ, "up to within the second");
+    assert_eq!(queue.run(&command(0x01, 7, 9), data(9)).0, 0, "all of the first, and a part of a good one");
+    let (read, there) = queue.run(&command(0x02, 7, 9), room(9));
+    assert!(read == 0 && there == pattern(3, 9 * 512));
+    drop((queue, host));
+    served.end();
 }
 
 #[test]
@@ -211,6 +299,7 @@ fn what_cannot_be_done_is_answered_with_its_status_and_the_queue_goes_on() {
         (entry(0x02, 1, [0, 1, 0]), room(1), status::LBA_OUT_OF_RANGE),
         (entry(0x01, 1, [last + 1, 0, 0]), block(), status::LBA_OUT_OF_RANGE),
         (entry(0x08, 1, [last, 0, 1]), Payload::None, status::LBA_OUT_OF_RANGE),
+        (entry(0x04, 1, [last, 0, 1]), Payload::None, status::LBA_OUT_OF_RANGE),
         (deallocate, Payload::ToController(ranges(&[(0, 1), (last.into(), 2)])), status::LBA_OUT_OF_RANGE),
         (copy(last, 1), Payload::ToController(sources(&[(0, 2)])), status::LBA_OUT_OF_RANGE),
         (copy(0, 2), Payload::ToController(sources(&[(0, 256), (0, 1)])), status::SIZE_EXCEEDED),
@@ -227,6 +316,7 @@ fn what_cannot_be_done_is_answered_with_its_status_and_the_queue_goes_on() {
     assert_eq!(queue.write(last, &[5; BLOCK_BYTES]), 0);
     served.switches.read_only.store(true, Ordering::SeqCst);
     assert_eq!(queue.write(last, &[6; BLOCK_BYTES]) & 0xff, 0x82, "read only");
+    assert_eq!(queue.status(&entry(0x04, 1, [last, 0, 0])) & 0xff, 0x82, "read only");
     assert_eq!(queue.read(last, 1), [5; BLOCK_BYTES]);
     assert_eq!(served.end().data()[..4096], [0; 4096], "nothing of what was refused is there");
 }
@@ -671,7 +761,7 @@ fn a_host_that_never_takes_an_answer_is_not_listened_to_for_ever() {
     // Commands that are answered with a status each. Some have to stay unsent, or the server keeps all their answers.
     flood.raw.set_nonblocking(true).unwrap();
     let mut sent = 0;
-    let unsupported = capsule(1, 0x04);
+    let unsupported = capsule(1, 0x03);
     loop {
         match (&flood.raw).write(&unsupported) {
             Ok(bytes) => sent += bytes,
@@ -856,7 +946,7 @@ fn what_all_connections_keep_in_the_heap_is_bounded_too() {
     copies(&mut greedy);
     let mut third = host.queue(3);
     // The answer to a command behind them proves that they were heard.
-    greedy.client.submit(9, &entry(0x04, 1, [0; 3]), Payload::None);
+    greedy.client.submit(9, &entry(0x03, 1, [0; 3]), Payload::None);
     assert_eq!(greedy.client.wait().unwrap().status() & 0x7ff, status::INVALID_OPCODE);
     copies(&mut other);
     for _ in 0..2 {
@@ -911,7 +1001,7 @@ fn a_stop_finishes_what_is_under_way_flushes_and_waits_for_no_one() {
     say_write(&mut queue, 0, &data, usize::MAX);
     // A write of which half has come, and one that nobody has heard the data of.
     say_write(&mut halfway, 100, &vec![9; 20 * BLOCK_BYTES], 30_000);
-    assert_eq!(third.status(&entry(0x04, 1, [0; 3])), status::INVALID_OPCODE, "so both have been heard");
+    assert_eq!(third.status(&entry(0x03, 1, [0; 3])), status::INVALID_OPCODE, "so both have been heard");
     served.stop.request();
     served.switches.held.store(false, Ordering::SeqCst);
     served.stop.wake();

@@ -375,7 +375,7 @@ fn long_writes_go_straight_from_the_socket_to_their_frames() {
         assert_eq!(client.write(100, &pattern(seed, LENGTH)), 0);
     }
     let of_others = copied() - before;
-    assert!(of_others <= WRITES * (16 + 32) << 10, "{of_others} bytes were copied");
+    assert!(of_others <= (WRITES * (16 + 32)) << 10, "{of_others} bytes were copied");
     assert!(client.read(100, LENGTH).data == pattern(WRITES - 1, LENGTH));
     assert_eq!(copied() - before, of_others, "reads leave from their frames");
     served.end();

@@ -27,7 +27,7 @@ pub struct Nvme {
 
 #[derive(Subcommand, Debug)]
 pub enum NvmeCommand {
-    /// Makes a secret by which hosts and controllers authenticate themselves.
+    /// Makes a secret by which hosts and controllers authenticate themselves, or a key of TLS.
     GenKey(GenKey),
     /// Lists the subsystems that a target offers.
     Discover(Discover),
@@ -46,8 +46,10 @@ Examples:
   openftl nvme gen-key > host.key
   openftl nvme gen-key --hash sha512
   openftl nvme gen-key --nqn nqn.2014-08.org.example:host
+  openftl nvme gen-key --tls --hash sha384 > host.tls
 
-The secret is as long as a hash. Prints what `nvme gen-dhchap-key` prints: with the same --secret and --nqn, the same.";
+The secret is as long as a hash. Prints what `nvme gen-dhchap-key` prints: with the same --secret and --nqn, the same.
+With --tls, it is what `nvme gen-tls-key` prints.";
 
 #[derive(Args, Debug)]
 #[command(after_help = GEN_KEY_EXAMPLES)]
@@ -55,6 +57,9 @@ pub struct GenKey {
     /// The hash function that makes a key of the secret.
     #[arg(long, value_enum, value_name = "HASH", default_value = "sha256")]
     pub hash: Hash,
+    /// Make a key of TLS. Its hash is that of the cipher: sha256 or sha384.
+    #[arg(long, conflicts_with = "nqn")]
+    pub tls: bool,
     /// Derive the secret for the host of this name.
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<Nqn>,
@@ -83,6 +88,9 @@ pub struct HostFlags {
     /// The secret by which the controller has to show who it is.
     #[arg(long, value_name = "KEY|@FILE", requires = "dhchap_key", help_heading = "Host")]
     pub dhchap_ctrl_key: Option<String>,
+    /// Encrypt the connection with TLS, by this key of the host, NVMeTLSkey-1:…, or a file that holds it.
+    #[arg(long, value_name = "KEY|@FILE", help_heading = "Host")]
+    pub tls_key: Option<String>,
     /// Ask for checksums of headers.
     #[arg(long, help_heading = "Host")]
     pub header_digest: bool,
@@ -97,7 +105,8 @@ pub struct HostFlags {
 const DISCOVER_EXAMPLES: &str = "\
 Examples:
   openftl nvme discover 127.0.0.1:4420
-  openftl nvme discover 127.0.0.1 --json         the port is 4420 unless you name another";
+  openftl nvme discover 127.0.0.1 --json         the port is 4420 unless you name another
+  openftl nvme discover 192.0.2.7 --tls-key @host.tls";
 
 #[derive(Args, Debug)]
 #[command(after_help = DISCOVER_EXAMPLES)]
@@ -128,7 +137,8 @@ pub struct Subsystem {
 const IDENTIFY_EXAMPLES: &str = "\
 Examples:
   openftl nvme identify 127.0.0.1:4420
-  openftl nvme identify 127.0.0.1:4420 --nqn nqn.2026-11.org.openftl:drive --namespace 2 --json";
+  openftl nvme identify 127.0.0.1:4420 --nqn nqn.2026-11.org.openftl:drive --namespace 2 --json
+  openftl nvme identify 192.0.2.7 --tls-key @host.tls --dhchap-key @host.key";
 
 #[derive(Args, Debug)]
 #[command(after_help = IDENTIFY_EXAMPLES)]

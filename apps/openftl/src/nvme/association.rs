@@ -1,11 +1,12 @@
 //! An association: a host and one controller, by an admin queue and as many I/O queues as one asks for.
 //!
 //! ```text
-//!   TCP ─▶ ICReq, ICResp ─▶ Connect ─▶ authentication, if either side wants it ─▶ start the controller ─▶ Identify
+//!   TCP ─▶ TLS, with a key ─▶ ICReq, ICResp ─▶ Connect ─▶ authentication, if either side wants it ─▶ start the controller ─▶ Identify
 //! ```
 
 use super::Address;
 use super::authentication::{Authentication, NotAuthenticated};
+use super::channel::{Channel, Keys};
 use super::socket::Socket;
 use crate::cli::nvme::HostFlags;
 use crate::failure::Failure;
@@ -15,6 +16,7 @@ use openftl_nvme_auth::{Explanation, HashFunction};
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::{Client, ClientError};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Connected, Identity, PropertyName, QueueParameters};
+use openftl_nvme_tls::ConnectError;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use zerocopy::FromBytes;
@@ -30,7 +32,7 @@ const ENTRY_BYTES: u32 = 64;
 
 /// A host and a controller.
 pub struct Association {
-    pub admin: Client<Socket>,
+    pub admin: Client<Channel>,
     pub controller: IdentifyController,
     ends: Ends,
     authentication: Option<Authentication>,
@@ -44,6 +46,7 @@ struct Ends {
     address: Address,
     identity: Identity,
     flags: HostFlags,
+    keys: Option<Keys>,
 }
 
 impl Association {
@@ -51,7 +54,8 @@ impl Association {
     pub fn make(address: &Address, subsystem: &str, host: &HostFlags) -> Result<Association, Failure> {
         let host_nqn = host.host_nqn.as_str().to_owned();
         let identity = identity(&host_nqn, subsystem);
-        let ends = Ends { address: address.clone(), identity, flags: host.clone() };
+        let keys = Keys::new(host, subsystem)?;
+        let ends = Ends { address: address.clone(), identity, flags: host.clone(), keys };
         let mut authentication = Authentication::new(host, subsystem)?;
         let queue = QueueParameters { queue_id: 0, entries: ADMIN_ENTRIES, flow_control: false, keep_alive_ms: 0 };
         let in_capsule = InitiatorConfig::default().in_capsule_bytes_max;
@@ -70,7 +74,7 @@ impl Association {
     }
 
     /// Connects an I/O queue for so many commands at a time, no more than [`Association::commands_max`].
-    pub fn io_queue(&mut self, commands: u16) -> Result<Client<Socket>, Failure> {
+    pub fn io_queue(&mut self, commands: u16) -> Result<Client<Channel>, Failure> {
         self.admin.set_number_of_queues(1).map_err(|error| self.ends.failure(error))?;
         let in_capsule = self.controller.command_capsule_units.get().saturating_mul(16).saturating_sub(ENTRY_BYTES);
         let queue = QueueParameters { queue_id: 1, entries: commands + 1, flow_control: false, keep_alive_ms: 0 };
@@ -116,7 +120,7 @@ impl Ends {
         controller_id: u16,
         in_capsule_bytes_max: u32,
         authentication: &mut Option<Authentication>,
-    ) -> Result<(Client<Socket>, Connected), Failure> {
+    ) -> Result<(Client<Channel>, Connected), Failure> {
         let address = &self.address;
         let socket = Socket::connect(address, self.patience()).map_err(|error| match error.kind() {
             ErrorKind::ConnectionRefused => Failure::bad_input(format_args!("nobody listens at {address}"))
@@ -130,9 +134,17 @@ impl Ends {
             in_capsule_bytes_max,
             ..InitiatorConfig::default()
         };
-        let mut client = Client::open(socket, config).map_err(|error| {
-            Failure::failed(format_args!("what listens at {address} does not speak NVMe over TCP: {error}"))
-                .fix("name the port of an NVMe/TCP target: --nvme-tcp of `openftl serve`, 4420 of most others")
+        let channel = Channel::open(socket, self.keys.as_ref()).map_err(|error| self.handshake_failure(&error))?;
+        let mut client = Client::open(channel, config).map_err(|error| {
+            Failure::failed(format_args!("what listens at {address} does not speak NVMe over TCP: {error}")).fix(
+                match self.keys {
+                    None => {
+                        "name the port of an NVMe/TCP target: --nvme-tcp of `openftl serve`, 4420 of most others; one that \
+                         requires TLS wants --tls-key"
+                    }
+                    Some(_) => "name the port of an NVMe/TCP target",
+                },
+            )
         })?;
         let connected =
             client.connect(queue, &self.identity, controller_id).map_err(|error| self.connect_failure(error))?;
@@ -150,6 +162,14 @@ impl Ends {
             None => {}
         }
         Ok((client, connected))
+    }
+
+    fn handshake_failure(&self, error: &ConnectError) -> Failure {
+        let (address, Identity { host_nqn, subsystem_nqn, .. }) = (&self.address, &self.identity);
+        Failure::bad_input(format_args!("{address} does not shake hands: {error}")).fix(format_args!(
+            "--tls-key has to be the key that it knows of host {host_nqn} at {subsystem_nqn}; leave it away where there is no \
+             TLS"
+        ))
     }
 
     fn connect_failure(&self, error: ClientError) -> Failure {

@@ -5,11 +5,11 @@ use crate::failure::Failure;
 use getrandom::SysRng;
 use getrandom::rand_core::UnwrapErr;
 use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
-use openftl_nvme_auth::secret::read_key_file;
-use openftl_nvme_auth::{Credentials, Host, Next, Nonces, Policy, Refusal, Secret};
+use openftl_nvme_auth::{Credentials, Host, Next, Nonces, Policy, Refusal, Secret, SecretError, read_key_file};
 use openftl_nvme_tcp::client::{Client, ClientError, Payload};
 use openftl_nvme_tcp::fabrics;
 use std::io::{Read, Write};
+use std::str::FromStr;
 
 /// The system's randomness.
 pub fn random() -> UnwrapErr<SysRng> {
@@ -42,9 +42,9 @@ impl Authentication {
     /// With the secrets that the command line names, if it names one.
     pub fn new(host: &HostFlags, subsystem_nqn: &str) -> Result<Option<Authentication>, Failure> {
         let Some(key) = &host.dhchap_key else { return Ok(None) };
-        let host_secret = secret("--dhchap-key", key)?;
+        let host_secret: Secret = secret("--dhchap-key", key)?;
         let controller_secret =
-            host.dhchap_ctrl_key.as_ref().map(|key| secret("--dhchap-ctrl-key", key)).transpose()?;
+            host.dhchap_ctrl_key.as_ref().map(|key| secret::<Secret>("--dhchap-ctrl-key", key)).transpose()?;
         let credentials =
             Credentials::new(host.host_nqn.as_str(), subsystem_nqn, &host_secret, controller_secret.as_ref());
         Ok(Some(Authentication { credentials, nonces: Nonces::new(random()), transaction: 1 }))
@@ -89,8 +89,9 @@ fn receive<S: Read + Write>(queue: &mut Client<S>) -> Result<Vec<u8>, ClientErro
 }
 
 /// The secret that a flag says, or the one in the file that it names.
-fn secret(flag: &str, text: &str) -> Result<Secret, Failure> {
-    let make_one = "`openftl nvme gen-key` makes one; write it there, or @FILE for a file that holds it";
+pub fn secret<K: FromStr<Err = SecretError>>(flag: &str, text: &str) -> Result<K, Failure> {
+    let make_one =
+        "`openftl nvme gen-key` makes one, with --tls for TLS; write it there, or @FILE for a file that holds it";
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| Failure::bad_input(format_args!("{flag}: {error}")).fix(make_one));
     };
@@ -198,6 +199,7 @@ mod tests {
             host_nqn: "nqn.2026-11.org.example:host".parse().unwrap(),
             dhchap_key: Some(key.to_text().as_str().to_owned()),
             dhchap_ctrl_key: controller_key.map(|key| key.to_text().as_str().to_owned()),
+            tls_key: None,
             header_digest: false,
             data_digest: false,
             timeout: openftl_core::Nanos(1),
@@ -245,7 +247,7 @@ mod tests {
         let text = Secret::generate(Some(HashFunction::Sha256), 32, &mut random()).unwrap().to_text();
         let good = file("good", &format!("# mine\n{}\n", text.as_str()));
         for given in [text.as_str(), &good] {
-            assert_eq!(*secret("--dhchap-key", given).unwrap().to_text(), *text);
+            assert_eq!(*secret::<Secret>("--dhchap-key", given).unwrap().to_text(), *text);
         }
         let two = file("two", &format!("{0}\n{0}\n", text.as_str()));
         let cut = file("cut", &text[..20]);
@@ -256,7 +258,7 @@ mod tests {
             (cut.as_str(), "line 1"),
             ("@/nowhere", "cannot read /nowhere"),
         ] {
-            let failure = secret("--dhchap-key", given).unwrap_err().to_string();
+            let failure = secret::<Secret>("--dhchap-key", given).unwrap_err().to_string();
             assert!(failure.contains("--dhchap-key: ") && failure.contains(word), "{failure}");
         }
     }

@@ -7,8 +7,8 @@
 //!      └──────────────────────────────────────────────────────────────────┘
 //! ```
 
+use super::channel::Channel;
 use super::disk::Disk;
-use super::socket::Socket;
 use super::transfer::check;
 use crate::cli::nvme::{NvmeBench, NvmeWorkload};
 use crate::failure::Failure;
@@ -101,7 +101,7 @@ pub fn run(arguments: &NvmeBench) -> Result<(), Failure> {
 /// A queue at work.
 struct Load<'d> {
     disk: &'d Disk,
-    queue: Client<Socket>,
+    queue: Client<Channel>,
     workload: Workload,
     command_bytes: u64,
     depth: usize,
@@ -119,7 +119,7 @@ struct Slot {
 }
 
 impl<'d> Load<'d> {
-    fn new(disk: &'d Disk, queue: Client<Socket>, arguments: &NvmeBench) -> Load<'d> {
+    fn new(disk: &'d Disk, queue: Client<Channel>, arguments: &NvmeBench) -> Load<'d> {
         let command_bytes = arguments.block.0;
         let (pattern, read_share) = match arguments.workload {
             NvmeWorkload::Read => (Pattern::Uniform, 100),

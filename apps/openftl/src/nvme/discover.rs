@@ -35,6 +35,8 @@ struct Record {
     port_id: u16,
     subsystem_type: String,
     subsystem_nqn: String,
+    /// Whether the connection is to be encrypted.
+    security: &'static str,
 }
 
 pub fn run(arguments: &Discover) -> Result<(), Failure> {
@@ -68,6 +70,9 @@ fn read(association: &mut Association) -> Result<Offer, Failure> {
     Err(Failure::failed("the discovery log changes faster than it can be read").fix("try again"))
 }
 
+/// What [`Record::security`] is where a connection without TLS is refused.
+const TLS_REQUIRED: &str = "tls required";
+
 /// Bytes of a record, and of the log's head.
 const RECORD_BYTES: u64 = 1024;
 const _: () = assert!(size_of::<DiscoveryHead>() as u64 == RECORD_BYTES);
@@ -99,6 +104,11 @@ impl Record {
                 &[(1, "referral"), (DiscoveryEntry::NVM_SUBSYSTEM, "nvm"), (3, "discovery")],
                 entry.subsystem_type,
             ),
+            security: match (entry.transport_specific[0], entry.transport_requirements & 0b11) {
+                (DiscoveryEntry::TLS_1_3, DiscoveryEntry::SECURE_CHANNEL_REQUIRED) => TLS_REQUIRED,
+                (DiscoveryEntry::TLS_1_3, _) => "tls",
+                _ => "none",
+            },
             subsystem_nqn: printable(text_of(&entry.subsystem_nqn).unwrap_or("")),
         }
     }
@@ -130,10 +140,11 @@ fn page(offer: &Offer, address: &Address, palette: Palette) -> String {
         _ = writeln!(text, "{:<width$}  {:<9}  {}", place(record), record.subsystem_type, record.subsystem_nqn);
     }
     _ = writeln!(text, "\nConnect the kernel's host with (as root)");
-    for Record { transport, address, port, subsystem_nqn, .. } in
+    for Record { transport, address, port, subsystem_nqn, security, .. } in
         records.iter().filter(|one| one.subsystem_type == "nvm")
     {
-        _ = writeln!(text, "  nvme connect -t {transport} -a {address} -s {port} -n {subsystem_nqn}");
+        let tls = if *security == TLS_REQUIRED { " --tls" } else { "" };
+        _ = writeln!(text, "  nvme connect -t {transport} -a {address} -s {port} -n {subsystem_nqn}{tls}");
     }
     text
 }
@@ -156,7 +167,10 @@ mod tests {
 
     #[test]
     fn the_page_ends_with_the_lines_to_type() {
-        let records = vec![Record::of(&entry(1, "127.0.0.1")), Record::of(&entry(2, "::1"))];
+        let mut secure = entry(2, "::1");
+        secure.transport_requirements = DiscoveryEntry::SECURE_CHANNEL_REQUIRED;
+        secure.transport_specific[0] = DiscoveryEntry::TLS_1_3;
+        let records = vec![Record::of(&entry(1, "127.0.0.1")), Record::of(&secure)];
         let offer = Offer { generation: 1, records };
         let address = "127.0.0.1:4420".parse().unwrap();
         expect![[r#"
@@ -166,7 +180,7 @@ mod tests {
 
             Connect the kernel's host with (as root)
               nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.org.openftl:drive
-              nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-11.org.openftl:drive
+              nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-11.org.openftl:drive --tls
         "#]]
         .assert_eq(&page(&offer, &address, Palette::PLAIN));
         let nothing = Offer { generation: 1, records: Vec::new() };

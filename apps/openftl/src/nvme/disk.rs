@@ -1,7 +1,7 @@
 //! A namespace with logical blocks, as a host sees it.
 
 use super::association::Association;
-use super::socket::Socket;
+use super::channel::Channel;
 use crate::cli::nvme::Subsystem;
 use crate::failure::Failure;
 use openftl_core::units::ByteSize;
@@ -67,7 +67,7 @@ impl Disk {
     }
 
     /// A queue for so many commands at a time, or as many as the controller allows if that is less.
-    pub fn queue(&mut self, commands: u16) -> Result<Client<Socket>, Failure> {
+    pub fn queue(&mut self, commands: u16) -> Result<Client<Channel>, Failure> {
         let commands = commands.min(self.association.commands_max()).max(1);
         self.association.io_queue(commands)
     }

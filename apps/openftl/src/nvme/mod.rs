@@ -7,6 +7,8 @@
 //!                  └──────────┴──────────────┤
 //!                                       association         admin queue, authentication
 //!                                            │
+//!                                         channel          plain, or TLS
+//!                                            │
 //!                                          socket
 //! ```
 
@@ -14,6 +16,7 @@ mod address;
 mod association;
 mod authentication;
 mod bench;
+mod channel;
 mod discover;
 mod disk;
 mod gen_key;

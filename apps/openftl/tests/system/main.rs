@@ -15,6 +15,7 @@
 //! | [`drive`] | a drive in a file |
 //! | [`server`] | a served drive: started, killed, stopped |
 //! | [`client`] | an NBD client that can misbehave |
+//! | [`nvme_host`] | an NVMe host with many commands under way |
 //! | [`pattern`] | data to write |
 //! | [`mounted`] | ext4 on a served drive |
 //! | [`power`] | what `openftl ctl` does to a served drive |
@@ -38,6 +39,8 @@ mod linux;
 mod mounted;
 mod network;
 mod nvme_commands;
+mod nvme_host;
+mod nvme_tls;
 mod pattern;
 mod power;
 mod program;

@@ -3,6 +3,7 @@
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
+use crate::nvme_host::SUBSYSTEM as NQN;
 use crate::pattern::random_bytes;
 use crate::program::{Ended, run};
 use crate::server::Server;
@@ -12,43 +13,52 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const NQN: &str = "nqn.2026-11.org.openftl:drive";
 const CAPACITY_BYTES: u64 = 64 << 20;
 
 /// A drive in memory that NVMe hosts reach.
-struct Target {
-    _server: Server,
+pub struct Target {
+    server: Server,
     address: String,
     folder: TempDir,
 }
 
 impl Target {
-    fn serve(flags: &[&str]) -> Target {
+    pub fn serve(flags: &[&str]) -> Target {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
         let server = Server::start(&[&drive, flags].concat(), &folder.path().join("socket"));
         let address = server.nvme_address();
-        Target { _server: server, address, folder }
+        Target { server, address, folder }
     }
 
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    /// Where hosts connect.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Waits until the server says these words.
+    pub fn says(&self, words: &str) {
+        self.server.says(words);
+    }
+
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, bytes).expect("room for a file");
         path
     }
 
     /// `openftl nvme` with this command and these words, on this target.
-    fn run(&self, command: &str, words: &[&str]) -> Ended {
+    pub fn run(&self, command: &str, words: &[&str]) -> Ended {
         run_openftl([&["nvme", command, &self.address], words].concat())
     }
 
-    fn json(&self, command: &str, words: &[&str]) -> Value {
+    pub fn json(&self, command: &str, words: &[&str]) -> Value {
         let ended = self.run(command, &[words, &["--json"]].concat()).succeeded();
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"))
     }
 
     /// Expects that the command is refused as wrong, saying these words and what to do.
-    fn refuses(&self, command: &str, words: &[&str], said: &[&str]) {
+    pub fn refuses(&self, command: &str, words: &[&str], said: &[&str]) {
         let ended = self.run(command, words).failed().saying(said);
         assert_eq!(ended.status.code(), Some(2), "{ended}");
         assert!(ended.stderr.contains("fix: "), "{ended}");

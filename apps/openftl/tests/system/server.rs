@@ -45,6 +45,13 @@ impl Server {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
+    /// Where NVMe hosts find the drive, if it is served to them.
+    pub fn nvme_address(&self) -> String {
+        let said = self.says("nvme connect");
+        let port = said.lines().find_map(|line| line.split_once("-s ")?.1.split(' ').next().map(str::to_owned));
+        format!("127.0.0.1:{}", port.expect("the line to type names the port"))
+    }
+
     /// A raw connection, before any handshake.
     pub fn connect(&self) -> UnixStream {
         UnixStream::connect(&self.socket).expect("the server listens")
@@ -58,13 +65,6 @@ impl Server {
     /// A connection to the export of this name, ready for requests.
     pub fn client_of(&self, export: &str) -> Client {
         Client::named(self.connect(), export)
-    }
-
-    /// Where NVMe hosts find it, if it chose the port itself.
-    pub fn nvme_address(&self) -> String {
-        let said = self.says("nvme connect");
-        let port = said.lines().find_map(|line| line.split_once("-s ")?.1.split(' ').next().map(str::to_owned));
-        format!("127.0.0.1:{}", port.expect("the line to type names the port"))
     }
 
     /// Its process.

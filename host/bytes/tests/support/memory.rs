@@ -39,6 +39,7 @@ pub struct Switches {
 enum Deed {
     Read { first: u64, frames: Vec<Frame> },
     Write { first: u64, frames: Vec<Frame>, durability: Durability },
+    WriteUncorrectable { first: u64, frames: Vec<Frame>, durability: Durability },
     Trim { first: u64, blocks: u64, durability: Durability },
     Flush,
 }
@@ -52,6 +53,7 @@ struct Pending {
 pub struct Memory {
     frames: Frames,
     data: Vec<u8>,
+    uncorrectable: Vec<bool>,
     volatile: Vec<bool>,
     temper: Temper,
     chance: Xoshiro256PlusPlus,
@@ -69,6 +71,7 @@ impl Memory {
         Memory {
             frames: Frames::new(frames, 0, 16),
             data: vec![0; blocks * BLOCK_BYTES],
+            uncorrectable: vec![false; blocks],
             volatile: vec![false; blocks],
             temper,
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -105,6 +108,9 @@ impl Memory {
             if self.lost_block == Some(block) {
                 return Err(IoError::Unrecovered { block });
             }
+            if self.uncorrectable[block as usize] {
+                return Err(IoError::Uncorrectable { block });
+            }
             let bytes = &self.data[block as usize * BLOCK_BYTES..][..BLOCK_BYTES];
             self.frames.bytes_mut(*frame).copy_from_slice(bytes);
         }
@@ -114,15 +120,22 @@ impl Memory {
     fn write(&mut self, first: u64, frames: &[Frame], durability: Durability) {
         for (block, frame) in (first..).zip(frames) {
             self.data[block as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(self.frames.bytes(*frame));
+            self.uncorrectable[block as usize] = false;
             self.frames.release(*frame);
             self.mark(block, durability);
         }
         self.switches.blocks_written.fetch_add(frames.len() as u64, Ordering::SeqCst);
     }
 
+    fn write_uncorrectable(&mut self, first: u64, frames: &[Frame], durability: Durability) {
+        self.write(first, frames, durability);
+        self.uncorrectable[first as usize..][..frames.len()].fill(true);
+    }
+
     fn trim(&mut self, first: u64, blocks: u64, durability: Durability) {
         for block in first..first + blocks {
             self.block(block).fill(0);
+            self.uncorrectable[block as usize] = false;
             self.mark(block, durability);
         }
     }
@@ -137,6 +150,9 @@ impl Memory {
         match deed {
             Deed::Read { first, frames } => return self.read(*first, frames),
             Deed::Write { first, frames, durability } => self.write(*first, frames, *durability),
+            Deed::WriteUncorrectable { first, frames, durability } => {
+                self.write_uncorrectable(*first, frames, *durability);
+            }
             Deed::Trim { first, blocks, durability } => self.trim(*first, *blocks, *durability),
             Deed::Flush => self.flush(),
         }
@@ -164,7 +180,9 @@ impl BlockTarget for Memory {
     fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
         let capacity = self.blocks();
         let (first, blocks) = match request {
-            Request::Read { first, frames } | Request::Write { first, frames, .. } => (first, frames.len() as u64),
+            Request::Read { first, frames }
+            | Request::Write { first, frames, .. }
+            | Request::WriteUncorrectable { first, frames, .. } => (first, frames.len() as u64),
             Request::Trim { first, blocks, .. } => (first, blocks),
             Request::Flush => (0, 1),
         };
@@ -186,6 +204,10 @@ impl BlockTarget for Memory {
                     self.write(first, frames, durability);
                     Ok(())
                 }
+                Request::WriteUncorrectable { first, frames, durability } => {
+                    self.write_uncorrectable(first, frames, durability);
+                    Ok(())
+                }
                 Request::Trim { first, blocks, durability } => {
                     self.trim(first, blocks, durability);
                     Ok(())
@@ -201,6 +223,9 @@ impl BlockTarget for Memory {
         let deed = match request {
             Request::Read { first, frames } => Deed::Read { first, frames: frames.to_vec() },
             Request::Write { first, frames, durability } => Deed::Write { first, frames: frames.to_vec(), durability },
+            Request::WriteUncorrectable { first, frames, durability } => {
+                Deed::WriteUncorrectable { first, frames: frames.to_vec(), durability }
+            }
             Request::Trim { first, blocks, durability } => Deed::Trim { first, blocks, durability },
             Request::Flush => Deed::Flush,
         };

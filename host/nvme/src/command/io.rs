@@ -9,6 +9,7 @@ use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
+use openftl_core::BLOCK_BYTES;
 use openftl_ftl::target::Durability;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -33,6 +34,13 @@ pub enum IoCommand {
         /// Which bytes.
         span: Span,
         /// FUA, or the write cache is off.
+        durability: Durability,
+    },
+    /// "Write Uncorrectable command": whole blocks of the drive. Not bound by the greatest transfer.
+    WriteUncorrectable {
+        /// Which bytes.
+        span: Span,
+        /// The write cache is off; the command has no FUA.
         durability: Durability,
     },
     /// "Write Zeroes command". Not bound by the greatest transfer, for there is none.
@@ -169,7 +177,9 @@ impl IoCommand {
             IoCommand::Write { span, .. } | IoCommand::Compare(span) => {
                 Transfer::ToController(namespace.transfer_bytes(span.length))
             }
-            IoCommand::Flush | IoCommand::Zero { .. } | IoCommand::Verify(_) => Transfer::None,
+            IoCommand::Flush | IoCommand::WriteUncorrectable { .. } | IoCommand::Zero { .. } | IoCommand::Verify(_) => {
+                Transfer::None
+            }
             IoCommand::DatasetManagement { ranges, .. } => {
                 Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
             }
@@ -188,6 +198,7 @@ fn is_known(opcode: u8) -> bool {
         opcodes::FLUSH
             | opcodes::WRITE
             | opcodes::READ
+            | opcodes::WRITE_UNCORRECTABLE
             | opcodes::COMPARE
             | opcodes::WRITE_ZEROES
             | opcodes::DATASET_MANAGEMENT
@@ -210,6 +221,10 @@ fn parse_block(
         opcodes::WRITE => {
             check_directive(entry)?;
             IoCommand::Write { span: transferred(entry, namespace)?, durability: durability(fua) }
+        }
+        opcodes::WRITE_UNCORRECTABLE => {
+            check_directive(entry)?;
+            IoCommand::WriteUncorrectable { span: whole_blocks(entry, namespace)?, durability: durability(false) }
         }
         opcodes::COMPARE => IoCommand::Compare(transferred(entry, namespace)?),
         opcodes::VERIFY => IoCommand::Verify(covered(entry, namespace)?),
@@ -263,6 +278,18 @@ pub(super) fn covered(entry: &SubmissionEntry, namespace: &Namespace) -> Result<
 /// Blocks of a command: NLB, bits 15 to 0 of dword 12, 0-based.
 pub(super) fn blocks(entry: &SubmissionEntry) -> u64 {
     u64::from(entry.dword(12) & 0xffff) + 1
+}
+
+/// The range of Write Uncorrectable: as [`covered`], and whole blocks of the drive. It is those that cannot be read; with
+/// smaller blocks, others than the host names would be lost with them.
+fn whole_blocks(entry: &SubmissionEntry, namespace: &Namespace) -> Result<Span, Refusal> {
+    let span = covered(entry, namespace)?;
+    let is_whole = |byte: u64| byte.is_multiple_of(BLOCK_BYTES as u64);
+    match (is_whole(span.offset), is_whole(span.end())) {
+        (true, true) => Ok(span),
+        (false, _) => Err(Status::INVALID_FIELD.at(40)),
+        (true, false) => Err(Status::INVALID_FIELD.at(48)),
+    }
 }
 
 /// The range of a command with data: as [`covered`], and within MDTS, which does not count metadata (CTRATT, MEM).

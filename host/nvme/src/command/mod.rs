@@ -51,6 +51,8 @@ pub struct Refusal {
     pub status: Status,
     /// Byte in bits 7 to 0, bit in bits 10 to 8, as the error log says it; FFFFh: none in particular.
     pub location: u16,
+    /// The first block of the namespace that failed; `None`: that with which the command begins.
+    pub block: Option<u64>,
 }
 
 impl Refusal {
@@ -63,7 +65,7 @@ impl Refusal {
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Refusal {
-        Refusal { status, location: ErrorEntry::NO_LOCATION }
+        Refusal { status, location: ErrorEntry::NO_LOCATION, block: None }
     }
 }
 
@@ -71,7 +73,7 @@ impl Status {
     /// A refusal because of this byte of the command.
     #[must_use]
     pub fn at(self, byte: u8) -> Refusal {
-        Refusal { status: self, location: u16::from(byte) }
+        Refusal { status: self, location: u16::from(byte), block: None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The error log of one controller: its last refusals and failures (Base, "Error Information").
 
+use crate::command::Refusal;
+use crate::wire::SubmissionEntry;
 use crate::wire::log::ErrorEntry;
-use crate::wire::{Status, SubmissionEntry};
 
 /// How many errors are kept (ELPE + 1).
 pub const ERRORS_MAX: usize = 64;
@@ -27,18 +28,19 @@ impl ErrorLog {
         self.count
     }
 
-    /// Keeps an error of `command`, which came on `queue`. `location` as in [`crate::command::Refusal`].
-    pub fn record(&mut self, queue: u16, command: &SubmissionEntry, status: Status, location: u16) {
+    /// Keeps an error of `command`, which came on `queue`.
+    pub fn record(&mut self, queue: u16, command: &SubmissionEntry, refusal: Refusal) {
+        let Refusal { status, location, block } = refusal;
         self.count += 1;
         // Only commands of I/O queues have a block there.
-        let block = if queue > 0 { command.dword_pair(10) } else { 0 };
+        let first = if queue > 0 { command.dword_pair(10) } else { 0 };
         self.entries[(self.count % ERRORS_MAX as u64) as usize] = ErrorEntry {
             count: self.count.into(),
             submission_queue: queue.into(),
             command_id: command.command_id,
             status: (status.field() << 1).into(),
             parameter_location: location.into(),
-            block: block.into(),
+            block: block.unwrap_or(first).into(),
             namespace: command.namespace,
             opcode: command.opcode,
             version: 1,
@@ -56,6 +58,7 @@ impl ErrorLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Status;
 
     #[test]
     fn the_last_errors_are_kept_the_newest_first() {
@@ -63,7 +66,7 @@ mod tests {
         assert_eq!(log.newest_first().count(), 0);
         for id in 1..=70_u16 {
             let command = SubmissionEntry { command_id: id.into(), ..SubmissionEntry::default() };
-            log.record(1, &command, Status::INVALID_FIELD, 4);
+            log.record(1, &command, Status::INVALID_FIELD.at(4));
         }
         let counts: Vec<u64> = log.newest_first().map(|entry| entry.count.get()).collect();
         assert_eq!(counts, (7..=70).rev().collect::<Vec<u64>>());

@@ -171,6 +171,7 @@ impl Controller {
         data.namespace_id_max = NAMESPACES_MAX.into();
         data.namespaces_allowed_max = NAMESPACES_MAX.into();
         data.optional_io_commands = (controller::COMPARE
+            | controller::WRITE_UNCORRECTABLE
             | controller::DATASET_MANAGEMENT
             | controller::WRITE_ZEROES
             | controller::SELECT_FEATURES

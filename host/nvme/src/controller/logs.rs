@@ -47,8 +47,9 @@ const ADMIN_COMMANDS: [u8; 8] = [
     admin::GEOMETRY,
 ];
 const READING_COMMANDS: [u8; 6] = [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::VECTOR_READ, opcode::FABRICS];
-const WRITING_COMMANDS: [u8; 7] = [
+const WRITING_COMMANDS: [u8; 8] = [
     io::WRITE,
+    io::WRITE_UNCORRECTABLE,
     io::WRITE_ZEROES,
     io::DATASET_MANAGEMENT,
     io::COPY,

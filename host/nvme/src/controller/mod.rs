@@ -217,7 +217,7 @@ impl Controller {
 
     /// A command failed, or was refused.
     pub(crate) fn record(&mut self, queue: u16, entry: &SubmissionEntry, refusal: Refusal) {
-        self.errors.record(queue, entry, refusal.status, refusal.location);
+        self.errors.record(queue, entry, refusal);
     }
 
     /// Serves a fabrics command on either kind of queue.

@@ -85,7 +85,7 @@ pub struct DiscoveryEntry {
     pub subsystem_nqn: [u8; 256],
     /// 512: TRADDR, the address as text, padded with spaces.
     pub address: [u8; 256],
-    /// 768: TSAS; byte 0 is SECTYPE: 0 none, 2 TLS 1.3 (TCP Transport 1.1, "Transport Specific Address Subtype").
+    /// 768: TSAS; byte 0 is SECTYPE: 0 none, [`DiscoveryEntry::TLS_1_3`] (TCP Transport 1.1, "Transport Specific Address Subtype").
     pub transport_specific: [u8; 256],
 }
 
@@ -98,8 +98,14 @@ impl DiscoveryEntry {
     pub const IPV6: u8 = 2;
     /// SUBTYPE of a subsystem that holds namespaces.
     pub const NVM_SUBSYSTEM: u8 = 2;
-    /// TREQ bits 1 and 0, 00b: nothing is said of secure channels; bit 2: SQ flow control can be switched off.
-    pub const REQUIREMENTS: u8 = 0b100;
+    /// TREQ bit 2: SQ flow control can be switched off.
+    pub const WITHOUT_FLOW_CONTROL: u8 = 0b100;
+    /// TREQ bits 1 and 0: a connection has to be secure, or may be. 00b says nothing of it.
+    pub const SECURE_CHANNEL_REQUIRED: u8 = 0b01;
+    /// The other.
+    pub const SECURE_CHANNEL_NOT_REQUIRED: u8 = 0b10;
+    /// SECTYPE: TLS 1.3.
+    pub const TLS_1_3: u8 = 2;
 }
 
 /// Head of the discovery log, before its records ("Discovery Log Page").

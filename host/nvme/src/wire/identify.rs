@@ -215,6 +215,8 @@ pub mod controller {
     pub const LONG_LOG_PAGES: u8 = 1 << 2;
     /// ONCS bit 0: Compare.
     pub const COMPARE: u16 = 1 << 0;
+    /// ONCS bit 1: Write Uncorrectable.
+    pub const WRITE_UNCORRECTABLE: u16 = 1 << 1;
     /// ONCS bit 2: Dataset Management.
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3: Write Zeroes.

@@ -177,7 +177,9 @@ impl From<IoError> for Status {
             IoError::ReadOnly => Status::WRITE_TO_READ_ONLY,
             // A block that is not what was written is as lost as one that cannot be read; the codes for failed end-to-end
             // checks (0282h to 0284h) speak of protection information, which no namespace here has.
-            IoError::Unrecovered { .. } | IoError::WrongBlock { .. } => Status::UNRECOVERED_READ,
+            IoError::Unrecovered { .. } | IoError::WrongBlock { .. } | IoError::Uncorrectable { .. } => {
+                Status::UNRECOVERED_READ
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ fn the_controller_says_what_hosts_ask_for_first() {
     check("SQES, CQES", 512, 2, 0x4466);
     check("MAXCMD", 514, 2, 1024);
     check("NN", 516, 4, 64);
-    check("ONCS: compare, DSM, zeroes, select, timestamp, verify, copy", 520, 2, 0b1_1101_1101);
+    check("ONCS: compare, uncorrectable, DSM, zeroes, select, timestamp, verify, copy", 520, 2, 0b1_1101_1111);
     check("FUSES", 522, 2, 0);
     check("VWC", 525, 1, 7);
     check("AWUN, AWUPF", 526, 4, 255 | 255 << 16);

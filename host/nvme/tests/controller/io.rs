@@ -37,6 +37,8 @@ fn commands_ask_for_bytes_of_the_drive() {
         (ranged(io::READ, 2, 7, 3), 2, IoCommand::Read(small)),
         (ranged(io::WRITE, 1, 7, 3), 1, IoCommand::Write { span, durability: volatile }),
         (bits(ranged(io::WRITE, 1, 7, 3), fua), 1, IoCommand::Write { span, durability: durable }),
+        (ranged(io::WRITE_UNCORRECTABLE, 1, 7, 3), 1, IoCommand::WriteUncorrectable { span, durability: volatile }),
+        (ranged(io::WRITE_UNCORRECTABLE, 2, 56, 24), 2, IoCommand::WriteUncorrectable { span, durability: volatile }),
         (ranged(io::COMPARE, 1, 7, 3), 1, IoCommand::Compare(span)),
         (ranged(io::VERIFY, 1, 7, 3), 1, IoCommand::Verify(span)),
         (
@@ -62,9 +64,9 @@ fn commands_ask_for_bytes_of_the_drive() {
 }
 
 #[test]
-fn zeroes_and_verification_may_be_longer_than_a_transfer() {
+fn commands_without_data_may_be_longer_than_a_transfer() {
     let (mut world, _admin, mut queue) = ready();
-    for opcode in [io::WRITE_ZEROES, io::VERIFY] {
+    for opcode in [io::WRITE_ZEROES, io::VERIFY, io::WRITE_UNCORRECTABLE] {
         assert!(world.io(&mut queue, ranged(opcode, 1, 0, 16384)).is_ok());
     }
 }
@@ -105,7 +107,11 @@ fn every_wrong_command_ends_with_its_status() {
         ("segment", identifier(0x20), Status::SGL_TYPE_INVALID),
         ("last segment", identifier(0x31), Status::SGL_TYPE_INVALID),
         ("keyed", identifier(0x40), Status::SGL_TYPE_INVALID),
-        ("Write Uncorrectable", ranged(io::WRITE_UNCORRECTABLE, 1, 0, 1), Status::INVALID_OPCODE),
+        ("uncorrectable across the end", ranged(io::WRITE_UNCORRECTABLE, 1, blocks - 1, 2), Status::LBA_OUT_OF_RANGE),
+        ("directive", bits(ranged(io::WRITE_UNCORRECTABLE, 1, 0, 1), 1 << 20), Status::INVALID_FIELD),
+        ("uncorrectable from within a block", ranged(io::WRITE_UNCORRECTABLE, 2, 4, 4), Status::INVALID_FIELD),
+        ("uncorrectable up to within a block", ranged(io::WRITE_UNCORRECTABLE, 2, 8, 12), Status::INVALID_FIELD),
+        ("uncorrectable chunks", ranged(io::WRITE_UNCORRECTABLE, 5, 0, 1), Status::INVALID_OPCODE),
         ("vector read of a block namespace", ranged(io::VECTOR_READ, 1, 0, 1), Status::INVALID_OPCODE),
     ];
     for (what, entry, status) in cases {
@@ -117,7 +123,7 @@ fn every_wrong_command_ends_with_its_status() {
 #[test]
 fn every_opcode_that_is_not_there_is_invalid() {
     let (mut world, _admin, mut queue) = ready();
-    let known = [0x00, 0x01, 0x02, 0x05, 0x08, 0x09, 0x0c, 0x19, 0x7f];
+    let known = [0x00, 0x01, 0x02, 0x04, 0x05, 0x08, 0x09, 0x0c, 0x19, 0x7f];
     for opcode in (0..=255).filter(|opcode| !known.contains(opcode)) {
         assert_eq!(world.io(&mut queue, ranged(opcode, 1, 0, 1)), Err(Status::INVALID_OPCODE), "{opcode:#x}");
     }

@@ -60,7 +60,8 @@ fn effects_say_which_commands_there_are_and_which_change_blocks() {
     let effects = |command: usize| number(&world.data, 4 * command, 4);
     assert_eq!((effects(0x06), effects(0x0d), effects(0x7f)), (1, 0, 1), "admin: identify, no management, fabrics");
     assert_eq!((effects(256), effects(257), effects(258)), (1, 3, 1), "flush, write, read");
-    assert_eq!((effects(256 + 4), effects(256 + 0x91)), (0, 3), "no uncorrectable writes; vector writes");
+    assert_eq!((effects(256 + 4), effects(256 + 0x91)), (3, 3), "uncorrectable writes, vector writes");
+    assert_eq!(effects(256 + 6), 0, "nothing has this opcode");
 }
 
 #[test]

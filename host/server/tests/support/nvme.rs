@@ -14,13 +14,13 @@ use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::EmulatedDevice;
 use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
-use openftl_nvme_auth::Secrets;
+use openftl_nvme_auth::{Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
 use openftl_server::{
     AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Protocol, ServeError, ServedDrive, Server,
-    ServerConfig, Stop, WallClock,
+    ServerConfig, Stop, TlsPolicy, WallClock,
 };
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
@@ -112,6 +112,8 @@ pub struct Wishes<C> {
     pub format: BlockFormat,
     /// Namespace 2.
     pub device: Option<EmulatedDevice>,
+    /// The keys of hosts that use TLS.
+    pub tls: Option<(TlsKeys, TlsPolicy)>,
 }
 
 impl Default for Wishes<WallClock> {
@@ -123,7 +125,7 @@ impl Default for Wishes<WallClock> {
 impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
-        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib, device: None }
+        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib, device: None, tls: None }
     }
 }
 
@@ -142,7 +144,7 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format, device } = wishes;
+        let Wishes { config, mut clock, hosts, format, device, tls } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
@@ -169,6 +171,7 @@ impl Served {
         target.add_port(Port { id: 1, address });
         server.set_target(target);
         secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        tls.into_iter().for_each(|(keys, policy)| server.set_tls(&keys, policy).expect("this build has TLS"));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
         let (bell, its_bell) = UnixStream::pair().unwrap();

@@ -100,9 +100,10 @@ fn identify_says_what_the_drive_is() {
     assert_eq!(text("mn"), "OpenFTL");
     assert_eq!(text("subnqn"), NQN);
     assert_eq!(text("sn").len(), 16, "{controller:#}");
-    // Compare, deallocation, write zeroes, timestamp, verify and copy; a write cache, and flushes of all namespaces.
+    // Compare, write uncorrectable, deallocation, write zeroes, timestamp, verify and copy; a write cache, and flushes of
+    // all namespaces.
     let optional = number(&controller["oncs"]);
-    for bit in [0, 2, 3, 6, 7, 8] {
+    for bit in [0, 1, 2, 3, 6, 7, 8] {
         assert!(optional & 1 << bit != 0, "ONCS has no bit {bit}: {optional:#x}");
     }
     assert_eq!(number(&controller["vwc"]), 7);
@@ -249,7 +250,18 @@ fn a_wrong_command_gets_its_status_and_a_row_in_the_error_log() {
         wrong 0x080 nvme read $disk -s $last -c 1 -z 8192 -d /run/read
         wrong 0x080 nvme write $disk -s 0xffffffffffffffff -c 0 -z 4096 -d a
         wrong 0x285 nvme compare $disk -s 5 -c 0 -z 4096 -d zeroes
-        wrong 0x001 nvme write-uncor $disk -s 6 -c 0
+        nvme write-uncor $disk -s 6 -c 1 || fail write-uncor
+        wrong 0x281 nvme read $disk -s 5 -c 2 -z 12288 -d /run/read
+        wrong 0x281 nvme verify $disk -s 7 -c 0
+        wrong 0x281 nvme compare $disk -s 6 -c 0 -z 4096 -d zeroes
+        dd if=$disk of=/run/read bs=4k skip=6 count=1 iflag=direct status=none && fail "the kernel reads block 6"
+        dd if=$disk of=/run/read bs=4k skip=5 count=1 iflag=direct status=none && cmp /run/read a || fail "block 5"
+        nvme write $disk -s 6 -c 0 -z 4096 -d a || fail "write of block 6"
+        nvme write-zeroes $disk -s 7 -c 0 || fail "write-zeroes of block 7"
+        cat a a zeroes >cured
+        rm -f /run/read
+        nvme read $disk -s 5 -c 2 -z 12288 -d /run/read && cmp /run/read cured || fail "the blocks are not cured"
+        rm -f /run/read
         wrong 0x001 nvme format $disk -l 1 --force
         wrong 0x001 nvme io-passthru $disk --opcode=0x7c --namespace-id=1
         wrong 0x001 nvme admin-passthru $controller --opcode=0xc1
@@ -274,6 +286,9 @@ fn a_wrong_command_gets_its_status_and_a_row_in_the_error_log() {
     assert!(counts.windows(2).all(|pair| pair[0] == pair[1] + 1), "{counts:?}");
     let compare = there.iter().find(|row| number(&row["status_field"]) & 0x7ff == 0x285).expect("the failed compare");
     assert_eq!((number(&compare["lba"]), number(&compare["nsid"])), (5, 1), "{compare:#}");
+    // Of a read of blocks 5 to 7 the first that cannot be read.
+    let read = there.iter().rfind(|row| number(&row["status_field"]) & 0x7ff == 0x281).expect("the failed read");
+    assert_eq!((number(&read["lba"]), number(&read["nsid"])), (6, 1), "{read:#}");
     assert_eq!(number(&told.json("smart")["num_err_log_entries"]), counts[0]);
     server.stop();
     drive.check();
