@@ -67,10 +67,11 @@ pub fn create_in_memory(
         return new_in_memory(settings, config, Store::Ram, timing, another_seed(), clock).map(Namespaces::one);
     }
     let chunks_per_pu = chunks_per_pu(settings, &configs)?;
+    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| device_failure(&error.into()))?;
+    let used: u64 = parts.iter().map(|label| label.partition.shape(&geometry).blocks()).sum();
+    check_memory(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, MediaStore::Ram, timing, another_seed())
         .map_err(|error| device_failure(&error))?;
-    let used: u64 = parts.iter().map(|label| label.partition.shape(device.geometry()).blocks()).sum();
-    check_memory(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
     Namespaces::format(device, parts, configs, clock)
 }
 
