@@ -13,8 +13,8 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, HostsAllowed, IoCommand, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, IoCommand, Namespace, NamespaceKind,
+    NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -87,18 +87,8 @@ fn connected(target: &mut Target, queue: u32, controller: u16) -> Queue {
 /// A target with a ready controller of one host: its admin queue and an I/O queue.
 fn ready() -> (Target, [Queue; 2]) {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-    let subsystem = target
-        .add_subsystem(SubsystemConfig {
-            nqn: Nqn::new(NAME).expect("a name"),
-            serial: "SN".to_owned(),
-            model: "OpenFTL".to_owned(),
-            firmware: "0.1.0".to_owned(),
-            hosts: HostsAllowed::Any,
-            requires_authentication: false,
-            is_shared: false,
-            in_capsule_bytes: 8192,
-        })
-        .expect("it can be");
+    let subsystem =
+        target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).expect("a name"), "SN")).expect("it can be");
     let block = |format| NamespaceKind::Block { format, bytes: 1 << 20 };
     let kinds =
         [block(BlockFormat::FourKib), block(BlockFormat::Bytes512), NamespaceKind::OpenChannel(Geometry::tiny())];

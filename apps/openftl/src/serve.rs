@@ -395,14 +395,9 @@ fn nvme_target(
     let mut target = Target::new(&serial, "OpenFTL", firmware);
     let subsystem = target
         .add_subsystem(SubsystemConfig {
-            nqn,
-            serial,
-            model: "OpenFTL".to_owned(),
-            firmware: firmware.to_owned(),
             hosts: access.hosts.clone(),
             requires_authentication: access.secrets.is_some(),
-            is_shared: false,
-            in_capsule_bytes: 8192,
+            ..SubsystemConfig::new(nqn, &serial)
         })
         .map_err(Failure::bad_input)?;
     let uuid = |id: u64| {

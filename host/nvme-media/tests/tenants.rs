@@ -11,7 +11,7 @@ use openftl_ftl::block::BlockFtl;
 use openftl_ftl::target::BlockTarget;
 use openftl_media::partition::{Part, Partition, split};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
-use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
+use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::Client;
@@ -49,17 +49,7 @@ fn serve(mut server: Server, stop: &Stop) -> [Vec<ChunkState>; 2] {
     let drive = BlockFtl::format(ours, config, &mut clock).unwrap();
     let mut device = Device::new(theirs, 1024);
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-    let text = |text: &str| text.to_owned();
-    let subsystem = SubsystemConfig {
-        nqn: Nqn::new(NAME).unwrap(),
-        serial: text("SN"),
-        model: text("OpenFTL"),
-        firmware: text("0.1.0"),
-        hosts: HostsAllowed::Any,
-        requires_authentication: false,
-        is_shared: false,
-        in_capsule_bytes: 8192,
-    };
+    let subsystem = SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN");
     let subsystem = target.add_subsystem(subsystem).unwrap();
     let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: drive.blocks() * 4096 };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();

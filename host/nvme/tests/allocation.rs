@@ -4,8 +4,8 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, Connection, HostsAllowed, Namespace, NamespaceKind, Nqn, Queue, Status,
-    SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, Connection, Namespace, NamespaceKind, Nqn, Queue, Status, SubmissionEntry,
+    SubsystemConfig, Target,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -105,18 +105,7 @@ impl openftl_nvme::Drives for Nothing {
 #[test]
 fn an_io_command_allocates_nothing() {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-    let subsystem = target
-        .add_subsystem(SubsystemConfig {
-            nqn: Nqn::new(NAME).unwrap(),
-            serial: String::new(),
-            model: String::new(),
-            firmware: String::new(),
-            hosts: HostsAllowed::Any,
-            requires_authentication: false,
-            is_shared: false,
-            in_capsule_bytes: 8192,
-        })
-        .unwrap();
+    let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN")).unwrap();
     let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20 };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     let admin = connected(&mut target, 0, ANY_CONTROLLER);

@@ -15,8 +15,8 @@ use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::open_channel::{ChunkInformation, ChunkNotification, GeometryData};
 use openftl_nvme::wire::{U32, feature, log, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, CommandId, CompletionEntry, Connection, Drives, Health, HostsAllowed, Namespace, NamespaceKind,
-    NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+    Answer, CommandId, CompletionEntry, Connection, Drives, Health, Namespace, NamespaceKind, NamespaceName, Nqn,
+    Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
 };
 use std::collections::HashMap;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -109,19 +109,7 @@ impl Reached {
     fn new(device: EmulatedDevice) -> Reached {
         let geometry = *device.geometry();
         let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-        let text = |text: &str| text.to_owned();
-        let subsystem = target
-            .add_subsystem(SubsystemConfig {
-                nqn: Nqn::new(NAME).unwrap(),
-                serial: text("SN"),
-                model: text("OpenFTL"),
-                firmware: text("0.1.0"),
-                hosts: HostsAllowed::Any,
-                requires_authentication: false,
-                is_shared: false,
-                in_capsule_bytes: 8192,
-            })
-            .unwrap();
+        let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN")).unwrap();
         let namespace = Namespace { id: NSID, uuid: [1; 16], kind: NamespaceKind::OpenChannel(geometry) };
         target.attach(subsystem, namespace.clone()).unwrap();
         let admin = connected(&mut target, 0, ANY_CONTROLLER);

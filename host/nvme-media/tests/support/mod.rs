@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use openftl_core::Time;
 use openftl_ftl::block::BlockFtl;
 use openftl_media::EmulatedDevice;
-use openftl_nvme::{HostsAllowed, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
+use openftl_nvme::{Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_nvme_tcp::fabrics::Identity;
 use openftl_server::{Device, Drives, Endpoint, Export, Operator, Protocol, Server, ServerConfig, Stop, WallClock};
@@ -115,19 +115,7 @@ impl Drop for Served {
 
 fn target(device: &Device<EmulatedDevice>) -> Target {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
-    let text = |text: &str| text.to_owned();
-    let subsystem = target
-        .add_subsystem(SubsystemConfig {
-            nqn: Nqn::new(NAME).unwrap(),
-            serial: text("SN"),
-            model: text("OpenFTL"),
-            firmware: text("0.1.0"),
-            hosts: HostsAllowed::Any,
-            requires_authentication: false,
-            is_shared: false,
-            in_capsule_bytes: 8192,
-        })
-        .unwrap();
+    let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN")).unwrap();
     let kind = NamespaceKind::OpenChannel(device.geometry());
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     target

@@ -149,14 +149,9 @@ impl Served {
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
         let subsystem = SubsystemConfig {
-            nqn: Nqn::new(SUBSYSTEM).unwrap(),
-            serial: "1".to_owned(),
-            model: "OpenFTL".to_owned(),
-            firmware: "1".to_owned(),
             hosts,
             requires_authentication: secrets.is_some(),
-            is_shared: false,
-            in_capsule_bytes: 8192,
+            ..SubsystemConfig::new(Nqn::new(SUBSYSTEM).unwrap(), "1")
         };
         let mut target = Target::new("1", "OpenFTL", "1");
         let index = target.add_subsystem(subsystem).unwrap();
