@@ -31,7 +31,7 @@ cargo xtask: what a contributor does
   cargo xtask check                    formatting, clippy without warnings, licences (where cargo-deny is installed)
   cargo xtask test [--require-all]     everything: sets up where it may, then unit tests and system tests.
                                        Tests that cannot run here are listed with the reason;
-                                       with --require-all that is a failure
+                                       with --require-all that is a failure, but where no registry has what is missing
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
                                        software-cost, simulation, waf, open-time, recovery,
                                        wall-clock, nbd, nvme;
