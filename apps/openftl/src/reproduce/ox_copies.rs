@@ -452,6 +452,9 @@ fn report(options: Options, scale: &Scale, turns: &[Vec<Turn>], counted: &[(&'st
         "CPU time is that of the controller's thread, kernel included; that of the writers is not in it, though they share \
          the machine."
             .to_owned(),
+        "What garbage collection moves goes through the bounce buffer too, and is counted: more than two bytes a byte where one \
+         writer overwrites what several had interleaved."
+            .to_owned(),
         "A real clock, sockets and threads: unlike other experiments this one does not repeat itself to the last digit."
             .to_owned(),
     ];
