@@ -170,7 +170,7 @@ mod tests {
         assert!(matches!(judge(&one, Options { require_all: false }), Outcome::LeftOut(_)));
         assert_eq!(judge(&[], Options { require_all: true }), Outcome::Done);
         let optional = "x: optional: no registry has it".to_owned();
-        assert!(matches!(judge(&[optional.clone()], Options { require_all: true }), Outcome::LeftOut(_)));
+        assert!(matches!(judge(std::slice::from_ref(&optional), Options { require_all: true }), Outcome::LeftOut(_)));
         let both = [optional, "y: fio is not installed".to_owned()];
         assert!(matches!(judge(&both, Options { require_all: true }), Outcome::Failed(why) if why.starts_with("1 ")));
     }
