@@ -133,13 +133,18 @@ fn ignored(line: &str) -> Option<String> {
 
 /// How a system test begins the reason why it is left out, if no package registry has what it needs: that can be asked of
 /// nobody (`apps/openftl/tests/system/environment.rs`).
-const OPTIONAL: &str = ": optional: ";
+const OPTIONAL: &str = "optional: ";
+
+/// Whether `line`, a name and a reason, says that.
+fn is_optional(line: &str) -> bool {
+    line.split_once(": ").is_some_and(|(_, reason)| reason.starts_with(OPTIONAL))
+}
 
 fn judge(left_out: &[String], options: Options) -> Outcome {
     for line in left_out {
         println!("  left out: {line}");
     }
-    let optional = left_out.iter().filter(|line| line.contains(OPTIONAL)).count();
+    let optional = left_out.iter().filter(|line| is_optional(line)).count();
     match left_out.len() {
         0 => Outcome::Done,
         count if options.require_all && count > optional => {
@@ -171,6 +176,11 @@ mod tests {
         assert_eq!(judge(&[], Options { require_all: true }), Outcome::Done);
         let optional = "x: optional: no registry has it".to_owned();
         assert!(matches!(judge(std::slice::from_ref(&optional), Options { require_all: true }), Outcome::LeftOut(_)));
+        let other = ["x: fio: optional: is missing".to_owned()];
+        assert!(
+            matches!(judge(&other, Options { require_all: true }), Outcome::Failed(_)),
+            "only a reason that begins so"
+        );
         let both = [optional, "y: fio is not installed".to_owned()];
         assert!(matches!(judge(&both, Options { require_all: true }), Outcome::Failed(why) if why.starts_with("1 ")));
     }
