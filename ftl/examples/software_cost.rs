@@ -13,7 +13,7 @@
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Frame, FrameForm, Frames, Ppa, Time};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::{BlockTarget, Config, Done, Durability, Request, chunks_per_pu};
+use openftl_ftl::{BlockTarget, Config, Done, Durability, Handle, Request, chunks_per_pu};
 use openftl_media::{Blocks, Command, EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -132,7 +132,8 @@ fn main() {
     let mut times: [Vec<f64>; 4] = Default::default();
     let write = |ftl: &mut BlockFtl<EmulatedDevice>, done: &mut Vec<Done>, block: u64| {
         let frame = ftl.frames_mut().acquire(FrameForm::Bytes).expect("instant media give frames back at once");
-        let request = Request::Write { first: block, frames: &[frame], durability: Durability::Volatile };
+        let request =
+            Request::Write { first: block, frames: &[frame], durability: Durability::Volatile, handle: Handle::NONE };
         ftl.submit(Time::ZERO, 0, request).unwrap();
         ftl.poll(Time::ZERO, done);
         done.clear();

@@ -34,7 +34,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{BlockTarget, Done, IoError, Request};
+use crate::target::{BlockTarget, Done, IoError, ObjectError, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
@@ -625,7 +625,10 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         self.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
-            Request::Write { first, frames, durability } => self.write(tag, first, frames, BlockKind::Data, durability),
+            Request::Write { first, frames, durability, .. } => {
+                self.write(tag, first, frames, BlockKind::Data, durability)
+            }
+            Request::FlashAlloc { .. } => Err(IoError::Object(ObjectError::NotKept)),
             Request::WriteUncorrectable { first, frames, durability } => {
                 self.write(tag, first, frames, BlockKind::Uncorrectable, durability)
             }

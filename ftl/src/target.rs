@@ -23,6 +23,38 @@ pub enum Durability {
     Durable,
 }
 
+/// What the host says of the lifetime of what it writes: blocks written under one handle are expected to end together.
+///
+/// A hint, and never a promise: a drive whose placement does not heed handles takes no notice of it, and one that does takes
+/// any handle that it does not have for none. NVMe calls it a stream identifier, or a placement handle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Handle(pub u8);
+
+impl Handle {
+    /// Nothing is said.
+    pub const NONE: Handle = Handle(0);
+}
+
+/// Blocks of the drive that follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Extent {
+    /// First logical block.
+    pub first: u64,
+    /// How many; at least one.
+    pub blocks: u64,
+}
+
+impl Extent {
+    /// The block behind its last one.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.first.saturating_add(self.blocks)
+    }
+}
+
+/// The most extents of one object.
+pub const EXTENTS_MAX: usize = 256;
+
 /// What a host may ask. Addresses and lengths are in logical blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
@@ -42,6 +74,8 @@ pub enum Request<'a> {
         frames: &'a [Frame],
         /// When to acknowledge.
         durability: Durability,
+        /// What it will live as long as.
+        handle: Handle,
     },
     /// As a write, but of blocks whose reads fail with [`IoError::Uncorrectable`] until they are written or trimmed. What
     /// the frames hold is of no importance.
@@ -64,6 +98,40 @@ pub enum Request<'a> {
     },
     /// Completes when everything acknowledged before it is durable.
     Flush,
+    /// Says that these extents (1 to [`EXTENTS_MAX`]) are one object, about to be written and to end as a whole: FlashAlloc.
+    /// Its blocks get clean chunks of their own, in whatever order and however interleaved with others they are written.
+    FlashAlloc {
+        /// Where the object is. No two overlap.
+        extents: &'a [Extent],
+    },
+}
+
+/// Why no object was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The drive places nothing by objects.
+    #[error("this drive keeps no objects apart: open it with the placement `flash-alloc`")]
+    NotKept,
+    /// No extent, or too many.
+    #[error("an object has 1 to {EXTENTS_MAX} extents, and this one {extents}")]
+    Extents {
+        /// As many as there are.
+        extents: usize,
+    },
+    /// Two extents of the object share a block.
+    #[error("logical block {block} is in two extents of the object")]
+    Overlap {
+        /// The first such block.
+        block: u64,
+    },
+    /// As many objects as the drive can tell apart are being written.
+    #[error(
+        "{most} objects are being written, and this drive keeps no more apart; write or trim one of them to its end"
+    )]
+    TooMany {
+        /// How many it can.
+        most: u32,
+    },
 }
 
 /// Why a request failed.
@@ -97,6 +165,9 @@ pub enum IoError {
         /// The logical block.
         block: u64,
     },
+    /// No object can be made of these extents. Nothing has happened.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
     /// The host wants this block to be an error: [`Request::WriteUncorrectable`].
     #[error("logical block {block} was marked as uncorrectable, and not written since")]
     Uncorrectable {
@@ -113,7 +184,7 @@ impl IoError {
             IoError::Unrecovered { block } | IoError::WrongBlock { block } | IoError::Uncorrectable { block } => {
                 Some(block)
             }
-            IoError::OutOfRange { .. } | IoError::QueueFull | IoError::ReadOnly => None,
+            IoError::OutOfRange { .. } | IoError::QueueFull | IoError::ReadOnly | IoError::Object(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, Time, VirtualClock};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::{BlockTarget, Config, Durability, Request, chunks_per_pu};
+use openftl_ftl::{BlockTarget, Config, Durability, Handle, Request, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 
 const CAPACITY: u64 = 16_384;
@@ -48,7 +48,7 @@ impl World {
     /// Writes one block, durably.
     fn write(&mut self, first: u64) {
         let frame = self.ftl.frames_mut().acquire(FrameForm::Stamp).expect("a frame is free");
-        let request = Request::Write { first, frames: &[frame], durability: Durability::Durable };
+        let request = Request::Write { first, frames: &[frame], durability: Durability::Durable, handle: Handle::NONE };
         self.ftl.submit(self.clock.0, 0, request).unwrap();
         let mut done = Vec::new();
         loop {

@@ -3,7 +3,7 @@
 use openftl_core::{Frame, FrameForm};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, Config, Durability, IoError, Request};
+use openftl_ftl::{BlockTarget, Config, Durability, Handle, IoError, Request};
 use openftl_media::Profile;
 use openftl_sim::world::{World, config};
 
@@ -31,7 +31,7 @@ fn requests_beyond_the_drive_empty_or_too_long_are_refused_and_change_nothing() 
     {
         let frames: &[Frame] = &frames[..blocks as usize];
         refuse(&mut world, Request::Read { first, frames }, first, blocks);
-        refuse(&mut world, Request::Write { first, frames, durability }, first, blocks);
+        refuse(&mut world, Request::Write { first, frames, durability, handle: Handle::NONE }, first, blocks);
         refuse(&mut world, Request::WriteUncorrectable { first, frames, durability }, first, blocks);
     }
     for (first, blocks) in [(0, 0), (0, CAPACITY + 1), (1, CAPACITY), (CAPACITY, 1), (u64::MAX, u64::MAX), (0, 1 << 32)]

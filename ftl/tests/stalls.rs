@@ -3,7 +3,7 @@
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time, VirtualClock};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::{BlockTarget, Config, Durability, Request, chunks_per_pu};
+use openftl_ftl::{BlockTarget, Config, Durability, Handle, Request, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,8 +43,12 @@ fn overwrite(profile: &str, capacity: u64, over_provisioning: u64, batch: u64, s
             continue;
         };
         let first = chance.next_u64() % capacity;
-        ftl.submit(Time::ZERO, 0, Request::Write { first, frames: &[frame], durability: Durability::Volatile })
-            .unwrap();
+        ftl.submit(
+            Time::ZERO,
+            0,
+            Request::Write { first, frames: &[frame], durability: Durability::Volatile, handle: Handle::NONE },
+        )
+        .unwrap();
         submitted += 1;
         if submitted % batch == 0 {
             ended += poll(&mut ftl);

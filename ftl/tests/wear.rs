@@ -6,7 +6,7 @@ use openftl_core::{FrameForm, PayloadMut, Stamp, Time, VirtualClock};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::wear_levelling::WEAR_SPREAD_SLACK;
-use openftl_ftl::{BlockTarget, Care, Config, Durability, IoError, ReadOnlyReason, Request, chunks_per_pu};
+use openftl_ftl::{BlockTarget, Care, Config, Durability, Handle, IoError, ReadOnlyReason, Request, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -71,7 +71,8 @@ impl Drive {
         if let PayloadMut::Stamp(stamp) = self.ftl.frames_mut().payload_mut(frame) {
             *stamp = Stamp(block << 32 | u64::from(*version + 1));
         }
-        let request = Request::Write { first: block, frames: &[frame], durability: Durability::Volatile };
+        let request =
+            Request::Write { first: block, frames: &[frame], durability: Durability::Volatile, handle: Handle::NONE };
         if let Err(error) = self.ftl.submit(Time::ZERO, self.written, request) {
             self.ftl.frames_mut().release(frame);
             return Err(error);

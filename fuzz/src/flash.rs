@@ -16,7 +16,9 @@ use openftl_core::{
 };
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::superblock::COUNTS_END;
-use openftl_ftl::{Access, BlockFtl, BlockTarget, Config, Durability, IoError, Request, chunks_per_pu, superblock};
+use openftl_ftl::{
+    Access, BlockFtl, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, superblock,
+};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull,
     Status, Store, Tag, Timing,
@@ -114,7 +116,7 @@ fn write<M: Media>(drive: &mut BlockFtl<M>, clock: &mut VirtualClock, first: u64
         drive.frames_mut().zero(*frame);
     }
     let now = clock.now();
-    let request = Request::Write { first, frames: &frames, durability: Durability::Volatile };
+    let request = Request::Write { first, frames: &frames, durability: Durability::Volatile, handle: Handle::NONE };
     if let Err(error) = drive.submit(now, 1, request) {
         for frame in frames {
             drive.frames_mut().release(frame);

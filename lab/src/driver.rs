@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::workload::{Access, Operation, Workload};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_ftl::{BlockTarget, Done, Durability, Handle, IoError, Request};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -314,7 +314,12 @@ impl Driver {
                         PayloadMut::Bytes(payload) => stamp.expand(payload),
                     }
                 }
-                Request::Write { first: access.first, frames: &self.write_frames, durability: self.durability }
+                Request::Write {
+                    first: access.first,
+                    frames: &self.write_frames,
+                    durability: self.durability,
+                    handle: Handle::NONE,
+                }
             }
         };
         match target.submit(now, u64::from(slot), request) {

@@ -12,7 +12,8 @@ use openftl_ftl::block::BlockFtl;
 use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
-    Access, BlockTarget, Config, Done, Durability, IoError, ReadOnlyReason, Request, VictimPolicy, chunks_per_pu,
+    Access, BlockTarget, Config, Done, Durability, Handle, IoError, ReadOnlyReason, Request, VictimPolicy,
+    chunks_per_pu,
 };
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
@@ -453,7 +454,10 @@ impl World {
         let change = self.begin(Kind::Write, first, blocks);
         self.fill(change, first, &frames);
         let durable = durability == Durability::Durable || self.config.write_through;
-        self.submit(Request::Write { first, frames: &frames, durability }, Errand::Change { change, durable })
+        self.submit(
+            Request::Write { first, frames: &frames, durability, handle: Handle::NONE },
+            Errand::Change { change, durable },
+        )
     }
 
     /// Submits a write of uncorrectable blocks; gives its tag.
@@ -610,7 +614,11 @@ impl World {
         self.fill(change, first, &frames);
         self.tag += 1;
         let (now, tag) = (self.clock.now(), self.tag);
-        let result = match self.ftl().submit(now, tag, Request::Write { first, frames: &frames, durability }) {
+        let result = match self.ftl().submit(
+            now,
+            tag,
+            Request::Write { first, frames: &frames, durability, handle: Handle::NONE },
+        ) {
             Err(error) => {
                 self.give_back(frames);
                 Err(error)

@@ -34,7 +34,7 @@ mod span;
 use std::collections::VecDeque;
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, Request, TRANSACTION_BLOCKS_MAX};
+use openftl_ftl::target::{BlockTarget, Done, Durability, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
 
 use span::{EDGES_MAX, Span};
 
@@ -478,7 +478,9 @@ impl<K: Copy> ByteRequests<K> {
                 let block = op.span.edges().nth(edge as usize).expect("the part names an edge").block;
                 edge_frame = [op.edge_frames[edge as usize].expect("an edge has its frame until it is written")];
                 match part {
-                    Part::EdgeWrite(_) => Request::Write { first: block, frames: &edge_frame, durability },
+                    Part::EdgeWrite(_) => {
+                        Request::Write { first: block, frames: &edge_frame, durability, handle: Handle::NONE }
+                    }
                     _ => Request::Read { first: block, frames: &edge_frame },
                 }
             }
@@ -487,7 +489,9 @@ impl<K: Copy> ByteRequests<K> {
                 let first = op.span.first_block() + range.start as u64;
                 match op.request {
                     ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
-                    ByteRequest::Write { .. } => Request::Write { first, frames: &op.frames[range], durability },
+                    ByteRequest::Write { .. } => {
+                        Request::Write { first, frames: &op.frames[range], durability, handle: Handle::NONE }
+                    }
                     ByteRequest::WriteUncorrectable { .. } => {
                         Request::WriteUncorrectable { first, frames: &op.frames[range], durability }
                     }

@@ -7,7 +7,7 @@ use openftl_core::units::Share;
 use openftl_core::{Clock, Frame, FrameForm, Time};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::plan::chunks_per_pu;
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_ftl::target::{BlockTarget, Done, Durability, Handle, IoError, Request};
 use openftl_ftl::{Config, ReadOnlyReason};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme_media::{FabricDevice, Place, ReachError, Waiting};
@@ -57,7 +57,8 @@ impl Host {
     fn write(&mut self, block: u64, value: u8) -> Result<(), IoError> {
         let frame = self.frame();
         self.ftl.frames_mut().bytes_mut(frame).fill(value);
-        let write = Request::Write { first: block, frames: &[frame], durability: Durability::Volatile };
+        let write =
+            Request::Write { first: block, frames: &[frame], durability: Durability::Volatile, handle: Handle::NONE };
         if let Err(error) = self.ftl.submit(self.clock.now(), 1, write) {
             self.ftl.frames_mut().release(frame);
             return Err(error);

@@ -348,6 +348,7 @@ fn error_code(error: IoError, command: Command) -> ErrorCode {
         IoError::QueueFull
         | IoError::Unrecovered { .. }
         | IoError::WrongBlock { .. }
+        | IoError::Object(_)
         | IoError::Uncorrectable { .. } => ErrorCode::Io,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Nanos, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -185,6 +185,7 @@ impl BlockTarget for Memory {
             | Request::WriteUncorrectable { first, frames, .. } => (first, frames.len() as u64),
             Request::Trim { first, blocks, .. } => (first, blocks),
             Request::Flush => (0, 1),
+            Request::FlashAlloc { .. } => return Err(IoError::Object(ObjectError::NotKept)),
         };
         let too_long = blocks > 256 && !matches!(request, Request::Trim { .. });
         if blocks == 0 || too_long || first + blocks > capacity {
@@ -200,7 +201,7 @@ impl BlockTarget for Memory {
         let Temper::Shuffled { within, .. } = self.temper else {
             let result = match request {
                 Request::Read { first, frames } => self.read(first, frames),
-                Request::Write { first, frames, durability } => {
+                Request::Write { first, frames, durability, .. } => {
                     self.write(first, frames, durability);
                     Ok(())
                 }
@@ -216,18 +217,22 @@ impl BlockTarget for Memory {
                     self.flush();
                     Ok(())
                 }
+                Request::FlashAlloc { .. } => unreachable!("refused above"),
             };
             self.ended.push(Done { tag, result, at: now });
             return Ok(());
         };
         let deed = match request {
             Request::Read { first, frames } => Deed::Read { first, frames: frames.to_vec() },
-            Request::Write { first, frames, durability } => Deed::Write { first, frames: frames.to_vec(), durability },
+            Request::Write { first, frames, durability, .. } => {
+                Deed::Write { first, frames: frames.to_vec(), durability }
+            }
             Request::WriteUncorrectable { first, frames, durability } => {
                 Deed::WriteUncorrectable { first, frames: frames.to_vec(), durability }
             }
             Request::Trim { first, blocks, durability } => Deed::Trim { first, blocks, durability },
             Request::Flush => Deed::Flush,
+            Request::FlashAlloc { .. } => unreachable!("refused above"),
         };
         let due = now + Nanos(self.chance.next_u64() % within.0);
         self.pending.push(Pending { tag, due, deed });

@@ -175,6 +175,7 @@ impl From<IoError> for Status {
             IoError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE,
             IoError::QueueFull => Status::NAMESPACE_NOT_READY,
             IoError::ReadOnly => Status::WRITE_TO_READ_ONLY,
+            IoError::Object(_) => Status::INVALID_FIELD,
             // A block that is not what was written is as lost as one that cannot be read; the codes for failed end-to-end
             // checks (0282h to 0284h) speak of protection information, which no namespace here has.
             IoError::Unrecovered { .. } | IoError::WrongBlock { .. } | IoError::Uncorrectable { .. } => {
