@@ -12,6 +12,7 @@ use crate::garbage_collection::Collection;
 use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
 use crate::oob::{BlockKind, Oob};
+use crate::placement::Placement;
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
 use crate::recovery::{OpenError, RecoveryReport};
@@ -130,9 +131,12 @@ impl<M: Media> BlockFtl<M> {
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
         let most = VECTOR_BLOCKS_MAX as u32 / ws_min * ws_min;
         let unit_blocks = geometry.ws_opt.min(most);
-        let collection_frames = Collection::frames_needed(groups, unit_blocks, mw_cunits);
-        // What can be stuck in the buffer: a partly filled unit, and on each frontier what cannot be read yet.
-        let stuck = (plan.host_frontiers * (unit_blocks + mw_cunits) + unit_blocks) as usize;
+        let placement = Placement::new(&config, &plan);
+        let destinations = config.placement.destinations(config.handles);
+        let collection_frames = Collection::frames_needed(groups, destinations, unit_blocks, mw_cunits);
+        // What can be stuck in the buffer: a partly filled unit of each class, and on each frontier what cannot be read yet.
+        let stuck = (plan.host_frontiers + plan.placement_chunks) as usize * (unit_blocks + mw_cunits) as usize
+            + placement.classes() * unit_blocks as usize;
         let scrub_frames = Scrub::frames_needed(&config);
         let payload =
             collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1 + scrub_frames;
@@ -175,13 +179,14 @@ impl<M: Media> BlockFtl<M> {
             format,
             unit_blocks,
             provisioning,
-            buffer: WriteBuffer::new(frames.len(), 0),
+            buffer: WriteBuffer::new(frames.len(), placement.classes(), 0),
             units: Units::new(&geometry),
             host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
             log,
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
-            collection: Collection::new(groups, relocation_frames),
+            collection: Collection::new(groups, destinations, relocation_frames),
+            placement,
             refresh: Refresh::new(&geometry),
             wear_levelling: WearLevelling::new(groups),
             scrub,

@@ -25,7 +25,8 @@ use crate::config::Config;
 use crate::garbage_collection::Collection;
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
-use crate::oob::{BlockKind, Oob};
+use crate::oob::BlockKind;
+use crate::placement::{Class, Label, Placement};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
@@ -34,7 +35,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{BlockTarget, Done, IoError, ObjectError, Request};
+use crate::target::{BlockTarget, Done, Extent, Handle, IoError, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
@@ -79,7 +80,8 @@ pub(crate) enum Phase {
     Closing,
 }
 
-/// The chunks that host writes go to: at most one for each parallel unit.
+/// The chunks that ordinary host writes go to: at most one for each parallel unit. Those of other classes are in
+/// [`Placement`].
 pub(crate) struct HostFrontiers {
     /// Parallel units in the order in which writes go round them.
     pub order: Vec<PuId>,
@@ -104,6 +106,7 @@ pub struct BlockFtl<M> {
     pub(crate) buffer: WriteBuffer,
     pub(crate) units: Units,
     pub(crate) host: HostFrontiers,
+    pub(crate) placement: Placement,
     /// Blocks of a write unit: WS_OPT, as far as one vector command reaches.
     pub(crate) unit_blocks: u32,
     pub(crate) log: Log,
@@ -293,11 +296,11 @@ impl<M: Media> BlockFtl<M> {
             })
             .collect();
         format!(
-            "buffer {}/{}/{}/{}, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
-            self.buffer.released(),
+            "buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
             self.buffer.committed(),
             self.buffer.placed(),
             self.buffer.head(),
+            self.buffer.held(),
             self.log.durable(),
             self.log.position(),
             self.log.chunks().count(),
@@ -411,17 +414,64 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Takes a free chunk and opens it.
-    pub(crate) fn open_chunk(&mut self, claim: Claim) -> Option<OpenId> {
+    pub(crate) fn open_chunk(&mut self, claim: Claim, label: Label) -> Option<OpenId> {
         let chunk = self.provisioning.take(claim)?;
         let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
         self.chunks.set_usage(chunk, usage, self.buffer.head());
+        self.chunks.set_label(chunk, label);
         self.sample_spare();
         self.collection.stir();
         Some(self.units.open(chunk, 0))
     }
 
-    /// The open chunk that the next host unit goes to.
-    pub(crate) fn host_frontier(&mut self) -> Option<OpenId> {
+    /// The open chunk that the next unit of `class` goes to.
+    pub(crate) fn host_frontier(&mut self, class: Class) -> Option<OpenId> {
+        if class == Class::ORDINARY {
+            return self.ordinary_frontier(class);
+        }
+        self.placement.let_go_of_full(class, &self.units);
+        let may_open = self.placement.may_open();
+        if self.placement.wants_chunk(class) {
+            let open = if may_open { self.open_for(class) } else { self.placement.inherit(class, &self.units) };
+            if open.is_some() {
+                return open;
+            }
+        }
+        if let Some(open) = self.placement.next_open(class) {
+            return Some(open);
+        }
+        // Within its budget a class waits for a chunk; beyond it, it is placed with ordinary writes.
+        if may_open { None } else { self.ordinary_frontier(class) }
+    }
+
+    /// Opens another chunk for `class`, on the next parallel unit that has one.
+    fn open_for(&mut self, class: Class) -> Option<OpenId> {
+        if !self.may_take_chunk(class) {
+            return None;
+        }
+        let (pus, label) = (self.host.order.len(), self.placement.label(class));
+        for step in 0..pus {
+            let index = (self.placement.next_pu + step) % pus;
+            if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index]), label) {
+                self.placement.next_pu = index + 1;
+                self.placement.add(class, open);
+                return Some(open);
+            }
+        }
+        None
+    }
+
+    /// Whether blocks of `class` may take a free chunk now. Nothing becomes invalid before the oldest block is
+    /// committed, so as long as older blocks of other classes wait, the chunks that they will need are theirs.
+    fn may_take_chunk(&self, class: Class) -> bool {
+        self.placement.is_plain()
+            || self.buffer.oldest() == Some(class)
+            || self.provisioning.host_chunks() > self.buffer.unplaced() as u32 / self.geometry.blocks_per_chunk + 1
+    }
+
+    /// The open chunk that the next ordinary unit goes to, or one of a `class` that has no chunk of its own.
+    fn ordinary_frontier(&mut self, class: Class) -> Option<OpenId> {
+        let mut may_open = None;
         for _ in 0..self.host.order.len() {
             let index = self.host.next;
             self.host.next = if index + 1 == self.host.order.len() { 0 } else { index + 1 };
@@ -432,14 +482,16 @@ impl<M: Media> BlockFtl<M> {
                 self.host.open[index] = None;
                 self.host.opened -= 1;
             }
-            if self.host.opened == self.plan.host_frontiers {
+            if self.host.opened == self.plan.host_frontiers
+                || !*may_open.get_or_insert_with(|| self.may_take_chunk(class))
+            {
                 continue;
             }
             // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
             let roomiest =
                 if self.host.order.len() > self.plan.host_frontiers as usize { self.roomiest() } else { index };
             for index in [roomiest, index] {
-                if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index])) {
+                if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary) {
                     self.host.open[index] = Some(open);
                     self.host.opened += 1;
                     return Some(open);
@@ -447,6 +499,52 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         None
+    }
+
+    /// Any open chunk of the host that has room.
+    pub(crate) fn any_frontier(&self) -> Option<OpenId> {
+        let mut open = self.host.open.iter().flatten().copied().chain(self.placement.open_chunks());
+        open.find(|open| self.units.room(*open) > 0)
+    }
+
+    /// An open chunk of ordinary writes in `group` that has room: the one with the most.
+    pub(crate) fn ordinary_frontier_in(&self, group: u32) -> Option<OpenId> {
+        let open = self.host.open.iter().zip(&self.host.order).filter_map(|(open, pu)| Some((((*open)?), *pu)));
+        let here = open.filter(|(_, pu)| self.format.group_of(*pu) == group).map(|(open, _)| open);
+        here.filter(|open| self.units.room(*open) > 0).max_by_key(|open| self.units.room(*open))
+    }
+
+    /// Announces an object.
+    fn flash_alloc(&mut self, tag: u64, extents: &[Extent]) -> Result<(), IoError> {
+        let capacity = self.plan.capacity_blocks;
+        for Extent { first, blocks } in extents.iter().copied() {
+            if blocks == 0 || first.checked_add(blocks).is_none_or(|end| end > capacity) {
+                return Err(IoError::OutOfRange { first, blocks, capacity });
+            }
+        }
+        if self.read_only.is_some() {
+            return Err(IoError::ReadOnly);
+        }
+        let announced = self.placement.announce(extents, self.geometry.blocks_per_chunk);
+        self.count_ended_objects();
+        match announced {
+            Ok(()) => self.statistics.placement.objects += 1,
+            Err(error) => {
+                self.statistics.placement.objects_refused += 1;
+                return Err(IoError::Object(error));
+            }
+        }
+        self.done.push(Done { tag, result: Ok(()), at: self.now });
+        Ok(())
+    }
+
+    /// Notes how objects ended.
+    pub(crate) fn count_ended_objects(&mut self) {
+        let ended = self.placement.objects.take_ended();
+        let placement = &mut self.statistics.placement;
+        placement.objects_written += ended.written;
+        placement.objects_trimmed += ended.trimmed;
+        placement.objects_replaced += ended.replaced;
     }
 
     /// Of the parallel units without a host frontier, by their place in the order, the one with the most free chunks.
@@ -584,8 +682,11 @@ impl<M: Media> BlockFtl<M> {
             Purpose::Data => {
                 for frame in used.iter().rev() {
                     self.chunks.abandon(self.buffer.slot(*frame).ppa);
-                    let sequence = Oob::peek(&self.frames, *frame).map_or(0, |oob| oob.sequence);
-                    self.buffer.place_again(*frame, sequence);
+                    self.buffer.place_again(*frame);
+                    let class = self.buffer.slot(*frame).class;
+                    if self.buffer.waiting(class) >= self.unit_blocks as usize {
+                        self.placement.make_ready(class);
+                    }
                 }
             }
             Purpose::Relocation => {
@@ -625,12 +726,12 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         self.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
-            Request::Write { first, frames, durability, .. } => {
-                self.write(tag, first, frames, BlockKind::Data, durability)
+            Request::Write { first, frames, durability, handle } => {
+                self.write(tag, first, frames, BlockKind::Data, durability, handle)
             }
-            Request::FlashAlloc { .. } => Err(IoError::Object(ObjectError::NotKept)),
+            Request::FlashAlloc { extents } => self.flash_alloc(tag, extents),
             Request::WriteUncorrectable { first, frames, durability } => {
-                self.write(tag, first, frames, BlockKind::Uncorrectable, durability)
+                self.write(tag, first, frames, BlockKind::Uncorrectable, durability, Handle::NONE)
             }
             Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
             Request::Flush if self.config.lies_about_flush => {

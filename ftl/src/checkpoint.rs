@@ -31,6 +31,7 @@ use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
+use crate::placement::Label;
 use crate::plan::METADATA_COPIES;
 use crate::provisioning::Claim;
 use crate::statistics::Purpose;
@@ -327,7 +328,7 @@ impl<M: Media> BlockFtl<M> {
             None => {
                 let opened = match lanes[index].partial.take() {
                     Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                    None => self.open_chunk(Claim::Metadata { copy, turn: index as u32 }),
+                    None => self.open_chunk(Claim::Metadata { copy, turn: index as u32 }, Label::Ordinary),
                 };
                 self.checkpoint.copies[copy].0[index].open = opened;
                 let Some(open) = opened else { return false };

@@ -14,6 +14,7 @@
 //! victim is found without a search and an invalidated block costs one relinking. They also stand in the order of their
 //! resets, for wear levelling.
 
+use crate::placement::Label;
 use crate::statistics::Care;
 use crate::victim::{Candidate, VictimPolicy};
 use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa};
@@ -59,7 +60,11 @@ struct Chunk {
     resets: u32,
     /// Host blocks written when the chunk was closed.
     closed_at: u64,
+    /// Host blocks written when it was opened.
+    opened_at: u64,
     usage: ChunkUse,
+    /// What it was opened for.
+    label: Label,
     listed: bool,
     /// A program failed here: retire it once its data has moved.
     suspect: bool,
@@ -102,7 +107,9 @@ impl ChunkTable {
             after: NONE,
             resets: 0,
             closed_at: 0,
+            opened_at: 0,
             usage: ChunkUse::Retired,
+            label: Label::Ordinary,
             listed: false,
             suspect: false,
             offline: false,
@@ -132,6 +139,24 @@ impl ChunkTable {
     #[must_use]
     pub fn usage(&self, chunk: ChunkId) -> ChunkUse {
         self.chunks[chunk.0 as usize].usage
+    }
+
+    /// What `chunk` was opened for, while it holds what was written then.
+    #[inline]
+    #[must_use]
+    pub fn label(&self, chunk: ChunkId) -> Label {
+        self.chunks[chunk.0 as usize].label
+    }
+
+    /// `chunk` is opened for this.
+    pub fn set_label(&mut self, chunk: ChunkId, label: Label) {
+        self.chunks[chunk.0 as usize].label = label;
+    }
+
+    /// Host blocks that had been written when `chunk` was opened.
+    #[must_use]
+    pub fn opened_at(&self, chunk: ChunkId) -> u64 {
+        self.chunks[chunk.0 as usize].opened_at
     }
 
     /// Valid blocks of `chunk`.
@@ -251,8 +276,9 @@ impl ChunkTable {
             }
             ChunkUse::Free => {
                 assert!(entry.valid == 0 && entry.pending == 0, "a chunk with valid blocks is not free");
-                (entry.suspect, entry.weak) = (false, None);
+                (entry.suspect, entry.weak, entry.label) = (false, None, Label::Ordinary);
             }
+            ChunkUse::Open => entry.opened_at = written,
             _ => {}
         }
     }

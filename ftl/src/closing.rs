@@ -38,7 +38,8 @@ impl<M: Media> BlockFtl<M> {
 
     fn pad_data_frontiers(&mut self) {
         let host = self.host.open.iter().flatten();
-        let open: Vec<OpenId> = host.copied().chain(self.collection.open_chunks()).collect();
+        let open: Vec<OpenId> =
+            host.copied().chain(self.placement.open_chunks()).chain(self.collection.open_chunks()).collect();
         for open in open {
             if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
                 self.pad(open);

@@ -1,5 +1,6 @@
 //! What a drive's owner chooses about the block FTL.
 
+use crate::placement::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::victim::VictimPolicy;
 use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
@@ -30,6 +31,12 @@ pub struct Config {
     /// How long a change may be in the log alone before a checkpoint is taken, if the log is not long enough for one by
     /// then. `None`: only the length of the log counts. A drive that nobody writes to takes none.
     pub checkpoint_interval: Option<Nanos>,
+    /// What shares chunks because it is expected to end together.
+    pub placement: PlacementName,
+    /// Handles that writes may carry, 1 to [`HANDLES_MAX`](crate::placement::HANDLES_MAX), where the placement heeds them.
+    pub handles: u8,
+    /// Objects that may be written at a time, 1 to [`OBJECTS_MAX`](crate::placement::OBJECTS_MAX), where the placement knows them.
+    pub objects_max: u16,
     /// How garbage collection chooses its victims.
     pub victim: VictimPolicy,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
@@ -59,6 +66,9 @@ impl Default for Config {
             lies_about_flush: false,
             checkpoint_log_blocks: None,
             checkpoint_interval: None,
+            placement: PlacementName::default(),
+            handles: HANDLES_DEFAULT,
+            objects_max: OBJECTS_DEFAULT,
             victim: VictimPolicy::Greedy,
             marked_groups_max: None,
             scrub_interval: None,

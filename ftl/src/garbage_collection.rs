@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and
-//! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed.
+//! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed; what a
+//! [placement](crate::placement) keeps apart has more. Those are taken from what the host could have, never from the reserve, and
+//! a block is meant for one only while that has room for it: whatever else happens, it finds room where all others do.
 //!
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
@@ -24,6 +26,7 @@ use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::log::Record;
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
+use crate::placement::{Label, Relocation};
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::provisioning::Claim;
 use crate::statistics::{Care, Purpose};
@@ -70,14 +73,16 @@ struct Group {
     turn: u64,
     victims: Vec<Victim>,
     reading: u32,
-    /// What is moved for its room or because it is weak, and what is moved because it rests.
-    frontiers: [Frontier; 2],
+    /// What is moved for its room or because it is weak, what is moved because it rests, and what placement keeps apart.
+    frontiers: Vec<Frontier>,
 }
 
 /// [`Group::frontiers`]: what is moved for its room or because it is weak.
 const MOVING: usize = 0;
 /// [`Group::frontiers`]: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
 const RESTING: usize = 1;
+/// The first of [`Group::frontiers`] for what placement keeps apart.
+const DESTINATIONS: usize = 2;
 
 /// Where relocated blocks of a group go.
 #[derive(Default)]
@@ -99,7 +104,7 @@ impl Group {
 
 /// A unit of relocated blocks belongs to a frontier of a group.
 fn owner(group: u32, frontier: usize) -> u64 {
-    u64::from(group) << 1 | frontier as u64
+    u64::from(group) << 16 | frontier as u64
 }
 
 struct CollectionRead {
@@ -132,15 +137,16 @@ pub struct Collection {
 impl Collection {
     /// Frames that collection needs: what can be stuck in each group, and one read at least on top.
     #[must_use]
-    pub fn frames_needed(groups: u32, unit_blocks: u32, mw_cunits: u32) -> usize {
-        2 * groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
+    pub fn frames_needed(groups: u32, destinations: usize, unit_blocks: u32, mw_cunits: u32) -> usize {
+        (DESTINATIONS + destinations) * groups as usize * (2 * unit_blocks + mw_cunits) as usize + 4 * VECTOR_BLOCKS_MAX
     }
 
     /// Nothing is collected yet.
     #[must_use]
-    pub fn new(groups: u32, frames: Vec<Frame>) -> Collection {
+    pub fn new(groups: u32, destinations: usize, frames: Vec<Frame>) -> Collection {
+        let frontiers = || std::iter::repeat_with(Frontier::default).take(DESTINATIONS + destinations).collect();
         Collection {
-            groups: (0..groups).map(|_| Group::default()).collect(),
+            groups: (0..groups).map(|_| Group { frontiers: frontiers(), ..Group::default() }).collect(),
             turns: 0,
             marked: 0,
             cared_for: 0,
@@ -186,8 +192,8 @@ impl Collection {
     pub(crate) fn describe(&self, group: u32) -> String {
         let Group { marked, victims, reading, frontiers, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
-        let frontiers =
-            frontiers.each_ref().map(|Frontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push));
+        let frontiers: Vec<_> =
+            frontiers.iter().map(|Frontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push)).collect();
         format!("marked {marked}, victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
     }
 
@@ -210,7 +216,7 @@ impl Collection {
 
     /// The program of a relocated block failed.
     pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
-        self.groups[(owner >> 1) as usize].frontiers[(owner & 1) as usize].queue.push_front(frame);
+        self.groups[(owner >> 16) as usize].frontiers[(owner & 0xFFFF) as usize].queue.push_front(frame);
     }
 
     fn begin_read(&mut self, group: u32, chunk: ChunkId) -> u32 {
@@ -331,7 +337,7 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn push_relocations(&mut self) -> bool {
         let mut pushed = false;
         for group in 0..self.geometry.groups {
-            for frontier in [MOVING, RESTING] {
+            for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
                 let Frontier { queue, open, stalled, push } =
                     &mut self.collection.groups[group as usize].frontiers[frontier];
                 if !queue.is_empty() && !*stalled {
@@ -344,6 +350,11 @@ impl<M: Media> BlockFtl<M> {
                     pushed = true;
                 }
             }
+        }
+        if self.placement.relocation() == Relocation::WithHost && !pushed {
+            let before = self.statistics.programmed_for(Purpose::Padding);
+            self.pad_host_frontiers();
+            pushed = self.statistics.programmed_for(Purpose::Padding) > before;
         }
         self.stirred |= pushed;
         pushed
@@ -394,6 +405,9 @@ impl<M: Media> BlockFtl<M> {
         self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
         let relocations = self.chunks.valid(chunk);
         let freed = self.geometry.blocks_per_chunk - relocations;
+        if let (Some(lifetimes), Label::Brief, None) = (&mut self.placement.lifetimes, self.chunks.label(chunk), care) {
+            lifetimes.collected(self.buffer.head() - self.chunks.opened_at(chunk));
+        }
         match care {
             None => self.statistics.groups[group as usize].victims += 1,
             Some(care) => {
@@ -547,6 +561,7 @@ impl<M: Media> BlockFtl<M> {
             let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
             let slot = self.buffer.slot_mut(frame);
             (slot.block, slot.older) = (block, Entry::media(from));
+            let frontier = if frontier == MOVING { self.moving_to(group, chunk, frame) } else { frontier };
             self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
         }
         if lost > 0 {
@@ -560,6 +575,55 @@ impl<M: Media> BlockFtl<M> {
             self.collection.free_reads.push(index);
         }
         self.block_settled(group, chunk, dropped);
+    }
+
+    /// The frontier of `group` that a block of a victim goes to: one of its own where placement wants that and it has room
+    /// for it.
+    #[inline]
+    fn moving_to(&mut self, group: u32, victim: ChunkId, frame: Frame) -> usize {
+        if matches!(self.placement.relocation(), Relocation::WithHost | Relocation::Together) {
+            return MOVING;
+        }
+        let written = Oob::peek(&self.frames, frame).map_or(0, |oob| oob.sequence);
+        let age = self.buffer.head().saturating_sub(written);
+        match self.placement.destination(self.chunks.label(victim), age) {
+            None => MOVING,
+            Some(destination) if self.has_place(group, destination) => DESTINATIONS + destination,
+            Some(_) => {
+                self.statistics.placement.merged += 1;
+                MOVING
+            }
+        }
+    }
+
+    /// Whether one more block can be kept apart at this destination of `group`; opens a chunk for it where it may.
+    fn has_place(&mut self, group: u32, destination: usize) -> bool {
+        let at = DESTINATIONS + destination;
+        let Frontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[at];
+        let room = open.map_or(0, |open| self.units.room(open) as usize);
+        if room > queue.len() {
+            return true;
+        }
+        if !queue.is_empty() {
+            // They fill the chunk to its end.
+            *push = true;
+            self.place_on(group, at);
+        }
+        self.open_destination(group, at).is_some()
+    }
+
+    /// Opens the next chunk of a destination, whose last one is full.
+    fn open_destination(&mut self, group: u32, at: usize) -> Option<OpenId> {
+        let frontier = &mut self.collection.groups[group as usize].frontiers[at];
+        self.placement.opened -= u32::from(frontier.open.take().is_some());
+        if !self.placement.may_open() {
+            return None;
+        }
+        let label = self.placement.destination_label(at - DESTINATIONS);
+        let open = self.open_chunk(Claim::Destination(group), label)?;
+        self.placement.opened += 1;
+        self.collection.groups[group as usize].frontiers[at].open = Some(open);
+        Some(open)
     }
 
     /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
@@ -605,7 +669,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Writes queued blocks of the group: full units, and the rest if pushed.
     fn place_relocations(&mut self, group: u32) {
-        for frontier in [MOVING, RESTING] {
+        for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
             self.place_on(group, frontier);
         }
     }
@@ -621,18 +685,33 @@ impl<M: Media> BlockFtl<M> {
                 *push = false;
                 return placed;
             }
-            let open = match open.filter(|open| self.units.room(*open) > 0) {
+            let own = open.filter(|open| self.units.room(*open) > 0);
+            let open = match own {
                 Some(open) => Some(open),
-                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group)),
-                None => match self.collection.partial[group as usize].pop() {
-                    Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                    None => self.open_chunk(Claim::Relocation(group)),
-                },
+                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group), Label::Ordinary),
+                None if frontier == MOVING => self.open_moving(group),
+                None => self.open_destination(group, frontier),
             };
+            let Some(open) = open else {
+                if frontier == MOVING || frontier == RESTING {
+                    self.collection.groups[group as usize].frontiers[frontier].stalled = true;
+                } else {
+                    // Programs failed, and what was meant for the last chunk finds none: it goes with the others.
+                    let frontiers = &mut self.collection.groups[group as usize].frontiers;
+                    let queue = std::mem::take(&mut frontiers[frontier].queue);
+                    frontiers[frontier].push = false;
+                    self.statistics.placement.merged += queue.len() as u64;
+                    frontiers[MOVING].queue.extend(queue);
+                    self.stirred = true;
+                }
+                return placed;
+            };
+            let is_shared = own.is_none() && frontier == MOVING && self.host.open.contains(&Some(open));
             let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
-            collecting.open = open;
-            collecting.stalled = open.is_none();
-            let Some(open) = open else { return placed };
+            if !is_shared {
+                collecting.open = Some(open);
+            }
+            collecting.stalled = false;
             let room = self.units.room(open) as usize;
             let used = queued.min(self.unit_blocks as usize).min(room);
             let count = used.next_multiple_of(self.geometry.ws_min as usize);
@@ -647,9 +726,25 @@ impl<M: Media> BlockFtl<M> {
             }
             self.chunks.place(chunk, used as u32);
             self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
+            if frontier >= DESTINATIONS && self.units.room(open) == 0 {
+                self.collection.groups[group as usize].frontiers[frontier].open = None;
+                self.placement.opened -= 1;
+            }
             self.stirred = true;
             placed = true;
         }
+    }
+
+    /// Where what is moved for its room goes on when its last chunk is full.
+    fn open_moving(&mut self, group: u32) -> Option<OpenId> {
+        if let Some((chunk, next)) = self.collection.partial[group as usize].pop() {
+            return Some(self.units.open(chunk, next));
+        }
+        let shared = match self.placement.relocation() {
+            Relocation::WithHost => self.ordinary_frontier_in(group),
+            _ => None,
+        };
+        shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))
     }
 
     /// Enters relocated blocks that can be read at their new place into the map and the log.
@@ -657,7 +752,7 @@ impl<M: Media> BlockFtl<M> {
         while !self.collection.written.is_empty() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
-            let (group, used) = ((unit.owner >> 1) as u32, unit.used as usize);
+            let (group, used) = ((unit.owner >> 16) as u32, unit.used as usize);
             let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
             frames[..used].copy_from_slice(&unit.frames()[..used]);
             for frame in &frames[..used] {

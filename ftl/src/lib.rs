@@ -10,6 +10,7 @@
 //! | [`transactions`] | write, trim, flush: whole, in order, durable |
 //! | [`reading`] | read |
 //! | [`provisioning`] | which chunk is opened next |
+//! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
 //! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
@@ -40,9 +41,12 @@ mod found_checkpoint;
 mod found_log;
 pub mod garbage_collection;
 pub mod latency;
+pub mod lifetimes;
 pub mod log;
 pub mod mapping;
+pub mod objects;
 pub mod oob;
+pub mod placement;
 pub mod plan;
 pub mod provisioning;
 pub mod reading;
@@ -69,6 +73,7 @@ pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
 pub use config::Config;
 pub use latency::Latencies;
+pub use placement::{PlacementName, PlacementStatistics};
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};
 pub use repair::RepairReport;

@@ -58,6 +58,9 @@ pub struct Plan {
     pub data_chunks: u64,
     /// Host frontiers: chunks that host writes are spread over at a time.
     pub host_frontiers: u32,
+    /// Chunks that may be open beyond those for data that are kept apart ([`crate::placement`]). They are taken from the
+    /// over-provisioning, at most half of it.
+    pub placement_chunks: u32,
     /// Lanes of one copy of a checkpoint.
     pub checkpoint_lanes: u32,
     /// Blocks of one copy of a checkpoint.
@@ -157,9 +160,17 @@ impl Plan {
         // Besides the host frontiers: two relocation chunks a group, the log and a successor, checkpoint lanes, superblocks.
         let others =
             RELOCATION_FRONTIERS * groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
+        let classes = config.placement.classes(config.handles, config.objects_max);
+        let is_plain = classes == 1 && config.placement.destinations(config.handles) == 0;
+        let over_provisioned = data_chunks - capacity_blocks.div_ceil(blocks_per_chunk).min(data_chunks);
+        let wanted = if is_plain { 0 } else { u32::try_from(over_provisioned / 2).unwrap_or(u32::MAX) };
+        // Where the device limits its open chunks, half of what it leaves.
+        let half_of = |limit: u32| if limit == 0 { u32::MAX } else { limit.saturating_sub(others + 1) / 2 };
+        let placement_chunks =
+            wanted.min(half_of(geometry.open_chunks_max)).min(half_of(geometry.open_chunks_per_pu_max));
         let host_frontiers = match geometry.open_chunks_max {
             0 => geometry.pus(),
-            max if max > others => geometry.pus().min(max - others),
+            max if max > others => geometry.pus().min(max - others - placement_chunks),
             limit => {
                 let field = "open_chunks_max";
                 return Err(PlanError::TooFewOpenChunks { field, limit, needed: others + 1 });
@@ -200,6 +211,7 @@ impl Plan {
             capacity_blocks,
             data_chunks,
             host_frontiers,
+            placement_chunks,
             checkpoint_lanes,
             checkpoint_blocks,
             checkpoint_chunks,

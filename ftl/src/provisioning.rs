@@ -26,6 +26,8 @@ pub enum Claim {
     Relocation(u32),
     /// The same for data that rest: the most worn chunk of the group.
     WornRelocation(u32),
+    /// What relocation in a group keeps apart: only what the host could have had.
+    Destination(u32),
     /// One copy of log or checkpoint: in its home if there is more than the reserve, group after group by turns.
     Metadata {
         /// Which copy.
@@ -206,7 +208,10 @@ impl Provisioning {
                 }
                 pu
             }
-            Claim::Relocation(group) => self.fullest_pu(group),
+            Claim::Destination(group) if self.host_chunks_in_group(group) == 0 || self.host_chunks_in_all() <= 1 => {
+                return None;
+            }
+            Claim::Relocation(group) | Claim::Destination(group) => self.fullest_pu(group),
             Claim::WornRelocation(group) => self.most_worn_pu(group),
             Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
         };

@@ -360,7 +360,7 @@ impl<M: Media> BlockFtl<M> {
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
-        ftl.buffer = WriteBuffer::new(ftl.frames.len(), position);
+        ftl.buffer = WriteBuffer::new(ftl.frames.len(), ftl.placement.classes(), position);
         ftl.place_superblocks(states);
         ftl.adopt_metadata(&chunks, &log);
         for (chunk, flags) in checkpoint.flagged {

@@ -10,6 +10,7 @@
 //! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
 
 use crate::latency::Latencies;
+use crate::placement::PlacementStatistics;
 use openftl_core::{Nanos, Time};
 
 /// Why a block was programmed.
@@ -176,6 +177,8 @@ pub struct Statistics {
     /// How long flushes took.
     #[serde(rename = "flush_latency_ns")]
     pub flush_latency: Latencies,
+    /// What became of wishes about placement.
+    pub placement: PlacementStatistics,
     /// Garbage collection by group.
     pub groups: Vec<GroupStatistics>,
     /// Sum over time of the blocks that could hold no data (free, being erased, or not yet written in open chunks); with
@@ -219,6 +222,7 @@ impl Statistics {
             read_latency,
             write_latency,
             flush_latency,
+            placement,
             groups,
             spare_block_samples,
             spare_samples,
@@ -261,6 +265,7 @@ impl Statistics {
         self.read_latency.add(read_latency);
         self.write_latency.add(write_latency);
         self.flush_latency.add(flush_latency);
+        self.placement.add(placement);
         self.groups.extend(groups);
         self.since = self.since.min(*since);
     }

@@ -20,11 +20,13 @@ use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
+use crate::placement::Class;
 use crate::plan::METADATA_COPIES;
 use crate::statistics::Purpose;
-use crate::target::{Done, Durability, IoError, TRANSACTION_BLOCKS_MAX};
+use crate::target::{Done, Durability, Extent, Handle, IoError, TRANSACTION_BLOCKS_MAX};
 use crate::throttle::{Room, Throttle};
-use openftl_core::{Frame, Time, VECTOR_BLOCKS_MAX};
+use crate::units::OpenId;
+use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 use std::collections::VecDeque;
 
@@ -37,6 +39,7 @@ struct WaitingWrite {
     blocks: u32,
     kind: BlockKind,
     durability: Durability,
+    handle: Handle,
     began: Time,
 }
 
@@ -56,8 +59,10 @@ struct WaitingTrim {
     first: u32,
     blocks: u32,
     durability: Durability,
-    /// Older writes of the same blocks must have left the buffer: those below this position.
+    /// Older writes of the same blocks must be committed, and have left the buffer: those below this position.
     position: u64,
+    /// So many of its blocks have none in the buffer that is committed.
+    left: u32,
 }
 
 /// Requests that have not ended.
@@ -124,6 +129,7 @@ impl<M: Media> BlockFtl<M> {
         frames: &[Frame],
         kind: BlockKind,
         durability: Durability,
+        handle: Handle,
     ) -> Result<(), IoError> {
         self.check_range(first, frames.len() as u64, TRANSACTION_BLOCKS_MAX as u64)?;
         if self.read_only.is_some() {
@@ -132,7 +138,7 @@ impl<M: Media> BlockFtl<M> {
         let durability = self.kept(durability);
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
-            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), kind, durability);
+            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), kind, durability, handle);
             return Ok(());
         }
         if self.transactions.writes.len() >= REQUESTS_MAX {
@@ -147,6 +153,7 @@ impl<M: Media> BlockFtl<M> {
             blocks: frames.len() as u32,
             kind,
             durability,
+            handle,
             began: self.now,
         });
         self.stirred = true;
@@ -178,12 +185,16 @@ impl<M: Media> BlockFtl<M> {
         }
         let durability = self.kept(durability);
         let (first, blocks) = (first as u32, blocks as u32);
-        let buffered = (first..first + blocks).any(|block| matches!(self.mapping.get(block).place(), Place::Buffer(_)));
-        let position = if buffered { self.buffer.head() } else { self.buffer.released() };
-        self.transactions.trims.push_back(WaitingTrim { tag, began: self.now, first, blocks, durability, position });
-        if buffered {
-            self.transactions.push = self.buffer.head();
-        }
+        let newest = (first..first + blocks).filter_map(|block| self.buffer.newest(&self.mapping, block)).max();
+        let position = match newest {
+            Some(newest) if newest >= self.buffer.committed() => self.buffer.end_of_transaction(newest),
+            _ => self.buffer.committed(),
+        };
+        self.transactions.push = self.transactions.push.max(position);
+        let trim = WaitingTrim { tag, began: self.now, first, blocks, durability, position, left: 0 };
+        self.transactions.trims.push_back(trim);
+        self.placement.objects.trim(Extent { first: first.into(), blocks: blocks.into() });
+        self.count_ended_objects();
         self.advance_trims();
         self.stirred = true;
         Ok(())
@@ -212,6 +223,7 @@ impl<M: Media> BlockFtl<M> {
         blocks: usize,
         kind: BlockKind,
         durability: Durability,
+        handle: Handle,
     ) {
         if self.collection.is_working() {
             self.transactions.throttle.spend(blocks);
@@ -221,8 +233,17 @@ impl<M: Media> BlockFtl<M> {
             if kind == BlockKind::Uncorrectable {
                 self.frames.zero(frame);
             }
-            self.buffer.push(&mut self.mapping, frame, kind, first + index as u32, index + 1 == blocks || splits);
+            let block = first + index as u32;
+            let class = self.placement.class_of(block, handle, self.buffer.head());
+            self.buffer.push(&mut self.mapping, frame, kind, block, class, index + 1 == blocks || splits);
+            if !self.placement.is_plain() {
+                self.statistics.placement.count(self.placement.counted_as(class), 1);
+            }
+            if self.buffer.waiting(class) >= self.unit_blocks as usize {
+                self.placement.make_ready(class);
+            }
         }
+        self.count_ended_objects();
         self.statistics.host_blocks_written += blocks as u64;
         self.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };
         match durability {
@@ -235,7 +256,7 @@ impl<M: Media> BlockFtl<M> {
                 self.wait_durable((tag, began), false, self.buffer.head(), None);
             }
         }
-        if self.buffer.unplaced() >= self.unit_blocks as usize {
+        if self.placement.is_ready() {
             self.place_host();
         }
     }
@@ -248,41 +269,100 @@ impl<M: Media> BlockFtl<M> {
 
     /// Gives what is buffered to the device: full units, and partly filled ones if somebody waits for them.
     pub(crate) fn place_host(&mut self) {
-        let unit_blocks = self.unit_blocks as usize;
-        while self.may_program() {
-            let waiting = self.buffer.unplaced();
-            if waiting == 0 || (waiting < unit_blocks && self.transactions.push <= self.buffer.placed()) {
-                break;
-            }
-            let Some(open) = self.host_frontier() else {
-                // Also when a request was just submitted: only `advance` makes room.
-                self.stirred |= !std::mem::replace(&mut self.transactions.stalled, true);
-                return;
-            };
-            let room = self.units.room(open);
-            let used = waiting.min(unit_blocks).min(room as usize);
-            let count = used.next_multiple_of(self.geometry.ws_min as usize);
-            let (chunk, first) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
-            let first = self.format.ppa(chunk, first);
-            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
-            for (index, place) in unit[..used].iter_mut().enumerate() {
-                let (frame, sequence) = self.buffer.next_to_place().expect("counted");
-                let slot = self.buffer.slot_mut(frame);
-                slot.ppa = openftl_core::Ppa(first.0 + index as u64);
-                let is_forgotten = self.config.has(Canary::ForgottenMark);
-                let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
-                let oob = Oob { kind, address: u64::from(slot.block), sequence };
-                oob.seal(&mut self.frames, frame);
-                *place = frame;
-            }
-            self.chunks.place(chunk, used as u32);
-            self.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
-            if self.config.has(Canary::RecordBeforeData) {
-                unit[..used].iter().for_each(|frame| self.buffer.programmed(*frame));
-                self.buffer.advance();
+        let push = self.pushed();
+        if push > self.buffer.placed() {
+            for class in (0..self.placement.classes()).map(|class| Class(class as u16)) {
+                if self.buffer.first_waiting(class).is_some_and(|first| first < push) {
+                    self.placement.make_ready(class);
+                }
             }
         }
-        self.transactions.stalled = false;
+        if !self.placement.is_ready() {
+            self.transactions.stalled = false;
+            return;
+        }
+        let mut stalled = false;
+        let ready = self.placement.take_ready();
+        for class in ready.iter().copied() {
+            if !self.place_class(class, push) {
+                stalled = true;
+                self.placement.make_ready(class);
+            }
+        }
+        self.placement.keep(ready);
+        let was_stalled = std::mem::replace(&mut self.transactions.stalled, stalled);
+        // Also when a request was just submitted: only `advance` makes room.
+        self.stirred |= stalled && !was_stalled;
+    }
+
+    /// Everything below this position is to be placed without waiting for full units: what somebody waits for, and what
+    /// so much has been written behind that it holds up the others.
+    fn pushed(&self) -> u64 {
+        let is_late = self.buffer.head() - self.buffer.placed() > self.lag_max();
+        self.transactions.push.max(if is_late { self.buffer.placed() + 1 } else { 0 })
+    }
+
+    /// How far a block may fall behind the newest while it waits for a full unit of its class.
+    fn lag_max(&self) -> u64 {
+        if self.placement.is_plain() { u64::MAX } else { u64::from(self.config.host_frames / 2).max(1) }
+    }
+
+    /// Gives what is buffered of `class` to the device. Returns false if there is no open chunk to be had.
+    fn place_class(&mut self, class: Class, push: u64) -> bool {
+        while self.may_program() {
+            let waiting = self.buffer.waiting(class);
+            let is_pushed = self.buffer.first_waiting(class).is_some_and(|first| first < push);
+            if waiting == 0 || (waiting < self.unit_blocks as usize && !is_pushed) {
+                break;
+            }
+            let Some(open) = self.host_frontier(class) else { return false };
+            let placed = self.place_unit(class, open);
+            if class != Class::ORDINARY {
+                if self.placement.label(class) != self.chunks.label(placed.0) {
+                    self.statistics.placement.unplaced += u64::from(placed.1);
+                }
+                self.placement.let_go_of_full(class, &self.units);
+            }
+        }
+        true
+    }
+
+    /// Writes a unit of `class` to `open`. Returns where, and how many blocks it has.
+    fn place_unit(&mut self, class: Class, open: OpenId) -> (ChunkId, u32) {
+        let room = self.units.room(open) as usize;
+        let used = self.buffer.waiting(class).min(self.unit_blocks as usize).min(room);
+        let count = used.next_multiple_of(self.geometry.ws_min as usize);
+        let (chunk, first) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
+        let first = self.format.ppa(chunk, first);
+        let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+        for (index, place) in unit[..used].iter_mut().enumerate() {
+            let (frame, sequence) = self.buffer.next_to_place(class).expect("counted");
+            let slot = self.buffer.slot_mut(frame);
+            slot.ppa = Ppa(first.0 + index as u64);
+            let is_forgotten = self.config.has(Canary::ForgottenMark);
+            let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
+            let oob = Oob { kind, address: u64::from(slot.block), sequence };
+            oob.seal(&mut self.frames, frame);
+            *place = frame;
+        }
+        self.chunks.place(chunk, used as u32);
+        self.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
+        if self.config.has(Canary::RecordBeforeData) {
+            unit[..used].iter().for_each(|frame| self.buffer.programmed(*frame));
+            self.buffer.advance();
+        }
+        (chunk, used as u32)
+    }
+
+    /// Writes the oldest blocks that wait wherever there is room: with their class they would wait for a chunk that
+    /// nobody can free before they are written. Returns whether there was any.
+    fn spill(&mut self) -> bool {
+        let Some(class) = self.buffer.oldest().filter(|_| !self.placement.is_plain()) else { return false };
+        let Some(open) = self.any_frontier() else { return false };
+        let (_, blocks) = self.place_unit(class, open);
+        self.statistics.placement.spilled += u64::from(blocks);
+        self.stirred = true;
+        true
     }
 
     pub(crate) fn advance_transactions(&mut self) {
@@ -296,10 +376,11 @@ impl<M: Media> BlockFtl<M> {
             if !self.may_admit() {
                 break;
             }
-            let WaitingWrite { tag, first, blocks, kind, durability, began } = *write;
+            let WaitingWrite { tag, first, blocks, kind, durability, handle, began } = *write;
             self.transactions.writes.pop_front();
             let mut frames = std::mem::take(&mut self.transactions.write_frames);
-            self.admit((tag, began), first, frames.drain(..blocks as usize), blocks as usize, kind, durability);
+            let blocks = blocks as usize;
+            self.admit((tag, began), first, frames.drain(..blocks), blocks, kind, durability, handle);
             self.transactions.write_frames = frames;
             if self.transactions.writes.is_empty() {
                 let since = self.transactions.throttled_since.take().unwrap_or(self.now);
@@ -347,9 +428,19 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn advance_trims(&mut self) {
-        while let Some(trim) = self.transactions.trims.front() {
-            if self.read_only.is_none() && (self.buffer.released() < trim.position || !self.log.has_room()) {
-                break;
+        while let Some(trim) = self.transactions.trims.front_mut() {
+            if self.read_only.is_none() {
+                if self.buffer.committed() < trim.position || !self.log.has_room() {
+                    break;
+                }
+                // Nothing newer is committed before the trim is, so what has left does not come back.
+                let has_left = |block| self.buffer.unreadable(&self.mapping, block).is_none();
+                while trim.left < trim.blocks && has_left(trim.first + trim.left) {
+                    trim.left += 1;
+                }
+                if trim.left < trim.blocks {
+                    break;
+                }
             }
             let WaitingTrim { tag, began, first, blocks, durability, .. } =
                 self.transactions.trims.pop_front().expect("there is a first");
@@ -388,23 +479,43 @@ impl<M: Media> BlockFtl<M> {
         if self.geometry.mw_cunits == 0 || !self.may_program() {
             return;
         }
-        let push = self.transactions.push;
-        let released_for = self.transactions.trims.front().map_or(0, |trim| trim.position);
-        let short =
-            self.buffer.released() < released_for || (self.geometry.volatile_cache && self.buffer.committed() < push);
-        if !short || self.buffer.placed() < push {
+        if let Some(trim) = self.transactions.trims.front()
+            && self.buffer.committed() >= trim.position
+            && trim.left < trim.blocks
+            && let Some(ppa) = self.buffer.unreadable(&self.mapping, trim.first + trim.left)
+        {
+            self.pad_host_chunk(self.format.chunk_of(ppa));
+        }
+        if !self.geometry.volatile_cache {
             return;
         }
-        self.pad_host_frontiers();
+        let push = self.transactions.push;
+        if self.buffer.committed() < push && self.buffer.placed() >= push {
+            self.pad_host_frontiers();
+        } else if self.buffer.head() - self.buffer.committed() > self.lag_max()
+            && let Some(ppa) = self.buffer.oldest_under_way()
+        {
+            self.pad_host_chunk(self.format.chunk_of(ppa));
+        }
     }
 
-    fn pad_host_frontiers(&mut self) {
-        for index in 0..self.host.open.len() {
-            if let Some(open) = self.host.open[index]
-                && self.units.wants_padding(open)
-            {
-                self.pad(open);
-            }
+    /// Open chunks that host writes go to.
+    fn host_chunks_open(&self) -> impl Iterator<Item = OpenId> + '_ {
+        self.host.open.iter().flatten().copied().chain(self.placement.open_chunks())
+    }
+
+    /// Writes padding behind what `chunk` holds, if it is an open one of the host and nothing else is on its way to it.
+    fn pad_host_chunk(&mut self, chunk: ChunkId) {
+        let open = self.host_chunks_open().find(|open| self.units.chunk_if_open(*open) == Some(chunk));
+        if let Some(open) = open.filter(|open| self.units.wants_padding(*open)) {
+            self.pad(open);
+        }
+    }
+
+    pub(crate) fn pad_host_frontiers(&mut self) {
+        let open: Vec<OpenId> = self.host_chunks_open().filter(|open| self.units.wants_padding(*open)).collect();
+        for open in open {
+            self.pad(open);
         }
     }
 
@@ -519,7 +630,7 @@ impl<M: Media> BlockFtl<M> {
             self.stirred = true;
             return;
         }
-        if self.buffer.released() < self.buffer.head() {
+        if self.buffer.held() > 0 {
             self.pad_host_frontiers();
         }
     }
@@ -552,7 +663,7 @@ impl<M: Media> BlockFtl<M> {
             self.force_log();
             return;
         }
-        if self.mark_all() {
+        if self.mark_all() || self.spill() {
             return;
         }
         // A chunk whose reset waits is room to come.

@@ -1,0 +1,531 @@
+//! Placement: which blocks share chunks, because they are expected to end together.
+//!
+//! One mechanism serves every way of telling a drive about lifetimes. A write gets a [`Class`]; each class is buffered and
+//! programmed by itself, to open chunks of its own; the chunk remembers what it was opened for (its [`Label`]); and when
+//! garbage collection moves what is left of it, the [`Relocation`] says whether that stays apart.
+//!
+//! ```text
+//!              handle, object, or what was learned             label of the chunk, age of the block
+//!   write ──────────────▶ class ──▶ queue ──▶ open chunks ──▶ victim ──────────────▶ relocation chunks of its group
+//! ```
+//!
+//! | name | classes of writes | what collection moves |
+//! |---|---|---|
+//! | `none` | one | goes on in the host's open chunks: written in the order of time, as a plain drive does |
+//! | `hot-cold` | one | has chunks of its own, for it has lived longer than what the host writes now |
+//! | `learned` | two, by how long the overwritten version had lived | apart by the age of each block |
+//! | `streams`, `fdp` | one for each handle, and the rest | all together: no stream-aware collection; initially isolated |
+//! | `streams-kept`, `fdp-persistent` | the same | each handle by itself; persistently isolated |
+//! | `flash-alloc` | one for each object that is being written, and the rest | objects by themselves, never with others |
+//!
+//! A class is a wish. Chunks that are open for classes beyond the ordinary one take room that over-provisioning gave to
+//! garbage collection, so all of them together have a budget ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is
+//! placed with the ordinary writes, and [`PlacementStatistics`] counts that. A drive that runs out of room places what
+//! it has anywhere ([`PlacementStatistics::spilled`]): a promise about durability comes before a wish about lifetimes.
+//!
+//! Classes are forgotten when the drive is closed or loses power, and so are the labels of its chunks: they are
+//! expectations, and nothing that a host was promised.
+
+use crate::config::Config;
+use crate::lifetimes::{AGES, Lifetimes};
+use crate::objects::Objects;
+use crate::plan::Plan;
+use crate::target::{Extent, Handle, ObjectError};
+use crate::units::{OpenId, Units};
+use std::fmt;
+use std::str::FromStr;
+
+/// Handles that a drive has if nobody says otherwise.
+pub const HANDLES_DEFAULT: u8 = 8;
+
+/// Objects that a drive keeps apart at a time if nobody says otherwise.
+pub const OBJECTS_DEFAULT: u16 = 64;
+
+/// The most handles.
+pub const HANDLES_MAX: u8 = 128;
+
+/// The most objects that are being written at a time.
+pub const OBJECTS_MAX: u16 = 4096;
+
+/// How a drive places what it writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementName {
+    /// In the order of time, whoever writes: the host, or garbage collection.
+    None,
+    /// What collection moves has chunks of its own.
+    #[default]
+    HotCold,
+    /// By lifetimes that the drive infers: [`crate::lifetimes`].
+    Learned,
+    /// A class for each handle; collection mixes them (NVMe streams as drives have them).
+    Streams,
+    /// A class for each handle, also in collection.
+    StreamsKept,
+    /// Flexible Data Placement with initially isolated handles: as streams.
+    Fdp,
+    /// Flexible Data Placement with persistently isolated handles: as streams that are kept apart.
+    FdpPersistent,
+    /// A class for each object that the host announces: [`crate::objects`].
+    FlashAlloc,
+}
+
+impl PlacementName {
+    /// All of them.
+    pub const ALL: [PlacementName; 8] = [
+        PlacementName::None,
+        PlacementName::HotCold,
+        PlacementName::Learned,
+        PlacementName::Streams,
+        PlacementName::StreamsKept,
+        PlacementName::Fdp,
+        PlacementName::FdpPersistent,
+        PlacementName::FlashAlloc,
+    ];
+
+    /// The word for it in a drive's file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            PlacementName::None => "none",
+            PlacementName::HotCold => "hot-cold",
+            PlacementName::Learned => "learned",
+            PlacementName::Streams => "streams",
+            PlacementName::StreamsKept => "streams-kept",
+            PlacementName::Fdp => "fdp",
+            PlacementName::FdpPersistent => "fdp-persistent",
+            PlacementName::FlashAlloc => "flash-alloc",
+        }
+    }
+
+    /// Whether handles mean something.
+    #[must_use]
+    pub fn heeds_handles(self) -> bool {
+        use PlacementName::{Fdp, FdpPersistent, Streams, StreamsKept};
+        matches!(self, Streams | StreamsKept | Fdp | FdpPersistent)
+    }
+
+    /// Where garbage collection puts what it moves.
+    #[must_use]
+    pub fn relocation(self) -> Relocation {
+        match self {
+            PlacementName::None => Relocation::WithHost,
+            PlacementName::HotCold | PlacementName::Streams | PlacementName::Fdp => Relocation::Together,
+            PlacementName::StreamsKept | PlacementName::FdpPersistent => Relocation::ByHandle,
+            PlacementName::FlashAlloc => Relocation::ByType,
+            PlacementName::Learned => Relocation::ByAge,
+        }
+    }
+
+    /// Classes of writes on a drive with so many handles and objects.
+    #[must_use]
+    pub fn classes(self, handles: u8, objects_max: u16) -> usize {
+        1 + match self {
+            PlacementName::None | PlacementName::HotCold => 0,
+            PlacementName::Learned => 1,
+            PlacementName::FlashAlloc => usize::from(objects_max),
+            _ => usize::from(handles),
+        }
+    }
+
+    /// Places in each group where relocated blocks are kept apart from the others.
+    #[must_use]
+    pub fn destinations(self, handles: u8) -> usize {
+        match self.relocation() {
+            Relocation::WithHost | Relocation::Together => 0,
+            Relocation::ByHandle => usize::from(handles),
+            Relocation::ByType => 1,
+            Relocation::ByAge => AGES,
+        }
+    }
+}
+
+impl fmt::Display for PlacementName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A word that names no placement.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "there is no placement `{0}`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc"
+)]
+pub struct UnknownPlacement(String);
+
+impl FromStr for PlacementName {
+    type Err = UnknownPlacement;
+
+    fn from_str(text: &str) -> Result<PlacementName, UnknownPlacement> {
+        let named = PlacementName::ALL.into_iter().find(|name| name.word() == text);
+        named.ok_or_else(|| UnknownPlacement(text.to_owned()))
+    }
+}
+
+/// Where garbage collection puts what it moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relocation {
+    /// Into the open chunks of the host, where those of the group have room.
+    WithHost,
+    /// Into chunks of its own.
+    Together,
+    /// Into chunks of its own for each handle.
+    ByHandle,
+    /// Blocks of objects apart from all others.
+    ByType,
+    /// Apart by how long each block has lived.
+    ByAge,
+}
+
+/// What is written together. Of no meaning beyond the life of the open drive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Class(pub u16);
+
+impl Class {
+    /// Writes of which nothing is known.
+    pub const ORDINARY: Class = Class(0);
+
+    /// Its place in tables.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What a chunk was opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// Anything.
+    #[default]
+    Ordinary,
+    /// Writes under one handle.
+    Handle(u8),
+    /// Blocks of objects.
+    Objects,
+    /// Blocks that were expected to be overwritten soon.
+    Brief,
+}
+
+/// The open chunks of one class other than the ordinary one.
+#[derive(Default)]
+pub(crate) struct Frontier {
+    pub open: Vec<OpenId>,
+    next: usize,
+    /// How many may be open at a time: more are written side by side.
+    pub stripe: usize,
+    /// In the list of classes that have a unit to write.
+    is_ready: bool,
+}
+
+/// Placement as it happens. See the module.
+pub struct Placement {
+    name: PlacementName,
+    relocation: Relocation,
+    handles: u8,
+    /// Chunks that may be open beyond those of the ordinary class, on the whole drive.
+    chunks_max: u32,
+    /// Chunks that are.
+    pub(crate) opened: u32,
+    /// By class; that of the ordinary one is not used.
+    pub(crate) frontiers: Vec<Frontier>,
+    /// Classes with a unit to write, in the order in which they got it, and the memory of the list before.
+    ready: Vec<Class>,
+    ready_before: Vec<Class>,
+    /// The parallel unit that the next class begins with.
+    pub(crate) next_pu: usize,
+    pub(crate) lifetimes: Option<Lifetimes>,
+    pub(crate) objects: Objects,
+}
+
+impl Placement {
+    /// Nothing is open.
+    #[must_use]
+    pub fn new(config: &Config, plan: &Plan) -> Placement {
+        let name = config.placement;
+        let classes = name.classes(config.handles, config.objects_max);
+        let budget = plan.placement_chunks as usize;
+        let stripe = match name {
+            PlacementName::Learned => budget / 2,
+            // Objects say how large they are.
+            PlacementName::FlashAlloc => 1,
+            _ => budget / usize::from(config.handles).max(1),
+        };
+        let frontier = || Frontier { stripe: stripe.max(1), ..Frontier::default() };
+        Placement {
+            name,
+            relocation: name.relocation(),
+            handles: config.handles,
+            chunks_max: plan.placement_chunks,
+            opened: 0,
+            frontiers: std::iter::repeat_with(frontier).take(classes).collect(),
+            ready: Vec::new(),
+            ready_before: Vec::new(),
+            next_pu: 0,
+            lifetimes: (name == PlacementName::Learned).then(|| Lifetimes::new(plan.capacity_blocks)),
+            objects: Objects::new(if name == PlacementName::FlashAlloc { config.objects_max } else { 0 }),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> PlacementName {
+        self.name
+    }
+
+    /// Where collection puts what it moves.
+    #[inline]
+    #[must_use]
+    pub fn relocation(&self) -> Relocation {
+        self.relocation
+    }
+
+    /// Classes of writes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.frontiers.len()
+    }
+
+    /// Whether there is but the ordinary class.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.frontiers.len() == 1
+    }
+
+    /// Whether another chunk may be opened for a class or for what is kept apart in collection.
+    #[inline]
+    #[must_use]
+    pub fn may_open(&self) -> bool {
+        self.opened < self.chunks_max
+    }
+
+    /// The class of a block that the host writes at `position`, the clock of ages.
+    #[inline]
+    pub(crate) fn class_of(&mut self, block: u32, handle: Handle, position: u64) -> Class {
+        match self.name {
+            PlacementName::None | PlacementName::HotCold => Class::ORDINARY,
+            PlacementName::Learned => {
+                let is_brief = self.lifetimes.as_mut().is_some_and(|lifetimes| lifetimes.write(block, position));
+                Class(u16::from(is_brief))
+            }
+            PlacementName::FlashAlloc => self.objects.write(block),
+            _ if handle.0 <= self.handles => Class(u16::from(handle.0)),
+            _ => Class::ORDINARY,
+        }
+    }
+
+    /// Announces an object on a drive with chunks of so many blocks.
+    ///
+    /// # Errors
+    /// If it cannot be kept apart from others.
+    pub(crate) fn announce(&mut self, extents: &[Extent], blocks_per_chunk: u32) -> Result<(), ObjectError> {
+        let class = self.objects.announce(extents)?;
+        let blocks: u64 = extents.iter().map(|extent| extent.blocks).sum();
+        let fair = self.chunks_max as usize / self.objects.live();
+        let chunks = blocks.div_ceil(u64::from(blocks_per_chunk)) as usize;
+        self.frontiers[class.index()].stripe = chunks.min(fair).max(1);
+        Ok(())
+    }
+
+    /// What blocks of `class` count as in [`PlacementStatistics::blocks`].
+    #[inline]
+    pub(crate) fn counted_as(&self, class: Class) -> Class {
+        if self.name.heeds_handles() { class } else { Class(class.0.min(1)) }
+    }
+
+    /// What the chunks of `class` are labelled with.
+    #[must_use]
+    pub fn label(&self, class: Class) -> Label {
+        match (self.name, class) {
+            (_, Class::ORDINARY) => Label::Ordinary,
+            (PlacementName::Learned, _) => Label::Brief,
+            (PlacementName::FlashAlloc, _) => Label::Objects,
+            (_, Class(handle)) => Label::Handle(handle as u8),
+        }
+    }
+
+    /// Which of the places for relocated blocks one goes to that was written so long ago and lies in a chunk of `label`;
+    /// `None`: to those that are not kept apart.
+    #[inline]
+    #[must_use]
+    pub fn destination(&self, label: Label, age: u64) -> Option<usize> {
+        match (self.relocation, label) {
+            (Relocation::WithHost | Relocation::Together, _) => None,
+            (Relocation::ByHandle, Label::Handle(handle)) => Some(usize::from(handle) - 1),
+            (Relocation::ByType, Label::Objects) => Some(0),
+            (Relocation::ByAge, label) => self.lifetimes.as_ref()?.destination(label == Label::Brief, age),
+            (Relocation::ByHandle | Relocation::ByType, _) => None,
+        }
+    }
+
+    /// What the chunk of such a place is labelled with.
+    #[must_use]
+    pub fn destination_label(&self, destination: usize) -> Label {
+        match self.relocation {
+            Relocation::ByHandle => Label::Handle(destination as u8 + 1),
+            Relocation::ByType => Label::Objects,
+            Relocation::WithHost | Relocation::Together | Relocation::ByAge => Label::Ordinary,
+        }
+    }
+
+    /// `class` has a unit to write.
+    #[inline]
+    pub(crate) fn make_ready(&mut self, class: Class) {
+        let frontier = &mut self.frontiers[class.index()];
+        if !std::mem::replace(&mut frontier.is_ready, true) {
+            self.ready.push(class);
+        }
+    }
+
+    /// Whether any class has a unit to write.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes the list of classes that have a unit to write; [`Placement::keep`] wants its memory back.
+    pub(crate) fn take_ready(&mut self) -> Vec<Class> {
+        for class in &self.ready {
+            self.frontiers[class.index()].is_ready = false;
+        }
+        let empty = std::mem::take(&mut self.ready_before);
+        std::mem::replace(&mut self.ready, empty)
+    }
+
+    /// See [`Placement::take_ready`].
+    pub(crate) fn keep(&mut self, mut list: Vec<Class>) {
+        list.clear();
+        self.ready_before = list;
+    }
+
+    /// Lets go of chunks of `class` that are full.
+    pub(crate) fn let_go_of_full(&mut self, class: Class, units: &Units) {
+        let open = &mut self.frontiers[class.index()].open;
+        let before = open.len();
+        open.retain(|open| units.room(*open) > 0);
+        self.opened -= (before - open.len()) as u32;
+    }
+
+    /// Of the open chunks of `class`, which all have room, the one whose turn it is.
+    pub(crate) fn next_open(&mut self, class: Class) -> Option<OpenId> {
+        let Frontier { open, next, .. } = &mut self.frontiers[class.index()];
+        let index = if *next < open.len() { *next } else { 0 };
+        *next = index + 1;
+        open.get(index).copied()
+    }
+
+    /// Whether `class` wants another chunk besides those that it has.
+    #[inline]
+    pub(crate) fn wants_chunk(&self, class: Class) -> bool {
+        let frontier = &self.frontiers[class.index()];
+        frontier.open.len() < frontier.stripe
+    }
+
+    /// `open` is a chunk of `class` from now on.
+    pub(crate) fn add(&mut self, class: Class, open: OpenId) {
+        self.frontiers[class.index()].open.push(open);
+        self.opened += 1;
+    }
+
+    /// Gives `class` a chunk with room that an object which is over has left, if there is one.
+    pub(crate) fn inherit(&mut self, class: Class, units: &Units) -> Option<OpenId> {
+        for index in 0..self.objects.idle().len() {
+            let idle = self.objects.idle()[index];
+            if idle == class {
+                continue;
+            }
+            self.let_go_of_full(idle, units);
+            if let Some(open) = self.frontiers[idle.index()].open.pop() {
+                self.frontiers[class.index()].open.push(open);
+                return Some(open);
+            }
+        }
+        None
+    }
+
+    /// Every chunk that is open for a class.
+    pub(crate) fn open_chunks(&self) -> impl Iterator<Item = OpenId> + '_ {
+        self.frontiers.iter().flat_map(|frontier| frontier.open.iter().copied())
+    }
+}
+
+/// What became of the wishes.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct PlacementStatistics {
+    /// Blocks that the host wrote, by handle (0: none); of objects and learned classes all that are not ordinary count as 1.
+    pub blocks: Vec<u64>,
+    /// Objects that were announced.
+    pub objects: u64,
+    /// Objects that were written to their end.
+    pub objects_written: u64,
+    /// Objects that were trimmed before that.
+    pub objects_trimmed: u64,
+    /// Objects that ended because another was announced in their place.
+    pub objects_replaced: u64,
+    /// Objects that were refused.
+    pub objects_refused: u64,
+    /// Blocks written among ordinary ones because no more chunks may be open.
+    pub unplaced: u64,
+    /// Blocks written wherever there was room, because there was none elsewhere.
+    pub spilled: u64,
+    /// Blocks that collection should have kept apart, and moved with others for want of room.
+    pub merged: u64,
+}
+
+impl PlacementStatistics {
+    /// Counts blocks that the host wrote.
+    #[inline]
+    pub(crate) fn count(&mut self, Class(class): Class, blocks: u64) {
+        let index = usize::from(class);
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, 0);
+        }
+        self.blocks[index] += blocks;
+    }
+
+    /// Adds what another drive did.
+    pub fn add(&mut self, other: &PlacementStatistics) {
+        let PlacementStatistics {
+            blocks,
+            objects,
+            objects_written,
+            objects_trimmed,
+            objects_replaced,
+            objects_refused,
+            unplaced,
+            spilled,
+            merged,
+        } = other;
+        for (index, more) in blocks.iter().enumerate() {
+            self.count(Class(index as u16), *more);
+        }
+        for (sum, more) in [
+            (&mut self.objects, objects),
+            (&mut self.objects_written, objects_written),
+            (&mut self.objects_trimmed, objects_trimmed),
+            (&mut self.objects_replaced, objects_replaced),
+            (&mut self.objects_refused, objects_refused),
+            (&mut self.unplaced, unplaced),
+            (&mut self.spilled, spilled),
+            (&mut self.merged, merged),
+        ] {
+            *sum += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back_and_another_is_refused_with_all_of_them() {
+        for name in PlacementName::ALL {
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        let error = "fdb".parse::<PlacementName>().unwrap_err().to_string();
+        assert!(PlacementName::ALL.iter().all(|name| error.contains(name.word())), "{error}");
+    }
+}
