@@ -4,7 +4,7 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
-use openftl_ftl::Config;
+use openftl_ftl::{Config, PlacementName};
 use openftl_media::{ChunkState, Media, NandStatistics, Profile};
 use openftl_sim::world::{World, config, profile};
 use proptest::prelude::*;
@@ -98,6 +98,18 @@ fn write_through_makes_every_acknowledged_write_durable() {
         let mut run = Run { depth: 4, ..Run::new(builtin("tiny"), 700, seed, 1_000) };
         run.config.write_through = true;
         run.go();
+    }
+}
+
+#[test]
+fn every_placement_agrees_with_the_model() {
+    for (seed, placement) in (70..).zip(PlacementName::ALL) {
+        for (profile, capacity) in [("tiny", 700), ("westlake", 6_000)] {
+            let mut run = Run { depth: 8, ..Run::new(builtin(profile), capacity, seed, 900) };
+            (run.config.placement, run.config.handles, run.config.objects_max) = (placement, 3, 4);
+            run.config.over_provisioning = Share::percent(30);
+            run.go();
+        }
     }
 }
 

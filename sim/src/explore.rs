@@ -2,11 +2,11 @@
 
 use crate::caught::{Failure, caught};
 use crate::fault::FaultKind;
-use crate::step::{Moment, Step};
+use crate::step::{Moment, Range, Step};
 use crate::swarm::Run;
 use crate::world::World;
 use openftl_core::{Nanos, TraceHash};
-use openftl_ftl::{Access, BlockTarget};
+use openftl_ftl::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -122,6 +122,10 @@ impl<'a> Play<'a> {
             }
             Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, *durability),
             Step::Read(range) => _ = world.submit_read(range.first, range.blocks),
+            Step::Handle(handle) => world.handle = Handle(*handle),
+            Step::Announce(Range { first, blocks }) => {
+                world.submit_flash_alloc(&[Extent { first: *first, blocks: *blocks }]);
+            }
             Step::Flush => _ = world.submit_flush(),
             Step::Settle => world.settle(),
             Step::Idle(micros) => world.idle(Nanos::from_micros(*micros)),

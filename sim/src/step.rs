@@ -6,6 +6,8 @@
 //! | `u12+8`, `U12+8` | write them as uncorrectable; durably |
 //! | `t12+8`, `T12+8` | trim them; durably |
 //! | `r12+8` | read them |
+//! | `h3` | writes carry handle 3 from here on; 0: none |
+//! | `a12+8` | announce blocks 12 to 19 as one object (FlashAlloc) |
 //! | `f` | flush |
 //! | `s` | wait until no request is under way |
 //! | `i500` | let 500 µs pass |
@@ -51,6 +53,10 @@ pub enum Step {
     Trim(Range, Durability),
     /// A read is submitted.
     Read(Range),
+    /// Writes carry this handle from here on.
+    Handle(u8),
+    /// An object is announced.
+    Announce(Range),
     /// A flush is submitted.
     Flush,
     /// All requests end.
@@ -75,9 +81,11 @@ impl Step {
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         match self {
-            Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Trim(range, _) | Step::Read(range) => {
-                Some(*range)
-            }
+            Step::Write(range, _)
+            | Step::WriteUncorrectable(range, _)
+            | Step::Trim(range, _)
+            | Step::Announce(range)
+            | Step::Read(range) => Some(*range),
             _ => None,
         }
     }
@@ -90,6 +98,7 @@ impl Step {
             Step::WriteUncorrectable(_, durability) => Step::WriteUncorrectable(range, *durability),
             Step::Trim(_, durability) => Step::Trim(range, *durability),
             Step::Read(_) => Step::Read(range),
+            Step::Announce(_) => Step::Announce(range),
             other => other.clone(),
         }
     }
@@ -121,6 +130,8 @@ impl fmt::Display for Step {
             Step::Trim(range, Durability::Volatile) => write!(f, "t{range}"),
             Step::Trim(range, Durability::Durable) => write!(f, "T{range}"),
             Step::Read(range) => write!(f, "r{range}"),
+            Step::Handle(handle) => write!(f, "h{handle}"),
+            Step::Announce(range) => write!(f, "a{range}"),
             Step::Flush => write!(f, "f"),
             Step::Settle => write!(f, "s"),
             Step::Idle(micros) => write!(f, "i{micros}"),
@@ -182,6 +193,8 @@ fn parse(text: &str) -> Result<Step, ()> {
         't' => Ok(Step::Trim(rest.parse()?, Durability::Volatile)),
         'T' => Ok(Step::Trim(rest.parse()?, Durability::Durable)),
         'r' => Ok(Step::Read(rest.parse()?)),
+        'h' => Ok(Step::Handle(number(rest)?)),
+        'a' => Ok(Step::Announce(rest.parse()?)),
         'f' => alone(Step::Flush),
         's' => alone(Step::Settle),
         'i' => Ok(Step::Idle(number(rest)?)),
@@ -216,7 +229,8 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text = "w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
+        let text =
+            "w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 

@@ -9,7 +9,7 @@ use crate::world::World;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
-use openftl_ftl::{Config, Durability, VictimPolicy};
+use openftl_ftl::{Config, Durability, PlacementName, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use rand_core::{Rng, SeedableRng};
@@ -61,13 +61,10 @@ impl Setting {
     fn draw(seed: u64, dice: &mut Dice) -> Setting {
         loop {
             let profile = profile(dice);
-            let setting = Setting {
-                seed,
-                config: config(seed, &profile, dice),
-                profile,
-                spare: dice.one_of(&[0, 20, 50]),
-                depth: dice.one_of(&[1, 2, 5, 16]),
-            };
+            let mut config = config(seed, &profile, dice);
+            place(&mut config, &mut Dice::new(!seed));
+            let setting =
+                Setting { seed, config, profile, spare: dice.one_of(&[0, 20, 50]), depth: dice.one_of(&[1, 2, 5, 16]) };
             // Not every device can hold every drive.
             if setting.profile.validate().is_ok() && setting.world().is_ok() {
                 return setting;
@@ -146,6 +143,16 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
     }
 }
 
+/// Every other drive places its data by more than its plainest choice. This is drawn apart from all the rest, so that the
+/// other half of the runs is what it would be without.
+fn place(config: &mut Config, dice: &mut Dice) {
+    if dice.once_in(2) {
+        config.placement = dice.one_of(&PlacementName::ALL);
+        config.handles = dice.between(1, 4) as u8;
+        config.objects_max = dice.between(1, 4) as u16;
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setting { profile, config, spare, depth, .. } = self;
@@ -153,7 +160,7 @@ impl fmt::Display for Setting {
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {:?}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {}{:?}, checkpoint after {:?}, {}depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -164,6 +171,11 @@ impl fmt::Display for Setting {
             if profile.cache.power_loss_protection { "protected" } else { "not protected" },
             config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
             config.over_provisioning,
+            match config.placement {
+                placement if placement.heeds_handles() => format!("{placement} with {} handles, ", config.handles),
+                PlacementName::FlashAlloc => format!("flash-alloc with {} objects, ", config.objects_max),
+                placement => format!("{placement}, "),
+            },
             config.victim,
             config.checkpoint_log_blocks,
             if config.write_through { "write-through, " } else { "" },
@@ -198,6 +210,7 @@ impl Run {
         let mut dice = Dice::new(seed);
         let setting = Setting::draw(seed, &mut dice);
         let steps = steps(&setting, &mut dice);
+        let steps = with_hints(steps, &setting, &mut Dice::new(!seed));
         Run { seed, setting, steps }
     }
 
@@ -212,7 +225,7 @@ impl Run {
             let fits = |range: Range| {
                 range.blocks > 0 && range.first.checked_add(range.blocks).is_some_and(|end| end <= capacity)
             };
-            let most = if matches!(step, Step::Trim(..)) { u64::MAX } else { 256 };
+            let most = if matches!(step, Step::Trim(..) | Step::Announce(_)) { u64::MAX } else { 256 };
             if step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
                 return Err(Beyond { step: step.to_string(), capacity, seed });
             }
@@ -298,6 +311,29 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
         });
     }
     steps
+}
+
+/// The same steps, with what the drive may be told of lifetimes in between.
+fn with_hints(steps: Vec<Step>, setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    let Config { placement, handles, capacity_blocks, .. } = setting.config;
+    if !placement.heeds_handles() && placement != PlacementName::FlashAlloc {
+        return steps;
+    }
+    let mut all = Vec::new();
+    for step in steps {
+        if dice.once_in(5) {
+            all.push(match placement {
+                PlacementName::FlashAlloc => {
+                    let blocks = dice.between(1, 100.min(capacity_blocks));
+                    Step::Announce(Range { first: dice.between(0, capacity_blocks - blocks), blocks })
+                }
+                // One more than there are, and none.
+                _ => Step::Handle(dice.between(0, u64::from(handles) + 1) as u8),
+            });
+        }
+        all.push(step);
+    }
+    all
 }
 
 fn weighted(weights: &[(Kind, u64)], dice: &mut Dice) -> Kind {

@@ -12,8 +12,8 @@ use openftl_ftl::block::BlockFtl;
 use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
-    Access, BlockTarget, Config, Done, Durability, Handle, IoError, ReadOnlyReason, Request, VictimPolicy,
-    chunks_per_pu,
+    Access, BlockTarget, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason,
+    Request, VictimPolicy, chunks_per_pu,
 };
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
@@ -33,6 +33,7 @@ const EVENTS_MAX: u64 = 1_000_000;
 enum Errand {
     Change { change: Change, durable: bool },
     Flush { tick: u64 },
+    Announcement,
     Read { first: u64, frames: Vec<Frame>, allowed: Vec<Vec<Change>> },
 }
 
@@ -43,6 +44,7 @@ impl fmt::Display for Errand {
                 write!(f, "change {change}{}", if *durable { ", durable" } else { "" })
             }
             Errand::Flush { .. } => write!(f, "flush"),
+            Errand::Announcement => write!(f, "announcement"),
             Errand::Read { first, .. } => write!(f, "read of {first}"),
         }
     }
@@ -62,6 +64,8 @@ pub struct World {
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
     pub may_wear_out: bool,
+    /// What writes carry from now on.
+    pub handle: Handle,
     /// What exchanges have put where it does not belong, by place; as long as it is what is there.
     pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
@@ -164,6 +168,7 @@ impl World {
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
             may_wear_out: false,
+            handle: Handle::NONE,
             misplaced: BTreeMap::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
@@ -183,6 +188,7 @@ impl World {
             config: self.config.clone(),
             history,
             may_wear_out: self.may_wear_out,
+            handle: self.handle,
             misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
             under_way: Vec::new(),
@@ -312,6 +318,7 @@ impl World {
             match (errand, done.result) {
                 (Errand::Change { change, durable }, Ok(())) => self.model().complete(change, durable),
                 (Errand::Flush { tick }, Ok(())) => self.model().flushed(tick),
+                (Errand::Announcement, Ok(())) => {}
                 (Errand::Read { first, frames, allowed }, Ok(())) => self.compare(first, frames, &allowed),
                 (Errand::Read { first, frames, allowed }, Err(error)) => {
                     self.expect_unreadable(first, &allowed, error);
@@ -321,7 +328,7 @@ impl World {
                     self.expect_worn_out(error);
                     self.model().fail(change);
                 }
-                (Errand::Flush { .. }, Err(error)) => self.expect_worn_out(error),
+                (Errand::Flush { .. } | Errand::Announcement, Err(error)) => self.expect_worn_out(error),
             }
         }
         self.wire.look();
@@ -454,10 +461,19 @@ impl World {
         let change = self.begin(Kind::Write, first, blocks);
         self.fill(change, first, &frames);
         let durable = durability == Durability::Durable || self.config.write_through;
-        self.submit(
-            Request::Write { first, frames: &frames, durability, handle: Handle::NONE },
-            Errand::Change { change, durable },
-        )
+        let handle = self.handle;
+        self.submit(Request::Write { first, frames: &frames, durability, handle }, Errand::Change { change, durable })
+    }
+
+    /// Announces an object, which the drive may refuse.
+    pub fn submit_flash_alloc(&mut self, extents: &[Extent]) {
+        self.tag += 1;
+        let (now, tag) = (self.clock.now(), self.tag);
+        match self.ftl().submit(now, tag, Request::FlashAlloc { extents }) {
+            Ok(()) => self.under_way.push((tag, Errand::Announcement)),
+            Err(IoError::Object(ObjectError::NotKept | ObjectError::TooMany { .. })) => {}
+            Err(error) => self.expect_worn_out(error),
+        }
     }
 
     /// Submits a write of uncorrectable blocks; gives its tag.
@@ -643,8 +659,14 @@ impl World {
         (first, blocks)
     }
 
-    /// One more request of a mix of all kinds.
+    /// One more request of a mix of all kinds; on a drive that heeds them with handles and objects.
     pub fn submit_any(&mut self) {
+        if self.config.placement.heeds_handles() {
+            self.handle = Handle(self.below(u64::from(self.config.handles) + 2) as u8);
+        } else if self.config.placement == PlacementName::FlashAlloc && self.below(8) == 0 {
+            let (first, blocks) = self.range(60);
+            self.submit_flash_alloc(&[Extent { first, blocks }]);
+        }
         match self.below(100) {
             0..60 => {
                 let (first, blocks) = self.range(12);
