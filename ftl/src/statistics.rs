@@ -9,6 +9,7 @@
 //!
 //! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
 
+use crate::encounters::Encounters;
 use crate::latency::Latencies;
 use openftl_core::{Nanos, Time};
 
@@ -176,6 +177,8 @@ pub struct Statistics {
     /// How long flushes took.
     #[serde(rename = "flush_latency_ns")]
     pub flush_latency: Latencies,
+    /// How often the host met garbage collection.
+    pub encounters: Encounters,
     /// Garbage collection by group.
     pub groups: Vec<GroupStatistics>,
     /// Sum over time of the blocks that could hold no data (free, being erased, or not yet written in open chunks); with
@@ -219,6 +222,7 @@ impl Statistics {
             read_latency,
             write_latency,
             flush_latency,
+            encounters,
             groups,
             spare_block_samples,
             spare_samples,
@@ -249,6 +253,9 @@ impl Statistics {
             (&mut self.checkpoints, checkpoints),
             (&mut self.throttled, throttled),
             (&mut self.throttled_time.0, &throttled_time.0),
+            (&mut self.encounters.commands, &encounters.commands),
+            (&mut self.encounters.marked, &encounters.marked),
+            (&mut self.encounters.met, &encounters.met),
             (&mut self.spare_block_samples, spare_block_samples),
             (&mut self.spare_samples, spare_samples),
         ] {

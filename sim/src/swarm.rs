@@ -5,11 +5,11 @@
 
 use crate::fault::{Fault, FaultKind};
 use crate::step::{Moment, Range, Step};
-use crate::world::World;
+use crate::world::{VICTIM_POLICIES, World};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
-use openftl_ftl::{Config, Durability, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, Durability};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use rand_core::{Rng, SeedableRng};
@@ -138,7 +138,8 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
         write_through: dice.once_in(10),
         checkpoint_log_blocks: dice.one_of(&[Some(8), Some(24), None]),
         checkpoint_interval: dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]),
-        victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
+        victim: dice.one_of(&VICTIM_POLICIES),
+        collection: dice.one_of(&[CollectionScope::Marked, CollectionScope::Marked, CollectionScope::DeviceWide]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),
         scrub_interval: dice.one_of(&[None, Some(Nanos::from_millis(100)), Some(Nanos::from_millis(1_000))]),
         wear_spread_max: dice.one_of(&[Config::default().wear_spread_max, None, Some(2)]),
@@ -153,7 +154,7 @@ impl fmt::Display for Setting {
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {:?}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {} {:?}, checkpoint after {:?}, {}depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -165,6 +166,7 @@ impl fmt::Display for Setting {
             config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
             config.over_provisioning,
             config.victim,
+            config.collection,
             config.checkpoint_log_blocks,
             if config.write_through { "write-through, " } else { "" },
         )
