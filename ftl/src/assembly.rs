@@ -122,11 +122,12 @@ impl<M: Media> BlockFtl<M> {
         plan: Plan,
         superblock: Superblock,
         mapping: Mapping,
-        chunks: ChunkTable,
+        mut chunks: ChunkTable,
         good: u64,
         next_lsn: u64,
         now: Time,
     ) -> BlockFtl<M> {
+        chunks.choose_victims(config.victim, superblock.drive);
         let geometry = *media.geometry();
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
         let most = VECTOR_BLOCKS_MAX as u32 / ws_min * ws_min;

@@ -409,7 +409,10 @@ impl<M: Media> BlockFtl<M> {
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
         };
-        self.under_way += u32::from(submitted);
+        if submitted {
+            self.under_way += 1;
+            self.note_submitted(errand);
+        }
         submitted
     }
 
@@ -568,6 +571,7 @@ impl<M: Media> BlockFtl<M> {
         self.under_way -= completions.len() as u32;
         for completion in completions.drain(..) {
             let errand = Errand::from_tag(completion.tag);
+            self.note_completed(errand);
             // Nobody waits for the end of a host read but the host, and who waits until nothing is under way.
             self.stirred |= !matches!(errand, Errand::HostRead(_)) || self.waits_for_rest();
             match errand {

@@ -12,12 +12,15 @@
 //!
 //! Closed chunks hang in lists by the number of their valid blocks, one array of lists a group, so that the greedy
 //! victim is found without a search and an invalidated block costs one relinking. They also stand in the order of their
-//! resets, for wear levelling.
+//! resets, for wear levelling, and for policies that ask for it in the order in which they were closed.
 
+use crate::closing_order::ClosingOrder;
 use crate::placement::Label;
 use crate::statistics::Care;
-use crate::victim::{Candidate, VictimPolicy};
+use crate::victim::{self, Candidate, VictimPolicy};
 use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -42,6 +45,9 @@ pub enum ChunkUse {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// Groups whose victims differ by less than this part of a chunk are as good as each other: they take turns.
+const VICTIM_SLACK: u32 = 32;
 
 /// Victims as empty as each other of which the least worn is chosen, at most.
 const ALIKE_LOOKED_AT_MAX: usize = 8;
@@ -92,10 +98,18 @@ pub struct ChunkTable {
     closed: Vec<BTreeSet<(u32, ChunkId)>>,
     /// Resets of the most worn chunk, by group.
     most_resets: Vec<u32>,
+    policy: VictimPolicy,
+    /// Closed chunks in the order of their closing, by group; none where the policy does not ask for it.
+    closing: Vec<ClosingOrder>,
+    /// Chunks closed so far.
+    closings: u64,
+    /// Draws chunks for [`VictimPolicy::Choices`].
+    chance: Xoshiro256PlusPlus,
 }
 
 impl ChunkTable {
-    /// A table in which every chunk of the device is free and every hole of its address space retired.
+    /// A table in which every chunk of the device is free and every hole of its address space retired. Victims are chosen
+    /// greedily unless [`ChunkTable::choose_victims`] says otherwise.
     #[must_use]
     pub fn new(geometry: &Geometry) -> ChunkTable {
         let format = geometry.format();
@@ -132,6 +146,40 @@ impl ChunkTable {
             lowest: vec![Cell::new(geometry.blocks_per_chunk); groups],
             closed: vec![BTreeSet::new(); groups],
             most_resets: vec![0; groups],
+            policy: VictimPolicy::Greedy,
+            closing: Vec::new(),
+            closings: 0,
+            chance: Xoshiro256PlusPlus::seed_from_u64(0),
+        }
+    }
+
+    /// From now on victims are chosen by `policy`; what it leaves to chance follows from `seed`. Chunks that are closed
+    /// already count as the oldest, in the order of their addresses.
+    pub fn choose_victims(&mut self, policy: VictimPolicy, seed: u64) {
+        self.policy = policy;
+        self.chance = Xoshiro256PlusPlus::seed_from_u64(seed);
+        self.closing = match policy {
+            VictimPolicy::Greedy | VictimPolicy::CostBenefit => Vec::new(),
+            VictimPolicy::Fifo | VictimPolicy::Windowed(_) | VictimPolicy::Choices(_) => {
+                vec![ClosingOrder::default(); self.lists.len()]
+            }
+        };
+        for chunk in (0..self.chunks.len() as u32).map(ChunkId) {
+            let Chunk { usage, listed, valid, .. } = self.chunks[chunk.0 as usize];
+            if usage == ChunkUse::Closed {
+                self.note_closed(chunk);
+            }
+            if listed && let Some(order) = self.closing.get_mut((chunk.0 >> self.group_shift) as usize) {
+                order.set_valid(chunk, valid);
+            }
+        }
+    }
+
+    fn note_closed(&mut self, chunk: ChunkId) {
+        let group = self.group(chunk);
+        if let Some(order) = self.closing.get_mut(group) {
+            order.close(chunk, self.closings);
+            self.closings += 1;
         }
     }
 
@@ -266,12 +314,16 @@ impl ChunkTable {
         let entry = &mut self.chunks[chunk.0 as usize];
         if entry.usage == ChunkUse::Closed {
             self.closed[group].remove(&(entry.resets, chunk));
+            if let Some(order) = self.closing.get_mut(group) {
+                order.remove(chunk);
+            }
         }
         entry.usage = usage;
         match usage {
             ChunkUse::Closed => {
                 entry.closed_at = written;
                 self.closed[group].insert((entry.resets, chunk));
+                self.note_closed(chunk);
                 self.list_if_candidate(chunk);
             }
             ChunkUse::Free => {
@@ -404,28 +456,66 @@ impl ChunkTable {
         (lowest < self.blocks_per_chunk).then_some(lowest)
     }
 
-    /// The victim of `group` by `policy`, or `None` where nothing would be gained.
+    /// How much of an effort the next victim of `group` will be by the policy, as a number by which groups can be compared
+    /// (the lower, the sooner it should be collected), and by how much groups may differ that are as good as each other.
+    /// `None` where nothing would be gained.
+    ///
+    /// It has to be the policy's own measure: a group chosen because its emptiest chunk is the emptiest of all, whose
+    /// oldest is collected then, would be chosen again and again.
     #[must_use]
-    pub fn victim(&self, group: u32, policy: VictimPolicy, written: u64) -> Option<ChunkId> {
+    pub fn urgency(&self, group: u32) -> Option<(u64, u64)> {
+        let alike = u64::from(self.blocks_per_chunk / VICTIM_SLACK);
+        let fewest = self.fewest_valid(group)?;
+        let order = || &self.closing[group as usize];
+        Some(match self.policy {
+            VictimPolicy::Greedy | VictimPolicy::CostBenefit => (u64::from(fewest), alike),
+            VictimPolicy::Fifo => {
+                (order().number(victim::first_closed(order(), self.blocks_per_chunk)?), self.lists.len() as u64)
+            }
+            VictimPolicy::Windowed(window) => {
+                (u64::from(self.valid(victim::emptiest_of_window(order(), self.blocks_per_chunk, window)?)), alike)
+            }
+            VictimPolicy::Choices(_) => (order().mean_valid()?, 256),
+        })
+    }
+
+    /// The victim of `group` by the policy, or `None` where nothing would be gained. `written` is the number of host
+    /// blocks written so far.
+    #[must_use]
+    pub fn victim(&mut self, group: u32, written: u64) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
-        let lists = &self.lists[group as usize];
-        let lowest = self.fewest_valid(group)?;
-        if policy == VictimPolicy::Greedy {
-            // Of those as empty as each other the least worn: it keeps wear level where no data rest.
-            let chunk = |chunk: u32| Some(chunk).filter(|chunk| *chunk != NONE);
-            let alike = std::iter::successors(chunk(lists[lowest as usize]), |before| {
-                chunk(self.chunks[*before as usize].after)
-            });
-            let least_worn = alike.take(ALIKE_LOOKED_AT_MAX).min_by_key(|chunk| self.chunks[*chunk as usize].resets);
-            return least_worn.map(ChunkId);
+        match self.policy {
+            VictimPolicy::Greedy => self.emptiest(group),
+            VictimPolicy::CostBenefit => self.greatest_benefit(group, written),
+            VictimPolicy::Fifo => victim::first_closed(&self.closing[group as usize], blocks),
+            VictimPolicy::Windowed(window) => victim::emptiest_of_window(&self.closing[group as usize], blocks, window),
+            VictimPolicy::Choices(choices) => {
+                let draw = |below: u32| ((u128::from(self.chance.next_u64()) * u128::from(below)) >> 64) as u32;
+                victim::emptiest_of_choices(&self.closing[group as usize], blocks, choices, draw)
+            }
         }
+    }
+
+    /// Of those as empty as each other the least worn: it keeps wear level where no data rest.
+    fn emptiest(&self, group: u32) -> Option<ChunkId> {
+        let lowest = self.fewest_valid(group)?;
+        let chunk = |chunk: u32| Some(chunk).filter(|chunk| *chunk != NONE);
+        let first = self.lists[group as usize][lowest as usize];
+        let alike = std::iter::successors(chunk(first), |before| chunk(self.chunks[*before as usize].after));
+        let least_worn = alike.take(ALIKE_LOOKED_AT_MAX).min_by_key(|chunk| self.chunks[*chunk as usize].resets);
+        least_worn.map(ChunkId)
+    }
+
+    fn greatest_benefit(&self, group: u32, written: u64) -> Option<ChunkId> {
+        let blocks = self.blocks_per_chunk;
+        let lowest = self.fewest_valid(group)?;
         let mut best: Option<(u64, ChunkId)> = None;
-        for first in &lists[lowest as usize..blocks as usize] {
+        for first in &self.lists[group as usize][lowest as usize..blocks as usize] {
             let mut next = *first;
             while next != NONE {
                 let chunk = &self.chunks[next as usize];
                 let candidate = Candidate { valid: chunk.valid, blocks, age: written - chunk.closed_at };
-                if let Some(worth) = policy.worth(candidate)
+                if let Some(worth) = candidate.benefit_over_cost()
                     && best.is_none_or(|(other, _)| worth > other)
                 {
                     best = Some((worth, ChunkId(next)));
@@ -455,6 +545,9 @@ impl ChunkTable {
         (entry.before, entry.after, entry.listed) = (NONE, after, true);
         let lowest = &self.lowest[group as usize];
         lowest.set(lowest.get().min(valid));
+        if let Some(order) = self.closing.get_mut(group as usize) {
+            order.set_valid(chunk, valid);
+        }
     }
 
     fn unlist(&mut self, chunk: ChunkId) {
@@ -496,15 +589,15 @@ mod tests {
         closed_with(&mut table, chunks[0], &[0, 1, 2]);
         closed_with(&mut table, chunks[1], &[0, 1, 2, 3]);
         closed_with(&mut table, chunks[2], &(0..16).collect::<Vec<_>>());
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), Some(chunks[0]));
+        assert_eq!(table.victim(0, 0), Some(chunks[0]));
         table.invalidate(format.ppa(chunks[1], 1));
         table.invalidate(format.ppa(chunks[1], 3));
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), Some(chunks[1]));
+        assert_eq!(table.victim(0, 0), Some(chunks[1]));
         table.set_usage(chunks[1], ChunkUse::Victim, 0);
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), Some(chunks[0]));
+        assert_eq!(table.victim(0, 0), Some(chunks[0]));
         table.set_usage(chunks[0], ChunkUse::Victim, 0);
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), None, "a full chunk is no victim");
-        assert_eq!(table.victim(1, VictimPolicy::Greedy, 0), None, "nothing is closed in the other group");
+        assert_eq!(table.victim(0, 0), None, "a full chunk is no victim");
+        assert_eq!(table.victim(1, 0), None, "nothing is closed in the other group");
     }
 
     #[test]
@@ -514,9 +607,9 @@ mod tests {
         let chunk = geometry.chunk_ids().next().unwrap();
         table.place(chunk, 1);
         table.set_usage(chunk, ChunkUse::Closed, 0);
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), None);
+        assert_eq!(table.victim(0, 0), None);
         table.commit(geometry.format().ppa(chunk, 0));
-        assert_eq!(table.victim(0, VictimPolicy::Greedy, 0), Some(chunk));
+        assert_eq!(table.victim(0, 0), Some(chunk));
     }
 
     #[test]

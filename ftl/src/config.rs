@@ -6,6 +6,17 @@ use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
 
+/// Where garbage collection works at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CollectionScope {
+    /// In groups that are marked, few of them while there is room; the host meets it only there.
+    #[default]
+    Marked,
+    /// In every group that is short of free chunks, all at once.
+    DeviceWide,
+}
+
 /// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from
 /// its superblock afterwards; the rest may differ each time the drive is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +50,10 @@ pub struct Config {
     pub objects_max: u16,
     /// How garbage collection chooses its victims.
     pub victim: VictimPolicy,
+    /// Where garbage collection works at a time.
+    pub collection: CollectionScope,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
+    /// Only of [`CollectionScope::Marked`].
     pub marked_groups_max: Option<u32>,
     /// Every block that holds something is read once in this time, and refreshed if it is weak. `None`: never.
     pub scrub_interval: Option<Nanos>,
@@ -70,6 +84,7 @@ impl Default for Config {
             handles: HANDLES_DEFAULT,
             objects_max: OBJECTS_DEFAULT,
             victim: VictimPolicy::Greedy,
+            collection: CollectionScope::Marked,
             marked_groups_max: None,
             scrub_interval: None,
             wear_spread_max: Some(WEAR_SPREAD_MAX),

@@ -7,6 +7,9 @@
 //!     └── all its blocks have moved ──▶ waits until the log says so durably ──▶ reset ──▶ free ◀─────┘
 //! ```
 //!
+//! With [`CollectionScope::DeviceWide`] every group that is short of free chunks is marked at once, as conventional drives
+//! do it. [`crate::encounters`] counts how often the host meets collection.
+//!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and
 //! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed; what a
 //! [placement](crate::placement) keeps apart has more. Those are taken from what the host could have, never from the reserve, and
@@ -23,6 +26,7 @@
 
 use crate::block::{BlockFtl, Errand, Phase};
 use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::config::CollectionScope;
 use crate::log::Record;
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
@@ -40,9 +44,6 @@ const READS_PER_GROUP_MAX: u32 = 2;
 
 /// Times that a block is read before it is given up: what is given up here is gone for good.
 const READS_OF_LOST_MIN: u32 = 4;
-
-/// Groups whose victims differ by less than this part of a chunk are as good as each other: they take turns.
-const VICTIM_SLACK: u32 = 32;
 
 /// No logical block.
 const NOBODY: u32 = u32::MAX;
@@ -75,6 +76,8 @@ struct Group {
     reading: u32,
     /// What is moved for its room or because it is weak, what is moved because it rests, and what placement keeps apart.
     frontiers: Vec<Frontier>,
+    /// Commands at the device that read, program or reset for collection.
+    commands: u32,
 }
 
 /// [`Group::frontiers`]: what is moved for its room or because it is weak.
@@ -219,6 +222,23 @@ impl Collection {
         self.groups[(owner >> 16) as usize].frontiers[(owner & 0xFFFF) as usize].queue.push_front(frame);
     }
 
+    pub(crate) fn is_marked(&self, group: u32) -> bool {
+        self.groups[group as usize].marked
+    }
+
+    /// Whether the device reads, programs or resets for collection in `group`.
+    pub(crate) fn is_at_work(&self, group: u32) -> bool {
+        self.groups[group as usize].commands > 0
+    }
+
+    pub(crate) fn command_began(&mut self, group: u32) {
+        self.groups[group as usize].commands += 1;
+    }
+
+    pub(crate) fn command_ended(&mut self, group: u32) {
+        self.groups[group as usize].commands -= 1;
+    }
+
     fn begin_read(&mut self, group: u32, chunk: ChunkId) -> u32 {
         self.groups[group as usize].reading += 1;
         let index = self.free_reads.pop().unwrap_or_else(|| {
@@ -275,13 +295,20 @@ impl<M: Media> BlockFtl<M> {
         if self.free_and_coming(group) < self.provisioning.fewest_in_group(group) {
             return true;
         }
+        if self.config.collection == CollectionScope::DeviceWide && self.is_below_share(group) {
+            return true;
+        }
         let groups = 0..self.geometry.groups;
-        if groups.map(|group| self.free_and_coming(group)).sum::<u32>() >= self.provisioning.target() {
+        if groups.clone().map(|group| self.free_and_coming(group)).sum::<u32>() >= self.provisioning.target() {
             return false;
         }
-        let slack = self.geometry.blocks_per_chunk / VICTIM_SLACK;
-        let best = (0..self.geometry.groups).filter_map(|group| self.chunks.fewest_valid(group)).min();
-        matches!((self.chunks.fewest_valid(group), best), (Some(own), Some(best)) if own <= best + slack)
+        let best = groups.filter_map(|group| self.chunks.urgency(group)).map(|(urgency, _)| urgency).min();
+        matches!((self.chunks.urgency(group), best), (Some((own, slack)), Some(best)) if own <= best + slack)
+    }
+
+    /// Whether `group` has less than its share of the free chunks that the drive should have.
+    fn is_below_share(&self, group: u32) -> bool {
+        self.free_and_coming(group) < self.provisioning.target().div_ceil(self.geometry.groups)
     }
 
     fn free_and_coming(&self, group: u32) -> u32 {
@@ -292,9 +319,10 @@ impl<M: Media> BlockFtl<M> {
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
     /// groups collect side by side, because a drive that waits for one group serves nobody.
     fn marked_groups(&self) -> u32 {
-        match self.config.marked_groups_max {
-            Some(most) => most.clamp(1, self.geometry.groups),
-            None => self.room().marked_groups(self.geometry.groups),
+        match (self.config.collection, self.config.marked_groups_max) {
+            (CollectionScope::DeviceWide, _) => self.geometry.groups,
+            (CollectionScope::Marked, Some(most)) => most.clamp(1, self.geometry.groups),
+            (CollectionScope::Marked, None) => self.room().marked_groups(self.geometry.groups),
         }
     }
 
@@ -388,7 +416,7 @@ impl<M: Media> BlockFtl<M> {
                 }
                 break;
             }
-            let Some(chunk) = self.chunks.victim(group, self.config.victim, self.buffer.head()) else {
+            let Some(chunk) = self.chunks.victim(group, self.buffer.head()) else {
                 if reading == 0 {
                     self.unmark(group);
                 }

@@ -13,14 +13,14 @@
 //! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
-//! | [`garbage_collection`], [`victim`], [`throttle`] | making room |
+//! | [`garbage_collection`], [`victim`], [`closing_order`], [`throttle`] | making room |
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
 //! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
 //! | [`repair`] | rebuilding the map from what the blocks say of themselves |
 //! | [`scan`], [`check`] | verifying all of it |
-//! | [`statistics`], [`latency`] | one accounting |
+//! | [`statistics`], [`latency`], [`encounters`] | one accounting |
 //!
 //! | FTL | is |
 //! |---|---|
@@ -36,7 +36,9 @@ pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
 mod closing;
+pub mod closing_order;
 pub mod config;
+pub mod encounters;
 mod found_checkpoint;
 mod found_log;
 pub mod garbage_collection;
@@ -71,7 +73,8 @@ pub use block::{BlockFtl, ReadOnlyReason};
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
-pub use config::Config;
+pub use config::{CollectionScope, Config};
+pub use encounters::Encounters;
 pub use latency::Latencies;
 pub use placement::{PlacementName, PlacementStatistics};
 pub use plan::{Plan, PlanError, chunks_per_pu};
@@ -80,4 +83,4 @@ pub use repair::RepairReport;
 pub use statistics::{Care, GroupStatistics, Moved, Purpose, ScrubStatistics, Statistics};
 pub use superblock::Superblock;
 pub use target::{BlockTarget, Done, Durability, Extent, Handle, IoError, ObjectError, Request};
-pub use victim::VictimPolicy;
+pub use victim::{PolicyError, VictimPolicy};

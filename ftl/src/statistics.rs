@@ -9,6 +9,7 @@
 //!
 //! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
 
+use crate::encounters::Encounters;
 use crate::latency::Latencies;
 use crate::placement::PlacementStatistics;
 use openftl_core::{Nanos, Time};
@@ -179,6 +180,8 @@ pub struct Statistics {
     pub flush_latency: Latencies,
     /// What became of wishes about placement.
     pub placement: PlacementStatistics,
+    /// How often the host met garbage collection.
+    pub encounters: Encounters,
     /// Garbage collection by group.
     pub groups: Vec<GroupStatistics>,
     /// Sum over time of the blocks that could hold no data (free, being erased, or not yet written in open chunks); with
@@ -223,6 +226,7 @@ impl Statistics {
             write_latency,
             flush_latency,
             placement,
+            encounters,
             groups,
             spare_block_samples,
             spare_samples,
@@ -253,6 +257,9 @@ impl Statistics {
             (&mut self.checkpoints, checkpoints),
             (&mut self.throttled, throttled),
             (&mut self.throttled_time.0, &throttled_time.0),
+            (&mut self.encounters.commands, &encounters.commands),
+            (&mut self.encounters.marked, &encounters.marked),
+            (&mut self.encounters.met, &encounters.met),
             (&mut self.spare_block_samples, spare_block_samples),
             (&mut self.spare_samples, spare_samples),
         ] {

@@ -4,9 +4,9 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
-use openftl_ftl::{Config, PlacementName};
+use openftl_ftl::{CollectionScope, Config, PlacementName};
 use openftl_media::{ChunkState, Media, NandStatistics, Profile};
-use openftl_sim::world::{World, config, profile};
+use openftl_sim::world::{VICTIM_POLICIES, World, config, profile};
 use proptest::prelude::*;
 
 struct Run {
@@ -20,7 +20,9 @@ struct Run {
 
 impl Run {
     fn new(profile: Profile, capacity_blocks: u64, seed: u64, operations: u64) -> Run {
-        Run { profile, config: config(capacity_blocks, seed), seed, operations, depth: 1, cuts: true }
+        let victim = VICTIM_POLICIES[seed as usize % VICTIM_POLICIES.len()];
+        let config = Config { victim, collection: scope(seed % 4 == 3), ..config(capacity_blocks, seed) };
+        Run { profile, config, seed, operations, depth: 1, cuts: true }
     }
 
     fn go(self) {
@@ -48,6 +50,10 @@ impl Run {
         let NandStatistics { program_failures, erase_failures, .. } = *world.device().statistics();
         assert_eq!(program_failures + erase_failures, 0, "nothing was to fail");
     }
+}
+
+fn scope(device_wide: bool) -> CollectionScope {
+    if device_wide { CollectionScope::DeviceWide } else { CollectionScope::Marked }
 }
 
 fn builtin(name: &str) -> Profile {
@@ -143,10 +149,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_seed_depth_and_cache_agrees_with_the_model(seed in 1_000..1_000_000_u64, depth in 1..24_usize, protected: bool) {
+    fn any_seed_depth_cache_and_collection_agrees_with_the_model(
+        seed in 1_000..1_000_000_u64,
+        depth in 1..24_usize,
+        protected: bool,
+        victim in 0..VICTIM_POLICIES.len(),
+        device_wide: bool,
+    ) {
         let cache = format!("power_loss_protection = {protected}");
         let profile = profile("tiny", &[("power_loss_protection = true", &cache)]);
-        Run { depth, ..Run::new(profile, 500, seed, 600) }.go();
+        let mut run = Run { depth, ..Run::new(profile, 500, seed, 600) };
+        run.config.victim = VICTIM_POLICIES[victim];
+        run.config.collection = scope(device_wide);
+        run.go();
     }
 }
 

@@ -97,6 +97,7 @@ impl BlockTarget for Memory {
                 }
             }
             Request::WriteUncorrectable { .. } => unreachable!("no workload has it"),
+            Request::FlashAlloc { .. } => return Err(IoError::Object(openftl_ftl::ObjectError::NotKept)),
             Request::Trim { .. } | Request::Flush => {}
         }
         self.under_way.push(Done { tag, result: Ok(()), at });

@@ -5,11 +5,11 @@
 
 use crate::fault::{Fault, FaultKind};
 use crate::step::{Moment, Range, Step};
-use crate::world::World;
+use crate::world::{VICTIM_POLICIES, World};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
-use openftl_ftl::{Config, Durability, PlacementName, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, Durability, PlacementName, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use rand_core::{Rng, SeedableRng};
@@ -143,9 +143,13 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
     }
 }
 
-/// Every other drive places its data by more than its plainest choice. This is drawn apart from all the rest, so that the
-/// other half of the runs is what it would be without.
+/// Every other drive places its data, and every other one collects its garbage, by more than the plainest choices. This is
+/// drawn apart from all the rest, so that a quarter of the runs is what it would be without.
 fn place(config: &mut Config, dice: &mut Dice) {
+    if dice.once_in(2) {
+        config.victim = dice.one_of(&VICTIM_POLICIES);
+        config.collection = dice.one_of(&[CollectionScope::Marked, CollectionScope::DeviceWide]);
+    }
     if dice.once_in(2) {
         config.placement = dice.one_of(&PlacementName::ALL);
         config.handles = dice.between(1, 4) as u8;
@@ -160,7 +164,7 @@ impl fmt::Display for Setting {
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {}{:?}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {}{} {:?}, checkpoint after {:?}, {}depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -177,6 +181,7 @@ impl fmt::Display for Setting {
                 placement => format!("{placement}, "),
             },
             config.victim,
+            config.collection,
             config.checkpoint_log_blocks,
             if config.write_through { "write-through, " } else { "" },
         )

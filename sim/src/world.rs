@@ -75,6 +75,16 @@ pub struct World {
     crash_points: Vec<(CrashPoint, Rc<History>)>,
 }
 
+/// Victim policies that drives are drawn with.
+pub const VICTIM_POLICIES: [VictimPolicy; 6] = [
+    VictimPolicy::Greedy,
+    VictimPolicy::CostBenefit,
+    VictimPolicy::Fifo,
+    VictimPolicy::Windowed(Share::percent(25)),
+    VictimPolicy::Choices(3),
+    VictimPolicy::Choices(10),
+];
+
 /// How a drive of `capacity_blocks` is opened whose every choice follows from `seed`.
 #[must_use]
 pub fn config(capacity_blocks: u64, seed: u64) -> Config {

@@ -13,7 +13,7 @@ use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, VictimPolicy};
+use openftl_ftl::{BlockTarget, CollectionScope, VictimPolicy};
 use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig, theory};
 use openftl_media::Timing as MediaTiming;
 use serde::Serialize;
@@ -32,6 +32,7 @@ struct Configuration {
     capacity_bytes: u64,
     over_provisioning: f64,
     victim: VictimPolicy,
+    collection: CollectionScope,
     write_through: bool,
     timing: Timing,
     store: Store,
@@ -153,6 +154,7 @@ impl Run {
                 capacity_bytes: settings.drive.capacity.0,
                 over_provisioning: settings.drive.over_provisioning.as_f64(),
                 victim: settings.drive.victim,
+                collection: settings.drive.collection,
                 write_through: settings.drive.write_through,
                 timing,
                 store,

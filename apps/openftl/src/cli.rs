@@ -7,6 +7,7 @@ pub use crate::drive_file::{Timing, Tls};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
+use openftl_ftl::VictimPolicy;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -84,9 +85,13 @@ pub struct DriveFlags {
     /// Flash for data beyond the capacity, as a share of it [default: 10%].
     #[arg(long, value_name = "SHARE", help_heading = "Drive")]
     pub over_provisioning: Option<Share>,
-    /// How garbage collection chooses its victims [default: greedy].
-    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Drive")]
-    pub victim: Option<Victim>,
+    /// How garbage collection chooses its victims: greedy, cost-benefit, fifo, windowed:25% (the emptiest of the quarter
+    /// that was closed first) or d-choices:10 (the emptiest of ten drawn at random) [default: greedy].
+    #[arg(long, value_name = "POLICY", help_heading = "Drive")]
+    pub victim: Option<VictimPolicy>,
+    /// Where garbage collection works at a time [default: marked].
+    #[arg(long, value_enum, value_name = "SCOPE", help_heading = "Drive")]
+    pub collection: Option<Collection>,
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
@@ -550,20 +555,20 @@ pub enum Store {
     Stamps,
 }
 
-/// How garbage collection chooses its victims.
+/// Where garbage collection works at a time.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Victim {
-    /// The chunk with the fewest valid blocks.
-    Greedy,
-    /// The chunk with the best ratio of space gained to blocks moved, weighed by its age.
-    CostBenefit,
+pub enum Collection {
+    /// In groups that are marked, few of them while there is room.
+    Marked,
+    /// In every group that is short of free chunks.
+    DeviceWide,
 }
 
-impl From<Victim> for openftl_ftl::VictimPolicy {
-    fn from(victim: Victim) -> Self {
-        match victim {
-            Victim::Greedy => Self::Greedy,
-            Victim::CostBenefit => Self::CostBenefit,
+impl From<Collection> for openftl_ftl::CollectionScope {
+    fn from(collection: Collection) -> Self {
+        match collection {
+            Collection::Marked => Self::Marked,
+            Collection::DeviceWide => Self::DeviceWide,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! when it is read. Simulated time shows the latencies of NAND, however fast or slow this machine is.
 
 use crate::assembly;
-use crate::cli::{self, Store, Victim};
+use crate::cli::{self, Store};
 use crate::clock::BenchClock;
 use crate::failure::Failure;
 use crate::figures::Figures;
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Time};
-use openftl_ftl::{BlockTarget, RecoveryReport};
+use openftl_ftl::{BlockTarget, RecoveryReport, VictimPolicy};
 use openftl_lab::driver::Progress;
 use openftl_lab::picture::{bar, sparkline, strip, thousands};
 use openftl_lab::{Driver, Limit, Outcome, Pattern, Workload, WorkloadConfig};
@@ -49,7 +49,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     let started = Instant::now();
     let palette = Palette::of_stdout();
     // Made for loads that have a hot part.
-    let flags = cli::DriveFlags { victim: Some(Victim::CostBenefit), ..cli::DriveFlags::default() };
+    let flags = cli::DriveFlags { victim: Some(VictimPolicy::CostBenefit), ..cli::DriveFlags::default() };
     let settings = Settings::gather(&flags, CAPACITY)?;
     let mut clock = BenchClock::simulated();
     let config = settings.drive.config(FrameForm::Bytes, SEED);

@@ -13,7 +13,8 @@
 //!
 //! [ftl]
 //! kind = "block"
-//! victim = "greedy"               # "greedy" or "cost-benefit"
+//! victim = "greedy"               # "greedy", "cost-benefit", "fifo", "windowed:25%" or "d-choices:10"
+//! collection = "marked"           # "marked": few groups at a time; "device-wide": all that are short of room
 //! write_through = false
 //! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
@@ -59,7 +60,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_ftl::VictimPolicy;
+use openftl_ftl::{CollectionScope, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{PartKind, PartName};
 use openftl_nvme::Nqn;
@@ -115,6 +116,8 @@ pub struct FtlSection {
     pub kind: Option<FtlKind>,
     /// How garbage collection chooses its victims.
     pub victim: Option<VictimPolicy>,
+    /// Where garbage collection works at a time.
+    pub collection: Option<CollectionScope>,
     /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
     /// Log blocks after which a checkpoint is taken.

@@ -82,6 +82,8 @@ pub struct Figures {
     pub reset_failures: u64,
     pub read_failures: u64,
     pub retired_chunks: u64,
+    /// How often the host met garbage collection.
+    pub encounters: openftl_ftl::Encounters,
     pub groups: Vec<openftl_ftl::GroupStatistics>,
     /// Share of the time that each die was busy, in the order of the parallel units.
     pub pu_utilisation: Vec<f64>,
@@ -129,6 +131,7 @@ impl Measured {
             reset_failures: statistics.reset_failures,
             read_failures: statistics.read_failures,
             retired_chunks: statistics.retired_chunks,
+            encounters: statistics.encounters,
             groups: statistics.groups.clone(),
             pu_utilisation: self.utilisation(),
             turned_read_only: outcome.turned_read_only,

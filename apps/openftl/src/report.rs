@@ -120,6 +120,18 @@ fn write_collection(text: &mut String, statistics: &Statistics, palette: Palette
     row("blocks moved", &|group| group.relocated, format!("{}, {} a chunk", thousands(relocated), relocated / victims));
     let marked: u64 = groups.iter().map(|group| group.marked).sum();
     row("times marked", &|group| group.marked, thousands(marked));
+    let encounters = &statistics.encounters;
+    if encounters.commands > 0 {
+        _ = writeln!(
+            text,
+            "  {:<18} {:.2}% of {} reads and programs of the host went to a marked group, {:.2}% beside a command of \
+             collection",
+            "met by the host",
+            encounters.marked_share() * 100.0,
+            thousands(encounters.commands),
+            encounters.met_share() * 100.0,
+        );
+    }
 }
 
 fn write_dies(text: &mut String, utilisation: &[f64], geometry: &Geometry, palette: Palette) {

@@ -5,7 +5,7 @@ use crate::drive_file::{DriveFile, HostSection, NamespaceSection, Numbers, Store
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
-use openftl_ftl::{Config, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, VictimPolicy};
 use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,7 @@ pub struct BlockSettings {
     pub capacity: ByteSize,
     pub over_provisioning: Share,
     pub victim: VictimPolicy,
+    pub collection: CollectionScope,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
@@ -78,7 +79,8 @@ impl Settings {
                 .over_provisioning
                 .or(file.media.over_provisioning)
                 .unwrap_or(OVER_PROVISIONING_DEFAULT),
-            victim: flags.victim.map(VictimPolicy::from).or(file.ftl.victim).unwrap_or_default(),
+            victim: flags.victim.or(file.ftl.victim).unwrap_or_default(),
+            collection: flags.collection.map(CollectionScope::from).or(file.ftl.collection).unwrap_or_default(),
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
@@ -256,7 +258,8 @@ fn namespace(
             let settings = BlockSettings {
                 capacity: section.capacity.expect("a block namespace says it"),
                 over_provisioning: section.over_provisioning.unwrap_or(all.over_provisioning),
-                victim: flags.victim.map(VictimPolicy::from).or(own.victim).unwrap_or(all.victim),
+                victim: flags.victim.or(own.victim).unwrap_or(all.victim),
+                collection: flags.collection.map(CollectionScope::from).or(own.collection).unwrap_or(all.collection),
                 write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
                 checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
                 checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
@@ -324,6 +327,7 @@ impl BlockSettings {
             checkpoint_log_blocks: self.checkpoint_log_blocks,
             checkpoint_interval: self.checkpoint_interval,
             victim: self.victim,
+            collection: self.collection,
             marked_groups_max: self.marked_groups_max,
             scrub_interval: self.scrub_interval.and_then(Interval::span),
             wear_spread_max: match self.wear_spread_max {
@@ -391,13 +395,14 @@ mod tests {
     fn flags_win_over_the_drive_file_and_that_over_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.toml");
-        std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\nscrub_interval = \"3d\"\nwear_spread_max = 0\n")
+        std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\ncollection = \"device-wide\"\nscrub_interval = \"3d\"\nwear_spread_max = 0\n")
             .unwrap();
         let flags = DriveFlags { drive: Some(path), capacity: Some(ByteSize(3 << 30)), ..DriveFlags::default() };
         let settings = Settings::gather(&flags, CAPACITY).unwrap();
         assert_eq!(settings.profile.name, "znand");
         assert_eq!(settings.drive.capacity, ByteSize(3 << 30));
         assert_eq!(settings.drive.victim, VictimPolicy::CostBenefit);
+        assert_eq!(settings.drive.collection, CollectionScope::DeviceWide);
         let config = settings.drive.config(FrameForm::Bytes, 0);
         assert_eq!((config.scrub_interval, config.wear_spread_max), (Interval::days(3).span(), None));
         assert_eq!(settings.drive.over_provisioning, Share::percent(10));

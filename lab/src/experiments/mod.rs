@@ -10,18 +10,21 @@
 //! |---|---|
 //! | [`ox_recovery`] | recovery time against failure time, without and with checkpoints |
 //! | [`recovery_scale`] | recovery of drives from 1 GiB to 1 TiB |
+//! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
 //!
 //! To add one: a file here with a `pub const EXPERIMENT: Experiment`, and its place in [`ALL`]. It draws on a drive in
-//! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`], and whatever the
-//! next one needs.
+//! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`] and [`full_drive`], and
+//! whatever the next one needs.
 
 pub mod crash;
+pub mod full_drive;
 pub mod ox_recovery;
 pub mod plot;
 pub mod recovery_scale;
 pub mod report;
+pub mod waf_theory;
 
 pub use plot::{Axis, Plot, Series};
 pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
@@ -32,7 +35,7 @@ use openftl_ftl::{OpenError, PlanError};
 use openftl_media::{DeviceError, ProfileError, StoreError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 2] = [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT];
+pub const ALL: [Experiment; 3] = [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT, waf_theory::EXPERIMENT];
 
 /// One question, and how it is answered.
 pub struct Experiment {
