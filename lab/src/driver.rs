@@ -1,31 +1,43 @@
 //! Keeps a drive busy at a queue depth and checks every block that comes back.
 //!
 //! Every block written carries a stamp that names its address and its version: how often the driver has written it.
-//! The driver remembers the version of each block, which is the whole reference model:
+//! The driver remembers the version of each block, and which of the last ones were trims. That is the whole reference
+//! model:
 //!
 //! ```text
-//!   63           24 23        0
-//!   ┌──────────────┬───────────┐
-//!   │ block + 1    │ version   │      a block never written is the zero stamp
-//!   └──────────────┴───────────┘
+//!   63           24 23        0                                       31     24 23        0
+//!   ┌──────────────┬───────────┐                                      ┌────────┬───────────┐
+//!   │ block + 1    │ version   │  what is in the block                │ trims  │ version   │  what is remembered of it
+//!   └──────────────┴───────────┘                                      └────────┴───────────┘
 //! ```
+//!
+//! A trim makes a version too, which reads as zeroes; so does a block never written. The lowest bit of the trims is the
+//! newest version's.
 //!
 //! The host always has as many requests at the drive as the queue is deep. What the drive has no room for waits, and that
 //! time belongs to its latency.
 //!
 //! A read may return any version from the last one acknowledged when it was submitted to the last one submitted when it
-//! ended. Writes to one block take effect in the order of submission. Anything else is wrong data and ends the run.
+//! ended. Writes to one block take effect in the order of submission, and so do trims. Anything else is wrong data and
+//! ends the run.
+//!
+//! What a drive is told of the lifetime of what is written is up to the [`Binding`]. A drive may refuse to keep an object
+//! apart; the host goes on without.
 
+use crate::binding::Binding;
+use crate::load::{Access, Filling, Load, Operation};
 use crate::outcome::Outcome;
-use crate::workload::{Access, Operation, Workload};
+use crate::trace::TraceError;
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, Done, Durability, Handle, IoError, Request};
+use openftl_ftl::target::{Extent, TRANSACTION_BLOCKS_MAX};
+use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 const VERSION_BITS: u32 = 24;
 const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
+/// As many of a block's versions are known to be a write or a trim.
+const KNOWN_VERSIONS: u32 = u32::BITS - VERSION_BITS;
 
 /// Requests between two looks at limits and progress.
 const WATCH_REQUESTS: u64 = 1024;
@@ -79,10 +91,54 @@ pub enum RunError {
         /// When.
         at: Time,
     },
+    /// The load could not go on.
+    #[error(transparent)]
+    Load(#[from] TraceError),
+}
+
+/// What is known of a block: its version, and which of the last ones were trims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Block(u32);
+
+impl Block {
+    /// Nothing is there, and nothing ever was.
+    const NEW: Block = Block(!VERSION_MASK);
+
+    fn version(self) -> u32 {
+        self.0 & VERSION_MASK
+    }
+
+    /// After one more write or trim.
+    #[inline]
+    fn after(self, operation: Operation) -> Block {
+        let trims = (self.0 & !VERSION_MASK) << 1 | u32::from(operation == Operation::Trim) << VERSION_BITS;
+        Block(trims | (self.0 + 1) & VERSION_MASK)
+    }
+
+    /// Before the last write or trim, which did not take place. What has left the memory counts as a trim.
+    fn before(self) -> Block {
+        let trims = (self.0 & !VERSION_MASK) >> 1 & !VERSION_MASK | 1 << (u32::BITS - 1);
+        Block(trims | self.version().wrapping_sub(1) & VERSION_MASK)
+    }
+
+    /// Whether the version `age` versions before the newest one may be `stamp` for the block numbered `number`.
+    #[inline]
+    fn may_be(self, number: u64, age: u32, found: Stamp) -> bool {
+        let version = self.version().wrapping_sub(age) & VERSION_MASK;
+        let trimmed = self.0 >> VERSION_BITS >> age.min(KNOWN_VERSIONS - 1) & 1 == 1;
+        let written = found == stamp(number, version);
+        match age < KNOWN_VERSIONS {
+            true if trimmed => found == Stamp::ZERO,
+            true => written,
+            false => written || found == Stamp::ZERO,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
+    /// No longer meant once the request has ended.
+    under_way: bool,
     access: Access,
     /// When the host wanted it: before it was submitted, if the drive had no room.
     since: Time,
@@ -101,8 +157,7 @@ pub struct Progress<'a, T> {
 
 /// Drives one drive: phase after phase, as it remembers what the drive holds.
 pub struct Driver {
-    /// How often each block was written.
-    versions: Vec<u32>,
+    blocks: Vec<Block>,
     queue_depth: usize,
     access_blocks_max: usize,
     slots: Vec<Slot>,
@@ -117,11 +172,12 @@ pub struct Driver {
     write_frames: Vec<Frame>,
     done: Vec<Done>,
     durability: Durability,
+    binding: Binding,
     /// The least time from one request to the next.
     pace: Nanos,
     /// When the next request may come.
     next_at: Time,
-    /// Writes under way when the power was cut: they took place or did not.
+    /// Writes and trims under way when the power was cut: they took place or did not.
     in_doubt: Vec<Access>,
 }
 
@@ -138,9 +194,9 @@ impl Driver {
             (1..=TRANSACTION_BLOCKS_MAX).contains(&access_blocks_max),
             "an access has 1 to {TRANSACTION_BLOCKS_MAX} blocks"
         );
-        let nothing = Slot { access: Access { operation: Operation::Read, first: 0, blocks: 0 }, since: Time::ZERO };
+        let nothing = Slot { under_way: false, access: Access::FLUSH, since: Time::ZERO };
         Driver {
-            versions: vec![0; blocks as usize],
+            blocks: vec![Block::NEW; blocks as usize],
             queue_depth,
             access_blocks_max,
             waiting: VecDeque::with_capacity(queue_depth),
@@ -151,6 +207,7 @@ impl Driver {
             write_frames: Vec::with_capacity(access_blocks_max),
             done: Vec::with_capacity(queue_depth),
             durability: Durability::Volatile,
+            binding: Binding::None,
             pace: Nanos::ZERO,
             next_at: Time::ZERO,
             in_doubt: Vec::new(),
@@ -171,30 +228,49 @@ impl Driver {
         assert_eq!(self.durability, Durability::Durable, "only of durable writes is known what survives");
         self.waiting.clear();
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.access.blocks > 0 {
-                if slot.access.operation == Operation::Write {
+            if std::mem::take(&mut slot.under_way) {
+                if slot.access.operation.changes_blocks() {
                     self.in_doubt.push(slot.access);
                 }
-                slot.access.blocks = 0;
                 self.idle.push(index as u32);
             }
         }
     }
 
-    /// From here on, writes are acknowledged when `durability` says.
+    /// From here on, the drive is told of lifetimes what `binding` says.
+    pub fn set_binding(&mut self, binding: Binding) {
+        self.binding = binding;
+    }
+
+    /// From here on, writes and trims are acknowledged when `durability` says.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
     }
 
-    /// Runs one phase. `watch` is called every thousand requests or so and may end the phase.
+    /// Lets `load` fill the drive for the first time. `watch` as in [`Driver::run`].
     ///
     /// # Errors
-    /// [`RunError`] if the drive is at fault. A drive that turns read-only is not: see [`Outcome::turned_read_only`].
+    /// As [`Driver::run`].
+    pub fn fill<T: BlockTarget>(
+        &mut self,
+        target: &mut T,
+        clock: &mut impl Clock,
+        load: &mut (impl Load + ?Sized),
+        watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
+    ) -> Result<Outcome, RunError> {
+        self.run(target, clock, &mut Filling(load), Limit::Requests(u64::MAX), watch)
+    }
+
+    /// Runs one phase: until the limit, or until the load has come to its end. `watch` is called every thousand requests
+    /// or so and may end the phase.
+    ///
+    /// # Errors
+    /// [`RunError`] if the drive is at fault, or the load cannot go on. A drive that turns read-only is not: see [`Outcome::turned_read_only`].
     pub fn run<T: BlockTarget>(
         &mut self,
         target: &mut T,
         clock: &mut impl Clock,
-        workload: &mut Workload,
+        load: &mut (impl Load + ?Sized),
         limit: Limit,
         mut watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
     ) -> Result<Outcome, RunError> {
@@ -218,9 +294,12 @@ impl Driver {
                     Limit::Until(end) | Limit::Cut(end) => now < end,
                 };
                 if more {
+                    let Some(access) = self.next_request(load) else {
+                        more = false;
+                        break;
+                    };
                     now = clock.now();
                     self.next_at = now + self.pace;
-                    let access = workload.next_access();
                     issued.count(access);
                     self.waiting.push_back((access, now));
                 }
@@ -231,6 +310,7 @@ impl Driver {
                 match self.submit(target, form, now, access, since)? {
                     Admission::Accepted => {}
                     Admission::Refused => break,
+                    Admission::NoObject => outcome.objects_refused += 1,
                     Admission::ReadOnly => {
                         outcome.turned_read_only = true;
                         more = false;
@@ -259,7 +339,10 @@ impl Driver {
             }
             let in_flight = self.queue_depth - self.idle.len();
             if !more && in_flight == 0 && self.waiting.is_empty() {
-                return Ok(outcome);
+                return match load.failure() {
+                    Some(error) => Err(RunError::Load(error.clone())),
+                    None => Ok(outcome),
+                };
             }
             // The host's own next step, where the drive's is later.
             let next = if more && self.waiting.len() < self.idle.len() { self.next_at.min(cut) } else { cut };
@@ -278,6 +361,17 @@ impl Driver {
         }
     }
 
+    /// The load's next step that is a request: objects are announced only where the binding says so.
+    #[inline]
+    fn next_request(&self, load: &mut (impl Load + ?Sized)) -> Option<Access> {
+        loop {
+            let access = load.step()?;
+            if access.operation != Operation::Allocate || self.binding == Binding::Allocate {
+                return Some(access);
+            }
+        }
+    }
+
     #[inline]
     fn submit<T: BlockTarget>(
         &mut self,
@@ -287,48 +381,46 @@ impl Driver {
         access: Access,
         since: Time,
     ) -> Result<Admission, RunError> {
-        let blocks = access.blocks as usize;
-        assert!(
-            blocks <= self.access_blocks_max,
-            "an access of {blocks} blocks on a driver for {}",
-            self.access_blocks_max
-        );
         let slot = *self.idle.last().expect("the caller made sure that a slot is idle");
+        let Access { operation, first, hint, .. } = access;
         self.write_frames.clear();
-        if !target.frames_mut().acquire_many(form, blocks, &mut self.write_frames) {
+        if matches!(operation, Operation::Read | Operation::Write)
+            && !self.acquire(target, form, access.blocks as usize)
+        {
             return Ok(Admission::Refused);
         }
-        let request = match access.operation {
+        let extent = [Extent { first, blocks: u64::from(access.blocks) }];
+        let request = match operation {
             Operation::Read => {
                 self.remember_oldest(slot, access);
+                let blocks = self.write_frames.len();
                 self.frames[slot as usize * self.access_blocks_max..][..blocks].copy_from_slice(&self.write_frames);
-                Request::Read { first: access.first, frames: &self.write_frames }
+                Request::Read { first, frames: &self.write_frames }
             }
             Operation::Write => {
                 let frames = target.frames_mut();
                 for (index, &frame) in self.write_frames.iter().enumerate() {
-                    let block = access.first + index as u64;
-                    let stamp = stamp(block, self.versions[block as usize] + 1);
+                    let block = first + index as u64;
+                    let stamp = stamp(block, self.blocks[block as usize].after(operation).version());
                     match frames.payload_mut(frame) {
                         PayloadMut::Stamp(payload) => *payload = stamp,
                         PayloadMut::Bytes(payload) => stamp.expand(payload),
                     }
                 }
-                Request::Write {
-                    first: access.first,
-                    frames: &self.write_frames,
-                    durability: self.durability,
-                    handle: Handle::NONE,
-                }
+                let handle = self.binding.handle(hint);
+                Request::Write { first, frames: &self.write_frames, durability: self.durability, handle }
             }
+            Operation::Trim => Request::Trim { first, blocks: extent[0].blocks, durability: self.durability },
+            Operation::Flush => Request::Flush,
+            Operation::Allocate => Request::FlashAlloc { extents: &extent },
         };
         match target.submit(now, u64::from(slot), request) {
             Ok(()) => {
                 self.idle.pop();
-                self.slots[slot as usize] = Slot { access, since };
-                if access.operation == Operation::Write {
-                    for version in &mut self.versions[access.first as usize..][..blocks] {
-                        *version += 1;
+                self.slots[slot as usize] = Slot { under_way: true, access, since };
+                if operation.changes_blocks() {
+                    for block in &mut self.blocks[first as usize..][..access.blocks as usize] {
+                        *block = block.after(operation);
                     }
                 }
                 Ok(Admission::Accepted)
@@ -339,28 +431,41 @@ impl Driver {
                 }
                 match error {
                     IoError::QueueFull => Ok(Admission::Refused),
-                    IoError::ReadOnly if access.operation == Operation::Write => Ok(Admission::ReadOnly),
+                    IoError::Object(_) if operation == Operation::Allocate => Ok(Admission::NoObject),
+                    IoError::ReadOnly if operation != Operation::Read => Ok(Admission::ReadOnly),
                     error => Err(failed(access, error)),
                 }
             }
         }
     }
 
+    /// Takes as many frames as a read or write has blocks; false if there are too few.
+    #[inline]
+    fn acquire<T: BlockTarget>(&mut self, target: &mut T, form: FrameForm, blocks: usize) -> bool {
+        assert!(
+            blocks <= self.access_blocks_max,
+            "an access of {blocks} blocks on a driver for {}",
+            self.access_blocks_max
+        );
+        target.frames_mut().acquire_many(form, blocks, &mut self.write_frames)
+    }
+
     /// Before a read is submitted: the versions that are acknowledged by now.
     fn remember_oldest(&mut self, slot: u32, access: Access) {
         let blocks = access.blocks as usize;
         let oldest = &mut self.oldest[slot as usize * self.access_blocks_max..][..blocks];
-        oldest.copy_from_slice(&self.versions[access.first as usize..][..blocks]);
+        for (oldest, block) in oldest.iter_mut().zip(&self.blocks[access.first as usize..]) {
+            *oldest = block.version();
+        }
         if self.idle.len() == self.queue_depth && self.in_doubt.is_empty() {
             return;
         }
-        // Idle slots hold accesses of no blocks.
-        for other in self.slots.iter().map(|slot| &slot.access).chain(&self.in_doubt) {
+        let under_way = self.slots.iter().filter(|slot| slot.under_way).map(|slot| &slot.access);
+        for other in under_way.chain(&self.in_doubt).filter(|other| other.operation.changes_blocks()) {
             let end = (other.first + u64::from(other.blocks)).min(access.first + blocks as u64);
-            if other.operation == Operation::Write {
-                for block in other.first.max(access.first)..end {
-                    oldest[(block - access.first) as usize] -= 1;
-                }
+            for block in other.first.max(access.first)..end {
+                let oldest = &mut oldest[(block - access.first) as usize];
+                *oldest = oldest.wrapping_sub(1) & VERSION_MASK;
             }
         }
     }
@@ -374,41 +479,63 @@ impl Driver {
         done: Done,
     ) -> Result<bool, RunError> {
         let slot = done.tag as usize;
-        let Slot { access, since } = self.slots[slot];
-        self.slots[slot].access.blocks = 0;
+        let Slot { access, since, .. } = self.slots[slot];
+        self.slots[slot].under_way = false;
         self.idle.push(slot as u32);
         outcome.ended = outcome.ended.max(done.at);
         let hash = &mut outcome.trace_hash;
-        hash.add(access.first << 1 | u64::from(access.operation == Operation::Write));
+        hash.add(traced(access));
         hash.add(done.at.0);
         hash.add(u64::from(access.blocks) << 1 | u64::from(done.result.is_ok()));
-        match access.operation {
-            Operation::Write => match done.result {
-                Ok(()) => outcome.writes.count(access.blocks, done.at.since(since)),
-                Err(IoError::ReadOnly) => {
-                    // Nothing of it is there, nor of any later one.
-                    for version in &mut self.versions[access.first as usize..][..access.blocks as usize] {
-                        *version -= 1;
-                    }
-                    outcome.turned_read_only = true;
-                    return Ok(false);
-                }
-                Err(error) => return Err(failed(access, error)),
-            },
-            Operation::Read => {
-                done.result.map_err(|error| failed(access, error))?;
-                outcome.reads.count(access.blocks, done.at.since(since));
-                for index in 0..access.blocks as usize {
-                    let block = access.first + index as u64;
-                    let place = slot * self.access_blocks_max + index;
-                    let frames = target.frames_mut();
-                    let versions = self.oldest[place]..=self.versions[block as usize];
-                    check(frames.payload(self.frames[place]), block, versions)?;
-                    frames.release(self.frames[place]);
-                }
+        let latency = done.at.since(since);
+        match (access.operation, done.result) {
+            (Operation::Read, Ok(())) => {
+                outcome.reads.count(access.blocks, latency);
+                self.check_read(target, slot, access)?;
             }
+            (Operation::Write, Ok(())) => outcome.writes.count(access.blocks, latency),
+            (Operation::Trim, Ok(())) => outcome.trims.count(access.blocks, latency),
+            (Operation::Flush, Ok(())) => outcome.flushes.count(0, latency),
+            (Operation::Allocate, Ok(())) => outcome.objects_kept += 1,
+            (Operation::Allocate, Err(IoError::Object(_))) => outcome.objects_refused += 1,
+            (Operation::Read, Err(error)) => return Err(failed(access, error)),
+            (operation, Err(IoError::ReadOnly)) => {
+                if operation.changes_blocks() {
+                    // Nothing of it is there, nor of any later one.
+                    for block in &mut self.blocks[access.first as usize..][..access.blocks as usize] {
+                        *block = block.before();
+                    }
+                }
+                outcome.turned_read_only = true;
+                return Ok(false);
+            }
+            (_, Err(error)) => return Err(failed(access, error)),
         }
         Ok(true)
+    }
+
+    /// Compares what a read returned, and gives its frames back.
+    #[inline]
+    fn check_read<T: BlockTarget>(&mut self, target: &mut T, slot: usize, access: Access) -> Result<(), RunError> {
+        for index in 0..access.blocks as usize {
+            let block = access.first + index as u64;
+            let place = slot * self.access_blocks_max + index;
+            let frames = target.frames_mut();
+            check(frames.payload(self.frames[place]), block, self.blocks[block as usize], self.oldest[place])?;
+            frames.release(self.frames[place]);
+        }
+        Ok(())
+    }
+}
+
+/// What of an access goes into the trace hash.
+fn traced(access: Access) -> u64 {
+    match access.operation {
+        Operation::Read => access.first << 1,
+        Operation::Write => access.first << 1 | 1,
+        Operation::Trim => access.first << 1 | 1 << 63,
+        Operation::Flush => 1 << 62,
+        Operation::Allocate => access.first << 1 | 3 << 62,
     }
 }
 
@@ -432,6 +559,8 @@ enum Admission {
     Accepted,
     /// Ask again after a poll.
     Refused,
+    /// The drive does not keep this object apart.
+    NoObject,
     ReadOnly,
 }
 
@@ -439,25 +568,26 @@ fn failed(access: Access, error: IoError) -> RunError {
     RunError::Failed { operation: access.operation, first: access.first, blocks: access.blocks, error }
 }
 
-/// What version `version` of `block` looks like.
+/// What `block` holds after the write that made its version `version`.
 #[inline]
 fn stamp(block: u64, version: u32) -> Stamp {
-    if version == 0 { Stamp::ZERO } else { Stamp((block + 1) << VERSION_BITS | u64::from(version & VERSION_MASK)) }
+    Stamp((block + 1) << VERSION_BITS | u64::from(version))
 }
 
-/// Checks what a read of `block` returned.
+/// Checks what a read of the block numbered `number` returned: any version from `oldest` to the newest may be there.
 #[inline]
-fn check(payload: Payload<'_>, block: u64, versions: std::ops::RangeInclusive<u32>) -> Result<(), RunError> {
+fn check(payload: Payload<'_>, number: u64, block: Block, oldest: u32) -> Result<(), RunError> {
     let found = match payload {
         Payload::Stamp(stamp) => Some(stamp),
         Payload::Bytes(bytes) => Stamp::recognise(bytes),
     };
-    if found.is_some_and(|found| {
-        found == stamp(block, *versions.end()) || versions.clone().any(|version| found == stamp(block, version))
-    }) {
+    let span = block.version().wrapping_sub(oldest) & VERSION_MASK;
+    if found.is_some_and(|found| (0..=span).any(|age| block.may_be(number, age, found))) {
         return Ok(());
     }
-    Err(RunError::WrongData { block, expected: describe(Some(stamp(block, *versions.end()))), found: describe(found) })
+    let newest = stamp(number, block.version());
+    let expected = if block.may_be(number, 0, newest) { newest } else { Stamp::ZERO };
+    Err(RunError::WrongData { block: number, expected: describe(Some(expected)), found: describe(found) })
 }
 
 fn describe(stamp: Option<Stamp>) -> String {

@@ -1,9 +1,10 @@
 //! The driver against a drive in memory that can be told to lie.
 
 use super::*;
-use crate::workload::{Pattern, WorkloadConfig};
+use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
+use openftl_ftl::ObjectError;
 
 /// How the drive in memory misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,8 +98,9 @@ impl BlockTarget for Memory {
                 }
             }
             Request::WriteUncorrectable { .. } => unreachable!("no workload has it"),
-            Request::FlashAlloc { .. } => return Err(IoError::Object(openftl_ftl::ObjectError::NotKept)),
-            Request::Trim { .. } | Request::Flush => {}
+            Request::Trim { first, blocks, .. } => self.stored[first as usize..][..blocks as usize].fill(Stamp::ZERO),
+            Request::FlashAlloc { .. } => return Err(IoError::Object(ObjectError::NotKept)),
+            Request::Flush => {}
         }
         self.under_way.push(Done { tag, result: Ok(()), at });
         Ok(())
@@ -210,9 +212,9 @@ fn a_phase_ends_at_its_limit() {
 fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
     let mut driver = Driver::new(10, 4, 1);
     let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
-    driver.versions[5] = 7;
-    let write = Access { operation: Operation::Write, first: 5, blocks: 1 };
-    let read = Access { operation: Operation::Read, first: 5, blocks: 1 };
+    driver.blocks[5] = Block(7);
+    let write = Access::plain(Operation::Write, 5, 1);
+    let read = Access::plain(Operation::Read, 5, 1);
     assert!(matches!(
         driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, write, Time::ZERO),
         Ok(Admission::Accepted)
@@ -221,12 +223,13 @@ fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
         driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, read, Time::ZERO),
         Ok(Admission::Accepted)
     ));
-    let versions = driver.oldest[1]..=driver.versions[5];
-    assert_eq!(versions, 7..=8);
-    assert!(check(Payload::Stamp(stamp(5, 6)), 5, versions.clone()).is_err());
-    assert!(check(Payload::Stamp(stamp(5, 7)), 5, versions.clone()).is_ok());
-    assert!(check(Payload::Stamp(stamp(5, 8)), 5, versions.clone()).is_ok());
-    assert!(check(Payload::Stamp(stamp(6, 7)), 5, versions).is_err());
+    let (block, oldest) = (driver.blocks[5], driver.oldest[1]);
+    assert_eq!((oldest, block.version()), (7, 8));
+    assert!(check(Payload::Stamp(stamp(5, 6)), 5, block, oldest).is_err());
+    assert!(check(Payload::Stamp(stamp(5, 7)), 5, block, oldest).is_ok());
+    assert!(check(Payload::Stamp(stamp(5, 8)), 5, block, oldest).is_ok());
+    assert!(check(Payload::Stamp(stamp(6, 7)), 5, block, oldest).is_err());
+    assert!(check(Payload::Stamp(Stamp::ZERO), 5, block, oldest).is_err());
 }
 
 /// Writes to `memory` until the power is cut at `cut`, and loses what was under way if `lose`.

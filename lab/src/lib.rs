@@ -5,7 +5,12 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`workload`] | which blocks a host asks for, in which order |
+//! | [`load`] | what a host does to a drive, step by step, and what it knows of lifetimes |
+//! | [`load_spec`] | a load as text, and how it is made |
+//! | [`loads`] | models of hosts: files, LSM-trees, file systems, databases, tenants |
+//! | [`binding`] | what of that knowledge a drive is told |
+//! | [`workload`] | blocks chosen one by one: uniform, popular, in order |
+//! | [`trace`] | what real hosts were recorded to do |
 //! | [`zipf`] | a distribution in which few are popular |
 //! | [`driver`] | keeps a drive busy at a queue depth and checks every block that comes back |
 //! | [`outcome`] | what one phase of a run measured |
@@ -17,17 +22,25 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod binding;
 pub mod driver;
 pub mod experiments;
 pub mod fit;
+pub mod load;
+pub mod load_spec;
+pub mod loads;
 pub mod outcome;
 pub mod picture;
 pub mod steady;
 pub mod theory;
+pub mod trace;
 pub mod workload;
 pub mod zipf;
 
+pub use binding::Binding;
 pub use driver::{Driver, Limit, RunError};
+pub use load::{Access, Hint, Load, Operation};
+pub use load_spec::{LoadError, LoadSpec};
 pub use openftl_core::TraceHash;
 pub use outcome::Outcome;
-pub use workload::{Access, Operation, Pattern, Workload, WorkloadConfig};
+pub use workload::{Pattern, Workload, WorkloadConfig};

@@ -62,6 +62,14 @@ pub struct Outcome {
     pub reads: Requests,
     /// Writes.
     pub writes: Requests,
+    /// Trims.
+    pub trims: Requests,
+    /// Flushes.
+    pub flushes: Requests,
+    /// Objects that the drive said it keeps apart.
+    pub objects_kept: u64,
+    /// Objects that it did not; the host went on without.
+    pub objects_refused: u64,
     /// How long after the moment at which a request ended the host was told, in nanoseconds: nothing in simulated time.
     pub lateness: Histogram<u64>,
     /// Over operation, address, completion time and result of every request, in order of completion.
@@ -94,6 +102,10 @@ impl Outcome {
             ended: started,
             reads: Requests::default(),
             writes: Requests::default(),
+            trims: Requests::default(),
+            flushes: Requests::default(),
+            objects_kept: 0,
+            objects_refused: 0,
             lateness: nanoseconds(),
             trace_hash: TraceHash::START,
             turned_read_only: false,
@@ -107,7 +119,7 @@ impl Outcome {
         self.ended.since(self.started).as_secs_f64()
     }
 
-    /// Requests, reads and writes.
+    /// Reads and writes together.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.reads.requests + self.writes.requests

@@ -3,30 +3,15 @@
 //! The drive is cut in slots of the access size; a pattern chooses a slot. Popular slots are strewn over the whole
 //! drive, as hot records are in a database, by a fixed permutation.
 
+pub use crate::load::{Access, Operation};
+use crate::load::{Hint, Load, Sweep};
 use crate::zipf::Zipf;
 use openftl_core::units::Share;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What is done to the blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Operation {
-    /// They are read.
-    Read,
-    /// They are overwritten.
-    Write,
-}
-
-/// One request of a workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
-    /// What is done.
-    pub operation: Operation,
-    /// First logical block.
-    pub first: u64,
-    /// How many.
-    pub blocks: u32,
-}
+/// Blocks of an access while the drive is filled, unless those of the load are longer.
+const SWEEP_BLOCKS: u32 = 64;
 
 /// How the next slot is chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -82,6 +67,7 @@ pub struct Workload {
     access_blocks: u32,
     any_length: bool,
     drive_blocks: u64,
+    sweep: Sweep,
 }
 
 impl Workload {
@@ -110,6 +96,7 @@ impl Workload {
             access_blocks: config.access_blocks,
             any_length: false,
             drive_blocks: config.drive_blocks,
+            sweep: Sweep::new(config.drive_blocks, config.access_blocks.max(SWEEP_BLOCKS)),
         }
     }
 
@@ -128,6 +115,7 @@ impl Workload {
     /// The next access.
     #[inline]
     pub fn next_access(&mut self) -> Access {
+        let mut kind = 0;
         let slot = match &mut self.chooser {
             Chooser::Uniform => below(self.rng.next_u64(), self.slots),
             Chooser::Sequential { next } => {
@@ -139,6 +127,7 @@ impl Workload {
             Chooser::HotCold { accesses, hot_slots } => {
                 let hot = self.rng.next_u64() < *accesses || *hot_slots == self.slots;
                 let draw = self.rng.next_u64();
+                kind = u8::from(!hot);
                 let index =
                     if hot { below(draw, *hot_slots) } else { *hot_slots + below(draw, self.slots - *hot_slots) };
                 self.scatter.of(index)
@@ -151,32 +140,59 @@ impl Workload {
             first = (first + below(self.rng.next_u64(), u64::from(self.access_blocks))).min(self.drive_blocks - 1);
         }
         let blocks = blocks.min(self.drive_blocks - first) as u32;
-        Access { operation: if reads { Operation::Read } else { Operation::Write }, first, blocks }
+        let operation = if reads { Operation::Read } else { Operation::Write };
+        Access { operation, first, blocks, hint: Hint { kind, object: 0 } }
+    }
+}
+
+impl Load for Workload {
+    #[inline]
+    fn step(&mut self) -> Option<Access> {
+        Some(self.next_access())
+    }
+
+    fn fill_step(&mut self) -> Option<Access> {
+        self.sweep.step()
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        match self.chooser {
+            Chooser::HotCold { .. } => vec!["hot".to_owned(), "cold".to_owned()],
+            _ => vec!["data".to_owned()],
+        }
+    }
+
+    fn live_blocks_max(&self) -> u64 {
+        self.drive_blocks
+    }
+
+    fn access_blocks_max(&self) -> u32 {
+        self.access_blocks.max(SWEEP_BLOCKS)
     }
 }
 
 /// The 64-bit draw below which something of this share happens.
-fn threshold(share: Share) -> u64 {
+pub(crate) fn threshold(share: Share) -> u64 {
     ((u128::from(share.millionths.min(1_000_000)) << 64) / 1_000_000).min(u128::from(u64::MAX)) as u64
 }
 
 /// A 64-bit draw as a number below `count`. The bias is below `count / 2^64`.
 #[inline]
-fn below(draw: u64, count: u64) -> u64 {
+pub(crate) fn below(draw: u64, count: u64) -> u64 {
     ((u128::from(draw) * u128::from(count)) >> 64) as u64
 }
 
 /// A fixed permutation of the numbers below a count, without a table: two rounds of multiply and fold permute the next
 /// power of two, and what falls outside walks on until it is inside.
 #[derive(Clone, Copy, Debug)]
-struct Scatter {
+pub(crate) struct Scatter {
     count: u64,
     mask: u64,
     shift: u32,
 }
 
 impl Scatter {
-    fn new(count: u64) -> Scatter {
+    pub(crate) fn new(count: u64) -> Scatter {
         let bits = u64::BITS - (count - 1).leading_zeros();
         Scatter {
             count,
@@ -186,7 +202,7 @@ impl Scatter {
     }
 
     #[inline]
-    fn of(self, index: u64) -> u64 {
+    pub(crate) fn of(self, index: u64) -> u64 {
         let mut value = index;
         loop {
             value = value.wrapping_mul(0x9E37_79B9_7F4A_7C15) & self.mask;

@@ -160,6 +160,7 @@ impl<'d> Load<'d> {
             let (what, wanted, requests) = match operation {
                 Operation::Read => ("Read", self.command_bytes, &mut self.reads),
                 Operation::Write => ("Write", 0, &mut self.writes),
+                other => unreachable!("a workload only reads and writes, no {other:?}"),
             };
             check(what, blocks, &ended, wanted)?;
             requests.count(1, Nanos((now - submitted).as_nanos() as u64));
@@ -183,6 +184,7 @@ impl<'d> Load<'d> {
         let (entry, payload) = match access.operation {
             Operation::Read => (nvm::read(blocks), Payload::ToHost(buffer)),
             Operation::Write => (nvm::write(blocks), Payload::ToController(buffer)),
+            other => unreachable!("a workload only reads and writes, no {other:?}"),
         };
         self.queue.submit(tag as u64, &entry, payload);
         Slot { operation: access.operation, blocks, submitted: now }

@@ -1,0 +1,480 @@
+//! A load as text, and how it is made: `NAME`, `NAME:ARGUMENT`, and options behind commas.
+//!
+//! ```text
+//!   uniform                     zipf:0.99,access=16KiB,reads=30%       writers:8,fill=80%
+//!   sequential                  hot-cold:90/10                         tenants:lsm*2+double-write,fill=70%
+//!   trace:web.csv,format=msr,device=0,beyond=wrap
+//! ```
+//!
+//! Options of a tenant are its own; `tenants` itself has none. Sizes that are not given follow from the drive's.
+
+use crate::load::Load;
+use crate::loads::{DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmTree, ObjectConfig, Tenants, Writers};
+use crate::trace::{Beyond, Trace, TraceConfig, TraceFormat};
+use crate::workload::{Pattern, Workload, WorkloadConfig};
+use openftl_core::BLOCK_BYTES;
+use openftl_core::units::{ByteSize, Share};
+use std::fmt;
+use std::io::BufRead;
+use std::str::FromStr;
+
+/// The smallest drive, or part of one, for loads that have sizes of their own: 16 MiB, in blocks.
+pub const DRIVE_BLOCKS_MIN: u64 = 4096;
+
+/// The fullest that loads which move about may keep a drive.
+const FILL_MAX: Share = Share::percent(95);
+
+/// Tenants of one drive.
+const TENANTS_MAX: usize = 64;
+
+const NAMES: &str =
+    "uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace";
+
+/// Which model of a host.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Model {
+    /// Any place as likely as any other.
+    Uniform,
+    /// In order, and from the start again.
+    Sequential,
+    /// Few places are popular.
+    Zipf {
+        /// The exponent.
+        theta: f64,
+    },
+    /// A share of the accesses goes to a share of the space.
+    HotCold {
+        /// The hot part of the accesses.
+        accesses: Share,
+        /// The hot part of the space.
+        space: Share,
+    },
+    /// Writers of files that live for different times.
+    Writers {
+        /// How many, 1 to 255.
+        writers: u32,
+    },
+    /// An LSM-tree.
+    Lsm {
+        /// Flushes and compactions that write at a time.
+        jobs: u32,
+    },
+    /// A file system that is a log, with a cleaner of its own.
+    LogStructuredFs,
+    /// A database that writes each page to a double-write buffer first.
+    DoubleWrite {
+        /// The exponent of the pages' popularity.
+        theta: f64,
+    },
+    /// Several loads side by side, each on an equal part of the drive.
+    Tenants(Vec<LoadSpec>),
+    /// A recorded trace.
+    Trace {
+        /// Its file.
+        file: String,
+        /// Its format, if it is not to be guessed.
+        format: Option<TraceFormat>,
+        /// The device whose requests are played, or that of the first request.
+        device: Option<String>,
+        /// What becomes of requests beyond the drive.
+        beyond: Beyond,
+    },
+}
+
+/// A load, so far only described.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LoadSpec {
+    /// What is modelled.
+    pub model: Model,
+    /// Bytes of an access; each model has its own default.
+    pub access: Option<ByteSize>,
+    /// Share of the accesses that read; none unless given.
+    pub reads: Option<Share>,
+    /// How much of the drive is live; each model has its own default.
+    pub fill: Option<Share>,
+}
+
+/// A load that cannot be understood, or not be made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No such load.
+    #[error("`{word}` is no load; write {NAMES}")]
+    Name {
+        /// What was written.
+        word: String,
+    },
+    /// What stands behind the colon.
+    #[error("{load}:{value}: {fix}")]
+    Argument {
+        /// The load.
+        load: String,
+        /// What was written.
+        value: String,
+        /// What is possible.
+        fix: String,
+    },
+    /// An option that this load does not have.
+    #[error("{load} has no option `{option}`; write {possible}")]
+    Option {
+        /// The load.
+        load: String,
+        /// What was written.
+        option: String,
+        /// What is possible.
+        possible: &'static str,
+    },
+    /// An option's value.
+    #[error("{option}={value}: {fix}")]
+    Value {
+        /// The option.
+        option: &'static str,
+        /// What was written.
+        value: String,
+        /// What is possible.
+        fix: String,
+    },
+    /// The drive is too small.
+    #[error("{load} needs {} at least, and has {} here; make the drive larger", ByteSize(least * BLOCK_BYTES as u64), ByteSize(blocks * BLOCK_BYTES as u64))]
+    Drive {
+        /// The load.
+        load: String,
+        /// Blocks that it has.
+        blocks: u64,
+        /// Blocks that it needs.
+        least: u64,
+    },
+    /// The trace cannot be opened.
+    #[error("trace {file}: {reason}; name a file that can be read")]
+    Open {
+        /// The file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Opens a trace by its name: the lab itself opens no file.
+pub type OpenTrace<'a> = &'a mut dyn FnMut(&str) -> std::io::Result<Box<dyn BufRead>>;
+
+impl LoadSpec {
+    /// A load without options.
+    #[must_use]
+    pub fn new(model: Model) -> LoadSpec {
+        LoadSpec { model, access: None, reads: None, fill: None }
+    }
+
+    /// Makes the load for a drive of `drive_blocks` blocks. The same seed makes the same steps.
+    ///
+    /// # Errors
+    /// If the drive is too small, or a trace cannot be opened.
+    pub fn build(&self, drive_blocks: u64, seed: u64, open: OpenTrace<'_>) -> Result<Box<dyn Load>, LoadError> {
+        let least = match &self.model {
+            Model::Tenants(tenants) => DRIVE_BLOCKS_MIN * tenants.len() as u64,
+            Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs | Model::DoubleWrite { .. } => {
+                DRIVE_BLOCKS_MIN
+            }
+            _ => 1,
+        };
+        if drive_blocks < least {
+            return Err(LoadError::Drive { load: self.to_string(), blocks: drive_blocks, least });
+        }
+        let objects = |access_blocks| ObjectConfig {
+            drive_blocks,
+            fill: self.fill.unwrap_or(Share::percent(85)),
+            access_blocks: self.access_blocks(access_blocks),
+            seed,
+        };
+        Ok(match &self.model {
+            Model::Uniform => self.pattern(Pattern::Uniform, drive_blocks, seed),
+            Model::Sequential => self.pattern(Pattern::Sequential, drive_blocks, seed),
+            Model::Zipf { theta } => self.pattern(Pattern::Zipf { theta: *theta }, drive_blocks, seed),
+            Model::HotCold { accesses, space } => {
+                self.pattern(Pattern::HotCold { accesses: *accesses, space: *space }, drive_blocks, seed)
+            }
+            Model::Writers { writers } => Box::new(Writers::new(objects(64), *writers)),
+            Model::Lsm { jobs } => Box::new(LsmTree::new(objects(64), *jobs)),
+            Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(4))),
+            Model::DoubleWrite { theta } => Box::new(DoubleWrite::new(DoubleWriteConfig {
+                objects: objects(4),
+                theta: *theta,
+                reads: self.reads.unwrap_or_default(),
+            })),
+            Model::Tenants(tenants) => {
+                let part = drive_blocks / tenants.len() as u64;
+                let mut loads = Vec::with_capacity(tenants.len());
+                for (index, tenant) in (1..).zip(tenants) {
+                    loads.push((tenant.to_string(), tenant.build(part, seed.wrapping_add(index << 32), &mut *open)?));
+                }
+                Box::new(Tenants::new(loads, part, seed))
+            }
+            Model::Trace { file, format, device, beyond } => {
+                let reader =
+                    open(file).map_err(|error| LoadError::Open { file: file.clone(), reason: error.to_string() })?;
+                let config = TraceConfig {
+                    file: file.clone(),
+                    format: *format,
+                    device: device.clone(),
+                    beyond: *beyond,
+                    drive_blocks,
+                    fill_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).min(drive_blocks),
+                };
+                Box::new(Trace::new(config, reader))
+            }
+        })
+    }
+
+    fn access_blocks(&self, default: u32) -> u32 {
+        self.access.map_or(default, |access| (access.0 / BLOCK_BYTES as u64) as u32)
+    }
+
+    fn pattern(&self, pattern: Pattern, drive_blocks: u64, seed: u64) -> Box<dyn Load> {
+        Box::new(Workload::new(&WorkloadConfig {
+            pattern,
+            read_share: self.reads.unwrap_or_default(),
+            access_blocks: self.access_blocks(1),
+            drive_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).clamp(1, drive_blocks),
+            seed,
+        }))
+    }
+
+    /// The options that the model has.
+    fn possible(&self) -> &'static str {
+        match self.model {
+            Model::Tenants(_) => "none behind `tenants`, but behind each tenant",
+            Model::Trace { .. } => "fill=100%, format=msr, device=0, beyond=error, beyond=wrap or beyond=scale:64GiB",
+            Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
+            _ => "access=16KiB, reads=30% or fill=85%",
+        }
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), LoadError> {
+        let unknown =
+            LoadError::Option { load: self.name().to_owned(), option: option.to_owned(), possible: self.possible() };
+        let Some((name, value)) = option.split_once('=') else { return Err(unknown) };
+        let is_trace = matches!(self.model, Model::Trace { .. });
+        let has_reads = !matches!(
+            self.model,
+            Model::Trace { .. } | Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs
+        );
+        match name {
+            "access" if !is_trace => self.access = Some(access(value)?),
+            "reads" if has_reads => self.reads = Some(share("reads", value, Share::default(), Share::percent(100))?),
+            "fill" => {
+                let most = match self.model {
+                    Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs | Model::DoubleWrite { .. } => {
+                        FILL_MAX
+                    }
+                    _ => Share::percent(100),
+                };
+                let least = if is_trace { Share::default() } else { Share::percent(20) };
+                self.fill = Some(share("fill", value, least, most)?);
+            }
+            _ => return self.set_of_trace(name, value, unknown),
+        }
+        Ok(())
+    }
+
+    fn set_of_trace(&mut self, name: &str, value: &str, unknown: LoadError) -> Result<(), LoadError> {
+        let Model::Trace { format, device, beyond, .. } = &mut self.model else { return Err(unknown) };
+        let wrong = |option, fix: String| LoadError::Value { option, value: value.to_owned(), fix };
+        match name {
+            "format" => *format = Some(value.parse().map_err(|fix| wrong("format", format!("write {fix}")))?),
+            "device" => *device = Some(value.to_owned()),
+            "beyond" => {
+                *beyond = match (value, value.strip_prefix("scale:").map(str::parse::<ByteSize>)) {
+                    ("error", _) => Beyond::Error,
+                    ("wrap", _) => Beyond::Wrap,
+                    (_, Some(Ok(ByteSize(from_bytes)))) if from_bytes >= BLOCK_BYTES as u64 => {
+                        Beyond::Scale { from_bytes }
+                    }
+                    _ => return Err(wrong("beyond", "write error, wrap or scale:64GiB".to_owned())),
+                }
+            }
+            _ => return Err(unknown),
+        }
+        Ok(())
+    }
+
+    /// The word that the load begins with.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.model {
+            Model::Uniform => "uniform",
+            Model::Sequential => "sequential",
+            Model::Zipf { .. } => "zipf",
+            Model::HotCold { .. } => "hot-cold",
+            Model::Writers { .. } => "writers",
+            Model::Lsm { .. } => "lsm",
+            Model::LogStructuredFs => "log-structured-fs",
+            Model::DoubleWrite { .. } => "double-write",
+            Model::Tenants(_) => "tenants",
+            Model::Trace { .. } => "trace",
+        }
+    }
+}
+
+fn access(value: &str) -> Result<ByteSize, LoadError> {
+    let block = BLOCK_BYTES as u64;
+    match value.parse() {
+        Ok(ByteSize(bytes)) if bytes > 0 && bytes.is_multiple_of(block) && bytes <= 64 * block => Ok(ByteSize(bytes)),
+        _ => {
+            let fix = "write a multiple of 4KiB up to 256KiB, as 16KiB".to_owned();
+            Err(LoadError::Value { option: "access", value: value.to_owned(), fix })
+        }
+    }
+}
+
+fn share(option: &'static str, value: &str, least: Share, most: Share) -> Result<Share, LoadError> {
+    match value.parse() {
+        Ok(share) if (least..=most).contains(&share) => Ok(share),
+        _ => Err(LoadError::Value {
+            option,
+            value: value.to_owned(),
+            fix: format!("write a share from {least} to {most}"),
+        }),
+    }
+}
+
+/// The model that a name and its argument mean.
+fn model(name: &str, argument: Option<&str>) -> Result<Model, LoadError> {
+    let wrong = |fix: &str| LoadError::Argument {
+        load: name.to_owned(),
+        value: argument.unwrap_or_default().to_owned(),
+        fix: fix.to_owned(),
+    };
+    let without = |model| if argument.is_none() { Ok(model) } else { Err(wrong("nothing comes behind this name")) };
+    let theta = |default: f64| match argument.map(str::parse::<f64>) {
+        None => Ok(default),
+        Some(Ok(theta)) if (0.0..=8.0).contains(&theta) => Ok(theta),
+        Some(_) => Err(wrong("write an exponent from 0 to 8, as 0.99")),
+    };
+    let count = |default: u32, most: u32| match argument.map(str::parse::<u32>) {
+        None => Ok(default),
+        Some(Ok(count)) if (1..=most).contains(&count) => Ok(count),
+        Some(_) => Err(wrong(&format!("write a number from 1 to {most}"))),
+    };
+    match name {
+        "uniform" => without(Model::Uniform),
+        "sequential" => without(Model::Sequential),
+        "zipf" => Ok(Model::Zipf { theta: theta(0.99)? }),
+        "hot-cold" => {
+            let (accesses, space) = argument.unwrap_or("90/10").split_once('/').unwrap_or_default();
+            let percent =
+                |text: &str| format!("{text}%").parse::<Share>().ok().filter(|share| *share <= Share::percent(100));
+            match (percent(accesses), percent(space)) {
+                (Some(accesses), Some(space)) => Ok(Model::HotCold { accesses, space }),
+                _ => Err(wrong("write percent of the accesses, a slash and percent of the space, as 90/10")),
+            }
+        }
+        "writers" => Ok(Model::Writers { writers: count(8, 255)? }),
+        "lsm" => Ok(Model::Lsm { jobs: count(4, 16)? }),
+        "log-structured-fs" => without(Model::LogStructuredFs),
+        "double-write" => Ok(Model::DoubleWrite { theta: theta(0.99)? }),
+        "trace" => match argument {
+            Some(file) if !file.is_empty() => {
+                let (format, device, beyond) = (None, None, Beyond::Error);
+                Ok(Model::Trace { file: file.to_owned(), format, device, beyond })
+            }
+            _ => Err(wrong("name a file, as trace:web.csv")),
+        },
+        _ => Err(LoadError::Name { word: name.to_owned() }),
+    }
+}
+
+/// Tenants between plus signs, each perhaps several times: `lsm*4+double-write`.
+fn tenants(text: &str) -> Result<Model, LoadError> {
+    let mut tenants = Vec::new();
+    for part in text.split('+') {
+        let (spec, times) = match part.rsplit_once('*') {
+            None => (part, 1),
+            Some((spec, times)) => (
+                spec,
+                times.parse().ok().filter(|times| *times > 0).ok_or_else(|| {
+                    let fix = "behind an asterisk comes how many there are, as lsm*4".to_owned();
+                    LoadError::Argument { load: "tenants".to_owned(), value: part.to_owned(), fix }
+                })?,
+            ),
+        };
+        let spec: LoadSpec = spec.parse()?;
+        if matches!(spec.model, Model::Tenants(_)) || times > TENANTS_MAX || tenants.len() + times > TENANTS_MAX {
+            let fix = format!("at most {TENANTS_MAX} tenants share a drive, and a tenant has none of its own");
+            return Err(LoadError::Argument { load: "tenants".to_owned(), value: text.to_owned(), fix });
+        }
+        tenants.extend(std::iter::repeat_n(spec, times));
+    }
+    Ok(Model::Tenants(tenants))
+}
+
+impl FromStr for LoadSpec {
+    type Err = LoadError;
+
+    fn from_str(text: &str) -> Result<LoadSpec, LoadError> {
+        if let Some(argument) = text.strip_prefix("tenants:") {
+            return Ok(LoadSpec::new(tenants(argument)?));
+        }
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let (name, argument) = match first.split_once(':') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (first, None),
+        };
+        let mut spec = LoadSpec::new(model(name, argument)?);
+        for option in parts {
+            spec.set(option)?;
+        }
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for LoadSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |size: ByteSize| size.to_string().replace(' ', "");
+        f.write_str(self.name())?;
+        match &self.model {
+            Model::Uniform | Model::Sequential | Model::LogStructuredFs => {}
+            Model::Zipf { theta } | Model::DoubleWrite { theta } => write!(f, ":{theta}")?,
+            Model::HotCold { accesses, space } => {
+                write!(f, ":{}/{}", f64::from(accesses.millionths) / 1e4, f64::from(space.millionths) / 1e4)?;
+            }
+            Model::Writers { writers: count } | Model::Lsm { jobs: count } => write!(f, ":{count}")?,
+            Model::Tenants(tenants) => {
+                for (index, run) in tenants.chunk_by(|one, next| one == next).enumerate() {
+                    let between = if index == 0 { ":" } else { "+" };
+                    write!(f, "{between}{}", run[0])?;
+                    if run.len() > 1 {
+                        write!(f, "*{}", run.len())?;
+                    }
+                }
+            }
+            Model::Trace { file, format, device, beyond } => {
+                write!(f, ":{file}")?;
+                if let Some(format) = format {
+                    write!(f, ",format={format}")?;
+                }
+                if let Some(device) = device {
+                    write!(f, ",device={device}")?;
+                }
+                match beyond {
+                    Beyond::Error => {}
+                    Beyond::Wrap => f.write_str(",beyond=wrap")?,
+                    // Exact, where a size in larger units may be rounded.
+                    Beyond::Scale { from_bytes } => write!(f, ",beyond=scale:{from_bytes}")?,
+                }
+            }
+        }
+        if let Some(access) = self.access {
+            write!(f, ",access={}", size(access))?;
+        }
+        if let Some(reads) = self.reads {
+            write!(f, ",reads={reads}")?;
+        }
+        if let Some(fill) = self.fill {
+            write!(f, ",fill={fill}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "load_spec_tests.rs"]
+mod tests;
