@@ -7,7 +7,7 @@ pub use crate::drive_file::{Timing, Tls};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
-use openftl_ftl::VictimPolicy;
+use openftl_ftl::{PlacementName, VictimPolicy};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -92,6 +92,10 @@ pub struct DriveFlags {
     /// Where garbage collection works at a time [default: marked].
     #[arg(long, value_enum, value_name = "SCOPE", help_heading = "Drive")]
     pub collection: Option<Collection>,
+    /// What shares chunks because it is expected to end together: none, hot-cold, learned, streams, streams-kept, fdp,
+    /// fdp-persistent or flash-alloc [default: hot-cold].
+    #[arg(long, value_name = "NAME", help_heading = "Drive")]
+    pub placement: Option<PlacementName>,
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,

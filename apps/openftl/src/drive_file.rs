@@ -15,6 +15,10 @@
 //! kind = "block"
 //! victim = "greedy"               # "greedy", "cost-benefit", "fifo", "windowed:25%" or "d-choices:10"
 //! collection = "marked"           # "marked": few groups at a time; "device-wide": all that are short of room
+//! placement = "hot-cold"          # "none", "hot-cold", "learned", "streams", "streams-kept", "fdp", "fdp-persistent" or
+//!                                 # "flash-alloc": what shares chunks because it is expected to end together
+//! handles = 8                     # that writes may carry, with streams and fdp
+//! objects_max = 64                # that may be written at a time, with flash-alloc
 //! write_through = false
 //! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
@@ -60,7 +64,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_ftl::{CollectionScope, VictimPolicy};
+use openftl_ftl::{CollectionScope, PlacementName, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{PartKind, PartName};
 use openftl_nvme::Nqn;
@@ -118,6 +122,12 @@ pub struct FtlSection {
     pub victim: Option<VictimPolicy>,
     /// Where garbage collection works at a time.
     pub collection: Option<CollectionScope>,
+    /// What shares chunks.
+    pub placement: Option<PlacementName>,
+    /// Handles that writes may carry.
+    pub handles: Option<u8>,
+    /// Objects that may be written at a time.
+    pub objects_max: Option<u16>,
     /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
     /// Log blocks after which a checkpoint is taken.

@@ -5,7 +5,8 @@ use crate::drive_file::{DriveFile, HostSection, NamespaceSection, Numbers, Store
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
-use openftl_ftl::{CollectionScope, Config, VictimPolicy};
+use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
+use openftl_ftl::{CollectionScope, Config, PlacementName, VictimPolicy};
 use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,9 @@ pub struct BlockSettings {
     pub over_provisioning: Share,
     pub victim: VictimPolicy,
     pub collection: CollectionScope,
+    pub placement: PlacementName,
+    pub handles: u8,
+    pub objects_max: u16,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
@@ -81,6 +85,9 @@ impl Settings {
                 .unwrap_or(OVER_PROVISIONING_DEFAULT),
             victim: flags.victim.or(file.ftl.victim).unwrap_or_default(),
             collection: flags.collection.map(CollectionScope::from).or(file.ftl.collection).unwrap_or_default(),
+            placement: flags.placement.or(file.ftl.placement).unwrap_or_default(),
+            handles: file.ftl.handles.unwrap_or(HANDLES_DEFAULT),
+            objects_max: file.ftl.objects_max.unwrap_or(OBJECTS_DEFAULT),
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
@@ -260,6 +267,9 @@ fn namespace(
                 over_provisioning: section.over_provisioning.unwrap_or(all.over_provisioning),
                 victim: flags.victim.or(own.victim).unwrap_or(all.victim),
                 collection: flags.collection.map(CollectionScope::from).or(own.collection).unwrap_or(all.collection),
+                placement: flags.placement.or(own.placement).unwrap_or(all.placement),
+                handles: own.handles.unwrap_or(all.handles),
+                objects_max: own.objects_max.unwrap_or(all.objects_max),
                 write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
                 checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
                 checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
@@ -298,6 +308,14 @@ impl BlockSettings {
             ))
             .fix("drives have 7% to 28%"));
         }
+        let bounded =
+            [("handles", u16::from(self.handles), HANDLES_MAX.into()), ("objects_max", self.objects_max, OBJECTS_MAX)];
+        for (field, value, most) in bounded {
+            if !(1..=most).contains(&value) {
+                return Err(Failure::bad_input(format_args!("{field} = {value} is not between 1 and {most}"))
+                    .fix("leave it away, or choose a number in between"));
+            }
+        }
         if let Some(interval) = self.checkpoint_interval.filter(|interval| *interval < CHECKPOINT_INTERVAL_MIN) {
             return Err(Failure::bad_input(format_args!(
                 "checkpoint_interval = {interval} is less than {CHECKPOINT_INTERVAL_MIN}: the drive would do little else"
@@ -328,6 +346,9 @@ impl BlockSettings {
             checkpoint_interval: self.checkpoint_interval,
             victim: self.victim,
             collection: self.collection,
+            placement: self.placement,
+            handles: self.handles,
+            objects_max: self.objects_max,
             marked_groups_max: self.marked_groups_max,
             scrub_interval: self.scrub_interval.and_then(Interval::span),
             wear_spread_max: match self.wear_spread_max {

@@ -1,0 +1,261 @@
+//! What shares chunks: classes of writes, objects, and what collection keeps apart.
+
+use openftl_core::ChunkId;
+use openftl_core::units::Share;
+use openftl_ftl::placement::PlacementStatistics;
+use openftl_ftl::{Config, Durability, Extent, Handle, IoError, ObjectError, PlacementName, Request};
+use openftl_media::{Media, Profile};
+use openftl_sim::world::{World, config};
+use std::collections::{HashMap, HashSet};
+
+const CAPACITY: u64 = 1_600;
+
+fn world(placement: PlacementName) -> World {
+    let config =
+        Config { placement, handles: 3, objects_max: 6, over_provisioning: Share::percent(60), ..config(CAPACITY, 2) };
+    World::new(Profile::builtin("tiny").unwrap(), config, 20, 2)
+}
+
+/// The chunks on media that hold these blocks.
+fn chunks(world: &mut World, blocks: impl IntoIterator<Item = u64>) -> HashSet<ChunkId> {
+    let format = world.ftl().media().geometry().format();
+    blocks.into_iter().filter_map(|block| world.ftl().place_on_media(block)).map(|ppa| format.chunk_of(ppa)).collect()
+}
+
+fn placement(world: &mut World) -> PlacementStatistics {
+    world.ftl().statistics().placement.clone()
+}
+
+fn relocated(world: &mut World) -> u64 {
+    world.ftl().statistics().groups.iter().map(|group| group.relocated).sum()
+}
+
+/// Writes the same ranges by turns, a few blocks each, as concurrent writers do.
+fn interleave(world: &mut World, ranges: &[(u64, u64)], handles: bool) {
+    for step in 0.. {
+        let mut wrote = false;
+        for (index, (first, blocks)) in ranges.iter().enumerate() {
+            if step * 3 < *blocks {
+                world.handle = if handles { Handle(index as u8 + 1) } else { Handle::NONE };
+                world.write(first + step * 3, (blocks - step * 3).min(3));
+                wrote = true;
+            }
+        }
+        if !wrote {
+            break;
+        }
+    }
+    world.handle = Handle::NONE;
+}
+
+#[test]
+fn objects_written_by_turns_share_no_chunk_and_their_trim_moves_nothing() {
+    let mut world = world(PlacementName::FlashAlloc);
+    world.write_all(32);
+    let ranges = [(0, 64), (100, 64), (200, 64)];
+    for round in 0..8 {
+        for (first, blocks) in ranges {
+            world.trim(first, blocks);
+            world.submit_flash_alloc(&[Extent { first, blocks }]);
+        }
+        interleave(&mut world, &ranges, false);
+        world.flush();
+        let held = ranges.map(|(first, blocks)| chunks(&mut world, first..first + blocks));
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            assert!(held[one].is_disjoint(&held[other]), "round {round}: {held:?}");
+        }
+        let others = chunks(
+            &mut world,
+            (0..CAPACITY)
+                .filter(|block| ranges.iter().all(|(first, blocks)| block < first || *block >= first + blocks)),
+        );
+        assert!(held.iter().all(|held| held.is_disjoint(&others)), "round {round}: objects and others share chunks");
+    }
+    assert_eq!((relocated(&mut world), placement(&mut world).objects_written), (0, 24));
+    world.verify_all();
+}
+
+#[test]
+fn an_object_may_lie_in_several_extents_and_be_written_in_any_order() {
+    let mut world = world(PlacementName::FlashAlloc);
+    world.write_all(32);
+    world.submit_flash_alloc(&[Extent { first: 300, blocks: 16 }, Extent { first: 10, blocks: 16 }]);
+    for block in (0..16).rev() {
+        world.write(300 + block, 1);
+        world.write(700 + block, 1);
+        world.write(10 + block, 1);
+    }
+    world.flush();
+    let object = chunks(&mut world, (300..316).chain(10..26));
+    let others = chunks(&mut world, 700..716);
+    assert!(object.is_disjoint(&others), "{object:?} {others:?}");
+    assert_eq!(placement(&mut world).objects_written, 1);
+}
+
+#[test]
+fn tiny_objects_share_chunks_with_each_other_and_with_nobody_else() {
+    let mut world = world(PlacementName::FlashAlloc);
+    world.write_all(32);
+    for number in 0..40 {
+        let first = number * 3;
+        world.submit_flash_alloc(&[Extent { first, blocks: 3 }]);
+        world.write(first, 2);
+        world.write(800 + number, 1);
+        world.write(first + 2, 1);
+    }
+    world.flush();
+    let objects = chunks(&mut world, 0..120);
+    let others = chunks(&mut world, 800..840);
+    assert!(objects.is_disjoint(&others));
+    assert!(objects.len() <= 120 / 16 + 4, "{} chunks for 120 blocks", objects.len());
+}
+
+#[test]
+fn what_cannot_be_an_object_is_refused_and_the_drive_goes_on() {
+    let mut world = world(PlacementName::FlashAlloc);
+    let refused = |world: &mut World, extents: &[Extent]| world.attempt(Request::FlashAlloc { extents }).unwrap_err();
+    let extent = |first, blocks| Extent { first, blocks };
+    assert_eq!(refused(&mut world, &[]), IoError::Object(ObjectError::Extents { extents: 0 }));
+    let beyond = IoError::OutOfRange { first: CAPACITY - 1, blocks: 2, capacity: CAPACITY };
+    assert_eq!(refused(&mut world, &[extent(CAPACITY - 1, 2)]), beyond);
+    let overlap = IoError::Object(ObjectError::Overlap { block: 5 });
+    assert_eq!(refused(&mut world, &[extent(0, 8), extent(5, 1)]), overlap);
+    for number in 0..6 {
+        assert_eq!(world.attempt(Request::FlashAlloc { extents: &[extent(number * 10, 10)] }), Ok(()));
+    }
+    let too_many = IoError::Object(ObjectError::TooMany { most: 6 });
+    assert_eq!(refused(&mut world, &[extent(900, 10)]), too_many);
+    assert_eq!(world.attempt(Request::FlashAlloc { extents: &[extent(15, 30)] }), Ok(()), "it takes the place of four");
+    assert_eq!(placement(&mut world).objects_replaced, 4);
+    world.write_all(16);
+    world.verify_all();
+}
+
+#[test]
+fn a_drive_without_objects_says_so() {
+    for placement in PlacementName::ALL.into_iter().filter(|name| *name != PlacementName::FlashAlloc) {
+        let mut world = world(placement);
+        let announced = world.attempt(Request::FlashAlloc { extents: &[Extent { first: 0, blocks: 8 }] });
+        assert_eq!(announced, Err(IoError::Object(ObjectError::NotKept)), "{placement}");
+    }
+}
+
+#[test]
+fn an_object_that_is_never_written_to_its_end_holds_nobody_up() {
+    let mut world = world(PlacementName::FlashAlloc);
+    world.write_all(32);
+    for number in 0..6 {
+        world.submit_flash_alloc(&[Extent { first: number * 64, blocks: 64 }]);
+        world.write(number * 64, 5);
+    }
+    for _ in 0..4 {
+        for first in (400..CAPACITY - 32).step_by(32) {
+            world.write(first, 32);
+        }
+    }
+    world.flush();
+    world.verify_all();
+    world.clean_restart();
+    assert_eq!(placement(&mut world).objects, 0, "objects are forgotten when the drive is closed");
+    world.verify_all();
+}
+
+#[test]
+fn handles_share_no_chunk() {
+    for name in PlacementName::ALL.into_iter().filter(|name| name.heeds_handles()) {
+        let mut world = world(name);
+        let ranges = [(0, 200), (300, 200), (600, 200)];
+        interleave(&mut world, &ranges, true);
+        world.flush();
+        let held = ranges.map(|(first, blocks)| chunks(&mut world, first..first + blocks));
+        assert!(
+            held[0].is_disjoint(&held[1]) && held[1].is_disjoint(&held[2]) && held[0].is_disjoint(&held[2]),
+            "{name}"
+        );
+        assert_eq!(placement(&mut world).blocks, [0, 200, 200, 200], "{name}");
+    }
+}
+
+/// Chunks that hold blocks of more than one of the thirds of the drive, after a long time of overwriting each at random under a handle of its own.
+fn mixed_chunks(name: PlacementName) -> usize {
+    let mut world = world(name);
+    let third = CAPACITY / 3;
+    for step in 0..12_000 {
+        let of = world.below(3);
+        // The first third is hot, so that collection finds the others only partly empty.
+        let first = if step % 4 > 0 { world.below(third) } else { of * third + world.below(third) };
+        world.handle = Handle((first / third) as u8 + 1);
+        world.write(first, 1);
+    }
+    world.flush();
+    assert!(relocated(&mut world) > 500, "{name} collects");
+    let format = world.ftl().media().geometry().format();
+    let mut owners: HashMap<ChunkId, HashSet<u64>> = HashMap::new();
+    for block in 0..3 * third {
+        if let Some(ppa) = world.ftl().place_on_media(block) {
+            owners.entry(format.chunk_of(ppa)).or_default().insert(block / third);
+        }
+    }
+    world.verify_all();
+    owners.values().filter(|owners| owners.len() > 1).count()
+}
+
+#[test]
+fn collection_mixes_streams_and_keeps_apart_those_that_are_to_be_kept() {
+    let mixed = [PlacementName::HotCold, PlacementName::Streams, PlacementName::StreamsKept].map(mixed_chunks);
+    assert!(mixed[0] > mixed[1] && mixed[1] > 3 * mixed[2], "chunks with several streams: {mixed:?}");
+}
+
+/// Chunks that hold both what the host has just written and what collection has moved.
+#[test]
+fn without_placement_moved_blocks_go_where_the_host_writes() {
+    let shared = [PlacementName::None, PlacementName::HotCold].map(|name| {
+        let mut world = world(name);
+        world.write_all(32);
+        let mut last_written = vec![0_u64; CAPACITY as usize];
+        for step in 1..6_000 {
+            let first = world.below(CAPACITY);
+            world.write(first, 1);
+            last_written[first as usize] = step;
+        }
+        world.flush();
+        assert!(relocated(&mut world) > 500, "{name} collects");
+        let format = world.ftl().media().geometry().format();
+        let mut ages: HashMap<ChunkId, Vec<u64>> = HashMap::new();
+        for block in 0..CAPACITY {
+            if let Some(ppa) = world.ftl().place_on_media(block) {
+                ages.entry(format.chunk_of(ppa)).or_default().push(last_written[block as usize]);
+            }
+        }
+        let is_recent = |step: &&u64| **step > 5_900;
+        let is_old = |step: &&u64| **step < 3_000;
+        ages.values()
+            .filter(|ages| ages.iter().any(|age| is_recent(&age)) && ages.iter().any(|age| is_old(&age)))
+            .count()
+    });
+    assert!(shared[0] >= 4 && shared[1] == 0, "chunks with new and old blocks: {shared:?}");
+}
+
+/// A durable write of a class that has but one block does not wait for the others, nor they for it.
+#[test]
+fn a_block_that_waits_for_its_class_is_pushed_out_when_somebody_waits_for_it() {
+    for name in [PlacementName::Streams, PlacementName::FlashAlloc] {
+        let mut world = world(name);
+        world.submit_flash_alloc(&[Extent { first: 0, blocks: 64 }]);
+        world.handle = Handle(1);
+        world.write(0, 1);
+        world.handle = Handle(2);
+        for first in (100..1_500).step_by(4) {
+            world.write(first, 4);
+        }
+        let tag = world.submit_write(1_500, 1, Durability::Durable);
+        world.wait(tag);
+        assert!(
+            !chunks(&mut world, [0]).is_empty() || world.ftl().statistics().nand_blocks_written() > 1_400,
+            "{name}"
+        );
+        world.power_cut(true);
+        world.recover().unwrap();
+        world.verify_all();
+    }
+}
