@@ -18,15 +18,21 @@
 //! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`] and [`full_drive`], and
 //! whatever the next one needs.
 
+pub mod bars;
 pub mod crash;
 pub mod full_drive;
+pub mod grid;
 pub mod ox_recovery;
+pub mod page;
 pub mod plot;
 pub mod recovery_scale;
 pub mod report;
 pub mod waf_theory;
 
-pub use plot::{Axis, Plot, Series};
+pub use bars::{Bar, Bars};
+pub use grid::Grid;
+pub use page::{Page, Section};
+pub use plot::{Axis, Plot, Series, Spread};
 pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
 
 use crate::RunError;
