@@ -26,7 +26,7 @@ use crate::garbage_collection::Collection;
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
-use crate::placement::{Class, Label, Placement};
+use crate::placement::{Class, Label, Placement, WRITES};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
@@ -332,6 +332,8 @@ impl<M: Media> BlockFtl<M> {
             self.read_only = Some(reason);
             self.stirred = true;
             self.provisioning.end_of_life();
+            self.placement.keep_nothing_apart();
+            self.provisioning.keep_apart(0);
             // Reads need frames too, and what the buffer holds now may hold them for good.
             for frame in self.rescue.drain(..) {
                 self.frames.release(frame);
@@ -433,7 +435,7 @@ impl<M: Media> BlockFtl<M> {
             return self.ordinary_frontier(class);
         }
         self.placement.let_go_of_full(class, &self.units);
-        let may_open = self.placement.may_open();
+        let may_open = self.placement.may_open(WRITES);
         if self.placement.wants_chunk(class) {
             let open = if may_open { self.open_for(class) } else { self.placement.inherit(class, &self.units) };
             if open.is_some() {
@@ -490,6 +492,11 @@ impl<M: Media> BlockFtl<M> {
             {
                 continue;
             }
+            if let Some(open) = self.moving_chunk_on(self.host.order[index]) {
+                self.host.open[index] = Some(open);
+                self.host.opened += 1;
+                return Some(open);
+            }
             // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
             let roomiest =
                 if self.host.order.len() > self.plan.host_frontiers as usize { self.roomiest() } else { index };
@@ -515,6 +522,22 @@ impl<M: Media> BlockFtl<M> {
         let open = self.host.open.iter().zip(&self.host.order).filter_map(|(open, pu)| Some((((*open)?), *pu)));
         let here = open.filter(|(_, pu)| self.format.group_of(*pu) == group).map(|(open, _)| open);
         here.filter(|open| self.units.room(*open) > 0).max_by_key(|open| self.units.room(*open))
+    }
+
+    /// Opens the next chunk of ordinary writes in `group`, as the next host unit there would.
+    pub(crate) fn open_ordinary_in(&mut self, group: u32) -> Option<OpenId> {
+        let index = (0..self.host.order.len()).find(|index| {
+            let is_full = self.host.open[*index].is_none_or(|open| self.units.room(open) == 0);
+            is_full && self.format.group_of(self.host.order[*index]) == group
+        })?;
+        self.host.opened -= u32::from(self.host.open[index].take().is_some());
+        if self.host.opened == self.plan.host_frontiers {
+            return None;
+        }
+        let open = self.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary)?;
+        self.host.open[index] = Some(open);
+        self.host.opened += 1;
+        Some(open)
     }
 
     /// Announces an object.

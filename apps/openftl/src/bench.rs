@@ -13,7 +13,7 @@ use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, CollectionScope, VictimPolicy};
+use openftl_ftl::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig, theory};
 use openftl_media::Timing as MediaTiming;
 use serde::Serialize;
