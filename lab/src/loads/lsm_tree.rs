@@ -170,7 +170,7 @@ impl LsmTree {
             while level >= FAN_OUT * LEVEL_0_COMPACT as u64 {
                 level /= FAN_OUT;
                 // A level may be over its target, and its tables are not all full.
-                upper += level + level / 4 + 2;
+                upper += level + level / 4 + 2 + jobs;
             }
             let logs = LOGS_STOP as u64 + 2;
             let largest = level + level / 4 + 2 + LEVEL_0_STOP as u64;
@@ -243,7 +243,7 @@ impl LsmTree {
 
     /// All of level 0, with all of level 1.
     fn compact_level_0(&mut self) -> Option<Job> {
-        let is_due = self.levels[0].len() >= LEVEL_0_COMPACT;
+        let is_due = self.levels[0].len() >= LEVEL_0_COMPACT && self.takes_more(1);
         if !is_due || self.levels[..2].iter().flatten().any(|table| table.busy) {
             return None;
         }
@@ -256,18 +256,23 @@ impl LsmTree {
 
     /// One table of the level that is most over its target.
     fn compact(&mut self) -> Option<Job> {
-        let score = |level: usize| {
-            let blocks: u64 = self.levels[level].iter().map(|table| u64::from(table.object.blocks)).sum();
-            blocks as f64 / self.targets[level] as f64
-        };
-        let level_0_waits = self.levels[0].len() >= LEVEL_0_COMPACT;
-        let first = if level_0_waits { 2 } else { 1 };
-        let mut due: Vec<(f64, usize)> = (first..self.levels.len().saturating_sub(1))
-            .map(|level| (score(level), level))
-            .filter(|(score, _)| *score > 1.0)
+        let mut due: Vec<(f64, usize)> = (1..self.levels.len().saturating_sub(1))
+            .map(|level| (self.score(level), level))
+            .filter(|(score, level)| *score > 1.0 && self.takes_more(level + 1))
             .collect();
         due.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         due.into_iter().find_map(|(_, level)| self.compact_one(level))
+    }
+
+    /// What a level has of what it should.
+    fn score(&self, level: usize) -> f64 {
+        let blocks: u64 = self.levels[level].iter().map(|table| u64::from(table.object.blocks)).sum();
+        blocks as f64 / self.targets[level] as f64
+    }
+
+    /// Whether the level above may be compacted into this one: no level grows far beyond its target.
+    fn takes_more(&self, level: usize) -> bool {
+        level + 1 == self.levels.len() || self.score(level) <= 1.0
     }
 
     fn compact_one(&mut self, level: usize) -> Option<Job> {
