@@ -86,6 +86,9 @@ fn a_drive_that_is_too_small_and_a_trace_that_is_not_there_are_named() {
     };
     assert!(error("tenants:lsm*2", 4096).contains("needs 32 MiB at least, and has 16 MiB"));
     assert!(error("trace:web.csv", 4096).contains("trace web.csv: no such file"));
+    assert!(error("lsm:16,fill=20%", 4096).contains("lsm:16: the tree"));
+    assert!(error("writers:255", 4096).contains("writers:255 needs"));
+    assert_eq!(error("writers:255", 261_120), "");
     for text in ["uniform", "writers", "lsm", "log-structured-fs", "double-write", "tenants:lsm"] {
         assert_eq!(error(text, 4096), "", "{text} runs on 16 MiB");
     }

@@ -34,6 +34,9 @@ const FAN_OUT: u64 = 10;
 const LEVEL_0_COMPACT: usize = 4;
 const LEVEL_0_STOP: usize = 8;
 
+/// Tables of the last level at least: enough for one more level between it and level 0.
+const BOTTOM_TABLES_MIN: u64 = FAN_OUT * LEVEL_0_COMPACT as u64;
+
 /// Logs whose memory is not yet flushed at which writers wait.
 const LOGS_STOP: usize = 2;
 
@@ -122,18 +125,18 @@ pub struct LsmTree {
 }
 
 impl LsmTree {
-    /// The tree that `config` describes, with at most `jobs` flushes and compactions at a time.
-    ///
-    /// # Panics
-    /// If the drive is too small.
+    /// The tree that `config` describes, with at most `jobs` flushes and compactions at a time; `None` if there is no room
+    /// for them to work in.
     #[must_use]
-    pub fn new(config: ObjectConfig, jobs: u32) -> LsmTree {
+    pub fn new(config: ObjectConfig, jobs: u32) -> Option<LsmTree> {
         let table_blocks = TABLE_BLOCKS.min(config.drive_blocks / PLACES_MIN);
-        assert!(table_blocks > 0, "an LSM-tree needs more than {} blocks", config.drive_blocks);
+        if table_blocks == 0 {
+            return None;
+        }
         let places = config.drive_blocks / table_blocks;
         let places_max = config.live_blocks_max() / table_blocks;
         let jobs_max = jobs as usize;
-        let tables = Self::bottom_tables(places_max, u64::from(jobs));
+        let tables = Self::bottom_tables(places_max, u64::from(jobs))?;
         let mut targets = vec![tables * table_blocks];
         while targets[targets.len() - 1] / table_blocks >= FAN_OUT * LEVEL_0_COMPACT as u64 {
             targets.push(targets[targets.len() - 1] / FAN_OUT);
@@ -141,7 +144,7 @@ impl LsmTree {
         // Level 0 counts tables.
         targets.push(LEVEL_0_COMPACT as u64 * table_blocks);
         targets.reverse();
-        LsmTree {
+        Some(LsmTree {
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             access_blocks: config.access_blocks,
             table_blocks: table_blocks as u32,
@@ -160,11 +163,11 @@ impl LsmTree {
             jobs_max,
             stirred: true,
             numbers: Numbers::default(),
-        }
+        })
     }
 
     /// As many tables of the last level as leave room for all others and for what compactions write.
-    fn bottom_tables(places: u64, jobs: u64) -> u64 {
+    fn bottom_tables(places: u64, jobs: u64) -> Option<u64> {
         let needed = |tables: u64| {
             let (mut upper, mut level) = (0, tables);
             while level >= FAN_OUT * LEVEL_0_COMPACT as u64 {
@@ -176,11 +179,7 @@ impl LsmTree {
             let largest = level + level / 4 + 2 + LEVEL_0_STOP as u64;
             tables + upper + logs + LEVEL_0_STOP as u64 + largest + (jobs - 1) * (FAN_OUT + 3)
         };
-        let mut tables = places;
-        while tables > 1 && needed(tables) > places {
-            tables -= 1;
-        }
-        tables
+        (BOTTOM_TABLES_MIN..=places).rev().find(|&tables| needed(tables) <= places)
     }
 
     fn place(&mut self) -> u64 {
