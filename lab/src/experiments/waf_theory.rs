@@ -59,8 +59,8 @@ const FULL: Scale = Scale {
 
 const QUICK: Scale = Scale {
     blocks_per_chunk: 64,
-    capacity: ByteSize(128 << 20),
-    over_provisioning: &[15, 28],
+    capacity: ByteSize(256 << 20),
+    over_provisioning: &[10, 28],
     warm_up: 3.0,
     drive_writes: 1.0,
     deviation_max: 0.05,
