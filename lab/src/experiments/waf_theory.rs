@@ -263,3 +263,24 @@ fn findings(scale: &Scale, points: &[Point]) -> Vec<Finding> {
     };
     vec![greedy, others, ordered]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greedy_is_within_three_percent_of_theory() {
+        let scale = Scale { blocks_per_chunk: 128, capacity: ByteSize(512 << 20), ..QUICK };
+        for over_provisioning in [7, 20, 40] {
+            let point = point(&scale, VictimPolicy::Greedy, over_provisioning, 3).unwrap();
+            let deviation = point.deviation().unwrap();
+            assert!(
+                deviation.abs() <= 0.03,
+                "{over_provisioning}%: {:.3} measured at {:.4} effective, {:+.2}% off",
+                point.measured,
+                point.effective,
+                deviation * 100.0
+            );
+        }
+    }
+}
