@@ -252,7 +252,7 @@ mod tests {
               chunks collected   ▅█▃  120
               blocks moved       ▄█▁  14 000, 116 a chunk
               times marked       ▄█▄  4
-              met by the host    12.5% of reads and programs while collecting, 4.2% of all 30 000
+              met by the host    12.5% of reads and programs while collecting, 4.2% of all 30 000
 
             Dies at work   one cell for each, group by group
               ▇▄ ▄·
