@@ -277,7 +277,9 @@ impl<M: Media> BlockFtl<M> {
             .chunk_ids()
             .filter(|chunk| !matches!(self.chunks.usage(*chunk), ChunkUse::Retired | ChunkUse::Metadata))
             .count() as f64
-            * blocks_per_chunk;
+            * blocks_per_chunk
+            // Log and checkpoint come and go: their mean is taken out with that of the spare blocks.
+            + f64::from(self.provisioning.metadata_in_use()) * blocks_per_chunk;
         let spare = match self.statistics.spare_samples {
             0 => self.spare_blocks() as f64,
             samples => self.statistics.spare_block_samples as f64 / samples as f64,
@@ -312,13 +314,15 @@ impl<M: Media> BlockFtl<M> {
         )
     }
 
-    /// Blocks that can hold no data now: free, on their way to be reset, moved out of victims, or not yet written.
+    /// Blocks that can hold no data now: of log and checkpoint, free, on their way to be reset, moved out of victims, or not
+    /// yet written.
     fn spare_blocks(&self) -> u64 {
         let blocks = u64::from(self.geometry.blocks_per_chunk);
         u64::from(self.provisioning.free_total()) * blocks
             + u64::from(self.provisioning.coming()) * blocks
             + self.collection.emptied_blocks(&self.chunks, self.geometry.blocks_per_chunk)
-            + self.units.unwritten()
+            + u64::from(self.provisioning.metadata_in_use()) * blocks
+            + self.units.unwritten(|chunk| self.chunks.usage(chunk) == ChunkUse::Open)
     }
 
     pub(crate) fn sample_spare(&mut self) {
@@ -424,9 +428,10 @@ impl<M: Media> BlockFtl<M> {
         let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
         self.chunks.set_usage(chunk, usage, self.buffer.head());
         self.chunks.set_label(chunk, label);
-        self.sample_spare();
         self.collection.stir();
-        Some(self.units.open(chunk, 0))
+        let open = self.units.open(chunk, 0);
+        self.sample_spare();
+        Some(open)
     }
 
     /// The open chunk that the next unit of `class` goes to.
