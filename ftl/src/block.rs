@@ -26,7 +26,7 @@ use crate::garbage_collection::Collection;
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
-use crate::placement::{Class, Label, Placement};
+use crate::placement::{Class, Label, Placement, WRITES};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
@@ -277,7 +277,9 @@ impl<M: Media> BlockFtl<M> {
             .chunk_ids()
             .filter(|chunk| !matches!(self.chunks.usage(*chunk), ChunkUse::Retired | ChunkUse::Metadata))
             .count() as f64
-            * blocks_per_chunk;
+            * blocks_per_chunk
+            // Log and checkpoint come and go: their mean is taken out with that of the spare blocks.
+            + f64::from(self.provisioning.metadata_in_use()) * blocks_per_chunk;
         let spare = match self.statistics.spare_samples {
             0 => self.spare_blocks() as f64,
             samples => self.statistics.spare_block_samples as f64 / samples as f64,
@@ -312,13 +314,15 @@ impl<M: Media> BlockFtl<M> {
         )
     }
 
-    /// Blocks that can hold no data now: free, on their way to be reset, moved out of victims, or not yet written.
+    /// Blocks that can hold no data now: of log and checkpoint, free, on their way to be reset, moved out of victims, or not
+    /// yet written.
     fn spare_blocks(&self) -> u64 {
         let blocks = u64::from(self.geometry.blocks_per_chunk);
         u64::from(self.provisioning.free_total()) * blocks
             + u64::from(self.provisioning.coming()) * blocks
             + self.collection.emptied_blocks(&self.chunks, self.geometry.blocks_per_chunk)
-            + self.units.unwritten()
+            + u64::from(self.provisioning.metadata_in_use()) * blocks
+            + self.units.unwritten(|chunk| self.chunks.usage(chunk) == ChunkUse::Open)
     }
 
     pub(crate) fn sample_spare(&mut self) {
@@ -332,6 +336,8 @@ impl<M: Media> BlockFtl<M> {
             self.read_only = Some(reason);
             self.stirred = true;
             self.provisioning.end_of_life();
+            self.placement.keep_nothing_apart();
+            self.provisioning.keep_apart(0);
             // Reads need frames too, and what the buffer holds now may hold them for good.
             for frame in self.rescue.drain(..) {
                 self.frames.release(frame);
@@ -422,9 +428,10 @@ impl<M: Media> BlockFtl<M> {
         let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
         self.chunks.set_usage(chunk, usage, self.buffer.head());
         self.chunks.set_label(chunk, label);
-        self.sample_spare();
         self.collection.stir();
-        Some(self.units.open(chunk, 0))
+        let open = self.units.open(chunk, 0);
+        self.sample_spare();
+        Some(open)
     }
 
     /// The open chunk that the next unit of `class` goes to.
@@ -433,7 +440,7 @@ impl<M: Media> BlockFtl<M> {
             return self.ordinary_frontier(class);
         }
         self.placement.let_go_of_full(class, &self.units);
-        let may_open = self.placement.may_open();
+        let may_open = self.placement.may_open(WRITES);
         if self.placement.wants_chunk(class) {
             let open = if may_open { self.open_for(class) } else { self.placement.inherit(class, &self.units) };
             if open.is_some() {
@@ -490,6 +497,11 @@ impl<M: Media> BlockFtl<M> {
             {
                 continue;
             }
+            if let Some(open) = self.moving_chunk_on(self.host.order[index]) {
+                self.host.open[index] = Some(open);
+                self.host.opened += 1;
+                return Some(open);
+            }
             // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
             let roomiest =
                 if self.host.order.len() > self.plan.host_frontiers as usize { self.roomiest() } else { index };
@@ -515,6 +527,22 @@ impl<M: Media> BlockFtl<M> {
         let open = self.host.open.iter().zip(&self.host.order).filter_map(|(open, pu)| Some((((*open)?), *pu)));
         let here = open.filter(|(_, pu)| self.format.group_of(*pu) == group).map(|(open, _)| open);
         here.filter(|open| self.units.room(*open) > 0).max_by_key(|open| self.units.room(*open))
+    }
+
+    /// Opens the next chunk of ordinary writes in `group`, as the next host unit there would.
+    pub(crate) fn open_ordinary_in(&mut self, group: u32) -> Option<OpenId> {
+        let index = (0..self.host.order.len()).find(|index| {
+            let is_full = self.host.open[*index].is_none_or(|open| self.units.room(open) == 0);
+            is_full && self.format.group_of(self.host.order[*index]) == group
+        })?;
+        self.host.opened -= u32::from(self.host.open[index].take().is_some());
+        if self.host.opened == self.plan.host_frontiers {
+            return None;
+        }
+        let open = self.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary)?;
+        self.host.open[index] = Some(open);
+        self.host.opened += 1;
+        Some(open)
     }
 
     /// Announces an object.

@@ -14,7 +14,9 @@ use openftl_media::Media;
 pub struct Encounters {
     /// Reads of the host, and programs of what it wrote.
     pub commands: u64,
-    /// Of these, commands to a group that was marked for collection.
+    /// Of these, commands while any group was marked for collection.
+    pub collecting: u64,
+    /// Of these, commands to a group that was marked.
     pub marked: u64,
     /// Of all, commands to a group in which a read, a program or a reset of collection was under way.
     pub met: u64,
@@ -25,6 +27,12 @@ impl Encounters {
     #[must_use]
     pub fn marked_share(&self) -> f64 {
         self.marked as f64 / self.commands.max(1) as f64
+    }
+
+    /// Of the commands while any group was marked, the share that went to one that was. 0 if there was none.
+    #[must_use]
+    pub fn share_while_collecting(&self) -> f64 {
+        self.marked as f64 / self.collecting.max(1) as f64
     }
 
     /// The share of the commands that went to a group in which collection had commands under way. 0 if there was none.
@@ -77,8 +85,10 @@ impl<M: Media> BlockFtl<M> {
                 return;
             }
         };
+        let collecting = self.collection.is_working();
         let encounters = &mut self.statistics.encounters;
         encounters.commands += 1;
+        encounters.collecting += u64::from(collecting);
         encounters.marked += u64::from(marked);
         encounters.met += u64::from(met);
     }
@@ -98,8 +108,9 @@ mod tests {
 
     #[test]
     fn shares_are_of_all_commands_and_of_none_nothing() {
-        let encounters = Encounters { commands: 16, marked: 1, met: 2 };
+        let encounters = Encounters { commands: 16, collecting: 4, marked: 1, met: 2 };
         assert_eq!((encounters.marked_share(), encounters.met_share()), (1.0 / 16.0, 1.0 / 8.0));
+        assert_eq!(encounters.share_while_collecting(), 1.0 / 4.0);
         assert_eq!(Encounters::default().marked_share(), 0.0);
     }
 }

@@ -30,12 +30,12 @@ use crate::config::CollectionScope;
 use crate::log::Record;
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
-use crate::placement::{Label, Relocation};
+use crate::placement::{KEPT_APART, Label, Relocation};
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::provisioning::Claim;
 use crate::statistics::{Care, Purpose};
 use crate::units::{OpenId, UnitId};
-use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Frame, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Media, Status};
 use std::collections::VecDeque;
 
@@ -643,13 +643,16 @@ impl<M: Media> BlockFtl<M> {
     /// Opens the next chunk of a destination, whose last one is full.
     fn open_destination(&mut self, group: u32, at: usize) -> Option<OpenId> {
         let frontier = &mut self.collection.groups[group as usize].frontiers[at];
-        self.placement.opened -= u32::from(frontier.open.take().is_some());
-        if !self.placement.may_open() {
+        self.placement.opened[KEPT_APART] -= u32::from(frontier.open.take().is_some());
+        self.provisioning.keep_apart(self.placement.kept_apart());
+        // What was promised to victims when they were begun stays theirs.
+        if !self.placement.may_open(KEPT_APART) || !self.has_room_for(group, MOVING, 0, 1) {
             return None;
         }
         let label = self.placement.destination_label(at - DESTINATIONS);
         let open = self.open_chunk(Claim::Destination(group), label)?;
-        self.placement.opened += 1;
+        self.placement.opened[KEPT_APART] += 1;
+        self.provisioning.keep_apart(self.placement.kept_apart());
         self.collection.groups[group as usize].frontiers[at].open = Some(open);
         Some(open)
     }
@@ -756,11 +759,29 @@ impl<M: Media> BlockFtl<M> {
             self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
             if frontier >= DESTINATIONS && self.units.room(open) == 0 {
                 self.collection.groups[group as usize].frontiers[frontier].open = None;
-                self.placement.opened -= 1;
+                self.placement.opened[KEPT_APART] -= 1;
+                self.provisioning.keep_apart(self.placement.kept_apart());
             }
             self.stirred = true;
             placed = true;
         }
+    }
+
+    /// Gives the host the chunk on `pu` that moved blocks go to, where they share chunks and there is room without it for
+    /// all that is on its way.
+    pub(crate) fn moving_chunk_on(&mut self, pu: PuId) -> Option<OpenId> {
+        if self.placement.relocation() != Relocation::WithHost {
+            return None;
+        }
+        let group = self.format.group_of(pu);
+        let open = self.collection.groups[group as usize].frontiers[MOVING].open?;
+        let room = self.units.room(open);
+        let is_here = room > 0 && self.format.pu_of(self.units.chunk(open).chunk) == pu;
+        if !is_here || !self.has_room_for(group, MOVING, room, 0) {
+            return None;
+        }
+        self.collection.groups[group as usize].frontiers[MOVING].open = None;
+        Some(open)
     }
 
     /// Where what is moved for its room goes on when its last chunk is full.
@@ -769,7 +790,7 @@ impl<M: Media> BlockFtl<M> {
             return Some(self.units.open(chunk, next));
         }
         let shared = match self.placement.relocation() {
-            Relocation::WithHost => self.ordinary_frontier_in(group),
+            Relocation::WithHost => self.ordinary_frontier_in(group).or_else(|| self.open_ordinary_in(group)),
             _ => None,
         };
         shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))

@@ -208,6 +208,11 @@ pub enum Label {
     Brief,
 }
 
+/// Of the budgets: chunks for classes of writes.
+pub(crate) const WRITES: usize = 0;
+/// Of the budgets: chunks for what collection keeps apart.
+pub(crate) const KEPT_APART: usize = 1;
+
 /// The open chunks of one class other than the ordinary one.
 #[derive(Default)]
 pub(crate) struct Frontier {
@@ -224,10 +229,11 @@ pub struct Placement {
     name: PlacementName,
     relocation: Relocation,
     handles: u8,
-    /// Chunks that may be open beyond those of the ordinary class, on the whole drive.
-    chunks_max: u32,
+    /// Chunks that may be open beyond those of the ordinary class, on the whole drive: for writes, and for what collection
+    /// keeps apart.
+    budgets: [u32; 2],
     /// Chunks that are.
-    pub(crate) opened: u32,
+    pub(crate) opened: [u32; 2],
     /// By class; that of the ordinary one is not used.
     pub(crate) frontiers: Vec<Frontier>,
     /// Classes with a unit to write, in the order in which they got it, and the memory of the list before.
@@ -242,12 +248,15 @@ pub struct Placement {
 impl Placement {
     /// Nothing is open.
     #[must_use]
-    pub fn new(config: &Config, plan: &Plan) -> Placement {
+    pub fn new(config: &Config, plan: &Plan, groups: u32) -> Placement {
         let name = config.placement;
         let classes = name.classes(config.handles, config.objects_max);
-        let budget = plan.placement_chunks as usize;
+        let places = name.destinations(config.handles) as u32 * groups;
+        let kept_apart = if classes == 1 { plan.placement_chunks } else { places.min(plan.placement_chunks / 2) };
+        let budgets = [plan.placement_chunks - kept_apart, kept_apart];
+        let budget = budgets[WRITES] as usize;
         let stripe = match name {
-            PlacementName::Learned => budget / 2,
+            PlacementName::Learned => budget,
             // Objects say how large they are.
             PlacementName::FlashAlloc => 1,
             _ => budget / usize::from(config.handles).max(1),
@@ -257,8 +266,8 @@ impl Placement {
             name,
             relocation: name.relocation(),
             handles: config.handles,
-            chunks_max: plan.placement_chunks,
-            opened: 0,
+            budgets,
+            opened: [0; 2],
             frontiers: std::iter::repeat_with(frontier).take(classes).collect(),
             ready: Vec::new(),
             ready_before: Vec::new(),
@@ -294,11 +303,11 @@ impl Placement {
         self.frontiers.len() == 1
     }
 
-    /// Whether another chunk may be opened for a class or for what is kept apart in collection.
+    /// Whether another chunk may be opened for a class ([`WRITES`]), or for what collection keeps apart ([`KEPT_APART`]).
     #[inline]
     #[must_use]
-    pub fn may_open(&self) -> bool {
-        self.opened < self.chunks_max
+    pub(crate) fn may_open(&self, what: usize) -> bool {
+        self.opened[what] < self.budgets[what]
     }
 
     /// The class of a block that the host writes at `position`, the clock of ages.
@@ -323,7 +332,7 @@ impl Placement {
     pub(crate) fn announce(&mut self, extents: &[Extent], blocks_per_chunk: u32) -> Result<(), ObjectError> {
         let class = self.objects.announce(extents)?;
         let blocks: u64 = extents.iter().map(|extent| extent.blocks).sum();
-        let fair = self.chunks_max as usize / self.objects.live();
+        let fair = self.budgets[WRITES] as usize / self.objects.live();
         let chunks = blocks.div_ceil(u64::from(blocks_per_chunk)) as usize;
         self.frontiers[class.index()].stripe = chunks.min(fair).max(1);
         Ok(())
@@ -358,6 +367,19 @@ impl Placement {
             (Relocation::ByAge, label) => self.lifetimes.as_ref()?.destination(label == Label::Brief, age),
             (Relocation::ByHandle | Relocation::ByType, _) => None,
         }
+    }
+
+    /// Chunks that may still be opened for what collection keeps apart.
+    pub(crate) fn kept_apart(&self) -> u32 {
+        self.budgets[KEPT_APART].saturating_sub(self.opened[KEPT_APART])
+    }
+
+    /// From now on collection keeps nothing apart that it has no chunk for: the host needs the room. Returns whether that
+    /// makes a difference.
+    pub(crate) fn keep_nothing_apart(&mut self) -> bool {
+        let kept = self.kept_apart();
+        self.budgets[KEPT_APART] = 0;
+        kept > 0
     }
 
     /// What the chunk of such a place is labelled with.
@@ -405,7 +427,7 @@ impl Placement {
         let open = &mut self.frontiers[class.index()].open;
         let before = open.len();
         open.retain(|open| units.room(*open) > 0);
-        self.opened -= (before - open.len()) as u32;
+        self.opened[WRITES] -= (before - open.len()) as u32;
     }
 
     /// Of the open chunks of `class`, which all have room, the one whose turn it is.
@@ -426,7 +448,7 @@ impl Placement {
     /// `open` is a chunk of `class` from now on.
     pub(crate) fn add(&mut self, class: Class, open: OpenId) {
         self.frontiers[class.index()].open.push(open);
-        self.opened += 1;
+        self.opened[WRITES] += 1;
     }
 
     /// Gives `class` a chunk with room that an object which is over has left, if there is one.

@@ -6,6 +6,7 @@
 //! can ever be stuck:
 //!
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
+//! - **kept apart**: what collection may still open for blocks that a [placement](crate::placement) keeps apart;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
 //! - **metadata**: what log and checkpoints may still need.
 //!
@@ -26,7 +27,7 @@ pub enum Claim {
     Relocation(u32),
     /// The same for data that rest: the most worn chunk of the group.
     WornRelocation(u32),
-    /// What relocation in a group keeps apart: only what the host could have had.
+    /// What relocation in a group keeps apart: never its reserve.
     Destination(u32),
     /// One copy of log or checkpoint: in its home if there is more than the reserve, group after group by turns.
     Metadata {
@@ -50,6 +51,9 @@ pub struct Provisioning {
     free_total: u32,
     metadata_budget: u32,
     metadata_in_use: u32,
+    /// Chunks that collection may still open for what is kept apart.
+    kept_apart: u32,
+    is_at_end_of_life: bool,
 }
 
 impl Provisioning {
@@ -66,6 +70,8 @@ impl Provisioning {
             free_total: 0,
             metadata_budget: plan.metadata_chunks() as u32,
             metadata_in_use: 0,
+            kept_apart: 0,
+            is_at_end_of_life: false,
         }
     }
 
@@ -102,6 +108,11 @@ impl Provisioning {
             self.metadata_budget,
             self.spares()
         )
+    }
+
+    /// Keeps so many chunks from the host, for what collection keeps apart.
+    pub fn keep_apart(&mut self, chunks: u32) {
+        self.kept_apart = chunks;
     }
 
     /// A chunk is free from now on.
@@ -166,7 +177,8 @@ impl Provisioning {
     #[must_use]
     pub fn target(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
-        groups * (RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS) + self.spares() + self.metadata_to_come()
+        let held = self.spares() + self.metadata_to_come() + self.kept_apart;
+        groups * (RELOCATION_RESERVE_CHUNKS + COLLECTION_HEADROOM_CHUNKS) + held
     }
 
     /// Free chunks of `group` below which it is collected however little that gives back: its reserve, one for the host,
@@ -195,7 +207,8 @@ impl Provisioning {
 
     fn host_chunks_in_all(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
-        self.free_total.saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + self.spares() + self.metadata_to_come())
+        let held = self.spares() + self.metadata_to_come() + self.kept_apart;
+        self.free_total.saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + held)
     }
 
     /// Takes a free chunk for `claim`, or `None` if none may be had.
@@ -208,7 +221,7 @@ impl Provisioning {
                 }
                 pu
             }
-            Claim::Destination(group) if self.host_chunks_in_group(group) == 0 || self.host_chunks_in_all() <= 1 => {
+            Claim::Destination(group) if self.relocation_chunks(group) <= RELOCATION_RESERVE_CHUNKS => {
                 return None;
             }
             Claim::Relocation(group) | Claim::Destination(group) => self.fullest_pu(group),
@@ -241,7 +254,9 @@ impl Provisioning {
             .chain(others)
             .find(|group| self.host_chunks_in_group(*group) > 0)
             .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
-        if left(group) <= RELOCATION_RESERVE_CHUNKS {
+        // At the end of a drive's life nothing can be reset, and nothing is promised, without the log.
+        let kept = if self.is_at_end_of_life { 0 } else { RELOCATION_RESERVE_CHUNKS };
+        if left(group) <= kept {
             return None;
         }
         if groups > 1 {
@@ -274,6 +289,7 @@ impl Provisioning {
     pub fn end_of_life(&mut self) {
         self.metadata_budget = self.metadata_budget.min(self.metadata_in_use + METADATA_COPIES as u32);
         self.spares_in_group.fill(0);
+        self.is_at_end_of_life = true;
     }
 
     /// The parallel unit of `group` with the most worn free chunk.

@@ -258,6 +258,7 @@ impl Statistics {
             (&mut self.throttled, throttled),
             (&mut self.throttled_time.0, &throttled_time.0),
             (&mut self.encounters.commands, &encounters.commands),
+            (&mut self.encounters.collecting, &encounters.collecting),
             (&mut self.encounters.marked, &encounters.marked),
             (&mut self.encounters.met, &encounters.met),
             (&mut self.spare_block_samples, spare_block_samples),

@@ -666,6 +666,12 @@ impl<M: Media> BlockFtl<M> {
         if self.mark_all() || self.spill() {
             return;
         }
+        if self.placement.keep_nothing_apart() {
+            self.provisioning.keep_apart(0);
+            (self.stirred, self.transactions.stalled) = (true, false);
+            self.collection.stir();
+            return;
+        }
         // A chunk whose reset waits is room to come.
         let is_working = self.superblock.is_writing() || self.checkpoint.is_working() || self.bad_chunks.is_waiting();
         if !is_working && self.log.is_idle() {

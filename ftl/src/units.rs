@@ -176,12 +176,12 @@ impl Units {
         self.get(open).map(|open| open.chunk)
     }
 
-    /// Blocks in open chunks that nothing has been written to yet.
+    /// Blocks that nothing has been written to yet, in the open chunks that `counts`.
     #[must_use]
-    pub fn unwritten(&self) -> u64 {
+    pub fn unwritten(&self, counts: impl Fn(ChunkId) -> bool) -> u64 {
         self.open
             .iter()
-            .filter(|open| open.live && !open.closed)
+            .filter(|open| open.live && !open.closed && counts(open.chunk))
             .map(|open| u64::from(self.blocks_per_chunk - open.next))
             .sum()
     }

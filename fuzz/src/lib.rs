@@ -14,6 +14,7 @@
 //! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
+//! | `traces` | a recorded trace, or the text of a load | what is played lies on the drive, errors name their line |
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
 //!
@@ -43,6 +44,7 @@ mod profile;
 mod server;
 mod store_file;
 mod superblock;
+mod traces;
 
 /// One parser, or several that work together.
 pub struct Target {
@@ -53,7 +55,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "drive_file", run: drive_file::run },
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
@@ -67,4 +69,5 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "server", run: server::run },
     Target { name: "store_file", run: store_file::run },
     Target { name: "superblock", run: superblock::run },
+    Target { name: "traces", run: traces::run },
 ];

@@ -1,6 +1,7 @@
 //! The driver against a drive in memory that can be told to lie.
 
 use super::*;
+use crate::load::Hint;
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
@@ -18,6 +19,8 @@ enum Lie {
     Hang,
     /// After 500 writes the drive takes no more.
     WornOut,
+    /// Every 100th trim is acknowledged and forgotten.
+    LostTrim,
 }
 
 struct Memory {
@@ -28,6 +31,11 @@ struct Memory {
     latency: Nanos,
     requests_max: usize,
     writes: u64,
+    trims: u64,
+    /// Objects that it keeps apart, at most.
+    objects_max: u64,
+    objects: u64,
+    handles: Vec<u64>,
     lie: Lie,
 }
 
@@ -42,6 +50,10 @@ impl Memory {
             latency: Nanos::from_micros(50),
             requests_max: 6,
             writes: 0,
+            trims: 0,
+            objects_max: 0,
+            objects: 0,
+            handles: vec![0; 256],
             lie,
         }
     }
@@ -81,8 +93,9 @@ impl BlockTarget for Memory {
                     }
                 }
             }
-            Request::Write { first, frames, .. } => {
+            Request::Write { first, frames, handle, .. } => {
                 self.writes += 1;
+                self.handles[usize::from(handle.0)] += 1;
                 if self.lie == Lie::WornOut && self.writes > 500 {
                     return Err(IoError::ReadOnly);
                 }
@@ -98,8 +111,19 @@ impl BlockTarget for Memory {
                 }
             }
             Request::WriteUncorrectable { .. } => unreachable!("no workload has it"),
-            Request::Trim { first, blocks, .. } => self.stored[first as usize..][..blocks as usize].fill(Stamp::ZERO),
-            Request::FlashAlloc { .. } => return Err(IoError::Object(ObjectError::NotKept)),
+            Request::Trim { first, blocks, .. } => {
+                self.trims += 1;
+                if self.lie != Lie::LostTrim || !self.trims.is_multiple_of(100) {
+                    self.stored[first as usize..][..blocks as usize].fill(Stamp::ZERO);
+                }
+            }
+            Request::FlashAlloc { extents } => {
+                assert!(extents.iter().all(|extent| extent.blocks > 0));
+                if self.objects == self.objects_max {
+                    return Err(ObjectError::NotKept.into());
+                }
+                self.objects += 1;
+            }
             Request::Flush => {}
         }
         self.under_way.push(Done { tag, result: Ok(()), at });
@@ -288,5 +312,175 @@ fn what_was_acknowledged_before_the_power_was_cut_must_be_there() {
         let (mut driver, outcome) = write_until_cut(&mut memory, Time(1_020_000), lose);
         assert!(outcome.writes.requests > 100);
         assert_eq!(read_all(&mut memory, &mut driver).is_err(), lose);
+    }
+}
+
+/// Chance decides everything, trims among it, and now and then an object.
+struct Anything {
+    rng: rand_xoshiro::Xoshiro256PlusPlus,
+    blocks: u64,
+    left: u64,
+}
+
+impl Load for Anything {
+    fn step(&mut self) -> Option<Access> {
+        use crate::workload::below;
+        use rand_core::Rng;
+        self.left = self.left.checked_sub(1)?;
+        let mut draw = |count| below(self.rng.next_u64(), count);
+        let operations =
+            [Operation::Read, Operation::Read, Operation::Write, Operation::Write, Operation::Trim, Operation::Flush];
+        let operation = match draw(50) {
+            0 => Operation::Allocate,
+            _ => operations[draw(6) as usize],
+        };
+        if operation == Operation::Flush {
+            return Some(Access::FLUSH);
+        }
+        // Few blocks, so that requests for the same ones meet.
+        let first = draw(12);
+        let hint = Hint { kind: draw(5) as u8, object: draw(9) as u32 };
+        Some(Access { operation, first, blocks: 1 + draw((self.blocks - first).min(3)) as u32, hint })
+    }
+
+    fn fill_step(&mut self) -> Option<Access> {
+        None
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        (0..5).map(|kind| kind.to_string()).collect()
+    }
+
+    fn live_blocks_max(&self) -> u64 {
+        self.blocks
+    }
+
+    fn access_blocks_max(&self) -> u32 {
+        3
+    }
+}
+
+fn anything(seed: u64, left: u64) -> Anything {
+    use rand_core::SeedableRng;
+    Anything { rng: rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed), blocks: 100, left }
+}
+
+fn run_anything(memory: &mut Memory, binding: Binding) -> Result<Outcome, RunError> {
+    let mut driver = Driver::new(memory.blocks(), 8, 3);
+    driver.set_binding(binding);
+    let limit = Limit::Requests(u64::MAX);
+    let mut load = anything(1, 20_000);
+    driver.run(memory, &mut VirtualClock::default(), &mut load, limit, |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn trimmed_blocks_read_as_zeroes_and_a_load_that_ends_ends_the_phase() {
+    for form in [FrameForm::Bytes, FrameForm::Stamp] {
+        let mut memory = Memory::new(form, Lie::None);
+        let outcome = run_anything(&mut memory, Binding::None).unwrap();
+        let requests = outcome.requests() + outcome.trims.requests + outcome.flushes.requests;
+        assert!(outcome.trims.requests > 2000 && outcome.flushes.requests > 2000 && requests > 19_000);
+        assert_eq!((outcome.objects_kept, outcome.objects_refused), (0, 0), "nobody told the drive of objects");
+        assert_eq!(memory.frames.available(form), memory.frames.len(), "the driver gives back every frame");
+    }
+}
+
+#[test]
+fn a_lost_trim_is_found_out() {
+    let error = run_anything(&mut Memory::new(FrameForm::Stamp, Lie::LostTrim), Binding::None).unwrap_err();
+    let RunError::WrongData { expected, .. } = &error else { panic!("{error}") };
+    assert_eq!(expected, "zeroes", "{error}");
+}
+
+#[test]
+fn objects_are_kept_or_refused_and_the_host_goes_on_either_way() {
+    for objects_max in [0, 7, u64::MAX] {
+        let mut memory = Memory { objects_max, ..Memory::new(FrameForm::Stamp, Lie::None) };
+        let outcome = run_anything(&mut memory, Binding::Allocate).unwrap();
+        let (kept, refused) = (outcome.objects_kept, outcome.objects_refused);
+        assert!(kept + refused > 300 && kept == memory.objects && (refused > 0) == (objects_max < 8));
+        assert!(memory.handles[1..].iter().all(|writes| *writes == 0), "objects need no handles");
+    }
+}
+
+#[test]
+fn a_binding_changes_what_the_drive_is_told_and_nothing_else() {
+    let run = |binding: &str| {
+        let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+        let outcome = run_anything(&mut memory, binding.parse().unwrap()).unwrap();
+        (outcome.trace_hash, memory.handles)
+    };
+    let (none, by_kind, by_object) = (run("none"), run("by-kind:3"), run("by-object:2"));
+    assert_eq!((none.0, none.0), (by_kind.0, by_object.0));
+    let used = |handles: &[u64]| handles.iter().map(|writes| *writes > 0).rposition(|used| used);
+    assert_eq!((used(&none.1), used(&by_kind.1), used(&by_object.1)), (Some(0), Some(3), Some(2)));
+    assert_eq!(by_kind.1[0], 0, "every kind has a handle");
+    assert!(by_object.1[0] > 0, "what is no object has none");
+}
+
+#[test]
+fn a_version_is_remembered_as_write_or_trim_until_eight_others_came() {
+    let mut block = Block::NEW;
+    assert!(block.may_be(3, 0, Stamp::ZERO) && !block.may_be(3, 0, stamp(3, 0)));
+    for operation in [Operation::Write, Operation::Trim, Operation::Write] {
+        block = block.after(operation);
+    }
+    assert!(block.may_be(3, 0, stamp(3, 3)) && !block.may_be(3, 0, Stamp::ZERO));
+    assert!(block.may_be(3, 1, Stamp::ZERO) && !block.may_be(3, 1, stamp(3, 2)));
+    assert!(block.may_be(3, 2, stamp(3, 1)) && !block.may_be(3, 2, Stamp::ZERO));
+    assert_eq!(block.after(Operation::Trim).before(), Block(block.0 | 1 << 31));
+    for _ in 0..8 {
+        block = block.after(Operation::Write);
+    }
+    assert!(block.may_be(3, 8, stamp(3, 3)) && block.may_be(3, 8, Stamp::ZERO) && !block.may_be(3, 8, stamp(3, 2)));
+}
+
+/// A real drive, small enough that garbage collection works.
+fn real(load: &str, binding: &str) -> Outcome {
+    use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
+    use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+    let profile = Profile::builtin("tiny").unwrap();
+    let config = Config {
+        capacity_blocks: 16_384,
+        over_provisioning: Share::percent(20),
+        payload: FrameForm::Stamp,
+        host_frames: 4096,
+        ..Config::default()
+    };
+    let shape = profile.geometry(profile.chunks_per_pu).unwrap();
+    let chunks = chunks_per_pu(&shape, &config, Share::percent(1)).unwrap();
+    let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, 1).unwrap();
+    let mut clock = VirtualClock::default();
+    let mut drive = BlockFtl::format(device, config, &mut clock).unwrap();
+    let spec: crate::LoadSpec = load.parse().unwrap();
+    let mut none = |_: &str| Err(std::io::Error::other("no trace"));
+    let mut load = spec.build(drive.blocks(), 1, &mut none).unwrap();
+    let mut driver = Driver::new(drive.blocks(), 32, load.access_blocks_max() as usize);
+    driver.set_binding(binding.parse().unwrap());
+    let watch = |_: Progress<'_, _>| ControlFlow::Continue(());
+    let fill = driver.fill(&mut drive, &mut clock, &mut load, watch).unwrap();
+    assert!(fill.writes.blocks > 16_384 / 5, "{spec}: {} blocks filled", fill.writes.blocks);
+    let outcome = driver.run(&mut drive, &mut clock, &mut load, Limit::BlocksWritten(2 * 16_384), watch).unwrap();
+    let mut reads = Workload::new(&WorkloadConfig {
+        pattern: Pattern::Sequential,
+        read_share: Share::percent(100),
+        access_blocks: 1,
+        drive_blocks: drive.blocks(),
+        seed: 0,
+    });
+    let all = Limit::Requests(reads.slots());
+    let read = driver.run(&mut drive, &mut clock, &mut reads, all, watch).unwrap();
+    assert_eq!(read.reads.blocks, drive.blocks(), "{spec}: every block is as it was written or trimmed");
+    outcome
+}
+
+#[test]
+fn every_load_runs_on_a_real_drive_under_every_binding_with_the_same_writes() {
+    for load in ["writers:4", "lsm:2", "log-structured-fs", "double-write", "tenants:writers:2+uniform", "zipf"] {
+        let written = |binding: &str| real(load, binding).writes.blocks;
+        let plain = written("none");
+        for binding in ["by-kind:4", "by-object:4", "allocate"] {
+            assert!(written(binding).abs_diff(plain) <= 64, "{load} with {binding}");
+        }
     }
 }

@@ -170,9 +170,8 @@ impl LoadSpec {
     pub fn build(&self, drive_blocks: u64, seed: u64, open: OpenTrace<'_>) -> Result<Box<dyn Load>, LoadError> {
         let least = match &self.model {
             Model::Tenants(tenants) => DRIVE_BLOCKS_MIN * tenants.len() as u64,
-            Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs | Model::DoubleWrite { .. } => {
-                DRIVE_BLOCKS_MIN
-            }
+            Model::Writers { writers } => Writers::drive_blocks_min(*writers).max(DRIVE_BLOCKS_MIN),
+            Model::Lsm { .. } | Model::LogStructuredFs | Model::DoubleWrite { .. } => DRIVE_BLOCKS_MIN,
             _ => 1,
         };
         if drive_blocks < least {
@@ -192,7 +191,14 @@ impl LoadSpec {
                 self.pattern(Pattern::HotCold { accesses: *accesses, space: *space }, drive_blocks, seed)
             }
             Model::Writers { writers } => Box::new(Writers::new(objects(64), *writers)),
-            Model::Lsm { jobs } => Box::new(LsmTree::new(objects(64), *jobs)),
+            Model::Lsm { jobs } => match LsmTree::new(objects(64), *jobs) {
+                Some(tree) => Box::new(tree),
+                None => {
+                    let fix = "the tree and what it writes at a time have no room; choose a larger fill, or fewer jobs";
+                    let (load, value) = (self.name().to_owned(), jobs.to_string());
+                    return Err(LoadError::Argument { load, value, fix: fix.to_owned() });
+                }
+            },
             Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(4))),
             Model::DoubleWrite { theta } => Box::new(DoubleWrite::new(DoubleWriteConfig {
                 objects: objects(4),

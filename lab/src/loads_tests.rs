@@ -225,3 +225,16 @@ fn tenants_keep_to_their_part() {
         }
     }
 }
+
+#[test]
+fn an_lsm_tree_never_runs_out_of_room_whatever_its_size() {
+    for drive in [4096, 50_021, 1 << 20, 1 << 24] {
+        for (jobs, fill) in [(1, 20), (1, 95), (4, 40), (4, 85), (16, 85), (16, 95)] {
+            let mut load = build(&format!("lsm:{jobs},fill={fill}%"), drive, 3);
+            while load.fill_step().is_some() {}
+            for _ in 0..STEPS {
+                assert!(load.step().is_some());
+            }
+        }
+    }
+}

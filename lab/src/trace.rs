@@ -194,11 +194,10 @@ impl<R: BufRead> Trace<R> {
     /// The next request, whole, in blocks of the drive.
     fn request(&mut self) -> Result<Option<Access>, TraceError> {
         loop {
-            let number = self.lines.line + 1;
             let (number, line) = match self.lines.next_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(None),
-                Err(fault) => return Err(located(&self.config, number, fault)),
+                Err((number, fault)) => return Err(located(&self.config, number, fault)),
             };
             match played(&mut self.config, number, line) {
                 Ok(Played::Access(access)) => return Ok(Some(access)),
@@ -350,12 +349,13 @@ struct Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     /// The next line that is not empty, and its number.
-    fn next_line(&mut self) -> Result<Option<(u64, &str)>, Fault<'static>> {
+    fn next_line(&mut self) -> Result<Option<(u64, &str)>, (u64, Fault<'static>)> {
         loop {
             self.line += 1;
             self.bytes.clear();
             let most = LINE_BYTES_MAX as u64 + 1;
-            let fault = |field, fix| Fault { field, value: "", fix };
+            let line = self.line;
+            let fault = |field, fix| (line, Fault { field, value: "", fix });
             let read = (&mut self.reader).take(most).read_until(b'\n', &mut self.bytes);
             match read {
                 Err(_) => return Err(fault("line", "the file cannot be read on; look after where it is kept")),
@@ -370,11 +370,9 @@ impl<R: BufRead> Lines<R> {
             }
         }
         let text = std::str::from_utf8(self.bytes.trim_ascii());
-        text.map(|text| Some((self.line, text))).map_err(|_| Fault {
-            field: "line",
-            value: "",
-            fix: "not text: uncompress the file, or turn binary traces into text first (blkparse)",
-        })
+        let fix = "not text: uncompress the file, or turn binary traces into text first (blkparse)";
+        let line = self.line;
+        text.map(|text| Some((line, text))).map_err(|_| (line, Fault { field: "line", value: "", fix }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
-use openftl_ftl::{Config, ReadOnlyReason, VictimPolicy};
+use openftl_ftl::{Config, PlacementName, ReadOnlyReason, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_sim::step::{Step, parse_steps, write_steps};
@@ -121,6 +121,70 @@ fn power_cuts_do_not_leave_more_chunks_open_than_the_device_allows() {
     let steps = "w0+2 x11 W2+5 w0+12 s x10 W9+5 s x1 x2+1 w0+1 w0+1 f w0+1 r0+1 x5 W0+1 s w0+4 x5";
     let steps = parse_steps(steps).unwrap();
     let run = Run { seed, setting: Setting { seed, profile, config, spare: 20, depth: 5 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+/// Found by the explorer: on a worn-out drive the last chunks were kept for relocation, and the log, which every reset and
+/// every flush waited for, got none.
+#[test]
+fn the_log_of_a_worn_out_drive_goes_on_where_relocation_could_not() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.pair_distance) = (Cell::Qlc, 2, 1, Some(1));
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80, 100], vec![400, 800, 1_600, 3_200]);
+    (profile.pus_per_group, profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (2, 8, false);
+    (profile.faults.program_fail, profile.faults.erase_fail, profile.faults.read_retry) = (0.005, 0.002, 0.01);
+    let config = Config {
+        capacity_blocks: 298,
+        over_provisioning: Share::percent(20),
+        drive_id: 3_525_213_440,
+        payload: FrameForm::Stamp,
+        host_frames: 600,
+        checkpoint_log_blocks: Some(8),
+        checkpoint_interval: Some(Nanos::from_millis(1)),
+        marked_groups_max: Some(1),
+        wear_spread_max: Some(2),
+        ..Config::default()
+    };
+    let seed = 32_000;
+    let steps = parse_steps(WORN_OUT_AND_WITHOUT_LOG).unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 5 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+const WORN_OUT_AND_WITHOUT_LOG: &str = "\
+    w0+256 w256+42 w240+7 w152+3 t114+16 !close2402 w169+1 t251+6 w8+159 w33+7 s w43+3 t15+1 w53+2 w50+12 w47+6 \
+    w48+173 w98+132 w4+3 t15+1 w35+11 r4+1 W44+2 u53+5 w53+7 r5+1 w38+1 f w32+10 u108+11 !corrupt8304 c r239+2 w5+8 \
+    w37+10 w188+8 w27+90 w288+7 f w35+8 r2+24 w47+8 w127+10 w47+3 w40+8 w48+9 f w88+168 w32+7 w29+7 w47+4 w38+5 \
+    w34+7 w1+2 w113+5 w37+3 w51+5 u1+8 w147+78 w3+1 w11+101 t194+26 w234+12 w22+3 w17+3 W14+2 w74+197 t84+1 w14+11 s \
+    w0+1 w14+9 w0+1 u0+6 w12+10 w0+6 w12+89 w0+5 r113+3 t91+30 w0+199 f w0+122 W0+34 W0+9 w0+5";
+
+/// Found by the explorer: the last clean chunks went to streams that had full units, though the oldest block was of another
+/// one: nothing could be committed before it had a place, and so nothing could be collected.
+#[test]
+fn the_last_clean_chunk_is_for_the_stream_of_the_oldest_block() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks) = (Cell::Qlc, 1, 2);
+    (chip.programming, chip.pair_distance, chip.program_us) = (Programming::OneShot, None, vec![800]);
+    chip.read_us = vec![40, 60, 80, 100];
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (1, 1, 0);
+    profile.cache.power_loss_protection = true;
+    let seed = 483;
+    let config = Config {
+        capacity_blocks: 205,
+        over_provisioning: Share::percent(20),
+        drive_id: 0xD21E_0000 + seed,
+        payload: FrameForm::Stamp,
+        host_frames: 400,
+        checkpoint_log_blocks: Some(24),
+        placement: PlacementName::StreamsKept,
+        handles: 2,
+        ..Config::default()
+    };
+    let steps = "w0+30 h2 w197+5 u0+2 u0+7 w34+140 h0 w0+170 W0+56 w0+42 h2 w0+154 h1 t0+1 w0+25 h3 w0+161 h2 w0+55";
+    let steps = parse_steps(steps).unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 

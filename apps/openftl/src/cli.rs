@@ -578,6 +578,7 @@ Examples:
   openftl reproduce ox-recovery                           table and verdicts; CSV and SVG in ./reproduce
   openftl reproduce ox-recovery --quick --json
   openftl reproduce recovery-scale --out results --seed 7
+  openftl reproduce waf-theory                            every victim policy beside its theory
 
 All runs are in virtual time: the same seed gives the same figures, but for CPU times.
 

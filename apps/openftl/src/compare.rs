@@ -1,5 +1,7 @@
 //! `openftl compare`: several drives under the same load, side by side.
 
+mod page;
+
 use crate::cli;
 use crate::contender::{Contender, ContenderSpec};
 use crate::crew::{self, Stage};
@@ -30,6 +32,9 @@ pub fn run(arguments: &cli::Compare) -> Result<(), Failure> {
     let findings = comparison.measure(arguments.jobs, &mut Live::new(!arguments.json))?;
     if let Some(path) = &arguments.csv {
         write_file(path, &findings.table().csv())?;
+    }
+    if let Some(path) = &arguments.html {
+        write_file(path, &page::page(&findings).html())?;
     }
     if arguments.json {
         return say(&crate::json(&findings.json())?);

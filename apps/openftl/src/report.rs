@@ -124,12 +124,11 @@ fn write_collection(text: &mut String, statistics: &Statistics, palette: Palette
     if encounters.commands > 0 {
         _ = writeln!(
             text,
-            "  {:<18} {:.2}% of {} reads and programs of the host went to a marked group, {:.2}% beside a command of \
-             collection",
+            "  {:<18} {:.1}% of reads and programs while collecting, {:.1}% of all {}",
             "met by the host",
+            encounters.share_while_collecting() * 100.0,
             encounters.marked_share() * 100.0,
             thousands(encounters.commands),
-            encounters.met_share() * 100.0,
         );
     }
 }
@@ -204,6 +203,7 @@ pub fn write_mishaps(text: &mut String, statistics: &Statistics, palette: Palett
 mod tests {
     use super::*;
     use expect_test::expect;
+    use openftl_ftl::Encounters;
     use openftl_lab::Outcome;
 
     fn measured() -> Measured {
@@ -214,6 +214,7 @@ mod tests {
             host_blocks_written: 20_000,
             programmed: [20_000, 14_000, 300, 200, 4, 60],
             program_failures: 2,
+            encounters: Encounters { commands: 30_000, collecting: 10_000, marked: 1_250, met: 2_000 },
             groups,
             ..Statistics::default()
         };
@@ -251,6 +252,7 @@ mod tests {
               chunks collected   ▅█▃  120
               blocks moved       ▄█▁  14 000, 116 a chunk
               times marked       ▄█▄  4
+              met by the host    12.5% of reads and programs while collecting, 4.2% of all 30 000
 
             Dies at work   one cell for each, group by group
               ▇▄ ▄·

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`ox_recovery`] | recovery time against failure time, without and with checkpoints |
 //! | [`recovery_scale`] | recovery of drives from 1 GiB to 1 TiB |
+//! | [`gc_locality`] | how much of the host's load garbage collection leaves in peace |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
@@ -21,6 +22,7 @@
 pub mod bars;
 pub mod crash;
 pub mod full_drive;
+pub mod gc_locality;
 pub mod grid;
 pub mod ox_recovery;
 pub mod page;
@@ -41,7 +43,8 @@ use openftl_ftl::{OpenError, PlanError};
 use openftl_media::{DeviceError, ProfileError, StoreError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 3] = [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT, waf_theory::EXPERIMENT];
+pub const ALL: [Experiment; 4] =
+    [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT, gc_locality::EXPERIMENT, waf_theory::EXPERIMENT];
 
 /// One question, and how it is answered.
 pub struct Experiment {

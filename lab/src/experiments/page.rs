@@ -134,12 +134,14 @@ fn write_table(html: &mut String, table: &Table) {
         "<h2>{name}</h2>\n<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"{name}\">\n<table>"
     );
     html.push_str("<thead><tr>");
-    for column in &table.columns {
+    for (index, column) in table.columns.iter().enumerate() {
+        let is_word = table.rows.iter().any(|row| matches!(row[index], Cell::Text(_)));
+        let class = if is_word { " class=\"word\"" } else { "" };
         let unit = match column.unit {
             "" => String::new(),
             unit => format!(" <span class=\"unit\">{}</span>", escaped(unit)),
         };
-        _ = write!(html, "<th scope=\"col\">{}{unit}</th>", escaped(column.name));
+        _ = write!(html, "<th scope=\"col\"{class}>{}{unit}</th>", escaped(column.name));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
@@ -193,7 +195,6 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 th,td{padding:.25rem .75rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}
 th:first-child,.word{text-align:left}
 thead th{vertical-align:bottom}
-thead th:has(+ .word){text-align:left}
 @media(prefers-color-scheme:dark){
 body{background:#14171c;color:#ddd}
 .small,footer,.unit{color:#aaa}

@@ -239,8 +239,9 @@ impl Load for LogStructuredFs {
         NAMES.map(str::to_owned).to_vec()
     }
 
+    /// To the drive all of a segment lives until it is trimmed, so this is far more than what the file system holds.
     fn live_blocks_max(&self) -> u64 {
-        u64::from(self.units) * u64::from(self.unit_blocks)
+        self.owners.len() as u64 * u64::from(self.unit_blocks)
     }
 
     fn access_blocks_max(&self) -> u32 {

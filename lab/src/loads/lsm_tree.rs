@@ -34,6 +34,9 @@ const FAN_OUT: u64 = 10;
 const LEVEL_0_COMPACT: usize = 4;
 const LEVEL_0_STOP: usize = 8;
 
+/// Tables of the last level at least: enough for one more level between it and level 0.
+const BOTTOM_TABLES_MIN: u64 = FAN_OUT * LEVEL_0_COMPACT as u64;
+
 /// Logs whose memory is not yet flushed at which writers wait.
 const LOGS_STOP: usize = 2;
 
@@ -122,18 +125,18 @@ pub struct LsmTree {
 }
 
 impl LsmTree {
-    /// The tree that `config` describes, with at most `jobs` flushes and compactions at a time.
-    ///
-    /// # Panics
-    /// If the drive is too small.
+    /// The tree that `config` describes, with at most `jobs` flushes and compactions at a time; `None` if there is no room
+    /// for them to work in.
     #[must_use]
-    pub fn new(config: ObjectConfig, jobs: u32) -> LsmTree {
+    pub fn new(config: ObjectConfig, jobs: u32) -> Option<LsmTree> {
         let table_blocks = TABLE_BLOCKS.min(config.drive_blocks / PLACES_MIN);
-        assert!(table_blocks > 0, "an LSM-tree needs more than {} blocks", config.drive_blocks);
+        if table_blocks == 0 {
+            return None;
+        }
         let places = config.drive_blocks / table_blocks;
         let places_max = config.live_blocks_max() / table_blocks;
         let jobs_max = jobs as usize;
-        let tables = Self::bottom_tables(places_max, u64::from(jobs));
+        let tables = Self::bottom_tables(places_max, u64::from(jobs))?;
         let mut targets = vec![tables * table_blocks];
         while targets[targets.len() - 1] / table_blocks >= FAN_OUT * LEVEL_0_COMPACT as u64 {
             targets.push(targets[targets.len() - 1] / FAN_OUT);
@@ -141,7 +144,7 @@ impl LsmTree {
         // Level 0 counts tables.
         targets.push(LEVEL_0_COMPACT as u64 * table_blocks);
         targets.reverse();
-        LsmTree {
+        Some(LsmTree {
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             access_blocks: config.access_blocks,
             table_blocks: table_blocks as u32,
@@ -160,27 +163,23 @@ impl LsmTree {
             jobs_max,
             stirred: true,
             numbers: Numbers::default(),
-        }
+        })
     }
 
     /// As many tables of the last level as leave room for all others and for what compactions write.
-    fn bottom_tables(places: u64, jobs: u64) -> u64 {
+    fn bottom_tables(places: u64, jobs: u64) -> Option<u64> {
         let needed = |tables: u64| {
             let (mut upper, mut level) = (0, tables);
             while level >= FAN_OUT * LEVEL_0_COMPACT as u64 {
                 level /= FAN_OUT;
                 // A level may be over its target, and its tables are not all full.
-                upper += level + level / 4 + 2;
+                upper += level + level / 4 + 2 + jobs;
             }
             let logs = LOGS_STOP as u64 + 2;
             let largest = level + level / 4 + 2 + LEVEL_0_STOP as u64;
             tables + upper + logs + LEVEL_0_STOP as u64 + largest + (jobs - 1) * (FAN_OUT + 3)
         };
-        let mut tables = places;
-        while tables > 1 && needed(tables) > places {
-            tables -= 1;
-        }
-        tables
+        (BOTTOM_TABLES_MIN..=places).rev().find(|&tables| needed(tables) <= places)
     }
 
     fn place(&mut self) -> u64 {
@@ -243,7 +242,7 @@ impl LsmTree {
 
     /// All of level 0, with all of level 1.
     fn compact_level_0(&mut self) -> Option<Job> {
-        let is_due = self.levels[0].len() >= LEVEL_0_COMPACT;
+        let is_due = self.levels[0].len() >= LEVEL_0_COMPACT && self.takes_more(1);
         if !is_due || self.levels[..2].iter().flatten().any(|table| table.busy) {
             return None;
         }
@@ -256,18 +255,23 @@ impl LsmTree {
 
     /// One table of the level that is most over its target.
     fn compact(&mut self) -> Option<Job> {
-        let score = |level: usize| {
-            let blocks: u64 = self.levels[level].iter().map(|table| u64::from(table.object.blocks)).sum();
-            blocks as f64 / self.targets[level] as f64
-        };
-        let level_0_waits = self.levels[0].len() >= LEVEL_0_COMPACT;
-        let first = if level_0_waits { 2 } else { 1 };
-        let mut due: Vec<(f64, usize)> = (first..self.levels.len().saturating_sub(1))
-            .map(|level| (score(level), level))
-            .filter(|(score, _)| *score > 1.0)
+        let mut due: Vec<(f64, usize)> = (1..self.levels.len().saturating_sub(1))
+            .map(|level| (self.score(level), level))
+            .filter(|(score, level)| *score > 1.0 && self.takes_more(level + 1))
             .collect();
         due.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         due.into_iter().find_map(|(_, level)| self.compact_one(level))
+    }
+
+    /// What a level has of what it should.
+    fn score(&self, level: usize) -> f64 {
+        let blocks: u64 = self.levels[level].iter().map(|table| u64::from(table.object.blocks)).sum();
+        blocks as f64 / self.targets[level] as f64
+    }
+
+    /// Whether the level above may be compacted into this one: no level grows far beyond its target.
+    fn takes_more(&self, level: usize) -> bool {
+        level + 1 == self.levels.len() || self.score(level) <= 1.0
     }
 
     fn compact_one(&mut self, level: usize) -> Option<Job> {

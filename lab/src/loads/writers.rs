@@ -70,10 +70,16 @@ pub struct Writers {
 }
 
 impl Writers {
+    /// The least blocks of a drive on which so many writers have room.
+    #[must_use]
+    pub fn drive_blocks_min(writers: u32) -> u64 {
+        PLACES_MIN * u64::from(writers) * u64::from(writers + 1) / 2
+    }
+
     /// `writers` writers, whose shares are as 1 to 2 to 3 and so on, and whose files are of four sizes.
     ///
     /// # Panics
-    /// If the drive has no place for files of one access each.
+    /// If the drive has fewer blocks than [`Writers::drive_blocks_min`].
     #[must_use]
     pub fn new(config: ObjectConfig, writers: u32) -> Writers {
         let shares = u64::from(writers) * u64::from(writers + 1) / 2;
