@@ -43,6 +43,8 @@ pub enum Command {
     Bench(Bench),
     /// Puts several drives under the same load and shows them side by side.
     Compare(Compare),
+    /// Runs a grid or a list of settings over all processors, one row of a CSV each; goes on where it was interrupted.
+    Sweep(Sweep),
     /// Shows what a stored drive holds: geometry, chunk states, superblocks, log, checkpoint, wear.
     Inspect(Inspect),
     /// Verifies every block of a stored drive, and that map, chunk table and media agree.
@@ -462,6 +464,41 @@ pub struct Compare {
     pub json: bool,
 }
 
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  openftl sweep docs/sweep.toml --out sweep.csv
+  openftl sweep docs/sweep.toml --out sweep.csv      again after an interruption: goes on with what is missing
+  openftl sweep mine.toml --jobs 1 --json > mine.json
+
+The file:
+  workload = \"writers:8\"                            what holds for all runs
+  capacity = \"64MiB\"
+  [grid]                                            every combination of these
+  placement = [\"none\", \"streams\"]
+  seed = [1, 2, 3]
+  [[run]]                                           each with the whole grid; may be left out
+  over_provisioning = \"7%\"
+
+Keys: drive, placement, binding, victim, collection, over_provisioning, handles, objects_max, capacity, workload, fill,
+queue_depth, warm_up, drive_writes, seed; each means what `openftl compare` calls so.";
+
+#[derive(Args, Debug)]
+#[command(after_help = SWEEP_EXAMPLES)]
+pub struct Sweep {
+    /// A TOML file that says what to run.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Runs at a time [default: one for each processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// The CSV [default: FILE with the ending .csv].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   openftl inspect disk.oftl
@@ -731,6 +768,7 @@ mod tests {
             "openftl check disk.oftl --namespace database --repair",
             "openftl explore",
             "openftl bench --workload random",
+            "openftl sweep docs/sweep.toml --jobs 2 --out a.csv --json",
             "openftl compare --drive cosmos --drive mine.toml:fdp,binding=by-object:4 --workload lsm --seed 3 --capacity 64MiB \
              --drive-writes 1 --warm-up 0 --fill 80% --html a.html --csv a.csv --json",
             "openftl inspect disk.oftl",
@@ -783,6 +821,8 @@ mod tests {
             ("openftl explore --runs 0", "--runs", "0"),
             ("openftl explore --runs 1 --minutes 1", "--runs", "--minutes"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
+            ("openftl sweep", "FILE", "sweep"),
+            ("openftl sweep a.toml --jobs 0", "--jobs", "0"),
             ("openftl compare --workload lsm", "--drive", "<DRIVE>"),
             ("openftl compare --drive cosmos", "--workload", "<LOAD>"),
             ("openftl compare --drive cosmos --workload lsm --fill full", "--fill", "full"),

@@ -207,10 +207,11 @@ struct Erases {
 impl Findings {
     /// Every figure, a row for each drive.
     pub fn table(&self) -> Table {
-        let mut table = Table::new("compare", &[&[("drive", "")], &metrics::columns()[..]].concat());
+        let columns = [("drive", "")].into_iter().chain(metrics::columns(&GROUPS));
+        let mut table = Table::new("compare", &columns.collect::<Vec<_>>());
         for (contender, tried) in &self.drives {
             let name = Cell::Text(contender.name.clone());
-            table.row([name].into_iter().chain(metrics::row(contender, tried)).collect());
+            table.row([name].into_iter().chain(metrics::row(&GROUPS, contender, tried)).collect());
         }
         table
     }

@@ -292,9 +292,9 @@ mod tests {
         );
         check(
             "cosmos:fdp,binding=by-kinds",
-            expect![
-                "error: binding=by-kinds: `by-kinds` is no binding; write none, by-kind, by-kind:8, by-object, by-object:8 or allocate"
-            ],
+            expect![[r#"
+                error: binding=by-kinds: `by-kinds` is no binding
+                  fix: write none, by-kind, by-kind:8, by-object, by-object:8 or allocate"#]],
         );
         check(
             "cosmos:fdp,handles=2,binding=by-kind:8",
@@ -316,7 +316,9 @@ mod tests {
         );
         check(
             "cosmos,over-provisioning=ten",
-            expect!["error: over-provisioning=ten: `ten` is no share; write it like 10%, 7.5% or 0.1"],
+            expect![[r#"
+                error: over-provisioning=ten: `ten` is no share
+                  fix: write it like 10%, 7.5% or 0.1"#]],
         );
         check(
             "cosmos,victim=oldest",

@@ -1,5 +1,5 @@
-//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `inspect`, `check`, `profiles`,
-//! `reproduce`, `explore`.
+//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
+//! `profiles`, `reproduce`, `explore`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -31,6 +31,7 @@ mod report;
 mod reproduce;
 mod serve;
 mod settings;
+mod sweep;
 mod terminal;
 mod totals;
 mod trial;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),

@@ -34,8 +34,8 @@ const fn metric(
     Metric { name, column, unit, of }
 }
 
-/// All of them.
-pub const GROUPS: [Group; 7] = [
+/// All of them. The first says what the drives are, the others what was measured.
+pub static GROUPS: [Group; 7] = [
     Group {
         title: "Drives",
         metrics: &[
@@ -161,18 +161,14 @@ impl Group {
     }
 }
 
-/// The names and units of all figures, without the drive's name.
-pub fn columns() -> Vec<(&'static str, &'static str)> {
-    all().map(|metric| (metric.column, metric.unit)).collect()
+/// The figures of these groups as columns of a CSV.
+pub fn columns(groups: &'static [Group]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    groups.iter().flat_map(|group| group.metrics).map(|metric| (metric.column, metric.unit))
 }
 
-/// All figures of one drive, in the order of [`columns`].
-pub fn row(contender: &Contender, tried: &Tried) -> Vec<Cell> {
-    all().map(|metric| (metric.of)(contender, tried)).collect()
-}
-
-fn all() -> impl Iterator<Item = &'static Metric> {
-    GROUPS.iter().flat_map(|group| group.metrics)
+/// The figures of one drive, in the order of [`columns`].
+pub fn row(groups: &'static [Group], contender: &Contender, tried: &Tried) -> impl Iterator<Item = Cell> {
+    groups.iter().flat_map(|group| group.metrics).map(move |metric| (metric.of)(contender, tried))
 }
 
 fn text(word: impl ToString) -> Cell {

@@ -147,11 +147,7 @@ fn write_table(html: &mut String, table: &Table) {
     for row in &table.rows {
         html.push_str("<tr>");
         for (index, cell) in row.iter().enumerate() {
-            let text = match cell {
-                Cell::Count(count) => crate::picture::thousands(*count),
-                cell => cell.to_string(),
-            };
-            let text = escaped(&text);
+            let text = escaped(&readable(cell));
             _ = match (index, cell) {
                 (0, _) => write!(html, "<th scope=\"row\">{text}</th>"),
                 (_, Cell::Text(_)) => write!(html, "<td class=\"word\">{text}</td>"),
@@ -161,6 +157,16 @@ fn write_table(html: &mut String, table: &Table) {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// A cell, with thousands set apart.
+fn readable(cell: &Cell) -> String {
+    let text = cell.to_string();
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    match (cell, whole.parse()) {
+        (Cell::Count(_) | Cell::Number(..), Ok(whole)) => format!("{}{rest}", crate::picture::thousands(whole)),
+        _ => text,
+    }
 }
 
 fn chunk_rules() -> String {
@@ -208,8 +214,9 @@ mod tests {
 
     #[test]
     fn nothing_of_the_page_is_elsewhere_and_what_is_shown_is_escaped() {
-        let mut table = Table::new("figures", &[("drive", ""), ("WAF", "blocks"), ("told", "")]);
-        table.row(vec![Cell::Text("<a>".into()), Cell::Count(12_345), Cell::Text("none".into())]);
+        let mut table = Table::new("figures", &[("drive", ""), ("WAF", "blocks"), ("told", ""), ("rate", "")]);
+        let told = Cell::Text("none".into());
+        table.row(vec![Cell::Text("<a>".into()), Cell::Count(12_345), told, Cell::Number(6_789.25, 1)]);
         let section = Section {
             title: "Throughput & more".to_owned(),
             key: vec![("c-v0", "a quarter")],
@@ -225,9 +232,14 @@ mod tests {
             foot: "End.".to_owned(),
         };
         let html = page.html();
-        for words in
-            ["A &quot;page&quot;", "Throughput &amp; more", "&lt;a&gt;", "How to &lt;read&gt; it.", "12\u{202F}345"]
-        {
+        for words in [
+            "A &quot;page&quot;",
+            "Throughput &amp; more",
+            "&lt;a&gt;",
+            "How to &lt;read&gt; it.",
+            "12\u{202F}345",
+            "6\u{202F}789.2",
+        ] {
             assert!(html.contains(words), "{words}: {html}");
         }
         for words in ["http:", "https:", "src=", "href=", "url(", "@import", "<script", "<a>"] {

@@ -63,7 +63,7 @@ struct Layout {
 const ALONE: Layout = Layout { width: 760.0, left: 64.0, right: 736.0, top: 78.0, bottom: 392.0 };
 
 /// Of a picture in a page, which says all of that around it: narrow, so that its letters can be read on a phone.
-const INLINE: Layout = Layout { width: 480.0, left: 56.0, right: 466.0, top: 30.0, bottom: 238.0 };
+const INLINE: Layout = Layout { width: 480.0, left: 60.0, right: 466.0, top: 30.0, bottom: 238.0 };
 
 /// Characters of the caption that fit in a line.
 const CAPTION_CHARACTERS: usize = 108;
@@ -143,7 +143,10 @@ impl Plot {
         drawing.text("middle", (f64::midpoint(left, right), bottom + 40.0), &axis_title(self.x));
         drawing.text("start", (left - 48.0, top - 12.0), &axis_title(self.y));
         for tick in area.x.ticks() {
-            drawing.text("middle", (area.x_at(tick), bottom + 19.0), &area.x.label(tick));
+            let (x, label) = (area.x_at(tick), area.x.label(tick));
+            // The last may be wider than the room that is left beside it.
+            let half = 3.6 * label.chars().count() as f64;
+            drawing.text("middle", (x.min(area.layout.width - half), bottom + 19.0), &label);
         }
         for tick in area.y.ticks() {
             let y = area.y_at(tick);
