@@ -34,7 +34,7 @@ const WIDTH: f64 = 480.0;
 const ROW: f64 = 46.0;
 const BAR: f64 = 20.0;
 /// Letters of a name that fit beside the value.
-const NAME_CHARACTERS: usize = 52;
+const NAME_CHARACTERS: usize = 42;
 
 impl Bars {
     /// The picture, as part of a page ([`super::Page`]).

@@ -13,6 +13,9 @@
 //! | [`gc_locality`] | how much of the host's load garbage collection leaves in peace |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
+//! What they and others show is in [`report`] (tables, verdicts), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`]
+//! (pictures and tables in one HTML file).
+//!
 //! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
 //!
 //! To add one: a file here with a `pub const EXPERIMENT: Experiment`, and its place in [`ALL`]. It draws on a drive in

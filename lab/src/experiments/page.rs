@@ -201,6 +201,8 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 th,td{padding:.25rem .75rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}
 th:first-child,.word{text-align:left}
 thead th{vertical-align:bottom}
+tbody th{white-space:normal;overflow-wrap:anywhere;min-width:9rem;max-width:18rem}
+@media(max-width:30rem){text{font-size:15.5px}tbody th{min-width:7rem;max-width:9rem}}
 @media(prefers-color-scheme:dark){
 body{background:#14171c;color:#ddd}
 .small,footer,.unit{color:#aaa}

@@ -13,6 +13,10 @@ use openftl_lab::picture::thousands;
 /// buffered at either end would be most of what is seen.
 const SAMPLES_OF_POINT: usize = 8;
 
+/// The part of the measured phase that a speed is the mean of, and points of its line.
+const SPEED_WINDOW: f64 = 0.08;
+const SPEED_POINTS: u32 = 80;
+
 /// Points of a curve of latencies.
 const CURVE_POINTS: u32 = 160;
 
@@ -103,14 +107,7 @@ fn amplification(findings: &Findings) -> Section {
 fn throughput(findings: &Findings) -> Section {
     let title = "Throughput over time";
     let axes = [("simulated time", "s"), ("throughput", "thousand blocks/s")];
-    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| {
-        let point = |(one, next): (Sample, Sample)| {
-            let seconds = next.seconds - one.seconds;
-            let middle = f64::midpoint(one.seconds, next.seconds);
-            (seconds > 0.0).then(|| (middle, (next.moved - one.moved) as f64 / seconds / 1000.0))
-        };
-        steps(&tried.samples).filter_map(point).collect()
-    });
+    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| speeds(&tried.samples));
     Section {
         title: title.to_owned(),
         pictures: vec![picture],
@@ -119,6 +116,35 @@ fn throughput(findings: &Findings) -> Section {
                   with the same work sooner."
                 .to_owned(),
         ..Section::default()
+    }
+}
+
+/// Thousand blocks a second at moments of the measured phase, as a mean over a part of it. By time and not by what was written:
+/// what an empty buffer takes at once is a moment and not a share of the work.
+fn speeds(samples: &[Sample]) -> Vec<(f64, f64)> {
+    let whole = samples.last().map_or(0.0, |last| last.seconds);
+    if whole <= 0.0 {
+        return Vec::new();
+    }
+    let window = whole * SPEED_WINDOW;
+    let point = |index| {
+        let begin = (whole - window) * f64::from(index) / f64::from(SPEED_POINTS);
+        let moved = moved_by(samples, begin + window) - moved_by(samples, begin);
+        (begin + window / 2.0, moved / window / 1000.0)
+    };
+    (0..=SPEED_POINTS).map(point).collect()
+}
+
+/// Blocks that were moved by a moment, evenly from one sample to the next.
+fn moved_by(samples: &[Sample], seconds: f64) -> f64 {
+    let next = samples.partition_point(|sample| sample.seconds <= seconds);
+    match (next.checked_sub(1).map(|before| samples[before]), samples.get(next)) {
+        (Some(before), Some(after)) => {
+            let share = (seconds - before.seconds) / (after.seconds - before.seconds);
+            before.moved as f64 + share * (after.moved - before.moved) as f64
+        }
+        (Some(last), None) => last.moved as f64,
+        (None, _) => 0.0,
     }
 }
 
@@ -287,6 +313,17 @@ mod tests {
         assert_eq!(class(&[data(1.0), cell(Mark::Bad, 0.0)]), "c-bad", "the rarer of two");
         let (rows, bucket) = map(&vec![data(1.0); 2 * 200], 200);
         assert_eq!((rows.len(), rows[0].len(), bucket), (2, 67, 3));
+    }
+
+    #[test]
+    fn a_speed_is_a_mean_over_time_whatever_the_samples() {
+        let sample = |seconds, moved| Sample { seconds, moved, written: moved, programmed: 0 };
+        // All of it at once, and then nothing: a tenth of the window's 80 ms has it.
+        let burst = speeds(&[sample(0.0, 0), sample(0.008, 8000), sample(1.0, 8000)]);
+        assert!((burst[0].1 - 100.0).abs() < 1e-9 && burst[80].1.abs() < 1e-9, "{burst:?}");
+        let even = speeds(&[sample(0.0, 0), sample(0.5, 500), sample(0.5, 500), sample(2.0, 2000)]);
+        assert!(even.iter().all(|(_, speed)| (speed - 1.0).abs() < 1e-9), "{even:?}");
+        assert_eq!((speeds(&[]), speeds(&[sample(0.0, 5)])), (vec![], vec![]));
     }
 
     #[test]

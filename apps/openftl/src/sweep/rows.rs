@@ -67,7 +67,7 @@ impl Rows {
     /// With one write, so that little can be torn.
     fn write(&mut self, row: &[String]) -> Result<(), Failure> {
         let line = lines([row]);
-        self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()).map_err(|error| self.failed(&error))
+        self.file.write_all(line.as_bytes()).map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &std::io::Error) -> Failure {

@@ -68,7 +68,10 @@ fn what_cannot_be_compared_is_refused_with_field_value_and_fix() {
         ),
         (words(&["lms"]), ["--workload lms", "no load", "fix: write"]),
         (words(&["lsm", "--fill", "99%"]), ["--workload lsm", "fill=99%", "95%"]),
-        (words(&["uniform", "--capacity", "5KiB"]), ["capacity", "5 KiB", "fix: choose"]),
+        (
+            vec!["compare", "--drive", "cosmos", "--workload", "lsm", "--capacity", "5KiB"],
+            ["capacity", "5 KiB", "fix: choose"],
+        ),
         (words(&["uniform", "--html", "/nowhere/page.html"]), ["/nowhere/page.html", "no such file", "fix: name"]),
         (words(&["trace:nowhere.csv"]), ["--workload trace:nowhere.csv", "no such file", "fix: name"]),
     ] {
@@ -110,11 +113,7 @@ fn the_page_reads_well_in_a_browser_light_and_dark_wide_and_narrow() {
             pictures.push((look, browser.screenshot(&page, look, width)));
         }
     }
-    let brightness = |look| {
-        let of_look = pictures.iter().filter(|(other, _)| *other == look).map(|(_, picture)| picture.len());
-        of_look.sum::<usize>()
-    };
-    assert!(brightness(Look::Light) > 30_000 && brightness(Look::Dark) > 30_000, "pictures of a page are not empty");
+    assert!(pictures.iter().all(|(_, picture)| picture.len() > 20_000), "pictures of a page are not empty");
     let (light, dark) = (&pictures[0].1, &pictures[3].1);
     assert_ne!(light, dark, "a dark page is another page");
 }
