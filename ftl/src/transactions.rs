@@ -666,6 +666,10 @@ impl<M: Media> BlockFtl<M> {
         if self.mark_all() || self.spill() {
             return;
         }
+        if self.provisioning.lend_spare() {
+            (self.stirred, self.transactions.stalled) = (true, false);
+            return;
+        }
         if self.placement.keep_nothing_apart() {
             self.provisioning.keep_apart(0);
             (self.stirred, self.transactions.stalled) = (true, false);
