@@ -458,7 +458,8 @@ impl<M: Media> BlockFtl<M> {
         if may_open { None } else { self.ordinary_frontier(class) }
     }
 
-    /// Opens another chunk for `class`, on the next parallel unit that has one.
+    /// Opens another chunk for `class`, on the next parallel unit that has one; on one where `class` has a chunk with room
+    /// only if it has no other.
     fn open_for(&mut self, class: Class) -> Option<OpenId> {
         if !self.may_take_chunk(class) {
             return None;
@@ -466,7 +467,12 @@ impl<M: Media> BlockFtl<M> {
         let (pus, label) = (self.host.order.len(), self.placement.label(class));
         for step in 0..pus {
             let index = (self.placement.next_pu + step) % pus;
-            if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index]), label) {
+            let pu = self.host.order[index];
+            let mut open = self.placement.open_of(class).iter();
+            if open.any(|open| self.format.pu_of(self.units.chunk(*open).chunk) == pu) {
+                continue;
+            }
+            if let Some(open) = self.open_chunk(Claim::Host(pu), label) {
                 self.placement.next_pu = index + 1;
                 self.placement.add(class, open);
                 return Some(open);

@@ -486,7 +486,12 @@ impl Placement {
 
     /// The chunks that are open for `handle`.
     pub(crate) fn open_for_handle(&self, handle: Handle) -> &[OpenId] {
-        self.class_of_handle(handle).map_or(&[], |class| &self.frontiers[class.index()].open)
+        self.class_of_handle(handle).map_or(&[], |class| self.open_of(class))
+    }
+
+    /// The chunks that are open for `class`.
+    pub(crate) fn open_of(&self, class: Class) -> &[OpenId] {
+        &self.frontiers[class.index()].open
     }
 
     /// `class` goes on in other chunks than these.
