@@ -35,7 +35,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{BlockTarget, Done, Extent, Handle, IoError, Request};
+use crate::target::{BlockTarget, Done, Extent, Handle, IoError, PlacementFacts, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
@@ -361,7 +361,11 @@ impl<M: Media> BlockFtl<M> {
 
     /// Writes padding behind what `open` holds, so that it can be read.
     pub(crate) fn pad(&mut self, open: OpenId) {
-        let mut blocks = self.geometry.mw_cunits.max(self.geometry.ws_min).min(self.units.room(open));
+        self.pad_by(open, self.geometry.mw_cunits.max(self.geometry.ws_min).min(self.units.room(open)));
+    }
+
+    /// Writes so many blocks of padding to `open`.
+    fn pad_by(&mut self, open: OpenId, mut blocks: u32) {
         let most = VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min;
         while blocks > 0 {
             let count = blocks.min(most);
@@ -454,7 +458,8 @@ impl<M: Media> BlockFtl<M> {
         if may_open { None } else { self.ordinary_frontier(class) }
     }
 
-    /// Opens another chunk for `class`, on the next parallel unit that has one.
+    /// Opens another chunk for `class`, on the next parallel unit that has one; on one where `class` has a chunk with room
+    /// only if it has no other.
     fn open_for(&mut self, class: Class) -> Option<OpenId> {
         if !self.may_take_chunk(class) {
             return None;
@@ -462,7 +467,12 @@ impl<M: Media> BlockFtl<M> {
         let (pus, label) = (self.host.order.len(), self.placement.label(class));
         for step in 0..pus {
             let index = (self.placement.next_pu + step) % pus;
-            if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index]), label) {
+            let pu = self.host.order[index];
+            let mut open = self.placement.open_of(class).iter();
+            if open.any(|open| self.format.pu_of(self.units.chunk(*open).chunk) == pu) {
+                continue;
+            }
+            if let Some(open) = self.open_chunk(Claim::Host(pu), label) {
                 self.placement.next_pu = index + 1;
                 self.placement.add(class, open);
                 return Some(open);
@@ -793,5 +803,29 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn is_read_only(&self) -> bool {
         self.read_only.is_some()
+    }
+
+    fn placement(&self) -> PlacementFacts {
+        let blocks = u64::from(self.geometry.blocks_per_chunk);
+        self.placement.facts(blocks)
+    }
+
+    fn handle_room(&self, handle: Handle) -> u64 {
+        let open = self.placement.open_for_handle(handle).iter().map(|open| u64::from(self.units.room(*open)));
+        let waiting = self.placement.class_of_handle(handle).map_or(0, |class| self.buffer.waiting(class) as u64);
+        open.sum::<u64>().saturating_sub(waiting)
+    }
+
+    fn renew_handle(&mut self, now: Time, handle: Handle) -> bool {
+        self.now = self.now.max(now);
+        let Some(class) = self.placement.class_of_handle(handle) else { return false };
+        if self.read_only.is_none() {
+            self.place_class(class, u64::MAX);
+            for open in self.placement.let_go_of_all(class) {
+                self.pad_by(open, self.units.room(open));
+            }
+            self.stirred = true;
+        }
+        true
     }
 }

@@ -45,6 +45,9 @@ const READS_PER_GROUP_MAX: u32 = 2;
 /// Times that a block is read before it is given up: what is given up here is gone for good.
 const READS_OF_LOST_MIN: u32 = 4;
 
+/// Free chunks that a group may have beyond another whose victims are as good.
+const CHUNKS_AHEAD_MAX: u32 = 2;
+
 /// No logical block.
 const NOBODY: u32 = u32::MAX;
 
@@ -302,8 +305,15 @@ impl<M: Media> BlockFtl<M> {
         if groups.clone().map(|group| self.free_and_coming(group)).sum::<u32>() >= self.provisioning.target() {
             return false;
         }
-        let best = groups.filter_map(|group| self.chunks.urgency(group)).map(|(urgency, _)| urgency).min();
-        matches!((self.chunks.urgency(group), best), (Some((own, slack)), Some(best)) if own <= best + slack)
+        let urgencies = groups.filter_map(|group| Some((group, self.chunks.urgency(group)?)));
+        let Some(best) = urgencies.clone().map(|(_, (urgency, _))| urgency).min() else { return false };
+        let mut alike = urgencies.filter(|(_, (urgency, slack))| *urgency <= best + slack).map(|(group, _)| group);
+        if alike.clone().all(|other| other != group) {
+            return false;
+        }
+        // Writes go round the groups: free chunks of one alone would be written one after the other.
+        let ahead = self.free_and_coming(group).saturating_sub(CHUNKS_AHEAD_MAX);
+        alike.all(|other| self.free_and_coming(other) >= ahead)
     }
 
     /// Whether `group` has less than its share of the free chunks that the drive should have.

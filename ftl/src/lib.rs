@@ -82,5 +82,5 @@ pub use recovery::{Access, OpenError, RecoveryReport};
 pub use repair::RepairReport;
 pub use statistics::{Care, GroupStatistics, Moved, Purpose, ScrubStatistics, Statistics};
 pub use superblock::Superblock;
-pub use target::{BlockTarget, Done, Durability, Extent, Handle, IoError, ObjectError, Request};
+pub use target::{BlockTarget, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementFacts, Request};
 pub use victim::{PolicyError, VictimPolicy};

@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::lifetimes::{AGES, Lifetimes};
 use crate::objects::Objects;
 use crate::plan::Plan;
-use crate::target::{Extent, Handle, ObjectError};
+use crate::target::{Extent, Handle, ObjectError, PlacementFacts};
 use crate::units::{OpenId, Units};
 use std::fmt;
 use std::str::FromStr;
@@ -465,6 +465,40 @@ impl Placement {
             }
         }
         None
+    }
+
+    /// What hosts can know of it, on a drive with chunks of so many blocks.
+    #[must_use]
+    pub fn facts(&self, blocks_per_chunk: u64) -> PlacementFacts {
+        let handles = if self.name.heeds_handles() { self.handles } else { 0 };
+        let stripe = self.frontiers.get(1).map_or(0, |frontier| frontier.stripe as u64);
+        let objects_max = if self.name == PlacementName::FlashAlloc { self.frontiers.len() as u16 - 1 } else { 0 };
+        let unit_blocks = if handles > 0 { stripe * blocks_per_chunk } else { 0 };
+        PlacementFacts { name: self.name, handles, objects_max, unit_blocks }
+    }
+
+    /// The class of writes under `handle`, if the drive has it.
+    #[must_use]
+    pub fn class_of_handle(&self, handle: Handle) -> Option<Class> {
+        let has_it = self.name.heeds_handles() && (1..=self.handles).contains(&handle.0);
+        has_it.then_some(Class(u16::from(handle.0)))
+    }
+
+    /// The chunks that are open for `handle`.
+    pub(crate) fn open_for_handle(&self, handle: Handle) -> &[OpenId] {
+        self.class_of_handle(handle).map_or(&[], |class| self.open_of(class))
+    }
+
+    /// The chunks that are open for `class`.
+    pub(crate) fn open_of(&self, class: Class) -> &[OpenId] {
+        &self.frontiers[class.index()].open
+    }
+
+    /// `class` goes on in other chunks than these.
+    pub(crate) fn let_go_of_all(&mut self, class: Class) -> Vec<OpenId> {
+        let open = std::mem::take(&mut self.frontiers[class.index()].open);
+        self.opened[WRITES] -= open.len() as u32;
+        open
     }
 
     /// Every chunk that is open for a class.

@@ -48,6 +48,8 @@ pub struct Provisioning {
     /// Chunks that are on their way to be free.
     coming_in_group: Vec<u32>,
     spares_in_group: Vec<u32>,
+    /// Spares that were given away before a chunk was found to be bad.
+    lent: u32,
     free_total: u32,
     metadata_budget: u32,
     metadata_in_use: u32,
@@ -67,6 +69,7 @@ impl Provisioning {
             free_in_group: vec![0; geometry.groups as usize],
             coming_in_group: vec![0; geometry.groups as usize],
             spares_in_group: vec![0; geometry.groups as usize],
+            lent: 0,
             free_total: 0,
             metadata_budget: plan.metadata_chunks() as u32,
             metadata_in_use: 0,
@@ -85,6 +88,22 @@ impl Provisioning {
 
     /// A chunk has gone bad: one spare less is held back. Returns whether there was one, in this group or another.
     pub fn use_spare(&mut self, group: u32) -> bool {
+        if self.lent > 0 {
+            self.lent -= 1;
+            return true;
+        }
+        self.take_spare(group)
+    }
+
+    /// Holds one spare less back, ahead of the next chunk that goes bad: programs have failed in chunks that cannot be
+    /// emptied, and so not be retired, before what was to be there is somewhere else. Returns whether there was one.
+    pub fn lend_spare(&mut self) -> bool {
+        let has_lent = self.take_spare(0);
+        self.lent += u32::from(has_lent);
+        has_lent
+    }
+
+    fn take_spare(&mut self, group: u32) -> bool {
         let groups = self.spares_in_group.len();
         (0..groups).map(|step| (group as usize + step) % groups).any(|group| {
             let held = &mut self.spares_in_group[group];

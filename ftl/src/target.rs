@@ -8,6 +8,7 @@
 //!
 //! A host that finds no frame available polls (and waits) until there are some: that is the drive's back-pressure.
 
+use crate::placement::PlacementName;
 use openftl_core::{Frame, FrameForm, Frames, Time};
 
 /// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
@@ -206,6 +207,20 @@ pub struct Done {
     pub at: Time,
 }
 
+/// What a drive makes of what hosts say of lifetimes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacementFacts {
+    /// How it places what it writes.
+    pub name: PlacementName,
+    /// Handles that writes may carry besides [`Handle::NONE`], from 1 on; 0: none is heeded.
+    pub handles: u8,
+    /// Objects that may be written at a time; 0: none is kept apart.
+    pub objects_max: u16,
+    /// Blocks that a handle is given at a time: those of the chunks that it writes side by side. NVMe calls it a reclaim
+    /// unit.
+    pub unit_blocks: u64,
+}
+
 /// A drive of 4 KiB logical blocks, seen from a host interface.
 pub trait BlockTarget {
     /// Capacity in logical blocks.
@@ -234,4 +249,20 @@ pub trait BlockTarget {
 
     /// Whether writes are refused for good.
     fn is_read_only(&self) -> bool;
+
+    /// What becomes of handles and objects. A drive that says nothing heeds none.
+    fn placement(&self) -> PlacementFacts {
+        PlacementFacts { name: PlacementName::HotCold, handles: 0, objects_max: 0, unit_blocks: 0 }
+    }
+
+    /// Blocks that can still be written under `handle` to the chunks that are open for it.
+    fn handle_room(&self, _handle: Handle) -> u64 {
+        0
+    }
+
+    /// From now on writes under `handle` go to other chunks than those before; what is left of these is padded. Returns
+    /// false if the drive has no such handle.
+    fn renew_handle(&mut self, _now: Time, _handle: Handle) -> bool {
+        false
+    }
 }

@@ -308,7 +308,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Gives what is buffered of `class` to the device. Returns false if there is no open chunk to be had.
-    fn place_class(&mut self, class: Class, push: u64) -> bool {
+    pub(crate) fn place_class(&mut self, class: Class, push: u64) -> bool {
         while self.may_program() {
             let waiting = self.buffer.waiting(class);
             let is_pushed = self.buffer.first_waiting(class).is_some_and(|first| first < push);
@@ -664,6 +664,10 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         if self.mark_all() || self.spill() {
+            return;
+        }
+        if self.provisioning.lend_spare() {
+            (self.stirred, self.transactions.stalled) = (true, false);
             return;
         }
         if self.placement.keep_nothing_apart() {

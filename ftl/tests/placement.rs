@@ -1,9 +1,9 @@
 //! What shares chunks: classes of writes, objects, and what collection keeps apart.
 
-use openftl_core::ChunkId;
 use openftl_core::units::Share;
+use openftl_core::{ChunkId, Clock};
 use openftl_ftl::placement::PlacementStatistics;
-use openftl_ftl::{Config, Durability, Extent, Handle, IoError, ObjectError, PlacementName, Request};
+use openftl_ftl::{BlockTarget, Config, Durability, Extent, Handle, IoError, ObjectError, PlacementName, Request};
 use openftl_media::{Media, Profile};
 use openftl_sim::world::{World, config};
 use std::collections::{HashMap, HashSet};
@@ -177,6 +177,28 @@ fn handles_share_no_chunk() {
         );
         assert_eq!(placement(&mut world).blocks, [0, 200, 200, 200], "{name}");
     }
+}
+
+#[test]
+fn a_renewed_handle_goes_on_in_other_chunks() {
+    let mut world = world(PlacementName::Fdp);
+    assert_eq!((world.ftl().placement().handles, world.ftl().handle_room(Handle(1))), (3, 0));
+    world.handle = Handle(1);
+    world.write(0, 10);
+    world.flush();
+    let room = world.ftl().handle_room(Handle(1));
+    assert!(room > 0 && room < world.ftl().placement().unit_blocks, "{room}");
+    let now = world.clock.now();
+    assert!(world.ftl().renew_handle(now, Handle(1)));
+    assert!(!world.ftl().renew_handle(now, Handle::NONE) && !world.ftl().renew_handle(now, Handle(4)));
+    assert_eq!(world.ftl().handle_room(Handle(1)), 0);
+    world.write(10, 10);
+    world.flush();
+    let held = [0, 10].map(|first| chunks(&mut world, first..first + 10));
+    assert!(held[0].is_disjoint(&held[1]), "{held:?}");
+    world.power_cut(false);
+    world.recover().unwrap();
+    world.verify_all();
 }
 
 /// Chunks that hold blocks of more than one of the thirds of the drive, after a long time of overwriting each at random

@@ -188,6 +188,35 @@ fn the_last_clean_chunk_is_for_the_stream_of_the_oldest_block() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer: programs failed early in a long run of uncommitted writes, which then filled every chunk there
+/// was; the spares that stood for the bad chunks were held back until these could be emptied, which waited for the writes.
+#[test]
+fn what_failed_to_be_programmed_gets_a_spare_before_its_chunk_is_retired() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Tlc, 1, 1, 30);
+    (chip.programming, chip.pair_distance, chip.erase_us) = (Programming::OneShot, None, 1_000);
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80], vec![800]);
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (1, 1, 6);
+    profile.cache.power_loss_protection = false;
+    (profile.faults.program_fail, profile.faults.erase_fail, profile.faults.high_ecc) = (0.005, 0.002, 0.05);
+    let config = Config {
+        capacity_blocks: 260,
+        over_provisioning: Share::percent(10),
+        drive_id: 3_525_278_453,
+        payload: FrameForm::Stamp,
+        host_frames: 600,
+        checkpoint_log_blocks: Some(8),
+        marked_groups_max: Some(1),
+        wear_spread_max: None,
+        ..Config::default()
+    };
+    let seed = 97_013;
+    let steps = parse_steps("w0+256 w0+213 W0+207 w0+180").unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
 /// Found by the explorer in itself: a superblock that an exchange had put elsewhere counted as one of its copies, so the
 /// other one could go too.
 #[test]
