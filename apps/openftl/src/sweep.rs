@@ -100,7 +100,8 @@ fn show_progress(live: &mut Live, done: usize, under_way: &[(usize, Stage)], all
 /// A time as people say it.
 fn words(time: Duration) -> String {
     match time.as_secs() {
-        seconds @ 0..100 => format!("{seconds} s"),
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..100 => format!("{seconds} s"),
         seconds @ 100..6000 => format!("{} min", seconds.div_ceil(60)),
         seconds => format!("{} h", seconds.div_ceil(3600)),
     }
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_said_as_people_say_it() {
-        let words = |seconds| words(Duration::from_secs(seconds));
-        assert_eq!([words(99), words(100), words(6001)], ["99 s", "2 min", "2 h"]);
+        let words = |seconds| words(Duration::from_secs_f64(seconds));
+        assert_eq!([words(0.26), words(99.0), words(100.0), words(6001.0)], ["0.3 s", "99 s", "2 min", "2 h"]);
     }
 }
