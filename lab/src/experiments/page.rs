@@ -191,7 +191,7 @@ footer{margin-top:2rem;overflow-wrap:anywhere}
 section{min-width:0}
 figure{margin:.25rem 0 .5rem}
 figcaption{font-size:.875rem;overflow-wrap:anywhere}
-svg{display:block;width:100%;height:auto}
+svg{display:block;width:100%;height:auto;overflow:visible}
 .key{display:flex;flex-wrap:wrap;gap:.125rem 1rem;list-style:none;padding:0;margin:.5rem 0;font-size:.875rem}
 .key li{display:flex;align-items:center;gap:.4rem;min-width:0;overflow-wrap:anywhere}
 .swatch{flex:none;width:auto;height:.75rem}

@@ -145,7 +145,7 @@ impl Plot {
         for tick in area.x.ticks() {
             let (x, label) = (area.x_at(tick), area.x.label(tick));
             // The last may be wider than the room that is left beside it.
-            let half = 3.6 * label.chars().count() as f64;
+            let half = 4.4 * label.chars().count() as f64;
             drawing.text("middle", (x.min(area.layout.width - half), bottom + 19.0), &label);
         }
         for tick in area.y.ticks() {
