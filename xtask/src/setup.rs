@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 /// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
 /// of them is in this list. The C++ compiler is for the fuzzing engine.
-const PROGRAMS: [(&str, &str); 28] = [
+const PROGRAMS: [(&str, &str); 29] = [
     ("fio", "fio"),
     ("qemu-io", "qemu-utils"),
     ("qemu-img", "qemu-utils"),
@@ -35,6 +35,7 @@ const PROGRAMS: [(&str, &str); 28] = [
     ("mkfs.btrfs", "btrfs-progs"),
     ("mkfs.f2fs", "f2fs-tools"),
     ("python3", "python3-minimal"),
+    ("chromium", "chromium"),
 ];
 
 /// Installs what is missing, as the only step of the command.

@@ -41,6 +41,10 @@ pub enum Command {
     Ctl(Ctl),
     /// Runs a workload on a new drive in memory and measures.
     Bench(Bench),
+    /// Puts several drives under the same load and shows them side by side.
+    Compare(Compare),
+    /// Runs a grid or a list of settings over all processors, one row of a CSV each; goes on where it was interrupted.
+    Sweep(Sweep),
     /// Shows what a stored drive holds: geometry, chunk states, superblocks, log, checkpoint, wear.
     Inspect(Inspect),
     /// Verifies every block of a stored drive, and that map, chunk table and media agree.
@@ -405,6 +409,96 @@ pub struct Bench {
     pub json: bool,
 }
 
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  openftl compare --drive cosmos:hot-cold --drive cosmos:streams --drive cosmos:flash-alloc --workload writers:8
+  openftl compare --drive cosmos:none --drive cosmos:learned --workload zipf:0.99 --capacity 256MiB --csv zipf.csv
+  openftl compare --drive mine.toml --drive mine.toml:fdp,binding=by-object:4 --workload lsm --html lsm.html
+  openftl compare --drive cosmos,victim=greedy,name=greedy --drive cosmos,victim=cost-benefit,name=cb --workload hot-cold
+
+A drive is a profile or a file, then perhaps a placement behind a colon, then options behind commas: name=, binding=,
+victim=, collection=, over-provisioning=, handles= and objects-max=. What the host tells it of lifetimes follows from the
+placement (streams: by-object, fdp: by-kind, flash-alloc: allocate, others: none), unless binding= says it.
+
+All drives get the same writes. The same seed gives the same figures to the last digit.";
+
+#[derive(Args, Debug)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct Compare {
+    /// A drive, like cosmos:streams or mine.toml:fdp,binding=by-object:4; may be repeated.
+    #[arg(long = "drive", value_name = "DRIVE", required = true)]
+    pub drives: Vec<String>,
+    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, double-write,
+    /// tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%.
+    #[arg(long, value_name = "LOAD")]
+    pub workload: String,
+    /// Decides everything that is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// What the host sees of every drive [default: what the drive files say, or 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    pub capacity: Option<ByteSize>,
+    /// How full the load keeps the drive [default: that of the load].
+    #[arg(long, value_name = "SHARE")]
+    pub fill: Option<Share>,
+    /// Capacities written before measuring, after the drive was filled.
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = not_negative)]
+    pub warm_up: f64,
+    /// Capacities written while it is measured.
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = positive)]
+    pub drive_writes: f64,
+    /// Requests under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub queue_depth: u32,
+    /// Drives at a time [default: one for each processor].
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Write a page with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write every figure to this file, a row for each drive.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  openftl sweep docs/sweep.toml --out sweep.csv
+  openftl sweep docs/sweep.toml --out sweep.csv      again after an interruption: goes on with what is missing
+  openftl sweep mine.toml --jobs 1 --json > mine.json
+
+The file:
+  workload = \"writers:8\"                            what holds for all runs
+  capacity = \"64MiB\"
+  [grid]                                            every combination of these
+  placement = [\"none\", \"streams\"]
+  seed = [1, 2, 3]
+  [[run]]                                           each with the whole grid; may be left out
+  over_provisioning = \"7%\"
+
+Keys: drive, placement, binding, victim, collection, over_provisioning, handles, objects_max, capacity, workload, fill,
+queue_depth, warm_up, drive_writes, seed; each means what `openftl compare` calls so.";
+
+#[derive(Args, Debug)]
+#[command(after_help = SWEEP_EXAMPLES)]
+pub struct Sweep {
+    /// A TOML file that says what to run.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Runs at a time [default: one for each processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// The CSV [default: FILE with the ending .csv].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   openftl inspect disk.oftl
@@ -674,6 +768,9 @@ mod tests {
             "openftl check disk.oftl --namespace database --repair",
             "openftl explore",
             "openftl bench --workload random",
+            "openftl sweep docs/sweep.toml --jobs 2 --out a.csv --json",
+            "openftl compare --drive cosmos --drive mine.toml:fdp,binding=by-object:4 --workload lsm --seed 3 --capacity 64MiB \
+             --drive-writes 1 --warm-up 0 --fill 80% --html a.html --csv a.csv --json",
             "openftl inspect disk.oftl",
             "openftl inspect disk.oftl --json",
             "openftl check disk.oftl",
@@ -724,6 +821,12 @@ mod tests {
             ("openftl explore --runs 0", "--runs", "0"),
             ("openftl explore --runs 1 --minutes 1", "--runs", "--minutes"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
+            ("openftl sweep", "FILE", "sweep"),
+            ("openftl sweep a.toml --jobs 0", "--jobs", "0"),
+            ("openftl compare --workload lsm", "--drive", "<DRIVE>"),
+            ("openftl compare --drive cosmos", "--workload", "<LOAD>"),
+            ("openftl compare --drive cosmos --workload lsm --fill full", "--fill", "full"),
+            ("openftl compare --drive cosmos --workload lsm --drive-writes 0", "--drive-writes", "0"),
         ] {
             let error = parse(line).unwrap_err();
             let text = error.to_string();

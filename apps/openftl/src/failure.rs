@@ -30,6 +30,15 @@ impl Failure {
         Failure { kind: Kind::BadInput, what: what.to_string(), fix: None }
     }
 
+    /// A message that says behind its last semicolon what to do.
+    pub fn bad_input_with_fix(message: impl fmt::Display) -> Failure {
+        let message = message.to_string();
+        match message.rsplit_once("; ") {
+            Some((what, fix)) => Failure::bad_input(what).fix(fix),
+            None => Failure::bad_input(message),
+        }
+    }
+
     /// Adds what to do about it.
     pub fn fix(mut self, fix: impl fmt::Display) -> Failure {
         self.fix = Some(fix.to_string());

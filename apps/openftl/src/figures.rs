@@ -25,10 +25,12 @@ pub struct Measured {
 /// Latency percentiles in nanoseconds.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
+    pub mean: u64,
     pub p50: u64,
     pub p90: u64,
     pub p99: u64,
     pub p999: u64,
+    pub p9999: u64,
     pub max: u64,
 }
 
@@ -36,7 +38,15 @@ impl Latency {
     /// Of `histogram`, whose greatest value is exactly `slowest`.
     fn of(histogram: &Histogram<u64>, slowest: Nanos) -> Latency {
         let at = |quantile| histogram.value_at_quantile(quantile).min(slowest.0);
-        Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: slowest.0 }
+        Latency {
+            mean: histogram.mean().round() as u64,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            p9999: at(0.9999),
+            max: slowest.0,
+        }
     }
 
     /// How late the host was told of ends, if it was.

@@ -290,7 +290,7 @@ fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
 }
 
 /// What each chunk is used for, metadata told apart by what the superblock names.
-fn cells(drive: &Drive) -> Vec<Cell> {
+pub fn cells(drive: &Drive) -> Vec<Cell> {
     let superblock = drive.superblock();
     let log: HashSet<u32> = superblock.log_chunks.iter().flatten().copied().collect();
     let checkpoint: HashSet<u32> = superblock.checkpoint.extents().map(|extent| extent.chunk).collect();

@@ -1,5 +1,5 @@
-//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `inspect`, `check`, `profiles`, `reproduce`,
-//! `explore`.
+//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
+//! `profiles`, `reproduce`, `explore`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -9,8 +9,11 @@ mod check;
 mod chunk_map;
 mod cli;
 mod clock;
+mod compare;
+mod contender;
 mod control;
 mod create;
+mod crew;
 mod ctl;
 mod demo;
 mod explore;
@@ -19,6 +22,7 @@ mod flash;
 mod host_access;
 mod inspect;
 mod measure;
+mod metrics;
 mod namespaces;
 mod nvme;
 mod power;
@@ -27,8 +31,10 @@ mod report;
 mod reproduce;
 mod serve;
 mod settings;
+mod sweep;
 mod terminal;
 mod totals;
+mod trial;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -45,6 +51,8 @@ fn main() -> ExitCode {
         Command::Nvme(arguments) => nvme::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),

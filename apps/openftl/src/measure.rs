@@ -187,7 +187,7 @@ pub fn unsound(error: &RunError) -> Failure {
         RunError::Failed { .. } => {
             "the profile's [faults] may ask for more than the drive can mend; `openftl profiles` lists others"
         }
-        RunError::Load(_) => "the load itself cannot go on: its message says where",
+        RunError::Load(_) => return Failure::bad_input(error).fix("correct the trace, or choose another load"),
     };
     Failure::failed(error).fix(fix)
 }

@@ -14,23 +14,32 @@
 //! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
+//! What they and others show is in [`report`] (tables, verdicts), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`]
+//! (pictures and tables in one HTML file).
+//!
 //! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
 //!
 //! To add one: a file here with a `pub const EXPERIMENT: Experiment`, and its place in [`ALL`]. It draws on a drive in
 //! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`] and [`full_drive`], and
 //! whatever the next one needs.
 
+pub mod bars;
 pub mod crash;
 pub mod flash_alloc;
 pub mod full_drive;
 pub mod gc_locality;
+pub mod grid;
 pub mod ox_recovery;
+pub mod page;
 pub mod plot;
 pub mod recovery_scale;
 pub mod report;
 pub mod waf_theory;
 
-pub use plot::{Axis, Plot, Series};
+pub use bars::{Bar, Bars};
+pub use grid::Grid;
+pub use page::{Page, Section};
+pub use plot::{Axis, Plot, Series, Spread};
 pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
 
 use crate::{LoadError, RunError};

@@ -128,6 +128,15 @@ pub struct Column {
     pub unit: &'static str,
 }
 
+impl Column {
+    /// What it is called in comma-separated values: `recovery_s`.
+    #[must_use]
+    pub fn header(&self) -> String {
+        let words = [self.name, self.unit].into_iter().filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join("_").replace([' ', '-'], "_").to_lowercase()
+    }
+}
+
 /// One cell.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cell {
@@ -179,10 +188,7 @@ impl Table {
     /// As comma-separated values: a header (`recovery_s`), then a line for each row.
     #[must_use]
     pub fn csv(&self) -> String {
-        let header = self.columns.iter().map(|column| {
-            let words = [column.name, column.unit].into_iter().filter(|word| !word.is_empty());
-            words.collect::<Vec<_>>().join("_").replace([' ', '-'], "_").to_lowercase()
-        });
+        let header = self.columns.iter().map(Column::header);
         let mut text = header.collect::<Vec<_>>().join(",");
         text.push('\n');
         for row in &self.rows {

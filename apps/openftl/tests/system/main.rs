@@ -24,13 +24,16 @@
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`sqlite`] | a database that must keep what it has committed |
+//! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
 
 mod bad_input;
+mod browser;
 mod client;
+mod compare;
 mod crash;
 mod drive;
 mod environment;
@@ -51,4 +54,5 @@ mod qemu;
 mod repair;
 mod server;
 mod sqlite;
+mod sweep;
 mod tenants;

@@ -1,0 +1,255 @@
+//! A page of pictures and tables in one HTML file, which asks nobody for anything: no script, no font, no image.
+//!
+//! ```text
+//!   title                                  light or dark as the reader likes,
+//!   lead                                   two columns where there is room, one on a phone
+//!   key: what the colours mean
+//!   ┌ section ──────┐ ┌ section ──────┐
+//!   │ picture       │ │ picture       │
+//!   │ caption       │ │ caption       │
+//!   └───────────────┘ └───────────────┘
+//!   tables with all figures
+//! ```
+
+use super::plot::{COLOURS, escaped, line_class, rules};
+use super::{Cell, Table};
+use std::fmt::Write;
+
+/// A page.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Page {
+    /// What it is about.
+    pub title: String,
+    /// What one has to know first.
+    pub lead: Vec<String>,
+    /// Names of the series of all plots, in their order.
+    pub series: Vec<String>,
+    /// The pictures.
+    pub sections: Vec<Section>,
+    /// The numbers.
+    pub tables: Vec<Table>,
+    /// What stands at the end.
+    pub foot: String,
+}
+
+/// A picture with words around it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Section {
+    /// What is to be seen.
+    pub title: String,
+    /// What the colours mean, where they are not those of the series: class and name.
+    pub key: Vec<(&'static str, &'static str)>,
+    /// Pictures, each perhaps with a title of its own: SVG.
+    pub pictures: Vec<(String, String)>,
+    /// How to read it.
+    pub caption: String,
+}
+
+/// Classes of a map of chunks beside those of plots: how they look on a light page, and on a dark one. The more of a chunk is
+/// valid, the stronger it stands out; what is no data has another colour and is rare.
+const CHUNK_COLOURS: [(&str, &str, &str); 11] = [
+    ("c-free", "#e9ebee", "#262b33"),
+    ("c-v0", "#cfe3f2", "#1f3a4d"),
+    ("c-v1", "#9cc8e6", "#2a5b7c"),
+    ("c-v2", "#5ba3d3", "#3a81b0"),
+    ("c-v3", "#1f78b4", "#66b1e0"),
+    ("c-v4", "#0b4a78", "#b5dcf7"),
+    ("c-open", "#007a5a", "#3ecf9e"),
+    ("c-collected", "#d55e00", "#ff9a4d"),
+    ("c-metadata", "#a5478b", "#e7a6cd"),
+    ("c-superblock", "#8a6d00", "#e6c84a"),
+    ("c-bad", "#111111", "#ffffff"),
+];
+
+impl Page {
+    /// The file.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let title = escaped(&self.title);
+        let mut html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <title>{title}</title>\n<style>\n{}{}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
+            rules(),
+            chunk_rules(),
+            STYLE
+        );
+        for sentence in &self.lead {
+            _ = writeln!(html, "<p>{}</p>", escaped(sentence));
+        }
+        self.write_series(&mut html);
+        html.push_str("<div class=\"sections\">\n");
+        self.sections.iter().for_each(|section| section.write(&mut html));
+        html.push_str("</div>\n");
+        self.tables.iter().for_each(|table| write_table(&mut html, table));
+        _ = writeln!(html, "<footer>{}</footer>\n</main>\n</body>\n</html>", escaped(&self.foot));
+        html
+    }
+
+    fn write_series(&self, html: &mut String) {
+        html.push_str("<ul class=\"key\" aria-label=\"Colours of the drives\">\n");
+        for (index, name) in self.series.iter().enumerate() {
+            let class = line_class(index);
+            let line = format!(
+                r#"<svg class="swatch" viewBox="0 0 28 12" aria-hidden="true"><path class="line {class}" d="M0 6H28"/></svg>"#
+            );
+            _ = writeln!(html, "<li>{line}{}</li>", escaped(name));
+        }
+        html.push_str("</ul>\n");
+    }
+}
+
+impl Section {
+    fn write(&self, html: &mut String) {
+        _ = writeln!(html, "<section>\n<h2>{}</h2>", escaped(&self.title));
+        if !self.key.is_empty() {
+            html.push_str("<ul class=\"key\">\n");
+            for (class, name) in &self.key {
+                let square = format!(
+                    r#"<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true"><rect class="{class}" width="12" height="12"/></svg>"#
+                );
+                _ = writeln!(html, "<li>{square}{}</li>", escaped(name));
+            }
+            html.push_str("</ul>\n");
+        }
+        for (title, svg) in &self.pictures {
+            html.push_str("<figure>\n");
+            if !title.is_empty() {
+                _ = writeln!(html, "<figcaption>{}</figcaption>", escaped(title));
+            }
+            html.push_str(svg);
+            html.push_str("</figure>\n");
+        }
+        _ = writeln!(html, "<p class=\"small\">{}</p>\n</section>", escaped(&self.caption));
+    }
+}
+
+/// A table that can be scrolled sideways by itself, also with keys.
+fn write_table(html: &mut String, table: &Table) {
+    let name = escaped(table.name);
+    _ = writeln!(
+        html,
+        "<h2>{name}</h2>\n<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"{name}\">\n<table>"
+    );
+    html.push_str("<thead><tr>");
+    for (index, column) in table.columns.iter().enumerate() {
+        let is_word = table.rows.iter().any(|row| matches!(row[index], Cell::Text(_)));
+        let class = if is_word { " class=\"word\"" } else { "" };
+        let unit = match column.unit {
+            "" => String::new(),
+            unit => format!(" <span class=\"unit\">{}</span>", escaped(unit)),
+        };
+        _ = write!(html, "<th scope=\"col\"{class}>{}{unit}</th>", escaped(column.name));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let text = escaped(&readable(cell));
+            _ = match (index, cell) {
+                (0, _) => write!(html, "<th scope=\"row\">{text}</th>"),
+                (_, Cell::Text(_)) => write!(html, "<td class=\"word\">{text}</td>"),
+                _ => write!(html, "<td>{text}</td>"),
+            };
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// A cell, with thousands set apart.
+fn readable(cell: &Cell) -> String {
+    let text = cell.to_string();
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    match (cell, whole.parse()) {
+        (Cell::Count(_) | Cell::Number(..), Ok(whole)) => format!("{}{rest}", crate::picture::thousands(whole)),
+        _ => text,
+    }
+}
+
+fn chunk_rules() -> String {
+    let rules = |colour: fn(&(&'static str, &'static str, &'static str)) -> &'static str| {
+        CHUNK_COLOURS.iter().map(|entry| format!(".{}{{fill:{}}}", entry.0, colour(entry))).collect::<String>()
+    };
+    let (light, dark) = (rules(|entry| entry.1), rules(|entry| entry.2));
+    debug_assert_eq!(COLOURS.len(), 6, "as many parts of a bar can be told apart");
+    format!("{light}\n@media(prefers-color-scheme:dark){{{dark}}}\n")
+}
+
+const STYLE: &str = r#"*{box-sizing:border-box}
+body{margin:0;background:#fff;color:#222;font:16px/1.5 system-ui,"Segoe UI","DejaVu Sans",sans-serif}
+main{max-width:1160px;margin:0 auto;padding:1rem clamp(.75rem,3vw,2rem) 2rem}
+h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0;overflow-wrap:anywhere}
+h2{font-size:1.1rem;margin:1.25rem 0 .25rem}
+p{margin:.25rem 0;overflow-wrap:anywhere}
+.small,footer,.unit{font-size:.875rem;color:#555}
+.unit{font-weight:400}
+footer{margin-top:2rem;overflow-wrap:anywhere}
+.sections{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 2.5rem}
+section{min-width:0}
+figure{margin:.25rem 0 .5rem}
+figcaption{font-size:.875rem;overflow-wrap:anywhere}
+svg{display:block;width:100%;height:auto}
+.key{display:flex;flex-wrap:wrap;gap:.125rem 1rem;list-style:none;padding:0;margin:.5rem 0;font-size:.875rem}
+.key li{display:flex;align-items:center;gap:.4rem;min-width:0;overflow-wrap:anywhere}
+.swatch{flex:none;width:auto;height:.75rem}
+.dash1{stroke-dasharray:7 4}.dash2{stroke-dasharray:2 3}
+.table{overflow-x:auto}
+table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .75rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}
+th:first-child,.word{text-align:left}
+thead th{vertical-align:bottom}
+tbody th{white-space:normal;overflow-wrap:anywhere;min-width:9rem;max-width:18rem}
+@media(max-width:30rem){text{font-size:15.5px}tbody th{min-width:7rem;max-width:9rem}}
+@media(prefers-color-scheme:dark){
+body{background:#14171c;color:#ddd}
+.small,footer,.unit{color:#aaa}
+th,td{border-color:#343a44}
+}
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_the_page_is_elsewhere_and_what_is_shown_is_escaped() {
+        let mut table = Table::new("figures", &[("drive", ""), ("WAF", "blocks"), ("told", ""), ("rate", "")]);
+        let told = Cell::Text("none".into());
+        table.row(vec![Cell::Text("<a>".into()), Cell::Count(12_345), told, Cell::Number(6_789.25, 1)]);
+        let section = Section {
+            title: "Throughput & more".to_owned(),
+            key: vec![("c-v0", "a quarter")],
+            pictures: vec![("one".to_owned(), "<svg></svg>\n".to_owned())],
+            caption: "How to <read> it.".to_owned(),
+        };
+        let page = Page {
+            title: "A \"page\"".to_owned(),
+            lead: vec!["First.".to_owned()],
+            series: vec!["<a>".to_owned()],
+            sections: vec![section],
+            tables: vec![table],
+            foot: "End.".to_owned(),
+        };
+        let html = page.html();
+        for words in [
+            "A &quot;page&quot;",
+            "Throughput &amp; more",
+            "&lt;a&gt;",
+            "How to &lt;read&gt; it.",
+            "12\u{202F}345",
+            "6\u{202F}789.2",
+        ] {
+            assert!(html.contains(words), "{words}: {html}");
+        }
+        for words in ["http:", "https:", "src=", "href=", "url(", "@import", "<script", "<a>"] {
+            assert!(!html.contains(words), "{words}: {html}");
+        }
+        for tag in ["section", "table", "figure", "ul", "li", "main", "div", "svg", "style", "h2"] {
+            let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}: {html}");
+        }
+    }
+}
