@@ -25,7 +25,7 @@
 //! apart; the host goes on without.
 
 use crate::binding::Binding;
-use crate::load::{Access, Filling, Load, Operation};
+use crate::load::{Access, Filling, Flushing, Load, Operation};
 use crate::outcome::Outcome;
 use crate::trace::TraceError;
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
@@ -259,6 +259,14 @@ impl Driver {
         watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
     ) -> Result<Outcome, RunError> {
         self.run(target, clock, &mut Filling(load), Limit::Requests(u64::MAX), watch)
+    }
+
+    /// Lets the drive make durable all that was written so far, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Driver::run`].
+    pub fn flush<T: BlockTarget>(&mut self, target: &mut T, clock: &mut impl Clock) -> Result<Outcome, RunError> {
+        self.run(target, clock, &mut Flushing, Limit::Requests(1), |_| ControlFlow::Continue(()))
     }
 
     /// Runs one phase: until the limit, or until the load has come to its end. `watch` is called every thousand requests

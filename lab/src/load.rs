@@ -145,6 +145,31 @@ impl<L: Load + ?Sized> Load for Filling<'_, L> {
     }
 }
 
+/// A host that wants everything durable, once.
+pub struct Flushing;
+
+impl Load for Flushing {
+    fn step(&mut self) -> Option<Access> {
+        Some(Access::FLUSH)
+    }
+
+    fn fill_step(&mut self) -> Option<Access> {
+        None
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        vec!["none".to_owned()]
+    }
+
+    fn live_blocks_max(&self) -> u64 {
+        0
+    }
+
+    fn access_blocks_max(&self) -> u32 {
+        1
+    }
+}
+
 /// Writes the first blocks of a drive once, in order: how loads without files fill it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sweep {

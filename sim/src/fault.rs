@@ -184,6 +184,10 @@ impl World {
                 true
             }
             FaultKind::Retry => {
+                // Where reads fail at random, too, the repeated one might: then the block would be lost, and nothing to blame.
+                if self.device().profile().faults.read_retry > 0.0 {
+                    return false;
+                }
                 let Some(ppa) = picked(&self.written_places(), pick) else { return false };
                 self.device().inject_transient_read_failure(ppa, 1);
                 true

@@ -22,12 +22,10 @@ use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Frames, Time};
 use openftl_ftl::{BlockTarget, Done, IoError, Request};
 use openftl_lab::driver::Progress;
 use openftl_lab::load_spec::Model;
-use openftl_lab::trace::TraceError;
-use openftl_lab::{Access, Driver, Limit, Load, LoadSpec, Outcome, Pattern, Workload, WorkloadConfig};
+use openftl_lab::{Driver, Limit, Load, LoadSpec, Outcome, Pattern, Workload, WorkloadConfig};
 use openftl_media::Timing;
 use std::fs::File;
 use std::io::BufReader;
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// Samples of a measured phase.
@@ -221,7 +219,7 @@ impl<'a> Bench<'a> {
 
     fn flush(&mut self) -> Result<(), End> {
         let Bench { driver, drive, clock, .. } = self;
-        let flushed = driver.run(drive, clock, &mut OneFlush, Limit::Requests(1), |_| ControlFlow::Continue(()));
+        let flushed = driver.flush(drive, clock);
         self.judged("while it was flushed", flushed).map(drop)
     }
 
@@ -255,35 +253,6 @@ impl<'a> Bench<'a> {
         }
         self.verified += outcome.reads.blocks;
         Ok(outcome)
-    }
-}
-
-/// A host that wants everything durable, again and again.
-struct OneFlush;
-
-impl Load for OneFlush {
-    fn step(&mut self) -> Option<Access> {
-        Some(Access::FLUSH)
-    }
-
-    fn fill_step(&mut self) -> Option<Access> {
-        None
-    }
-
-    fn kinds(&self) -> Vec<String> {
-        vec!["none".to_owned()]
-    }
-
-    fn live_blocks_max(&self) -> u64 {
-        0
-    }
-
-    fn access_blocks_max(&self) -> u32 {
-        1
-    }
-
-    fn failure(&self) -> Option<&TraceError> {
-        None
     }
 }
 

@@ -1,19 +1,18 @@
-//! A drive that is full, under random overwrites until it has settled, and what it does then.
+//! A drive that is filled, under a load until it has settled, and what it does then.
 //!
 //! ```text
-//!   format ── each block once ── overwrites, not counted ── statistics begin ── overwrites ── statistics
+//!   format ── fill ── load, not counted ── flush ── statistics begin ── load ── flush ── statistics
 //! ```
+//!
+//! The flushes make what is buffered count where it belongs.
 
 use super::ExperimentError;
-use crate::{Driver, Limit, Outcome, Pattern, Workload, WorkloadConfig};
+use crate::{Binding, Driver, Limit, LoadSpec, Outcome};
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, VirtualClock};
 use openftl_ftl::{BlockFtl, Config, Statistics, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use std::ops::ControlFlow;
-
-/// Blocks of the writes that fill the drive.
-const FILL_BLOCKS: u32 = 16;
 
 /// What is done to a drive.
 #[derive(Clone, Debug)]
@@ -24,15 +23,17 @@ pub struct FullDrive {
     pub timing: Timing,
     /// What its owner chose; payload and identity are set here.
     pub config: Config,
-    /// Requests of 4 KiB under way at a time.
+    /// What the host does.
+    pub load: LoadSpec,
+    /// What of its hints the drive is told.
+    pub binding: Binding,
+    /// Requests under way at a time.
     pub queue_depth: usize,
     /// The least time from one request to the next.
     pub pace: Nanos,
-    /// Share of the requests that read.
-    pub read_share: Share,
-    /// Capacities that are overwritten before anything is measured, without a pace.
+    /// Capacities that are written before anything is measured, without a pace.
     pub warm_up: f64,
-    /// Capacities that are overwritten while it is measured.
+    /// Capacities that are written while it is measured.
     pub drive_writes: f64,
     /// Decides everything that is left to chance.
     pub seed: u64,
@@ -63,22 +64,21 @@ impl FullDrive {
         let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Stamps, self.timing, self.seed)?;
         let mut clock = VirtualClock::default();
         let mut drive = BlockFtl::format(device, config.clone(), &mut clock)?;
-        let mut driver = Driver::new(config.capacity_blocks, self.queue_depth, FILL_BLOCKS as usize);
-        let load = |pattern, access_blocks, read_share| {
-            let drive_blocks = config.capacity_blocks;
-            Workload::new(&WorkloadConfig { pattern, read_share, access_blocks, drive_blocks, seed: self.seed })
-        };
-        let capacities = |share: f64| Limit::BlocksWritten((config.capacity_blocks as f64 * share) as u64);
+        let blocks = config.capacity_blocks;
+        let mut load = self.load.build(blocks, self.seed, &mut |_| Err(std::io::ErrorKind::Unsupported.into()))?;
+        let mut driver = Driver::new(blocks, self.queue_depth, load.access_blocks_max() as usize);
+        driver.set_binding(self.binding);
+        let capacities = |share: f64| Limit::BlocksWritten((blocks as f64 * share) as u64);
 
-        let mut fill = load(Pattern::Sequential, FILL_BLOCKS, Share::percent(0));
-        driver.run(&mut drive, &mut clock, &mut fill, capacities(1.0), |_| ControlFlow::Continue(()))?;
-        let mut overwrites = load(Pattern::Uniform, 1, self.read_share);
-        driver.run(&mut drive, &mut clock, &mut overwrites, capacities(self.warm_up), |_| ControlFlow::Continue(()))?;
+        driver.fill(&mut drive, &mut clock, load.as_mut(), |_| ControlFlow::Continue(()))?;
+        driver.run(&mut drive, &mut clock, load.as_mut(), capacities(self.warm_up), |_| ControlFlow::Continue(()))?;
+        driver.flush(&mut drive, &mut clock)?;
         driver.set_pace(self.pace);
         drive.reset_statistics();
-        let outcome = driver.run(&mut drive, &mut clock, &mut overwrites, capacities(self.drive_writes), |_| {
-            ControlFlow::Continue(())
-        })?;
+        let outcome = driver
+            .run(&mut drive, &mut clock, load.as_mut(), capacities(self.drive_writes), |_| ControlFlow::Continue(()))?;
+        driver.set_pace(Nanos::ZERO);
+        driver.flush(&mut drive, &mut clock)?;
         Ok(Settled {
             outcome,
             statistics: drive.statistics().clone(),

@@ -15,6 +15,8 @@ use super::full_drive::{FullDrive, Settled};
 use super::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Paper, Plot, Report, Series, Source, Table,
 };
+use crate::load_spec::Model;
+use crate::{Binding, LoadSpec};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::{CollectionScope, Config};
@@ -131,9 +133,10 @@ fn settled(scale: &Scale, groups: u32, rule: usize, pace: Nanos, seed: u64) -> R
             marked_groups_max,
             ..Config::default()
         },
+        load: LoadSpec { reads: Some(READ_SHARE), ..LoadSpec::new(Model::Uniform) },
+        binding: Binding::None,
         queue_depth: QUEUE_DEPTH,
         pace,
-        read_share: READ_SHARE,
         warm_up: scale.warm_up,
         drive_writes: scale.drive_writes,
         seed,

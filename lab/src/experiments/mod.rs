@@ -11,6 +11,7 @@
 //! | [`ox_recovery`] | recovery time against failure time, without and with checkpoints |
 //! | [`recovery_scale`] | recovery of drives from 1 GiB to 1 TiB |
 //! | [`gc_locality`] | how much of the host's load garbage collection leaves in peace |
+//! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! What they and others show is in [`report`] (tables, verdicts), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`]
@@ -24,6 +25,7 @@
 
 pub mod bars;
 pub mod crash;
+pub mod flash_alloc;
 pub mod full_drive;
 pub mod gc_locality;
 pub mod grid;
@@ -40,14 +42,19 @@ pub use page::{Page, Section};
 pub use plot::{Axis, Plot, Series, Spread};
 pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
 
-use crate::RunError;
+use crate::{LoadError, RunError};
 use openftl_core::Nanos;
 use openftl_ftl::{OpenError, PlanError};
 use openftl_media::{DeviceError, ProfileError, StoreError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 4] =
-    [ox_recovery::EXPERIMENT, recovery_scale::EXPERIMENT, gc_locality::EXPERIMENT, waf_theory::EXPERIMENT];
+pub const ALL: [Experiment; 5] = [
+    ox_recovery::EXPERIMENT,
+    recovery_scale::EXPERIMENT,
+    flash_alloc::EXPERIMENT,
+    gc_locality::EXPERIMENT,
+    waf_theory::EXPERIMENT,
+];
 
 /// One question, and how it is answered.
 pub struct Experiment {
@@ -110,6 +117,9 @@ pub enum ExperimentError {
     /// The drive did not open.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The load cannot be made for the drive.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// The drive was at fault.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -8,7 +8,9 @@ use super::full_drive::{FullDrive, Settled};
 use super::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Plot, Report, Series, Source, Table,
 };
+use crate::load_spec::Model;
 use crate::theory;
+use crate::{Binding, LoadSpec};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::{Config, VictimPolicy};
@@ -120,9 +122,10 @@ fn point(scale: &Scale, policy: VictimPolicy, over_provisioning: u32, seed: u64)
             victim: policy,
             ..Config::default()
         },
+        load: LoadSpec::new(Model::Uniform),
+        binding: Binding::None,
         queue_depth: QUEUE_DEPTH,
         pace: Nanos::ZERO,
-        read_share: Share::percent(0),
         warm_up: scale.warm_up,
         drive_writes: scale.drive_writes,
         seed,
