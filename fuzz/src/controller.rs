@@ -13,8 +13,8 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, IoCommand, Namespace, NamespaceKind,
-    NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
+    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -89,7 +89,7 @@ fn ready() -> (Target, [Queue; 2]) {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem =
         target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).expect("a name"), "SN")).expect("it can be");
-    let block = |format| NamespaceKind::Block { format, bytes: 1 << 20 };
+    let block = |format| NamespaceKind::Block { format, bytes: 1 << 20, hints: Hints::None };
     let kinds =
         [block(BlockFormat::FourKib), block(BlockFormat::Bytes512), NamespaceKind::OpenChannel(Geometry::tiny())];
     for (id, kind) in (1..).zip(kinds) {

@@ -56,6 +56,8 @@ pub enum ByteRequest {
         length: u64,
         /// When to acknowledge.
         durability: Durability,
+        /// What it will live as long as. Of a block that is covered in part, all goes under it.
+        handle: Handle,
     },
     /// Makes whole blocks errors until they are written, zeroed or trimmed.
     WriteUncorrectable {
@@ -489,8 +491,8 @@ impl<K: Copy> ByteRequests<K> {
                 let first = op.span.first_block() + range.start as u64;
                 match op.request {
                     ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
-                    ByteRequest::Write { .. } => {
-                        Request::Write { first, frames: &op.frames[range], durability, handle: Handle::NONE }
+                    ByteRequest::Write { handle, .. } => {
+                        Request::Write { first, frames: &op.frames[range], durability, handle }
                     }
                     ByteRequest::WriteUncorrectable { .. } => {
                         Request::WriteUncorrectable { first, frames: &op.frames[range], durability }

@@ -85,7 +85,7 @@ impl Bench {
 }
 
 fn write(offset: u64, length: usize) -> ByteRequest {
-    ByteRequest::Write { offset, length: length as u64, durability: Durability::Volatile }
+    ByteRequest::Write { offset, length: length as u64, durability: Durability::Volatile, handle: Handle::NONE }
 }
 
 fn read(offset: u64, length: usize) -> ByteRequest {
@@ -223,7 +223,12 @@ fn aligned_requests_go_to_the_drive_in_transactions_of_one_mebibyte() {
 fn durability_reaches_every_part() {
     let mut bench = Bench::new(4, 16, shuffled(3));
     let volatile = |bench: &Bench| bench.drive.switches.volatile.load(std::sync::atomic::Ordering::SeqCst);
-    bench.run(ByteRequest::Write { offset: 10, length: 9000, durability: Durability::Durable }, &[1; 9000]).unwrap();
+    bench
+        .run(
+            ByteRequest::Write { offset: 10, length: 9000, durability: Durability::Durable, handle: Handle::NONE },
+            &[1; 9000],
+        )
+        .unwrap();
     assert_eq!(volatile(&bench), 0);
     bench.run(ByteRequest::Zero { offset: 20, length: 8000, durability: Durability::Durable }, &[]).unwrap();
     assert_eq!(volatile(&bench), 0);

@@ -8,6 +8,7 @@
 //! | [`command`] | what 64 bytes ask for, or the exact status of what is wrong with them |
 //! | [`queue`] | what is under way on one queue |
 //! | [`namespace`] | what a host sees as one disk |
+//! | [`hints`] | what writes to it may say of the lifetime of their data |
 //! | [`controller`] | what one host has made of a subsystem |
 //! | [`subsystem`] | what controllers share |
 //! | [`target`] | all that is served, and the way in for a transport |
@@ -20,8 +21,10 @@ pub mod command;
 pub mod controller;
 pub mod drives;
 pub mod health;
+pub mod hints;
 pub mod namespace;
 pub mod queue;
+mod streams;
 pub mod subsystem;
 pub mod target;
 pub mod wire;
@@ -30,6 +33,7 @@ pub use command::{Answer, Io, IoCommand, Refusal};
 pub use controller::{Authentication, Effect, Outcome};
 pub use drives::{Drives, NamespaceName};
 pub use health::Health;
+pub use hints::Hints;
 pub use namespace::{BlockFormat, Namespace, NamespaceKind, Span};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
 pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};

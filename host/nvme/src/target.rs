@@ -56,9 +56,10 @@
 
 use crate::command::fabrics::Connect;
 use crate::command::{Answer, FabricsCommand, Io, Refusal};
-use crate::controller::{Context, Controller, Event, Outcome};
+use crate::controller::{Context, Controller, Effect, Event, Outcome};
 use crate::drives::Drives;
 use crate::health::Health;
+use crate::hints::HintState;
 use crate::namespace::{Namespace, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, SubsystemIndex};
 use crate::subsystem::{
@@ -221,7 +222,9 @@ impl Target {
         if slot.is_some() {
             return Err(NamespaceError::Exists(id));
         }
+        let hints = namespace.hints();
         *slot = Some(namespace);
+        subsystem.hint_states[id as usize - 1] = HintState::new(hints);
         subsystem.withheld.remove(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.insert(id);
@@ -444,11 +447,12 @@ impl Target {
         } else {
             Vec::new()
         };
-        let Subsystem { config, namespaces, controllers: slots, .. } = subsystem;
+        let Subsystem { config, namespaces, hint_states, controllers: slots, .. } = subsystem;
         let slot = slots.get_mut(usize::from(name.id) - 1).and_then(Option::as_mut);
         let Some(controller) = slot.filter(|controller| controller.name == name) else {
             return Outcome::Done(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
+        let was_ready = controller.is_ready();
         let outcome = if !queue.is_authenticated() && !is_authentication(entry) {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         } else if is_fabrics {
@@ -459,6 +463,7 @@ impl Target {
                 subsystem: index,
                 config,
                 namespaces,
+                hint_states,
                 controllers: &controllers,
                 discovery: &discovery,
                 drives,
@@ -466,12 +471,20 @@ impl Target {
             controller.admin(entry, data, &mut context, out)
         };
         let due = controller.keep_alive.next_due();
+        let is_enabled = controller.is_ready() && !was_ready;
         let outcome = outcome.unwrap_or_else(|refusal| {
             out.clear();
             controller.record(queue.id(), entry, refusal);
             Outcome::Done(Answer::from(refusal.status.with_more()))
         });
         self.look_at_keep_alive(due);
+        let subsystem = self.subsystem_mut(name.subsystem);
+        match outcome {
+            _ if is_enabled => subsystem.adopt_directives(name),
+            _ if entry.opcode == opcode::admin::DIRECTIVE_SEND => subsystem.share_directives(name),
+            Outcome::DoneAnd(_, Effect::CloseIoQueues) => subsystem.release_streams(),
+            _ => {}
+        }
         outcome
     }
 
@@ -492,7 +505,7 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(queue, &subsystem.namespaces, entry)
+            controller.io(queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         };
@@ -589,7 +602,9 @@ impl Target {
 
     fn remove(&mut self, name: ControllerName) {
         if self.controller_mut(name).is_some() {
-            self.subsystem_mut(name.subsystem).controllers[usize::from(name.id) - 1] = None;
+            let subsystem = self.subsystem_mut(name.subsystem);
+            subsystem.controllers[usize::from(name.id) - 1] = None;
+            subsystem.release_streams();
         }
     }
 

@@ -175,7 +175,7 @@ impl Reached {
             IoCommand::Read(span) => {
                 device.submit(now, frames, tag, Command::Read { blocks: scalar_blocks(span), frames: list })
             }
-            IoCommand::Write { span, durability } => {
+            IoCommand::Write { span, durability, .. } => {
                 let (blocks, fua) = (scalar_blocks(span), fua(durability));
                 device.submit(now, frames, tag, Command::Write { blocks, frames: list, fua })
             }

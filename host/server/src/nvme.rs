@@ -686,8 +686,10 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let export = command.export;
         let part = match command.io.expect("an I/O command").command {
-            IoCommand::Write { span: Span { offset, length }, durability } if !turn.served[export].is_device() => {
-                Part::Bytes(ByteRequest::Write { offset, length, durability })
+            IoCommand::Write { span: Span { offset, length }, durability, handle }
+                if !turn.served[export].is_device() =>
+            {
+                Part::Bytes(ByteRequest::Write { offset, length, durability, handle })
             }
             _ => Part::Vector,
         };
@@ -890,14 +892,16 @@ impl NvmeConnection {
                 let trim = |Span { offset, length }| bytes(ByteRequest::Trim { offset, length, durability });
                 (spans.map(trim).collect::<Vec<_>>(), 0)
             }),
-            IoCommand::Copy { first, sources, durability } => namespace.copy_plan(first, sources, &data).map(|plan| {
-                let Span { offset, length } = plan.to;
-                let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
-                let mut left: Vec<_> = reads.collect();
-                left.push(bytes(ByteRequest::Write { offset, length, durability }));
-                left.reverse();
-                (left, length as usize)
-            }),
+            IoCommand::Copy { first, sources, durability, handle } => {
+                namespace.copy_plan(first, sources, &data).map(|plan| {
+                    let Span { offset, length } = plan.to;
+                    let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
+                    let mut left: Vec<_> = reads.collect();
+                    left.push(bytes(ByteRequest::Write { offset, length, durability, handle }));
+                    left.reverse();
+                    (left, length as usize)
+                })
+            }
             _ => unreachable!("only these have data in the heap"),
         };
         match planned {

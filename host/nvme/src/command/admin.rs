@@ -3,6 +3,7 @@
 use super::{Refusal, Transfer, check_data_pointer, check_flags};
 use crate::namespace::TRANSFER_BYTES_MAX;
 use crate::queue::CommandId;
+use crate::wire::directive;
 use crate::wire::entry::SubmissionEntry;
 use crate::wire::feature::{self, select};
 use crate::wire::identify::IDENTIFY_BYTES;
@@ -31,6 +32,8 @@ pub enum AdminCommand {
         /// CID.
         command: CommandId,
     },
+    /// "Directive Send command" or "Directive Receive command".
+    Directive(Directive),
     /// Open-Channel 2.0, "Geometry".
     Geometry {
         /// NSID.
@@ -94,6 +97,25 @@ pub struct GetFeature {
     pub value: u32,
 }
 
+/// The fields of Directive Send and Directive Receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Directive {
+    /// Which of the two commands it is.
+    pub is_send: bool,
+    /// DTYPE, [`crate::wire::directive::kind`].
+    pub kind: u8,
+    /// DOPER, [`crate::wire::directive::send`] or [`crate::wire::directive::receive`].
+    pub operation: u8,
+    /// DSPEC.
+    pub specific: u16,
+    /// Dword 12.
+    pub value: u32,
+    /// NSID.
+    pub namespace: u32,
+    /// NUMD in bytes, at least 4.
+    pub bytes: u32,
+}
+
 impl AdminCommand {
     /// What the 64 bytes say.
     ///
@@ -128,6 +150,7 @@ impl AdminCommand {
                 queue: entry.dword(10) as u16,
                 command: CommandId((entry.dword(10) >> 16) as u16),
             },
+            opcodes::DIRECTIVE_SEND | opcodes::DIRECTIVE_RECEIVE => AdminCommand::Directive(Directive::parse(entry)?),
             opcodes::GEOMETRY => AdminCommand::Geometry { namespace },
             _ => return Err(Status::INVALID_OPCODE.at(0)),
         };
@@ -154,8 +177,40 @@ impl AdminCommand {
                 Some(bytes) if *select != select::CAPABILITIES => Transfer::ToHost(bytes),
                 _ => Transfer::None,
             },
-            AdminCommand::EventRequest | AdminCommand::KeepAlive | AdminCommand::Abort { .. } => Transfer::None,
+            AdminCommand::Directive(directive) if directive.returns_data() => Transfer::ToHost(directive.bytes),
+            AdminCommand::Directive(_)
+            | AdminCommand::EventRequest
+            | AdminCommand::KeepAlive
+            | AdminCommand::Abort { .. } => Transfer::None,
         }
+    }
+}
+
+impl Directive {
+    fn parse(entry: &SubmissionEntry) -> Result<Directive, Refusal> {
+        let directive = Directive {
+            is_send: entry.opcode == opcodes::DIRECTIVE_SEND,
+            kind: (entry.dword(11) >> 8) as u8,
+            operation: entry.dword(11) as u8,
+            specific: (entry.dword(11) >> 16) as u16,
+            value: entry.dword(12),
+            namespace: entry.namespace.get(),
+            bytes: entry.dword(10).saturating_add(1).saturating_mul(4),
+        };
+        if directive.returns_data() && directive.bytes > TRANSFER_BYTES_MAX {
+            return Err(Status::INVALID_FIELD.at(40));
+        }
+        Ok(directive)
+    }
+
+    fn returns_data(&self) -> bool {
+        use directive::{kind, receive};
+        let with_data = [
+            (kind::IDENTIFY, receive::PARAMETERS),
+            (kind::STREAMS, receive::PARAMETERS),
+            (kind::STREAMS, receive::STREAMS_STATUS),
+        ];
+        !self.is_send && with_data.contains(&(self.kind, self.operation))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::Durability;
+use openftl_ftl::target::{Durability, Handle};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a host wants of a namespace.
@@ -35,6 +35,8 @@ pub enum IoCommand {
         span: Span,
         /// FUA, or the write cache is off.
         durability: Durability,
+        /// What its directive says of the lifetime of the data.
+        handle: Handle,
     },
     /// "Write Uncorrectable command": whole blocks of the drive. Not bound by the greatest transfer.
     WriteUncorrectable {
@@ -71,6 +73,8 @@ pub enum IoCommand {
         sources: u16,
         /// FUA, or the write cache is off.
         durability: Durability,
+        /// What its directive says of the lifetime of the copy.
+        handle: Handle,
     },
     /// A command of an Open-Channel namespace.
     OpenChannel(VectorCommand),
@@ -168,6 +172,29 @@ impl Io {
 }
 
 impl IoCommand {
+    /// Whether its entry may carry a directive.
+    #[inline]
+    #[must_use]
+    pub fn takes_directives(&self) -> bool {
+        matches!(
+            self,
+            IoCommand::Write { .. }
+                | IoCommand::WriteUncorrectable { .. }
+                | IoCommand::Zero { .. }
+                | IoCommand::Copy { .. }
+        )
+    }
+
+    /// The same with a handle, if it writes data.
+    #[inline]
+    #[must_use]
+    pub(crate) fn under(mut self, given: Handle) -> IoCommand {
+        if let IoCommand::Write { handle, .. } | IoCommand::Copy { handle, .. } = &mut self {
+            *handle = given;
+        }
+        self
+    }
+
     /// Its data; `namespace` is the one that it names.
     #[inline]
     #[must_use]
@@ -219,23 +246,20 @@ fn parse_block(
         opcodes::FLUSH => IoCommand::Flush,
         opcodes::READ => IoCommand::Read(transferred(entry, namespace)?),
         opcodes::WRITE => {
-            check_directive(entry)?;
-            IoCommand::Write { span: transferred(entry, namespace)?, durability: durability(fua) }
+            let (span, durability) = (transferred(entry, namespace)?, durability(fua));
+            IoCommand::Write { span, durability, handle: Handle::NONE }
         }
         opcodes::WRITE_UNCORRECTABLE => {
-            check_directive(entry)?;
             IoCommand::WriteUncorrectable { span: whole_blocks(entry, namespace)?, durability: durability(false) }
         }
         opcodes::COMPARE => IoCommand::Compare(transferred(entry, namespace)?),
         opcodes::VERIFY => IoCommand::Verify(covered(entry, namespace)?),
         opcodes::WRITE_ZEROES => {
-            check_directive(entry)?;
             let deallocate = entry.dword(12) & 1 << 25 != 0;
             IoCommand::Zero { span: covered(entry, namespace)?, durability: durability(fua), deallocate }
         }
         opcodes::DATASET_MANAGEMENT => dataset_management(entry),
         opcodes::COPY => {
-            check_directive(entry)?;
             let dword = entry.dword(12);
             if dword >> 8 & 0xf != 0 {
                 return Err(Status::INVALID_FIELD.at(49));
@@ -248,7 +272,8 @@ fn parse_block(
             if sources > COPY_SOURCES_MAX {
                 return Err(Status::COMMAND_SIZE_EXCEEDED.at(48));
             }
-            IoCommand::Copy { first: entry.dword_pair(10), sources, durability: durability(fua) }
+            let (first, durability) = (entry.dword_pair(10), durability(fua));
+            IoCommand::Copy { first, sources, durability, handle: Handle::NONE }
         }
         _ => return Err(Status::INVALID_OPCODE.at(0)),
     })
@@ -258,11 +283,6 @@ fn parse_block(
 pub(super) fn dataset_management(entry: &SubmissionEntry) -> IoCommand {
     let ranges = (entry.dword(10) & 0xff) as u16 + 1;
     IoCommand::DatasetManagement { ranges, deallocate: entry.dword(11) & DEALLOCATE != 0 }
-}
-
-/// DTYPE, bits 23 to 20 of dword 12: there are no directives.
-fn check_directive(entry: &SubmissionEntry) -> Result<(), Refusal> {
-    if entry.dword(12) >> 20 & 0xf != 0 { Err(Status::INVALID_FIELD.at(50).bit(4)) } else { Ok(()) }
 }
 
 /// The range of a command without data: SLBA in dwords 10 and 11, NLB, 0-based, in bits 15 to 0 of dword 12.
@@ -353,10 +373,11 @@ fn listed<T: FromBytes + Immutable + KnownLayout + Unaligned>(data: &[u8], count
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hints::Hints;
     use crate::namespace::BlockFormat;
 
     fn namespace() -> Namespace {
-        let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 4096 * 1000 };
+        let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 4096 * 1000, hints: Hints::None };
         Namespace { id: 1, uuid: [1; 16], kind }
     }
 

@@ -1,5 +1,6 @@
 //! What a controller and its namespaces say of themselves.
 
+use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
 use super::events::EVENT_REQUESTS_MAX;
 use super::features::{CRITICAL_KELVINS, WARNING_KELVINS};
@@ -162,6 +163,9 @@ impl Controller {
             | controller::UUID_LIST
             | controller::METADATA_NOT_COUNTED)
             .into();
+        if has_directives(context) {
+            data.optional_admin_commands = controller::DIRECTIVES.into();
+        }
         data.aborts_max = ABORTS_MAX - 1;
         data.firmware_updates = controller::ONE_FIRMWARE_SLOT;
         data.log_page_attributes |= controller::EFFECTS_LOG;
@@ -287,7 +291,7 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
     data.attributes = attributes(context);
     data.capacity_bytes = U128::new(capacity_bytes(namespace));
     match namespace.kind {
-        NamespaceKind::Block { format, bytes } => {
+        NamespaceKind::Block { format, bytes, .. } => {
             let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
             let in_use = context.drives.bytes_in_use(name).min(bytes);
             data.capacity = namespace.blocks().into();

@@ -1,5 +1,6 @@
 //! The log pages of a controller.
 
+use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
 use super::{Context, Controller};
 use crate::command::Refusal;
@@ -46,6 +47,8 @@ const ADMIN_COMMANDS: [u8; 8] = [
     admin::KEEP_ALIVE,
     admin::GEOMETRY,
 ];
+/// Where a namespace has directives.
+const DIRECTIVE_COMMANDS: [u8; 2] = [admin::DIRECTIVE_SEND, admin::DIRECTIVE_RECEIVE];
 const READING_COMMANDS: [u8; 6] = [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::VECTOR_READ, opcode::FABRICS];
 const WRITING_COMMANDS: [u8; 8] = [
     io::WRITE,
@@ -139,7 +142,8 @@ impl Controller {
             }
             id::EFFECTS => {
                 let mut entries = [U32::new(0); 1024];
-                for opcode in ADMIN_COMMANDS.into_iter().chain([opcode::FABRICS]) {
+                let directives: &[u8] = if has_directives(context) { &DIRECTIVE_COMMANDS } else { &[] };
+                for opcode in ADMIN_COMMANDS.iter().chain(directives).copied().chain([opcode::FABRICS]) {
                     entries[usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }
                 for opcode in READING_COMMANDS {

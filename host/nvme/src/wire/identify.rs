@@ -203,6 +203,8 @@ pub mod controller {
     pub const UUID_LIST: u32 = 1 << 9;
     /// CTRATT bit 16: MDTS does not count metadata.
     pub const METADATA_NOT_COUNTED: u32 = 1 << 16;
+    /// OACS bit 5: directives.
+    pub const DIRECTIVES: u16 = 1 << 5;
     /// CNTRLTYPE of an I/O controller.
     pub const TYPE_IO: u8 = 1;
     /// CNTRLTYPE of a discovery controller.

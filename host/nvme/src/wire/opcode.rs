@@ -36,6 +36,10 @@ pub mod admin {
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
     /// "Keep Alive command".
     pub const KEEP_ALIVE: u8 = 0x18;
+    /// "Directive Send command".
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    /// "Directive Receive command".
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
     /// Open-Channel 2.0, "Geometry".
     pub const GEOMETRY: u8 = 0xe2;
 }

@@ -44,6 +44,7 @@ statuses! {
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
+    permanent FDP_DISABLED = 0x029, "FDP Disabled";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
     // Command specific (type 1h).
@@ -52,6 +53,7 @@ statuses! {
     permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
+    permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
     permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
     permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";
     // Media and data integrity (type 2h).

@@ -6,8 +6,8 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, HostsAllowed, Io, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, Status, SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, Hints, HostsAllowed, Io,
+    Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, Queue, Status, SubmissionEntry, SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -97,7 +97,7 @@ pub fn config(nqn: &str) -> SubsystemConfig {
 }
 
 pub fn block(id: u32, format: BlockFormat) -> Namespace {
-    Namespace { id, uuid: [id as u8; 16], kind: NamespaceKind::Block { format, bytes: CAPACITY } }
+    Namespace { id, uuid: [id as u8; 16], kind: NamespaceKind::Block { format, bytes: CAPACITY, hints: Hints::None } }
 }
 
 impl World {
@@ -106,11 +106,25 @@ impl World {
     }
 
     pub fn with(config: SubsystemConfig) -> World {
+        World::of(config, [Hints::None; 2])
+    }
+
+    /// Whose namespaces 1 and 2 take such hints.
+    pub fn with_hints(hints: [Hints; 2]) -> World {
+        World::of(config(SUBSYSTEM), hints)
+    }
+
+    fn of(config: SubsystemConfig, [of_first, of_second]: [Hints; 2]) -> World {
         let mut target = Target::new("SN0", "OpenFTL", "0.1.0");
         let subsystem = target.add_subsystem(config).unwrap();
         let geometry = Geometry::tiny();
         let open_channel = Namespace { id: 5, uuid: [5; 16], kind: NamespaceKind::OpenChannel(geometry) };
-        for namespace in [block(1, BlockFormat::FourKib), block(2, BlockFormat::Bytes512), open_channel] {
+        let hinted = |id, format, hints| {
+            let kind = NamespaceKind::Block { format, bytes: CAPACITY, hints };
+            Namespace { kind, ..block(id, format) }
+        };
+        let first = hinted(1, BlockFormat::FourKib, of_first);
+        for namespace in [first, hinted(2, BlockFormat::Bytes512, of_second), open_channel] {
             target.attach(subsystem, namespace).unwrap();
         }
         let health = Health::default();

@@ -9,3 +9,4 @@ mod identify;
 mod io;
 mod logs;
 mod storm;
+mod streams;
