@@ -138,7 +138,7 @@ fn serve(
     out: &mut Vec<u8>,
 ) -> Option<Answer> {
     if !queue.is_admin() && entry.opcode != opcode::FABRICS {
-        return Some(match target.io(queue, entry) {
+        return Some(match target.io(Time::ZERO, queue, entry) {
             Ok(io) => {
                 let namespace = target.subsystems()[0].namespace(io.namespace);
                 look(&io.command, namespace, later);

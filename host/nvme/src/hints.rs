@@ -7,6 +7,7 @@
 //! | `flash-alloc` | objects | a command of ours, FlashAlloc |
 //! | any other | nothing | |
 
+use crate::data_placement::PlacementEvents;
 use crate::streams::Streams;
 use openftl_ftl::placement::PlacementName;
 use openftl_ftl::target::PlacementFacts;
@@ -72,12 +73,13 @@ impl From<PlacementFacts> for Hints {
 #[derive(Default, Debug)]
 pub(crate) struct HintState {
     pub streams: Streams,
+    pub events: PlacementEvents,
 }
 
 impl HintState {
     pub fn new(hints: Hints) -> HintState {
         let streams = if let Hints::Streams { streams, .. } = hints { streams } else { 0 };
-        HintState { streams: Streams::new(streams) }
+        HintState { streams: Streams::new(streams), events: PlacementEvents::default() }
     }
 }
 

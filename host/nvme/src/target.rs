@@ -37,7 +37,7 @@
 //!         Err(QueueError::Overrun { .. }) => panic!("end the connection"),
 //!     }
 //!     if !queue.is_admin() && !entry.is_fabrics() {
-//!         return match target.io(queue, entry) {
+//!         return match target.io(now, queue, entry) {
 //!             Ok(io) => {
 //!                 start(io);
 //!                 None
@@ -72,6 +72,7 @@ use crate::wire::log::id as page;
 use crate::wire::status::Status;
 use crate::wire::{CompletionEntry, SubmissionEntry, ascii, opcode, text_of, zero_ended};
 use openftl_core::Time;
+use openftl_ftl::target::Handle;
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -493,7 +494,7 @@ impl Target {
     /// # Errors
     /// The answer to a command that is refused.
     #[inline]
-    pub fn io(&mut self, queue: &Queue, entry: &SubmissionEntry) -> Result<Io, Answer> {
+    pub fn io(&mut self, now: Time, queue: &Queue, entry: &SubmissionEntry) -> Result<Io, Answer> {
         assert!(!queue.is_admin(), "admin commands have their own way in");
         let name = queue.controller();
         let subsystem = match name.subsystem {
@@ -505,7 +506,7 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
+            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         };
@@ -513,6 +514,17 @@ impl Target {
             controller.record(queue.id(), entry, refusal);
             Answer::from(refusal.status.with_more())
         })
+    }
+
+    /// A handle of a namespace was updated ([`crate::IoCommand::HandleUpdate`]) before its reclaim unit was full.
+    pub fn handle_left(&mut self, now: Time, queue: &Queue, namespace: u32, handle: Handle) {
+        let name = queue.controller();
+        let subsystem = self.subsystem_mut(name.subsystem);
+        let Subsystem { controllers, hint_states, .. } = subsystem;
+        let slot = controllers.get(usize::from(name.id) - 1).and_then(Option::as_ref);
+        if let Some(controller) = slot.filter(|controller| controller.name == name) {
+            controller.not_fully_written(now, namespace, handle, &mut hint_states[namespace as usize - 1]);
+        }
     }
 
     /// A command that was taken has failed later: keeps it in the error log, and says how to answer.

@@ -120,7 +120,7 @@ fn an_io_command_allocates_nothing() {
         let (mut entry, status) = if id % 2 == 0 { (good, 0) } else { (bad, Status::LBA_OUT_OF_RANGE.code()) };
         entry.command_id = id.into();
         queue.begin(CommandId(id)).unwrap();
-        let answer = target.io(&queue, &entry).err().unwrap_or(Answer::of(0));
+        let answer = target.io(openftl_core::Time::ZERO, &queue, &entry).err().unwrap_or(Answer::of(0));
         let completion = queue.complete(CommandId(id), answer);
         assert_eq!(completion.status().code(), status);
     }

@@ -166,7 +166,7 @@ impl Reached {
     ) -> Result<Result<(), QueueFull>, Answer> {
         let tag = u64::from(entry.command_id.get());
         let refused = |refusal: Refusal| Answer::from(refusal.status);
-        let io = self.target.io(&self.io, entry)?;
+        let io = self.target.io(now, &self.io, entry)?;
         let device = &mut self.behind.0;
         let mut lists = [[Ppa(0); VECTOR_BLOCKS_MAX]; 2];
         let fua = |durability| durability == Durability::Durable;

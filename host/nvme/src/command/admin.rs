@@ -50,6 +50,8 @@ pub struct Identify {
     pub namespace: u32,
     /// CNTID.
     pub controller: u16,
+    /// CNS Specific Identifier.
+    pub specific: u16,
     /// CSI.
     pub command_set: u8,
 }
@@ -67,6 +69,10 @@ pub struct GetLogPage {
     pub offset: u64,
     /// NUMD in bytes, at least 4.
     pub bytes: u32,
+    /// LSP, bits 14 to 8 of dword 10.
+    pub parameter: u8,
+    /// LSI, bits 31 to 16 of dword 11.
+    pub specific: u16,
     /// UUID Index, 0 for none.
     pub uuid: u8,
 }
@@ -82,6 +88,8 @@ pub struct SetFeature {
     pub save: bool,
     /// Dword 11.
     pub value: u32,
+    /// Dword 12.
+    pub second_value: u32,
 }
 
 /// The fields of a Get Features command.
@@ -129,6 +137,7 @@ impl AdminCommand {
                 structure: entry.dword(10) as u8,
                 namespace,
                 controller: (entry.dword(10) >> 16) as u16,
+                specific: entry.dword(11) as u16,
                 command_set: (entry.dword(11) >> 24) as u8,
             }),
             opcodes::GET_LOG_PAGE => AdminCommand::GetLogPage(GetLogPage::parse(entry)?),
@@ -137,6 +146,7 @@ impl AdminCommand {
                 namespace,
                 save: entry.dword(10) & feature::SAVE != 0,
                 value: entry.dword(11),
+                second_value: entry.dword(12),
             }),
             opcodes::GET_FEATURES => AdminCommand::GetFeature(GetFeature {
                 feature: entry.dword(10) as u8,
@@ -165,6 +175,12 @@ impl AdminCommand {
             AdminCommand::Identify(_) | AdminCommand::Geometry { .. } => Transfer::ToHost(IDENTIFY_BYTES as u32),
             AdminCommand::GetLogPage(log) => Transfer::ToHost(log.bytes),
             // A host identifier is said with Connect; the one who sets it here is refused unheard.
+            AdminCommand::SetFeature(SetFeature { feature: feature::id::DATA_PLACEMENT_EVENTS, value, .. }) => {
+                match event_types(*value) {
+                    0 => Transfer::None,
+                    types => Transfer::ToController(types),
+                }
+            }
             AdminCommand::SetFeature(SetFeature { feature, .. }) => match data_bytes(*feature) {
                 Some(bytes) if *feature != feature::id::HOST_ID => Transfer::ToController(bytes),
                 _ => Transfer::None,
@@ -173,6 +189,13 @@ impl AdminCommand {
             AdminCommand::GetFeature(GetFeature { feature: feature::id::HOST_ID, value, .. }) if value & 1 == 0 => {
                 Transfer::None
             }
+            AdminCommand::GetFeature(GetFeature {
+                feature: feature::id::DATA_PLACEMENT_EVENTS, select, value, ..
+            }) => match event_types(*value) {
+                0 => Transfer::None,
+                _ if *select == select::CAPABILITIES => Transfer::None,
+                types => Transfer::ToHost(types * 2),
+            },
             AdminCommand::GetFeature(GetFeature { feature, select, .. }) => match data_bytes(*feature) {
                 Some(bytes) if *select != select::CAPABILITIES => Transfer::ToHost(bytes),
                 _ => Transfer::None,
@@ -235,9 +258,16 @@ impl GetLogPage {
             retain_event: entry.dword(10) & 1 << 15 != 0,
             offset,
             bytes: bytes as u32,
+            parameter: (entry.dword(10) >> 8) as u8 & 0x7f,
+            specific: (entry.dword(11) >> 16) as u16,
             uuid: entry.dword(14) as u8 & 0x7f,
         })
     }
+}
+
+/// NOET of "Flexible Data Placement Events", bits 23 to 16 of dword 11.
+fn event_types(value: u32) -> u32 {
+    value >> 16 & 0xff
 }
 
 /// Bytes of data of a feature that has some.

@@ -4,13 +4,15 @@
 
 use super::open_channel::{VectorCommand, parse_open_channel};
 use super::{Refusal, Transfer, check_data_pointer, check_flags};
+use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX};
+use crate::wire::data_placement::operation;
 use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::{Durability, Handle};
+use openftl_ftl::target::{Durability, Extent, Handle};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a host wants of a namespace.
@@ -75,6 +77,39 @@ pub enum IoCommand {
         durability: Durability,
         /// What its directive says of the lifetime of the copy.
         handle: Handle,
+    },
+    /// "I/O Management Receive command", Reclaim Unit Handle Status: [`Namespace::handle_status`] makes the data.
+    HandleStatus {
+        /// Bytes that the host wants.
+        bytes: u32,
+    },
+    /// "I/O Management Send command", Reclaim Unit Handle Update: the host sends as many placement identifiers;
+    /// [`Namespace::updated_handles`] reads them.
+    HandleUpdate {
+        /// How many, 1 to as many handles as there are.
+        identifiers: u16,
+    },
+    /// "I/O Management Receive command" or "I/O Management Send command", No Action.
+    Nothing,
+    /// FlashAlloc, a command of ours: the host sends as many ranges, which are one object about to be written, and to end
+    /// as a whole; [`Namespace::object`] reads them.
+    ///
+    /// | bytes of the command | |
+    /// |---|---|
+    /// | 0 | C1h |
+    /// | 4 to 7 | NSID |
+    /// | 24 to 39 | where the ranges are |
+    /// | 40 | how many ranges, 0-based |
+    /// | 41 to 63 | zeroes |
+    ///
+    /// | bytes of a range | |
+    /// |---|---|
+    /// | 0 to 3 | zeroes |
+    /// | 4 to 7 | blocks, at least 1 |
+    /// | 8 to 15 | first block |
+    FlashAlloc {
+        /// How many ranges, 1 to 256.
+        ranges: u16,
     },
     /// A command of an Open-Channel namespace.
     OpenChannel(VectorCommand),
@@ -163,6 +198,7 @@ impl Io {
         let namespace = namespaces.get(id)?;
         let durability = |fua: bool| if fua || is_write_through { Durability::Durable } else { Durability::Volatile };
         let command = match namespace.kind {
+            NamespaceKind::Block { hints, .. } if is_hint(entry.opcode) => parse_hint(entry, hints, namespaces)?,
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
         };
@@ -210,6 +246,12 @@ impl IoCommand {
             IoCommand::DatasetManagement { ranges, .. } => {
                 Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
             }
+            IoCommand::HandleStatus { bytes } => Transfer::ToHost(*bytes),
+            IoCommand::HandleUpdate { identifiers } => Transfer::ToController(u32::from(*identifiers) * 2),
+            IoCommand::Nothing => Transfer::None,
+            IoCommand::FlashAlloc { ranges } => {
+                Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
+            }
             IoCommand::Copy { sources, .. } => {
                 Transfer::ToController(u32::from(*sources) * size_of::<CopySource>() as u32)
             }
@@ -232,7 +274,44 @@ fn is_known(opcode: u8) -> bool {
             | opcodes::VERIFY
             | opcodes::COPY
             | opcodes::VECTOR_RESET..=opcodes::VECTOR_COPY
-    )
+    ) || is_hint(opcode)
+}
+
+/// Whether a command is about the lifetime of what is written.
+fn is_hint(opcode: u8) -> bool {
+    matches!(opcode, opcodes::MANAGEMENT_RECEIVE | opcodes::MANAGEMENT_SEND | opcodes::FLASH_ALLOC)
+}
+
+/// A command about the lifetime of what is written to a namespace that takes `hints`.
+fn parse_hint(entry: &SubmissionEntry, hints: Hints, namespaces: Attached<'_>) -> Result<IoCommand, Refusal> {
+    if entry.opcode == opcodes::FLASH_ALLOC {
+        let is_known = hints == Hints::Objects;
+        let ranges = (entry.dword(10) & 0xff) as u16 + 1;
+        return if is_known { Ok(IoCommand::FlashAlloc { ranges }) } else { Err(Status::INVALID_OPCODE.at(0)) };
+    }
+    let Hints::DataPlacement { handles, .. } = hints else {
+        let is_elsewhere = namespaces.iter().any(|namespace| namespace.hints().is_data_placement());
+        return Err(if is_elsewhere { Status::FDP_DISABLED.at(4) } else { Status::INVALID_OPCODE.at(0) });
+    };
+    match (entry.dword(10) as u8, entry.opcode) {
+        (operation::NONE, _) => Ok(IoCommand::Nothing),
+        (operation::RECLAIM_UNIT_HANDLES, opcodes::MANAGEMENT_RECEIVE) => {
+            let bytes = (u64::from(entry.dword(11)) + 1) * 4;
+            if bytes > u64::from(TRANSFER_BYTES_MAX) {
+                return Err(Status::INVALID_FIELD.at(44));
+            }
+            Ok(IoCommand::HandleStatus { bytes: bytes as u32 })
+        }
+        (operation::RECLAIM_UNIT_HANDLES, _) => {
+            // NPID, 0-based.
+            let last = (entry.dword(10) >> 16) as u16;
+            if last >= u16::from(handles) {
+                return Err(Status::INVALID_FIELD.at(42));
+            }
+            Ok(IoCommand::HandleUpdate { identifiers: last + 1 })
+        }
+        _ => Err(Status::INVALID_FIELD.at(40)),
+    }
 }
 
 #[inline]
@@ -340,6 +419,22 @@ impl Namespace {
         }))
     }
 
+    /// The ranges of a FlashAlloc command as extents of the drive, all checked.
+    ///
+    /// # Errors
+    /// If there are not as many as the command says, or one is empty, not in the namespace, or not of whole blocks of the drive.
+    pub fn object(&self, ranges: u16, data: &[u8]) -> Result<Vec<Extent>, Refusal> {
+        let extent = |range: &DatasetRange| {
+            let Span { offset, length } = self.span(range.first.get(), u64::from(range.blocks.get()), 40)?;
+            let block = BLOCK_BYTES as u64;
+            if length == 0 || !(offset | length).is_multiple_of(block) {
+                return Err(Status::INVALID_FIELD.into());
+            }
+            Ok(Extent { first: offset / block, blocks: length / block })
+        };
+        listed::<DatasetRange>(data, usize::from(ranges))?.iter().map(extent).collect()
+    }
+
     /// The ranges of a Copy command to block `first`, all checked.
     ///
     /// # Errors
@@ -373,7 +468,6 @@ fn listed<T: FromBytes + Immutable + KnownLayout + Unaligned>(data: &[u8], count
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hints::Hints;
     use crate::namespace::BlockFormat;
 
     fn namespace() -> Namespace {

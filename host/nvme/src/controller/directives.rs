@@ -3,12 +3,13 @@
 use super::{Context, Controller};
 use crate::command::Refusal;
 use crate::command::admin::Directive;
+use crate::data_placement::handle_of;
 use crate::hints::{HintState, Hints};
 use crate::namespace::{ALL_NAMESPACES, Namespace, NamespaceSet, TRANSFER_BYTES_MAX};
 use crate::wire::SubmissionEntry;
 use crate::wire::directive::{DirectiveParameters, ENABLE, StreamParameters, kind, receive, send};
 use crate::wire::status::Status;
-use openftl_core::BLOCK_BYTES;
+use openftl_core::{BLOCK_BYTES, Time};
 use openftl_ftl::target::Handle;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -39,25 +40,6 @@ impl Directives {
             Hints::None | Hints::Objects => None,
         }
     }
-
-    /// The handle of a write: DTYPE, bits 23 to 20 of dword 12, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
-    /// directive is enabled.
-    #[inline]
-    pub fn handle(
-        &self,
-        entry: &SubmissionEntry,
-        namespace: &Namespace,
-        states: &mut [HintState],
-    ) -> Result<Handle, Refusal> {
-        let said = (entry.dword(12) >> 20) as u8 & 0xf;
-        let Some(enabled) = self.enabled(namespace).filter(|_| said != 0) else { return Ok(Handle::NONE) };
-        if said != enabled {
-            return Err(Status::INVALID_FIELD.at(50).bit(4));
-        }
-        let specific = (entry.dword(13) >> 16) as u16;
-        let state = &mut states[namespace.id as usize - 1];
-        Ok(state.streams.write(specific))
-    }
 }
 
 /// Whether any namespace of the subsystem has directives.
@@ -75,6 +57,33 @@ fn supported(namespace: &Namespace) -> Option<u8> {
 }
 
 impl Controller {
+    /// The handle of a write: DTYPE, bits 23 to 20 of dword 12, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
+    /// directive is enabled. A write with a placement identifier that means nothing is one without, and an event.
+    #[inline]
+    pub(super) fn handle(
+        &self,
+        now: Time,
+        entry: &SubmissionEntry,
+        namespace: &Namespace,
+        states: &mut [HintState],
+    ) -> Result<Handle, Refusal> {
+        let said = (entry.dword(12) >> 20) as u8 & 0xf;
+        if said == 0 {
+            return Ok(Handle::NONE);
+        }
+        let Some(enabled) = self.directives.enabled(namespace) else { return Ok(Handle::NONE) };
+        if said != enabled {
+            return Err(Status::INVALID_FIELD.at(50).bit(4));
+        }
+        let specific = (entry.dword(13) >> 16) as u16;
+        let state = &mut states[namespace.id as usize - 1];
+        let Hints::DataPlacement { handles, .. } = namespace.hints() else { return Ok(state.streams.write(specific)) };
+        Ok(handle_of(specific, handles).unwrap_or_else(|| {
+            state.events.invalid_identifier(specific, namespace.id, self.features.timestamp(now));
+            Handle::NONE
+        }))
+    }
+
     /// Serves Directive Send and Directive Receive. Returns dword 0; data are appended to `out`.
     pub(super) fn directive(
         &mut self,

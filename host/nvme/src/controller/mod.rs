@@ -12,6 +12,7 @@
 //! | [`errors`] | the last refusals and failures |
 //! | `directives` | what it has enabled to be said with writes |
 //! | `identify`, `logs` | what the controller tells |
+//! | `placement` | Flexible Data Placement |
 //! | [`keep_alive`] | whether the host is still there |
 
 mod directives;
@@ -21,6 +22,7 @@ pub mod features;
 mod identify;
 pub mod keep_alive;
 mod logs;
+mod placement;
 pub mod properties;
 
 pub use events::Event;
@@ -44,6 +46,7 @@ use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
 use openftl_core::{Nanos, Time};
+use openftl_ftl::target::Handle;
 use properties::{Change, Properties};
 use zerocopy::IntoBytes;
 
@@ -216,6 +219,7 @@ impl Controller {
     #[inline]
     pub(crate) fn io(
         &mut self,
+        now: Time,
         queue: &Queue,
         namespaces: &[Option<Namespace>],
         hint_states: &mut [HintState],
@@ -230,8 +234,14 @@ impl Controller {
         if !io.command.takes_directives() {
             return Ok(io);
         }
-        let handle = self.directives.handle(entry, attached.get(io.namespace)?, hint_states)?;
+        let handle = self.handle(now, entry, attached.get(io.namespace)?, hint_states)?;
         Ok(Io { command: io.command.under(handle), ..io })
+    }
+
+    /// A host has left the reclaim unit of a handle before it was full.
+    pub(crate) fn not_fully_written(&self, now: Time, namespace: u32, handle: Handle, state: &mut HintState) {
+        let identifier = u16::from(handle.0) - 1;
+        state.events.not_fully_written(identifier, namespace, self.features.timestamp(now));
     }
 
     /// A command failed, or was refused.
@@ -318,7 +328,13 @@ impl Controller {
                 self.log_page(&command, context, out)?;
                 0
             }
+            AdminCommand::GetFeature(command) if placement::FEATURES.contains(&command.feature) => {
+                self.get_placement_feature(&command, context, out)?
+            }
             AdminCommand::GetFeature(command) => self.get_feature(&command, context, out)?,
+            AdminCommand::SetFeature(command) if placement::FEATURES.contains(&command.feature) => {
+                self.set_placement_feature(&command, data, context)?
+            }
             AdminCommand::SetFeature(command) => {
                 let around = self.surroundings(context);
                 let (result, changed) = self.features.set(&command, data, around)?;

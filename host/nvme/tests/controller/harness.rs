@@ -7,7 +7,8 @@ use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, Hints, HostsAllowed, Io,
-    Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, Queue, Status, SubmissionEntry, SubsystemConfig, Target,
+    Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, PlacementCounts, Queue, Status, SubmissionEntry,
+    SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -24,6 +25,7 @@ pub struct Figures {
     pub geometry: Geometry,
     pub notifications: Vec<Notification>,
     pub dulbe: Vec<(u32, bool)>,
+    pub counts: PlacementCounts,
 }
 
 impl Drives for Figures {
@@ -64,6 +66,10 @@ impl Drives for Figures {
     ) -> Result<(), MediaError> {
         notifications.extend(self.notifications.iter().filter(|notification| notification.count > after));
         Ok(())
+    }
+
+    fn placement_counts(&mut self, _: NamespaceName) -> PlacementCounts {
+        self.counts
     }
 
     fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool) {
@@ -128,7 +134,13 @@ impl World {
             target.attach(subsystem, namespace).unwrap();
         }
         let health = Health::default();
-        let drives = Figures { health, geometry, notifications: Vec::new(), dulbe: Vec::new() };
+        let drives = Figures {
+            health,
+            geometry,
+            notifications: Vec::new(),
+            dulbe: Vec::new(),
+            counts: PlacementCounts::default(),
+        };
         World { target, drives, now: Time::ZERO, data: Vec::new(), effect: None, next_id: 0 }
     }
 
@@ -197,7 +209,7 @@ impl World {
         let id = CommandId(entry.command_id.get());
         self.effect = None;
         if !queue.is_admin() && entry.opcode != opcode::FABRICS {
-            let answer = self.target.io(queue, entry).err().unwrap_or(Answer::of(0));
+            let answer = self.target.io(self.now, queue, entry).err().unwrap_or(Answer::of(0));
             return Some(queue.complete(id, answer));
         }
         let (target, drives) = (&mut self.target, &mut self.drives);
@@ -239,7 +251,7 @@ impl World {
         let entry = self.name(entry);
         let id = CommandId(entry.command_id.get());
         queue.begin(id).unwrap();
-        let io = self.target.io(queue, &entry);
+        let io = self.target.io(self.now, queue, &entry);
         let answer = io.err().unwrap_or(Answer::of(0));
         let _ = queue.complete(id, answer);
         io.map_err(|answer| Status::from_field(answer.status.field() & !(1 << 13)))
