@@ -239,7 +239,6 @@ fn data_placement_is_enabled_and_cannot_be_disabled() {
         ("a reserved selection", get(1, 7), Status::INVALID_FIELD),
         ("a group with a namespace", set(1), Status::COMMAND_SEQUENCE_ERROR),
         ("to set a group that is not there", set(2), Status::INVALID_FIELD),
-        ("saved", set_feature(0x1d, 0, 1), Status::COMMAND_SEQUENCE_ERROR),
         ("events of a handle that is not there", get_events(1, 3, 2), Status::INVALID_FIELD),
         ("events where there is no data placement", get_events(2, 0, 2), Status::FDP_DISABLED),
         ("events of all namespaces", get_events(ALL_NAMESPACES, 0, 2), Status::INVALID_NAMESPACE),
