@@ -229,6 +229,7 @@ impl Target {
         subsystem.withheld.remove(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.insert(id);
+            controller.directives.forget(id);
             controller.namespace_changed(id);
         }
         Ok(())

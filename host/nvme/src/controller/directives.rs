@@ -31,6 +31,12 @@ impl Directives {
         self.streams = NamespaceSet::default();
     }
 
+    /// A namespace is another one from now on.
+    pub fn forget(&mut self, id: u32) {
+        self.streams.remove(id);
+        self.no_placement.remove(id);
+    }
+
     /// The one directive of a namespace that is enabled, if any.
     fn enabled(&self, namespace: &Namespace) -> Option<u8> {
         let id = namespace.id;
