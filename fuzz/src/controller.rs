@@ -13,8 +13,8 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, IoCommand, Namespace, NamespaceKind,
-    NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
+    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -89,9 +89,13 @@ fn ready() -> (Target, [Queue; 2]) {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem =
         target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).expect("a name"), "SN")).expect("it can be");
-    let block = |format| NamespaceKind::Block { format, bytes: 1 << 20 };
-    let kinds =
-        [block(BlockFormat::FourKib), block(BlockFormat::Bytes512), NamespaceKind::OpenChannel(Geometry::tiny())];
+    let block = |format, hints| NamespaceKind::Block { format, bytes: 1 << 20, hints };
+    let kinds = [
+        block(BlockFormat::FourKib, Hints::DataPlacement { handles: 3, is_persistent: false, unit_blocks: 64 }),
+        block(BlockFormat::Bytes512, Hints::Streams { streams: 3, unit_blocks: 64 }),
+        NamespaceKind::OpenChannel(Geometry::tiny()),
+        block(BlockFormat::Bytes512, Hints::Objects),
+    ];
     for (id, kind) in (1..).zip(kinds) {
         target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).expect("a new id");
     }
@@ -138,7 +142,7 @@ fn serve(
     out: &mut Vec<u8>,
 ) -> Option<Answer> {
     if !queue.is_admin() && entry.opcode != opcode::FABRICS {
-        return Some(match target.io(queue, entry) {
+        return Some(match target.io(Time::ZERO, queue, entry) {
             Ok(io) => {
                 let namespace = target.subsystems()[0].namespace(io.namespace);
                 look(&io.command, namespace, later);
@@ -198,7 +202,21 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
                 }
             }
         }
-        IoCommand::Flush => {}
+        IoCommand::HandleStatus { bytes } => {
+            assert_eq!(namespace.handle_status(*bytes, |handle| u64::from(handle.0)).len(), *bytes as usize);
+        }
+        IoCommand::HandleUpdate { identifiers } => {
+            if let Ok(handles) = namespace.updated_handles(*identifiers, data) {
+                assert_eq!(handles.len(), usize::from(*identifiers));
+            }
+        }
+        IoCommand::FlashAlloc { ranges } => {
+            if let Ok(extents) = namespace.object(*ranges, data) {
+                assert_eq!(extents.len(), usize::from(*ranges));
+                extents.iter().for_each(|extent| assert!(extent.blocks > 0 && extent.end() * 4096 <= capacity));
+            }
+        }
+        IoCommand::Flush | IoCommand::Nothing => {}
     }
 }
 

@@ -407,7 +407,11 @@ fn nvme_target(
         uuid
     };
     let drives = drives.iter().map(|drive| {
-        let kind = NamespaceKind::Block { format, bytes: drive.blocks() * BLOCK_BYTES as u64 };
+        let kind = NamespaceKind::Block {
+            format,
+            bytes: drive.blocks() * BLOCK_BYTES as u64,
+            hints: drive.placement().into(),
+        };
         (uuid(drive.config().drive_id), kind)
     });
     let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));

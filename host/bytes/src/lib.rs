@@ -12,6 +12,7 @@
 //! - **Write**: the host fills frames in place; the missing bytes of head and tail are read from the drive first.
 //! - **Zero**: whole blocks are trimmed; head and tail are read, zeroed in part and written.
 //! - **Trim**: whole blocks are trimmed; head and tail are left alone.
+//! - **FlashAlloc**: goes to the drive as it is; its extents are whole blocks.
 //! - **Write uncorrectable**: whole blocks only. What has to read such a block first, a write or zero in part, fails.
 //!
 //! Requests longer than a transaction go to the drive as several.
@@ -34,7 +35,7 @@ mod span;
 use std::collections::VecDeque;
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
+use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
 
 use span::{EDGES_MAX, Span};
 
@@ -56,6 +57,8 @@ pub enum ByteRequest {
         length: u64,
         /// When to acknowledge.
         durability: Durability,
+        /// What it will live as long as. Of a block that is covered in part, all goes under it.
+        handle: Handle,
     },
     /// Makes whole blocks errors until they are written, zeroed or trimmed.
     WriteUncorrectable {
@@ -86,6 +89,9 @@ pub enum ByteRequest {
     },
     /// Makes everything that has finished durable.
     Flush,
+    /// Says that blocks are an object about to be written. Between admission and start the host says which:
+    /// [`ByteRequests::set_extents`].
+    FlashAlloc,
 }
 
 /// Names an admitted request until its release.
@@ -146,6 +152,8 @@ struct Op<K> {
     result: Result<(), IoError>,
     /// One a block, of reads and writes.
     frames: Vec<Frame>,
+    /// Of an object.
+    extents: Vec<Extent>,
     /// What edge blocks are read into.
     edge_frames: [Option<Frame>; EDGES_MAX],
 }
@@ -174,8 +182,13 @@ impl ByteRequest {
             | ByteRequest::WriteUncorrectable { offset, length, .. }
             | ByteRequest::Zero { offset, length, .. }
             | ByteRequest::Trim { offset, length, .. } => Span { offset, length },
-            ByteRequest::Flush => Span { offset: 0, length: 0 },
+            ByteRequest::Flush | ByteRequest::FlashAlloc => Span { offset: 0, length: 0 },
         }
+    }
+
+    /// Whether it makes blocks read otherwise.
+    fn changes_blocks(self) -> bool {
+        !matches!(self, ByteRequest::Read { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc)
     }
 
     /// Whether the drive keeps its frames.
@@ -191,7 +204,7 @@ impl ByteRequest {
             ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } => span.blocks() as usize,
             ByteRequest::Write { .. } => span.blocks() as usize + span.edges().count(),
             ByteRequest::Zero { .. } => span.edges().count(),
-            ByteRequest::Trim { .. } | ByteRequest::Flush => 0,
+            ByteRequest::Trim { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc => 0,
         }
     }
 }
@@ -204,8 +217,7 @@ impl<K> Op<K> {
 
     /// Whether the request is started, unfinished and changes blocks.
     fn is_changing(&self) -> bool {
-        matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Body)
-            && !matches!(self.request, ByteRequest::Read { .. } | ByteRequest::Flush)
+        matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Body) && self.request.changes_blocks()
     }
 
     /// Whether the two take turns.
@@ -220,7 +232,7 @@ impl<K> Op<K> {
                 self.span.blocks().div_ceil(TRANSACTION_BLOCKS_MAX as u64) as u32
             }
             ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => u32::from(!self.span.whole_blocks().is_empty()),
-            ByteRequest::Flush => 1,
+            ByteRequest::Flush | ByteRequest::FlashAlloc => 1,
         }
     }
 
@@ -230,7 +242,7 @@ impl<K> Op<K> {
             | ByteRequest::WriteUncorrectable { durability, .. }
             | ByteRequest::Zero { durability, .. }
             | ByteRequest::Trim { durability, .. } => durability,
-            ByteRequest::Read { .. } | ByteRequest::Flush => Durability::Volatile,
+            ByteRequest::Read { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc => Durability::Volatile,
         }
     }
 
@@ -299,6 +311,7 @@ impl<K: Copy> ByteRequests<K> {
                 handed_over: false,
                 result: Ok(()),
                 frames: Vec::new(),
+                extents: Vec::new(),
                 edge_frames: [None; EDGES_MAX],
             });
             self.ops.len() as u32 - 1
@@ -363,13 +376,20 @@ impl<K: Copy> ByteRequests<K> {
         &mut frames.bytes_mut(frame)[range]
     }
 
+    /// Says which blocks are the object of an admitted [`ByteRequest::FlashAlloc`].
+    pub fn set_extents(&mut self, id: RequestId, extents: &[Extent]) {
+        let op = &mut self.ops[id.0 as usize];
+        assert!(op.request == ByteRequest::FlashAlloc && op.stage == Stage::Admitted, "an object is said once");
+        op.extents.extend_from_slice(extents);
+    }
+
     /// Starts an admitted request, a write with all its bytes filled.
     pub fn start<T: BlockTarget>(&mut self, now: Time, target: &mut T, id: RequestId) {
         let index = id.0 as usize;
         assert_eq!(self.ops[index].stage, Stage::Admitted, "a request starts once");
         self.arrivals += 1;
         let op = &self.ops[index];
-        let changes = !matches!(op.request, ByteRequest::Read { .. } | ByteRequest::Flush);
+        let changes = op.request.changes_blocks();
         let has_edges = op.has_edges();
         let mut turns_before = 0;
         if changes && (has_edges || self.edged > 0) {
@@ -489,8 +509,8 @@ impl<K: Copy> ByteRequests<K> {
                 let first = op.span.first_block() + range.start as u64;
                 match op.request {
                     ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
-                    ByteRequest::Write { .. } => {
-                        Request::Write { first, frames: &op.frames[range], durability, handle: Handle::NONE }
+                    ByteRequest::Write { handle, .. } => {
+                        Request::Write { first, frames: &op.frames[range], durability, handle }
                     }
                     ByteRequest::WriteUncorrectable { .. } => {
                         Request::WriteUncorrectable { first, frames: &op.frames[range], durability }
@@ -500,6 +520,7 @@ impl<K: Copy> ByteRequests<K> {
                         Request::Trim { first: whole.start, blocks: whole.end - whole.start, durability }
                     }
                     ByteRequest::Flush => Request::Flush,
+                    ByteRequest::FlashAlloc => Request::FlashAlloc { extents: &op.extents },
                 }
             }
         };
@@ -554,7 +575,7 @@ impl<K: Copy> ByteRequests<K> {
     }
 
     fn let_others_have_their_turn(&mut self, ended: usize) {
-        if matches!(self.ops[ended].request, ByteRequest::Read { .. } | ByteRequest::Flush) {
+        if !self.ops[ended].request.changes_blocks() {
             return;
         }
         for index in 0..self.ops.len() {
@@ -579,6 +600,7 @@ impl<K: Copy> ByteRequests<K> {
             op.frames.iter().for_each(|frame| frames.release(*frame));
         }
         op.frames.clear();
+        op.extents.clear();
         op.edge_frames.iter_mut().filter_map(Option::take).for_each(|frame| frames.release(frame));
         op.stage = Stage::Free;
         self.free.push(id.0);

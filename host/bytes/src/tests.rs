@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use openftl_core::Nanos;
+use openftl_ftl::target::ObjectError;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -85,7 +86,7 @@ impl Bench {
 }
 
 fn write(offset: u64, length: usize) -> ByteRequest {
-    ByteRequest::Write { offset, length: length as u64, durability: Durability::Volatile }
+    ByteRequest::Write { offset, length: length as u64, durability: Durability::Volatile, handle: Handle::NONE }
 }
 
 fn read(offset: u64, length: usize) -> ByteRequest {
@@ -178,7 +179,10 @@ fn any_mix_of_byte_ranges_agrees_with_a_vector() {
                         let whole = request.span().whole_blocks();
                         model[whole.start as usize * 4096..whole.end as usize * 4096].fill(0);
                     }
-                    ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Flush => {}
+                    ByteRequest::Read { .. }
+                    | ByteRequest::WriteUncorrectable { .. }
+                    | ByteRequest::Flush
+                    | ByteRequest::FlashAlloc => {}
                 }
                 in_flight.insert(ticket, (request, model[start..end].to_vec()));
             } else {
@@ -223,7 +227,12 @@ fn aligned_requests_go_to_the_drive_in_transactions_of_one_mebibyte() {
 fn durability_reaches_every_part() {
     let mut bench = Bench::new(4, 16, shuffled(3));
     let volatile = |bench: &Bench| bench.drive.switches.volatile.load(std::sync::atomic::Ordering::SeqCst);
-    bench.run(ByteRequest::Write { offset: 10, length: 9000, durability: Durability::Durable }, &[1; 9000]).unwrap();
+    bench
+        .run(
+            ByteRequest::Write { offset: 10, length: 9000, durability: Durability::Durable, handle: Handle::NONE },
+            &[1; 9000],
+        )
+        .unwrap();
     assert_eq!(volatile(&bench), 0);
     bench.run(ByteRequest::Zero { offset: 20, length: 8000, durability: Durability::Durable }, &[]).unwrap();
     assert_eq!(volatile(&bench), 0);
@@ -231,6 +240,37 @@ fn durability_reaches_every_part() {
     assert_eq!(volatile(&bench), 2);
     bench.run(ByteRequest::Flush, &[]).unwrap();
     assert_eq!(volatile(&bench), 0);
+}
+
+#[test]
+fn every_block_of_a_write_goes_under_its_handle() {
+    let mut bench = Bench::new(1024, 1024, shuffled(5));
+    let under = |offset, length, handle| ByteRequest::Write {
+        offset,
+        length,
+        durability: Durability::Volatile,
+        handle: Handle(handle),
+    };
+    bench.run(under(0, 4096, 3), &[1; 4096]).unwrap();
+    bench.run(under(10, 9000, 2), &[1; 9000]).unwrap();
+    bench.run(under(4096, 300 * 4096, 1), &[1; 300 * 4096]).unwrap();
+    bench.run(write(4096, 4096), &[1; 4096]).unwrap();
+    let wanted = [(3, 1), (2, 3), (1, 256), (1, 44), (0, 1)].map(|(handle, blocks)| (Handle(handle), blocks));
+    assert_eq!(bench.drive.handles, wanted);
+    // What a zero leaves of its edges is of no handle.
+    bench.run(ByteRequest::Zero { offset: 10, length: 9000, durability: Durability::Volatile }, &[]).unwrap();
+    assert_eq!(bench.drive.handles[5..], [(Handle::NONE, 1); 2]);
+}
+
+#[test]
+fn an_object_goes_to_the_drive_as_it_is() {
+    let mut bench = Bench::new(16, 16, Temper::Instant);
+    let id = bench.requests.admit(bench.drive.frames_mut(), 9, ByteRequest::FlashAlloc).unwrap();
+    bench.requests.set_extents(id, &[Extent { first: 3, blocks: 4 }]);
+    bench.requests.start(bench.now, &mut bench.drive, id);
+    let ended = bench.step();
+    assert_eq!(ended, [(9, Err(IoError::Object(ObjectError::NotKept)), vec![])]);
+    assert!(bench.drive.is_at_rest());
 }
 
 #[test]

@@ -51,7 +51,11 @@ fn serve(mut server: Server, stop: &Stop) -> [Vec<ChunkState>; 2] {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem = SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN");
     let subsystem = target.add_subsystem(subsystem).unwrap();
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: drive.blocks() * 4096 };
+    let kind = NamespaceKind::Block {
+        format: BlockFormat::FourKib,
+        bytes: drive.blocks() * 4096,
+        hints: drive.placement().into(),
+    };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     let kind = NamespaceKind::OpenChannel(device.geometry());
     target.attach(subsystem, Namespace { id: 2, uuid: [2; 16], kind }).unwrap();

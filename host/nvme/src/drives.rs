@@ -13,6 +13,17 @@ pub struct NamespaceName {
     pub id: u32,
 }
 
+/// What the drive behind a namespace has written since it was opened, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PlacementCounts {
+    /// By hosts.
+    pub host_bytes_written: u64,
+    /// To its medium, for whatever purpose.
+    pub media_bytes_written: u64,
+    /// Erased on its medium.
+    pub media_bytes_erased: u64,
+}
+
 /// The drives of a target.
 pub trait Drives {
     /// How the drives of a subsystem are doing.
@@ -44,6 +55,11 @@ pub trait Drives {
         after: u64,
         notifications: &mut Vec<Notification>,
     ) -> Result<(), MediaError>;
+
+    /// What the drive behind a block namespace has written. A drive that does not count says nothing.
+    fn placement_counts(&mut self, _namespace: NamespaceName) -> PlacementCounts {
+        PlacementCounts::default()
+    }
 
     /// As [`openftl_media::Media::set_dulbe`], of the device behind an Open-Channel namespace.
     fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool);

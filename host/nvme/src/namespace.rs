@@ -7,6 +7,7 @@
 //! ```
 
 use crate::command::Refusal;
+use crate::hints::Hints;
 use crate::wire::Status;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_ftl::target::IoError;
@@ -63,6 +64,8 @@ pub enum NamespaceKind {
         format: BlockFormat,
         /// Its capacity in bytes, a multiple of 4 KiB.
         bytes: u64,
+        /// What its writes may say of the lifetime of their data.
+        hints: Hints,
     },
     /// An Open-Channel device: the host has its own FTL.
     OpenChannel(Geometry),
@@ -115,11 +118,21 @@ impl Namespace {
         }
     }
 
+    /// What its writes may say of the lifetime of their data.
+    #[inline]
+    #[must_use]
+    pub fn hints(&self) -> Hints {
+        match self.kind {
+            NamespaceKind::Block { hints, .. } => hints,
+            NamespaceKind::OpenChannel(_) => Hints::None,
+        }
+    }
+
     /// NSZE: blocks that can be named. An Open-Channel device has gaps among them.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match self.kind {
-            NamespaceKind::Block { format, bytes } => bytes >> format.bytes_log2(),
+            NamespaceKind::Block { format, bytes, .. } => bytes >> format.bytes_log2(),
             NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
         }
     }
@@ -212,7 +225,7 @@ impl<'a> Attached<'a> {
     }
 
     /// Every attached namespace, in the order of their ids.
-    pub fn iter(self) -> impl Iterator<Item = &'a Namespace> {
+    pub fn iter(self) -> impl Iterator<Item = &'a Namespace> + use<'a> {
         self.all.iter().flatten().filter(move |namespace| self.set.contains(namespace.id))
     }
 }
@@ -222,7 +235,7 @@ mod tests {
     use super::*;
 
     fn block(format: BlockFormat) -> Namespace {
-        Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Block { format, bytes: 1 << 20 } }
+        Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Block { format, bytes: 1 << 20, hints: Hints::None } }
     }
 
     #[test]

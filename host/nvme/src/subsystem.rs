@@ -7,6 +7,7 @@
 //! ```
 
 use crate::controller::Controller;
+use crate::hints::HintState;
 use crate::namespace::{NAMESPACES_MAX, Namespace, NamespaceSet};
 use crate::queue::ControllerName;
 use std::fmt;
@@ -194,6 +195,8 @@ pub struct Subsystem {
     pub(crate) config: SubsystemConfig,
     /// At their id less one.
     pub(crate) namespaces: Vec<Option<Namespace>>,
+    /// What is remembered of the hints of each of them.
+    pub(crate) hint_states: Vec<HintState>,
     /// Namespaces that a new controller has not attached.
     pub(crate) withheld: NamespaceSet,
     /// At their id less one.
@@ -205,7 +208,9 @@ pub struct Subsystem {
 impl Subsystem {
     pub(crate) fn new(config: SubsystemConfig) -> Subsystem {
         let namespaces = vec![None; NAMESPACES_MAX as usize];
-        Subsystem { config, namespaces, withheld: NamespaceSet::default(), controllers: Vec::new(), next_slot: 0 }
+        let hint_states = std::iter::repeat_with(HintState::default).take(namespaces.len()).collect();
+        let withheld = NamespaceSet::default();
+        Subsystem { config, namespaces, hint_states, withheld, controllers: Vec::new(), next_slot: 0 }
     }
 
     /// What it says of itself.
@@ -268,6 +273,38 @@ impl Subsystem {
         let offered = self.namespaces().filter(|namespace| !self.withheld.contains(namespace.id));
         offered.for_each(|namespace| set.insert(namespace.id));
         set
+    }
+
+    /// The other enabled controllers of a controller's host. A host identifier of zero is none.
+    fn others_of_its_host(&mut self, name: ControllerName) -> impl Iterator<Item = &mut Controller> {
+        let host_id = self.controller_mut(name).map_or([0; 16], |controller| controller.host.id);
+        self.controllers_mut().filter(move |other| {
+            other.name != name && other.is_ready() && other.host.id == host_id && host_id != [0; 16]
+        })
+    }
+
+    /// A controller is enabled: it has the directives of the others of its host (Base, "Enable Directive").
+    pub(crate) fn adopt_directives(&mut self, name: ControllerName) {
+        let of_others = self.others_of_its_host(name).next().map(|other| other.directives);
+        if let (Some(controller), Some(directives)) = (self.controller_mut(name), of_others) {
+            controller.directives = directives;
+        }
+    }
+
+    /// A host has enabled or disabled directives with one controller: so it has with its others.
+    pub(crate) fn share_directives(&mut self, name: ControllerName) {
+        let Some(directives) = self.controller_mut(name).map(|controller| controller.directives) else { return };
+        self.others_of_its_host(name).for_each(|other| other.directives = directives);
+        self.release_streams();
+    }
+
+    /// Releases the streams of namespaces where no host has them enabled any more.
+    pub(crate) fn release_streams(&mut self) {
+        for id in 1..=NAMESPACES_MAX {
+            if !self.controllers().any(|controller| controller.directives.streams.contains(id)) {
+                self.hint_states[id as usize - 1].streams.give_back();
+            }
+        }
     }
 
     pub(crate) fn slot_mut(&mut self, id: u32) -> Result<&mut Option<Namespace>, NamespaceError> {

@@ -37,7 +37,7 @@
 //!         Err(QueueError::Overrun { .. }) => panic!("end the connection"),
 //!     }
 //!     if !queue.is_admin() && !entry.is_fabrics() {
-//!         return match target.io(queue, entry) {
+//!         return match target.io(now, queue, entry) {
 //!             Ok(io) => {
 //!                 start(io);
 //!                 None
@@ -56,9 +56,10 @@
 
 use crate::command::fabrics::Connect;
 use crate::command::{Answer, FabricsCommand, Io, Refusal};
-use crate::controller::{Context, Controller, Event, Outcome};
+use crate::controller::{Context, Controller, Effect, Event, Outcome};
 use crate::drives::Drives;
 use crate::health::Health;
+use crate::hints::HintState;
 use crate::namespace::{Namespace, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, SubsystemIndex};
 use crate::subsystem::{
@@ -71,6 +72,7 @@ use crate::wire::log::id as page;
 use crate::wire::status::Status;
 use crate::wire::{CompletionEntry, SubmissionEntry, ascii, opcode, text_of, zero_ended};
 use openftl_core::Time;
+use openftl_ftl::target::Handle;
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -221,10 +223,13 @@ impl Target {
         if slot.is_some() {
             return Err(NamespaceError::Exists(id));
         }
+        let hints = namespace.hints();
         *slot = Some(namespace);
+        subsystem.hint_states[id as usize - 1] = HintState::new(hints);
         subsystem.withheld.remove(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.insert(id);
+            controller.directives.forget(id);
             controller.namespace_changed(id);
         }
         Ok(())
@@ -444,11 +449,12 @@ impl Target {
         } else {
             Vec::new()
         };
-        let Subsystem { config, namespaces, controllers: slots, .. } = subsystem;
+        let Subsystem { config, namespaces, hint_states, controllers: slots, .. } = subsystem;
         let slot = slots.get_mut(usize::from(name.id) - 1).and_then(Option::as_mut);
         let Some(controller) = slot.filter(|controller| controller.name == name) else {
             return Outcome::Done(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
+        let was_ready = controller.is_ready();
         let outcome = if !queue.is_authenticated() && !is_authentication(entry) {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         } else if is_fabrics {
@@ -459,6 +465,7 @@ impl Target {
                 subsystem: index,
                 config,
                 namespaces,
+                hint_states,
                 controllers: &controllers,
                 discovery: &discovery,
                 drives,
@@ -466,12 +473,20 @@ impl Target {
             controller.admin(entry, data, &mut context, out)
         };
         let due = controller.keep_alive.next_due();
+        let is_enabled = controller.is_ready() && !was_ready;
         let outcome = outcome.unwrap_or_else(|refusal| {
             out.clear();
             controller.record(queue.id(), entry, refusal);
             Outcome::Done(Answer::from(refusal.status.with_more()))
         });
         self.look_at_keep_alive(due);
+        let subsystem = self.subsystem_mut(name.subsystem);
+        match outcome {
+            _ if is_enabled => subsystem.adopt_directives(name),
+            _ if entry.opcode == opcode::admin::DIRECTIVE_SEND => subsystem.share_directives(name),
+            Outcome::DoneAnd(_, Effect::CloseIoQueues) => subsystem.release_streams(),
+            _ => {}
+        }
         outcome
     }
 
@@ -480,7 +495,7 @@ impl Target {
     /// # Errors
     /// The answer to a command that is refused.
     #[inline]
-    pub fn io(&mut self, queue: &Queue, entry: &SubmissionEntry) -> Result<Io, Answer> {
+    pub fn io(&mut self, now: Time, queue: &Queue, entry: &SubmissionEntry) -> Result<Io, Answer> {
         assert!(!queue.is_admin(), "admin commands have their own way in");
         let name = queue.controller();
         let subsystem = match name.subsystem {
@@ -492,7 +507,7 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(queue, &subsystem.namespaces, entry)
+            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         };
@@ -500,6 +515,17 @@ impl Target {
             controller.record(queue.id(), entry, refusal);
             Answer::from(refusal.status.with_more())
         })
+    }
+
+    /// A handle of a namespace was updated ([`crate::IoCommand::HandleUpdate`]) before its reclaim unit was full.
+    pub fn handle_left(&mut self, now: Time, queue: &Queue, namespace: u32, handle: Handle) {
+        let name = queue.controller();
+        let subsystem = self.subsystem_mut(name.subsystem);
+        let Subsystem { controllers, hint_states, .. } = subsystem;
+        let slot = controllers.get(usize::from(name.id) - 1).and_then(Option::as_ref);
+        if let Some(controller) = slot.filter(|controller| controller.name == name) {
+            controller.not_fully_written(now, namespace, handle, &mut hint_states[namespace as usize - 1]);
+        }
     }
 
     /// A command that was taken has failed later: keeps it in the error log, and says how to answer.
@@ -589,7 +615,9 @@ impl Target {
 
     fn remove(&mut self, name: ControllerName) {
         if self.controller_mut(name).is_some() {
-            self.subsystem_mut(name.subsystem).controllers[usize::from(name.id) - 1] = None;
+            let subsystem = self.subsystem_mut(name.subsystem);
+            subsystem.controllers[usize::from(name.id) - 1] = None;
+            subsystem.release_streams();
         }
     }
 

@@ -106,7 +106,7 @@ impl openftl_nvme::Drives for Nothing {
 fn an_io_command_allocates_nothing() {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN")).unwrap();
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20 };
+    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20, hints: openftl_nvme::Hints::None };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     let admin = connected(&mut target, 0, ANY_CONTROLLER);
     let enable = [0, 0x14, 6 << 16 | 4 << 20 | 1, 0, 0, 0];
@@ -120,7 +120,7 @@ fn an_io_command_allocates_nothing() {
         let (mut entry, status) = if id % 2 == 0 { (good, 0) } else { (bad, Status::LBA_OUT_OF_RANGE.code()) };
         entry.command_id = id.into();
         queue.begin(CommandId(id)).unwrap();
-        let answer = target.io(&queue, &entry).err().unwrap_or(Answer::of(0));
+        let answer = target.io(openftl_core::Time::ZERO, &queue, &entry).err().unwrap_or(Answer::of(0));
         let completion = queue.complete(CommandId(id), answer);
         assert_eq!(completion.status().code(), status);
     }

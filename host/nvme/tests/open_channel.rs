@@ -166,7 +166,7 @@ impl Reached {
     ) -> Result<Result<(), QueueFull>, Answer> {
         let tag = u64::from(entry.command_id.get());
         let refused = |refusal: Refusal| Answer::from(refusal.status);
-        let io = self.target.io(&self.io, entry)?;
+        let io = self.target.io(now, &self.io, entry)?;
         let device = &mut self.behind.0;
         let mut lists = [[Ppa(0); VECTOR_BLOCKS_MAX]; 2];
         let fua = |durability| durability == Durability::Durable;
@@ -175,7 +175,7 @@ impl Reached {
             IoCommand::Read(span) => {
                 device.submit(now, frames, tag, Command::Read { blocks: scalar_blocks(span), frames: list })
             }
-            IoCommand::Write { span, durability } => {
+            IoCommand::Write { span, durability, .. } => {
                 let (blocks, fua) = (scalar_blocks(span), fua(durability));
                 device.submit(now, frames, tag, Command::Write { blocks, frames: list, fua })
             }

@@ -46,7 +46,7 @@ pub(crate) fn device_request<'a>(command: &Command, part: Part, lists: &'a mut L
             DeviceRequest::Reset(Blocks::Scalar { first, count: (length / BLOCK_BYTES as u64) as u32 })
         }
         (Part::Bytes(ByteRequest::Flush), _) => DeviceRequest::Flush,
-        (_, IoCommand::Write { span, durability }) => {
+        (_, IoCommand::Write { span, durability, .. }) => {
             DeviceRequest::Write { blocks: scalar_blocks(span), fua: durability == Durability::Durable }
         }
         (_, IoCommand::OpenChannel(vector)) => {

@@ -11,7 +11,9 @@ use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
 use openftl_nvme::wire::fabrics::ConnectData;
 use openftl_nvme::wire::text_of;
-use openftl_nvme::{Drives, Health, Namespace, NamespaceName, Outcome, Queue, SubmissionEntry, Target};
+use openftl_nvme::{
+    Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
+};
 use openftl_nvme_auth::PskIdentity;
 use zerocopy::FromBytes;
 
@@ -30,6 +32,11 @@ pub trait ServedDrive: BlockTarget {
     fn health(&mut self, now: Time) -> Health {
         let _ = now;
         Health { is_read_only: self.is_read_only(), ..Health::default() }
+    }
+
+    /// What it has written since it was opened.
+    fn placement_counts(&mut self) -> PlacementCounts {
+        PlacementCounts::default()
     }
 
     /// Bytes of it that hold data.
@@ -73,6 +80,17 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
             power_on_hours: now.since(statistics.since).0 / HOUR,
             is_read_only: self.is_read_only(),
             ..Health::default()
+        }
+    }
+
+    fn placement_counts(&mut self) -> PlacementCounts {
+        let chunk_blocks = u64::from(self.media().geometry().blocks_per_chunk);
+        let statistics = self.statistics();
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        PlacementCounts {
+            host_bytes_written: bytes(statistics.host_blocks_written - statistics.host_blocks_marked),
+            media_bytes_written: bytes(statistics.nand_blocks_written()),
+            media_bytes_erased: bytes(statistics.resets * chunk_blocks),
         }
     }
 
@@ -258,6 +276,11 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
 
     fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64 {
         self.0[namespace.id as usize - 1].target_mut().map_or(0, ServedDrive::bytes_in_use)
+    }
+
+    fn placement_counts(&mut self, namespace: NamespaceName) -> PlacementCounts {
+        let drive = self.0[namespace.id as usize - 1].target_mut();
+        drive.map_or_else(PlacementCounts::default, ServedDrive::placement_counts)
     }
 
     fn chunk_report(

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use openftl_core::Time;
-use openftl_ftl::target::{Durability, IoError};
+use openftl_ftl::target::{Durability, Handle, IoError};
 
 use crate::channel::Channel;
 use crate::counters::Counters;
@@ -326,7 +326,7 @@ fn byte_request(command: Command) -> ByteRequest {
     match command {
         Command::Read { offset, length } => ByteRequest::Read { offset, length: length.into() },
         Command::Write { offset, length, durable } => {
-            ByteRequest::Write { offset, length: length.into(), durability: durability(durable) }
+            ByteRequest::Write { offset, length: length.into(), durability: durability(durable), handle: Handle::NONE }
         }
         Command::Trim { offset, length, durable } => {
             ByteRequest::Trim { offset, length: length.into(), durability: durability(durable) }

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_ftl::target::Durability;
+use openftl_ftl::target::{BlockTarget, Durability, Extent};
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::{Authentication, Effect};
@@ -89,6 +89,8 @@ pub(crate) struct Command {
     left: Vec<(usize, Part)>,
     /// What the host sent to be compared, what was read to be copied, or a list of addresses.
     pub heap: Vec<u8>,
+    /// The object that it announces.
+    extents: Vec<Extent>,
     /// Bytes of the connection's heap that are booked for it.
     booked: usize,
     /// Bytes of frames that its request holds.
@@ -106,6 +108,7 @@ impl Command {
             next: None,
             left: Vec::new(),
             heap: Vec::new(),
+            extents: Vec::new(),
             booked: 0,
             held: 0,
         }
@@ -341,7 +344,7 @@ impl NvmeConnection {
         if queue.is_admin() || entry.is_fabrics() {
             return self.command(slot, None, turn);
         }
-        match turn.fabric.target.io(queue, entry) {
+        match turn.fabric.target.io(turn.now, queue, entry) {
             Ok(io) => {
                 let command = self.commands[slot.index()].as_mut().expect("it has just begun");
                 command.io = Some(io);
@@ -547,6 +550,10 @@ impl NvmeConnection {
                 return self.finish(slot, Answer::from(Status::SUCCESS), turn);
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
+            IoCommand::FlashAlloc { ranges } => return self.collect(slot, u32::from(ranges) * 16, turn),
+            IoCommand::HandleUpdate { identifiers } => return self.collect(slot, u32::from(identifiers) * 2, turn),
+            IoCommand::HandleStatus { bytes } => return self.tell_handle_status(slot, io, bytes, turn),
+            IoCommand::Nothing => return self.finish(slot, Answer::from(Status::SUCCESS), turn),
             IoCommand::OpenChannel(_) => Part::Vector,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
                 let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
@@ -570,6 +577,46 @@ impl NvmeConnection {
         };
         self.commands[slot.index()].as_mut().expect("it has just begun").next = Some((export, request));
         self.next_request(slot, turn)
+    }
+
+    /// "Reclaim Unit Handle Status".
+    fn tell_handle_status<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        io: Io,
+        bytes: u32,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let namespace = turn.fabric.namespace(io.namespace);
+        let drive = turn.served[turn.fabric.export(io.namespace)].target_mut();
+        let data = namespace
+            .handle_status(bytes, |handle| drive.as_ref().map_or(0, |drive| BlockTarget::handle_room(*drive, handle)));
+        self.finish_with(slot, Answer::from(Status::SUCCESS), &data, turn)
+    }
+
+    /// "Reclaim Unit Handle Update".
+    fn update_handles<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        identifiers: u16,
+        data: &[u8],
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_ref().expect("its data came");
+        let (export, id) = (command.export, command.io.expect("an I/O command").namespace);
+        let handles = match turn.fabric.namespace(id).updated_handles(identifiers, data) {
+            Ok(handles) => handles,
+            Err(refusal) => return self.refuse(slot, refusal, turn),
+        };
+        let queue = self.queue.as_ref().expect("there is a queue");
+        for handle in handles {
+            let Some(drive) = turn.served[export].target_mut() else { continue };
+            let has_room = drive.handle_room(handle) > 0;
+            if drive.renew_handle(turn.now, handle) && has_room {
+                turn.fabric.target.handle_left(turn.now, queue, id, handle);
+            }
+        }
+        self.finish(slot, Answer::from(Status::SUCCESS), turn)
     }
 
     /// Starts a command that asks for several things, the first one last, and keeps `bytes` in the heap meanwhile.
@@ -615,6 +662,9 @@ impl NvmeConnection {
             let heap = std::mem::take(&mut command.heap);
             served.fill(id, 0, &heap);
             turn.counters.bytes_copied.add(heap.len() as u64);
+        }
+        if let Part::Bytes(ByteRequest::FlashAlloc) = part {
+            served.set_extents(id, &command.extents);
         }
         if served.is_device() {
             command.stage = Stage::Ready(id);
@@ -686,8 +736,10 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         let export = command.export;
         let part = match command.io.expect("an I/O command").command {
-            IoCommand::Write { span: Span { offset, length }, durability } if !turn.served[export].is_device() => {
-                Part::Bytes(ByteRequest::Write { offset, length, durability })
+            IoCommand::Write { span: Span { offset, length }, durability, handle }
+                if !turn.served[export].is_device() =>
+            {
+                Part::Bytes(ByteRequest::Write { offset, length, durability, handle })
             }
             _ => Part::Vector,
         };
@@ -880,6 +932,12 @@ impl NvmeConnection {
                 command.heap = data;
                 return self.start(slot, io, turn);
             }
+            IoCommand::HandleUpdate { identifiers } => return self.update_handles(slot, identifiers, &data, turn),
+            IoCommand::FlashAlloc { ranges } => namespace.object(ranges, &data).map(|extents| {
+                let bytes_of_extents = extents.capacity() * size_of::<Extent>();
+                command.extents = extents;
+                (vec![bytes(ByteRequest::FlashAlloc)], bytes_of_extents)
+            }),
             IoCommand::Compare(Span { offset, length }) => {
                 command.heap = data;
                 command.next = Some(bytes(ByteRequest::Read { offset, length }));
@@ -890,14 +948,16 @@ impl NvmeConnection {
                 let trim = |Span { offset, length }| bytes(ByteRequest::Trim { offset, length, durability });
                 (spans.map(trim).collect::<Vec<_>>(), 0)
             }),
-            IoCommand::Copy { first, sources, durability } => namespace.copy_plan(first, sources, &data).map(|plan| {
-                let Span { offset, length } = plan.to;
-                let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
-                let mut left: Vec<_> = reads.collect();
-                left.push(bytes(ByteRequest::Write { offset, length, durability }));
-                left.reverse();
-                (left, length as usize)
-            }),
+            IoCommand::Copy { first, sources, durability, handle } => {
+                namespace.copy_plan(first, sources, &data).map(|plan| {
+                    let Span { offset, length } = plan.to;
+                    let reads = plan.from().map(|Span { offset, length }| bytes(ByteRequest::Read { offset, length }));
+                    let mut left: Vec<_> = reads.collect();
+                    left.push(bytes(ByteRequest::Write { offset, length, durability, handle }));
+                    left.reverse();
+                    (left, length as usize)
+                })
+            }
             _ => unreachable!("only these have data in the heap"),
         };
         match planned {
@@ -1147,6 +1207,15 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
         IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
         IoCommand::Flush => (&counters.flushes, None),
+        IoCommand::HandleStatus { .. }
+        | IoCommand::HandleUpdate { .. }
+        | IoCommand::FlashAlloc { .. }
+        | IoCommand::Nothing => {
+            if !status.is_success() {
+                counters.errors.add(1);
+            }
+            return;
+        }
     };
     counter.add(1);
     match moved {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Time};
+use openftl_ftl::target::Extent;
 use openftl_media::Media;
 
 use crate::{POOL_SHARES, ServedDrive, Ticket};
@@ -229,6 +230,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             room[..now.len()].copy_from_slice(now);
             (from, bytes) = (from + now.len() as u64, rest);
         }
+    }
+
+    /// Says which blocks are the object of an admitted request.
+    pub fn set_extents(&mut self, id: RequestId, extents: &[Extent]) {
+        let Behind::Drive { requests, .. } = &mut self.behind else { unreachable!("only for drives") };
+        requests.set_extents(id, extents);
     }
 
     /// The memory of a write to a drive from byte `from` on, in pieces, for one vectored system call.

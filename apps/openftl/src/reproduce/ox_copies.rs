@@ -18,7 +18,7 @@ use openftl_lab::experiments::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Paper, Plot, Report, Series, Source, Table,
 };
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
-use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
+use openftl_nvme::{BlockFormat, Hints, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::{self, Blocks};
@@ -305,7 +305,7 @@ fn target(capacity: u64) -> Target {
     let mut target = Target::new("1", "OpenFTL", env!("CARGO_PKG_VERSION"));
     let config = SubsystemConfig::new(Nqn::new(SUBSYSTEM).expect("a name"), "1");
     let subsystem = target.add_subsystem(config).expect("the first one");
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: capacity };
+    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: capacity, hints: Hints::None };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).expect("the first one");
     target
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Nanos, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request};
+use openftl_ftl::target::{BlockTarget, Done, Durability, Handle, IoError, ObjectError, Request};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -60,6 +60,8 @@ pub struct Memory {
     pending: Vec<Pending>,
     ended: Vec<Done>,
     queue_max: usize,
+    /// Under which handle each write was submitted, with its blocks.
+    pub handles: Vec<(Handle, u64)>,
     /// A block that cannot be read.
     pub lost_block: Option<u64>,
     pub switches: Arc<Switches>,
@@ -76,6 +78,7 @@ impl Memory {
             temper,
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             pending: Vec::new(),
+            handles: Vec::new(),
             ended: Vec::new(),
             queue_max: 64,
             lost_block: None,
@@ -198,6 +201,9 @@ impl BlockTarget for Memory {
             return Err(IoError::QueueFull);
         }
         self.switches.submitted.fetch_add(1, Ordering::SeqCst);
+        if let Request::Write { frames, handle, .. } = request {
+            self.handles.push((handle, frames.len() as u64));
+        }
         let Temper::Shuffled { within, .. } = self.temper else {
             let result = match request {
                 Request::Read { first, frames } => self.read(first, frames),

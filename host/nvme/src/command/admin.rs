@@ -3,6 +3,7 @@
 use super::{Refusal, Transfer, check_data_pointer, check_flags};
 use crate::namespace::TRANSFER_BYTES_MAX;
 use crate::queue::CommandId;
+use crate::wire::directive;
 use crate::wire::entry::SubmissionEntry;
 use crate::wire::feature::{self, select};
 use crate::wire::identify::IDENTIFY_BYTES;
@@ -31,6 +32,8 @@ pub enum AdminCommand {
         /// CID.
         command: CommandId,
     },
+    /// "Directive Send command" or "Directive Receive command".
+    Directive(Directive),
     /// Open-Channel 2.0, "Geometry".
     Geometry {
         /// NSID.
@@ -47,6 +50,8 @@ pub struct Identify {
     pub namespace: u32,
     /// CNTID.
     pub controller: u16,
+    /// CNS Specific Identifier.
+    pub specific: u16,
     /// CSI.
     pub command_set: u8,
 }
@@ -64,6 +69,10 @@ pub struct GetLogPage {
     pub offset: u64,
     /// NUMD in bytes, at least 4.
     pub bytes: u32,
+    /// LSP, bits 14 to 8 of dword 10.
+    pub parameter: u8,
+    /// LSI, bits 31 to 16 of dword 11.
+    pub specific: u16,
     /// UUID Index, 0 for none.
     pub uuid: u8,
 }
@@ -79,6 +88,8 @@ pub struct SetFeature {
     pub save: bool,
     /// Dword 11.
     pub value: u32,
+    /// Dword 12.
+    pub second_value: u32,
 }
 
 /// The fields of a Get Features command.
@@ -94,6 +105,25 @@ pub struct GetFeature {
     pub value: u32,
 }
 
+/// The fields of Directive Send and Directive Receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Directive {
+    /// Which of the two commands it is.
+    pub is_send: bool,
+    /// DTYPE, [`crate::wire::directive::kind`].
+    pub kind: u8,
+    /// DOPER, [`crate::wire::directive::send`] or [`crate::wire::directive::receive`].
+    pub operation: u8,
+    /// DSPEC.
+    pub specific: u16,
+    /// Dword 12.
+    pub value: u32,
+    /// NSID.
+    pub namespace: u32,
+    /// NUMD in bytes, at least 4.
+    pub bytes: u32,
+}
+
 impl AdminCommand {
     /// What the 64 bytes say.
     ///
@@ -107,6 +137,7 @@ impl AdminCommand {
                 structure: entry.dword(10) as u8,
                 namespace,
                 controller: (entry.dword(10) >> 16) as u16,
+                specific: entry.dword(11) as u16,
                 command_set: (entry.dword(11) >> 24) as u8,
             }),
             opcodes::GET_LOG_PAGE => AdminCommand::GetLogPage(GetLogPage::parse(entry)?),
@@ -115,6 +146,7 @@ impl AdminCommand {
                 namespace,
                 save: entry.dword(10) & feature::SAVE != 0,
                 value: entry.dword(11),
+                second_value: entry.dword(12),
             }),
             opcodes::GET_FEATURES => AdminCommand::GetFeature(GetFeature {
                 feature: entry.dword(10) as u8,
@@ -128,6 +160,7 @@ impl AdminCommand {
                 queue: entry.dword(10) as u16,
                 command: CommandId((entry.dword(10) >> 16) as u16),
             },
+            opcodes::DIRECTIVE_SEND | opcodes::DIRECTIVE_RECEIVE => AdminCommand::Directive(Directive::parse(entry)?),
             opcodes::GEOMETRY => AdminCommand::Geometry { namespace },
             _ => return Err(Status::INVALID_OPCODE.at(0)),
         };
@@ -142,6 +175,12 @@ impl AdminCommand {
             AdminCommand::Identify(_) | AdminCommand::Geometry { .. } => Transfer::ToHost(IDENTIFY_BYTES as u32),
             AdminCommand::GetLogPage(log) => Transfer::ToHost(log.bytes),
             // A host identifier is said with Connect; the one who sets it here is refused unheard.
+            AdminCommand::SetFeature(SetFeature { feature: feature::id::DATA_PLACEMENT_EVENTS, value, .. }) => {
+                match event_types(*value) {
+                    0 => Transfer::None,
+                    types => Transfer::ToController(types),
+                }
+            }
             AdminCommand::SetFeature(SetFeature { feature, .. }) => match data_bytes(*feature) {
                 Some(bytes) if *feature != feature::id::HOST_ID => Transfer::ToController(bytes),
                 _ => Transfer::None,
@@ -150,12 +189,51 @@ impl AdminCommand {
             AdminCommand::GetFeature(GetFeature { feature: feature::id::HOST_ID, value, .. }) if value & 1 == 0 => {
                 Transfer::None
             }
+            AdminCommand::GetFeature(GetFeature {
+                feature: feature::id::DATA_PLACEMENT_EVENTS, select, value, ..
+            }) => match event_types(*value) {
+                0 => Transfer::None,
+                _ if *select == select::CAPABILITIES => Transfer::None,
+                types => Transfer::ToHost(types * 2),
+            },
             AdminCommand::GetFeature(GetFeature { feature, select, .. }) => match data_bytes(*feature) {
                 Some(bytes) if *select != select::CAPABILITIES => Transfer::ToHost(bytes),
                 _ => Transfer::None,
             },
-            AdminCommand::EventRequest | AdminCommand::KeepAlive | AdminCommand::Abort { .. } => Transfer::None,
+            AdminCommand::Directive(directive) if directive.returns_data() => Transfer::ToHost(directive.bytes),
+            AdminCommand::Directive(_)
+            | AdminCommand::EventRequest
+            | AdminCommand::KeepAlive
+            | AdminCommand::Abort { .. } => Transfer::None,
         }
+    }
+}
+
+impl Directive {
+    fn parse(entry: &SubmissionEntry) -> Result<Directive, Refusal> {
+        let directive = Directive {
+            is_send: entry.opcode == opcodes::DIRECTIVE_SEND,
+            kind: (entry.dword(11) >> 8) as u8,
+            operation: entry.dword(11) as u8,
+            specific: (entry.dword(11) >> 16) as u16,
+            value: entry.dword(12),
+            namespace: entry.namespace.get(),
+            bytes: entry.dword(10).saturating_add(1).saturating_mul(4),
+        };
+        if directive.returns_data() && directive.bytes > TRANSFER_BYTES_MAX {
+            return Err(Status::INVALID_FIELD.at(40));
+        }
+        Ok(directive)
+    }
+
+    fn returns_data(&self) -> bool {
+        use directive::{kind, receive};
+        let with_data = [
+            (kind::IDENTIFY, receive::PARAMETERS),
+            (kind::STREAMS, receive::PARAMETERS),
+            (kind::STREAMS, receive::STREAMS_STATUS),
+        ];
+        !self.is_send && with_data.contains(&(self.kind, self.operation))
     }
 }
 
@@ -180,9 +258,16 @@ impl GetLogPage {
             retain_event: entry.dword(10) & 1 << 15 != 0,
             offset,
             bytes: bytes as u32,
+            parameter: (entry.dword(10) >> 8) as u8 & 0x7f,
+            specific: (entry.dword(11) >> 16) as u16,
             uuid: entry.dword(14) as u8 & 0x7f,
         })
     }
+}
+
+/// NOET of "Flexible Data Placement Events", bits 23 to 16 of dword 11.
+fn event_types(value: u32) -> u32 {
+    value >> 16 & 0xff
 }
 
 /// Bytes of data of a feature that has some.

@@ -4,13 +4,15 @@
 
 use super::open_channel::{VectorCommand, parse_open_channel};
 use super::{Refusal, Transfer, check_data_pointer, check_flags};
+use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX};
+use crate::wire::data_placement::operation;
 use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::Durability;
+use openftl_ftl::target::{Durability, Extent, Handle};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a host wants of a namespace.
@@ -35,6 +37,8 @@ pub enum IoCommand {
         span: Span,
         /// FUA, or the write cache is off.
         durability: Durability,
+        /// What its directive says of the lifetime of the data.
+        handle: Handle,
     },
     /// "Write Uncorrectable command": whole blocks of the drive. Not bound by the greatest transfer.
     WriteUncorrectable {
@@ -71,6 +75,41 @@ pub enum IoCommand {
         sources: u16,
         /// FUA, or the write cache is off.
         durability: Durability,
+        /// What its directive says of the lifetime of the copy.
+        handle: Handle,
+    },
+    /// "I/O Management Receive command", Reclaim Unit Handle Status: [`Namespace::handle_status`] makes the data.
+    HandleStatus {
+        /// Bytes that the host wants.
+        bytes: u32,
+    },
+    /// "I/O Management Send command", Reclaim Unit Handle Update: the host sends as many placement identifiers;
+    /// [`Namespace::updated_handles`] reads them.
+    HandleUpdate {
+        /// How many, 1 to as many handles as there are.
+        identifiers: u16,
+    },
+    /// "I/O Management Receive command" or "I/O Management Send command", No Action.
+    Nothing,
+    /// FlashAlloc, a command of ours: the host sends as many ranges, which are one object about to be written, and to end
+    /// as a whole; [`Namespace::object`] reads them.
+    ///
+    /// | bytes of the command | |
+    /// |---|---|
+    /// | 0 | C1h |
+    /// | 4 to 7 | NSID |
+    /// | 24 to 39 | where the ranges are |
+    /// | 40 | how many ranges, 0-based |
+    /// | 41 to 63 | zeroes |
+    ///
+    /// | bytes of a range | |
+    /// |---|---|
+    /// | 0 to 3 | zeroes |
+    /// | 4 to 7 | blocks, at least 1 |
+    /// | 8 to 15 | first block |
+    FlashAlloc {
+        /// How many ranges, 1 to 256.
+        ranges: u16,
     },
     /// A command of an Open-Channel namespace.
     OpenChannel(VectorCommand),
@@ -159,6 +198,7 @@ impl Io {
         let namespace = namespaces.get(id)?;
         let durability = |fua: bool| if fua || is_write_through { Durability::Durable } else { Durability::Volatile };
         let command = match namespace.kind {
+            NamespaceKind::Block { hints, .. } if is_hint(entry.opcode) => parse_hint(entry, hints, namespaces)?,
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
         };
@@ -168,6 +208,29 @@ impl Io {
 }
 
 impl IoCommand {
+    /// Whether its entry may carry a directive.
+    #[inline]
+    #[must_use]
+    pub fn takes_directives(&self) -> bool {
+        matches!(
+            self,
+            IoCommand::Write { .. }
+                | IoCommand::WriteUncorrectable { .. }
+                | IoCommand::Zero { .. }
+                | IoCommand::Copy { .. }
+        )
+    }
+
+    /// The same with a handle, if it writes data.
+    #[inline]
+    #[must_use]
+    pub(crate) fn under(mut self, given: Handle) -> IoCommand {
+        if let IoCommand::Write { handle, .. } | IoCommand::Copy { handle, .. } = &mut self {
+            *handle = given;
+        }
+        self
+    }
+
     /// Its data; `namespace` is the one that it names.
     #[inline]
     #[must_use]
@@ -181,6 +244,12 @@ impl IoCommand {
                 Transfer::None
             }
             IoCommand::DatasetManagement { ranges, .. } => {
+                Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
+            }
+            IoCommand::HandleStatus { bytes } => Transfer::ToHost(*bytes),
+            IoCommand::HandleUpdate { identifiers } => Transfer::ToController(u32::from(*identifiers) * 2),
+            IoCommand::Nothing => Transfer::None,
+            IoCommand::FlashAlloc { ranges } => {
                 Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
             }
             IoCommand::Copy { sources, .. } => {
@@ -205,7 +274,44 @@ fn is_known(opcode: u8) -> bool {
             | opcodes::VERIFY
             | opcodes::COPY
             | opcodes::VECTOR_RESET..=opcodes::VECTOR_COPY
-    )
+    ) || is_hint(opcode)
+}
+
+/// Whether a command is about the lifetime of what is written.
+fn is_hint(opcode: u8) -> bool {
+    matches!(opcode, opcodes::MANAGEMENT_RECEIVE | opcodes::MANAGEMENT_SEND | opcodes::FLASH_ALLOC)
+}
+
+/// A command about the lifetime of what is written to a namespace that takes `hints`.
+fn parse_hint(entry: &SubmissionEntry, hints: Hints, namespaces: Attached<'_>) -> Result<IoCommand, Refusal> {
+    if entry.opcode == opcodes::FLASH_ALLOC {
+        let is_known = hints == Hints::Objects;
+        let ranges = (entry.dword(10) & 0xff) as u16 + 1;
+        return if is_known { Ok(IoCommand::FlashAlloc { ranges }) } else { Err(Status::INVALID_OPCODE.at(0)) };
+    }
+    let Hints::DataPlacement { handles, .. } = hints else {
+        let is_elsewhere = namespaces.iter().any(|namespace| namespace.hints().is_data_placement());
+        return Err(if is_elsewhere { Status::FDP_DISABLED.at(4) } else { Status::INVALID_OPCODE.at(0) });
+    };
+    match (entry.dword(10) as u8, entry.opcode) {
+        (operation::NONE, _) => Ok(IoCommand::Nothing),
+        (operation::RECLAIM_UNIT_HANDLES, opcodes::MANAGEMENT_RECEIVE) => {
+            let bytes = (u64::from(entry.dword(11)) + 1) * 4;
+            if bytes > u64::from(TRANSFER_BYTES_MAX) {
+                return Err(Status::INVALID_FIELD.at(44));
+            }
+            Ok(IoCommand::HandleStatus { bytes: bytes as u32 })
+        }
+        (operation::RECLAIM_UNIT_HANDLES, _) => {
+            // NPID, 0-based.
+            let last = (entry.dword(10) >> 16) as u16;
+            if last >= u16::from(handles) {
+                return Err(Status::INVALID_FIELD.at(42));
+            }
+            Ok(IoCommand::HandleUpdate { identifiers: last + 1 })
+        }
+        _ => Err(Status::INVALID_FIELD.at(40)),
+    }
 }
 
 #[inline]
@@ -219,23 +325,20 @@ fn parse_block(
         opcodes::FLUSH => IoCommand::Flush,
         opcodes::READ => IoCommand::Read(transferred(entry, namespace)?),
         opcodes::WRITE => {
-            check_directive(entry)?;
-            IoCommand::Write { span: transferred(entry, namespace)?, durability: durability(fua) }
+            let (span, durability) = (transferred(entry, namespace)?, durability(fua));
+            IoCommand::Write { span, durability, handle: Handle::NONE }
         }
         opcodes::WRITE_UNCORRECTABLE => {
-            check_directive(entry)?;
             IoCommand::WriteUncorrectable { span: whole_blocks(entry, namespace)?, durability: durability(false) }
         }
         opcodes::COMPARE => IoCommand::Compare(transferred(entry, namespace)?),
         opcodes::VERIFY => IoCommand::Verify(covered(entry, namespace)?),
         opcodes::WRITE_ZEROES => {
-            check_directive(entry)?;
             let deallocate = entry.dword(12) & 1 << 25 != 0;
             IoCommand::Zero { span: covered(entry, namespace)?, durability: durability(fua), deallocate }
         }
         opcodes::DATASET_MANAGEMENT => dataset_management(entry),
         opcodes::COPY => {
-            check_directive(entry)?;
             let dword = entry.dword(12);
             if dword >> 8 & 0xf != 0 {
                 return Err(Status::INVALID_FIELD.at(49));
@@ -248,7 +351,8 @@ fn parse_block(
             if sources > COPY_SOURCES_MAX {
                 return Err(Status::COMMAND_SIZE_EXCEEDED.at(48));
             }
-            IoCommand::Copy { first: entry.dword_pair(10), sources, durability: durability(fua) }
+            let (first, durability) = (entry.dword_pair(10), durability(fua));
+            IoCommand::Copy { first, sources, durability, handle: Handle::NONE }
         }
         _ => return Err(Status::INVALID_OPCODE.at(0)),
     })
@@ -258,11 +362,6 @@ fn parse_block(
 pub(super) fn dataset_management(entry: &SubmissionEntry) -> IoCommand {
     let ranges = (entry.dword(10) & 0xff) as u16 + 1;
     IoCommand::DatasetManagement { ranges, deallocate: entry.dword(11) & DEALLOCATE != 0 }
-}
-
-/// DTYPE, bits 23 to 20 of dword 12: there are no directives.
-fn check_directive(entry: &SubmissionEntry) -> Result<(), Refusal> {
-    if entry.dword(12) >> 20 & 0xf != 0 { Err(Status::INVALID_FIELD.at(50).bit(4)) } else { Ok(()) }
 }
 
 /// The range of a command without data: SLBA in dwords 10 and 11, NLB, 0-based, in bits 15 to 0 of dword 12.
@@ -320,6 +419,22 @@ impl Namespace {
         }))
     }
 
+    /// The ranges of a FlashAlloc command as extents of the drive, all checked.
+    ///
+    /// # Errors
+    /// If there are not as many as the command says, or one is empty, not in the namespace, or not of whole blocks of the drive.
+    pub fn object(&self, ranges: u16, data: &[u8]) -> Result<Vec<Extent>, Refusal> {
+        let extent = |range: &DatasetRange| {
+            let Span { offset, length } = self.span(range.first.get(), u64::from(range.blocks.get()), 40)?;
+            let block = BLOCK_BYTES as u64;
+            if length == 0 || !(offset | length).is_multiple_of(block) {
+                return Err(Status::INVALID_FIELD.into());
+            }
+            Ok(Extent { first: offset / block, blocks: length / block })
+        };
+        listed::<DatasetRange>(data, usize::from(ranges))?.iter().map(extent).collect()
+    }
+
     /// The ranges of a Copy command to block `first`, all checked.
     ///
     /// # Errors
@@ -356,7 +471,7 @@ mod tests {
     use crate::namespace::BlockFormat;
 
     fn namespace() -> Namespace {
-        let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 4096 * 1000 };
+        let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 4096 * 1000, hints: Hints::None };
         Namespace { id: 1, uuid: [1; 16], kind }
     }
 

@@ -20,7 +20,7 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U32, U64};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa, VECTOR_BLOCKS_MAX};
-use openftl_ftl::target::Durability;
+use openftl_ftl::target::{Durability, Handle};
 use openftl_media::{Blocks, Command, Completion};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -228,7 +228,10 @@ pub(super) fn parse_open_channel(
     let action = match entry.opcode {
         opcodes::FLUSH => return Ok(IoCommand::Flush),
         opcodes::READ => return Ok(IoCommand::Read(transferred(entry, namespace)?)),
-        opcodes::WRITE => return Ok(IoCommand::Write { span: transferred(entry, namespace)?, durability }),
+        opcodes::WRITE => {
+            let span = transferred(entry, namespace)?;
+            return Ok(IoCommand::Write { span, durability, handle: Handle::NONE });
+        }
         opcodes::VERIFY => return Ok(IoCommand::Verify(covered(entry, namespace)?)),
         opcodes::DATASET_MANAGEMENT => return Ok(dataset_management(entry)),
         opcodes::VECTOR_RESET => VectorAction::Reset,

@@ -102,6 +102,18 @@ impl Features {
         !self.is_write_cache_on
     }
 
+    /// The value of Timestamp.
+    #[must_use]
+    pub fn timestamp(&self, now: Time) -> [u8; feature::data_bytes::TIMESTAMP as usize] {
+        let (milliseconds, origin) = match self.timestamp {
+            Some((said, at)) => (said + now.since(at).0 / 1_000_000, feature::TIMESTAMP_SET_BY_HOST),
+            None => (now.0 / 1_000_000, 0),
+        };
+        let mut value = milliseconds.to_le_bytes();
+        [value[6], value[7]] = [origin, 0];
+        value
+    }
+
     /// How many I/O queues the host may make.
     #[must_use]
     pub fn io_queues(&self) -> u16 {
@@ -231,12 +243,7 @@ impl Features {
             id::WRITE_ATOMICITY => u64::from(features.write_atomicity),
             id::ASYNCHRONOUS_EVENTS => u64::from(features.events),
             id::TIMESTAMP => {
-                let (milliseconds, origin) = match features.timestamp {
-                    Some((said, at)) => (said + around.now.since(at).0 / 1_000_000, feature::TIMESTAMP_SET_BY_HOST),
-                    None => (around.now.0 / 1_000_000, 0),
-                };
-                out.extend_from_slice(&milliseconds.to_le_bytes()[..6]);
-                out.extend_from_slice(&[origin, 0]);
+                out.extend_from_slice(&features.timestamp(around.now));
                 0
             }
             id::KEEP_ALIVE => u64::from(around.keep_alive_ms),

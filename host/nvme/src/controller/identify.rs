@@ -1,9 +1,10 @@
 //! What a controller and its namespaces say of themselves.
 
+use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
 use super::events::EVENT_REQUESTS_MAX;
 use super::features::{CRITICAL_KELVINS, WARNING_KELVINS};
-use super::{Context, Controller};
+use super::{Context, Controller, placement};
 use crate::command::Refusal;
 use crate::command::admin::Identify;
 use crate::command::io::{COPY_BYTES_MAX, COPY_SOURCES_MAX};
@@ -108,6 +109,16 @@ impl Controller {
                 out.extend_from_slice(&(ids.len() as u16).to_le_bytes());
                 ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
             }
+            cns::ENDURANCE_GROUPS => {
+                let groups: Vec<u16> = placement::placed(context).map(placement::endurance_group).collect();
+                if groups.is_empty() {
+                    return Err(Status::INVALID_FIELD.at(40));
+                }
+                // CNS Specific Identifier, bits 15 to 0 of dword 11: groups from there on.
+                let groups: Vec<u16> = groups.into_iter().filter(|group| *group >= command.specific).collect();
+                out.extend_from_slice(&(groups.len() as u16).to_le_bytes());
+                groups.iter().for_each(|group| out.extend_from_slice(&group.to_le_bytes()));
+            }
             cns::UUIDS => {
                 let none = UuidEntry::new_zeroed();
                 let ocp = UuidEntry { uuid: OCP_UUID, ..none };
@@ -162,6 +173,14 @@ impl Controller {
             | controller::UUID_LIST
             | controller::METADATA_NOT_COUNTED)
             .into();
+        if let Some(last) = placement::placed(context).last() {
+            data.attributes =
+                (data.attributes.get() | controller::ENDURANCE_GROUPS | controller::DATA_PLACEMENT).into();
+            data.endurance_group_max = placement::endurance_group(last).into();
+        }
+        if has_directives(context) {
+            data.optional_admin_commands = controller::DIRECTIVES.into();
+        }
         data.aborts_max = ABORTS_MAX - 1;
         data.firmware_updates = controller::ONE_FIRMWARE_SLOT;
         data.log_page_attributes |= controller::EFFECTS_LOG;
@@ -267,6 +286,7 @@ fn independent(namespace: &Namespace, context: &mut Context<'_>) -> IndependentN
     data.features = features(namespace);
     data.sharing = sharing(context);
     data.attributes = attributes(context);
+    data.set_and_endurance_group[1] = placement::endurance_group(namespace).into();
     data.status = NAMESPACE_READY;
     data
 }
@@ -286,8 +306,9 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
     data.sharing = sharing(context);
     data.attributes = attributes(context);
     data.capacity_bytes = U128::new(capacity_bytes(namespace));
+    data.set_and_endurance_group[1] = placement::endurance_group(namespace).into();
     match namespace.kind {
-        NamespaceKind::Block { format, bytes } => {
+        NamespaceKind::Block { format, bytes, .. } => {
             let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
             let in_use = context.drives.bytes_in_use(name).min(bytes);
             data.capacity = namespace.blocks().into();

@@ -1,10 +1,12 @@
 //! The log pages of a controller.
 
+use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
-use super::{Context, Controller};
+use super::{Context, Controller, placement};
 use crate::command::Refusal;
 use crate::command::admin::GetLogPage;
 use crate::drives::NamespaceName;
+use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Namespace, NamespaceKind};
 use crate::wire::identify::IDENTIFY_BYTES;
 use crate::wire::log::{COMMAND_CHANGES_BLOCKS, COMMAND_SUPPORTED, ErrorEntry, FirmwareLog, LOG_PAGE_SUPPORTED, id};
@@ -46,6 +48,10 @@ const ADMIN_COMMANDS: [u8; 8] = [
     admin::KEEP_ALIVE,
     admin::GEOMETRY,
 ];
+/// Where a namespace has directives.
+const DIRECTIVE_COMMANDS: [u8; 2] = [admin::DIRECTIVE_SEND, admin::DIRECTIVE_RECEIVE];
+/// Where a namespace has Flexible Data Placement.
+const MANAGEMENT_COMMANDS: [u8; 2] = [io::MANAGEMENT_RECEIVE, io::MANAGEMENT_SEND];
 const READING_COMMANDS: [u8; 6] = [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::VECTOR_READ, opcode::FABRICS];
 const WRITING_COMMANDS: [u8; 8] = [
     io::WRITE,
@@ -59,7 +65,7 @@ const WRITING_COMMANDS: [u8; 8] = [
 ];
 
 /// The part of a page that the host asked for, cut out of the page as that is written down piece by piece.
-struct Window<'a> {
+pub(super) struct Window<'a> {
     out: &'a mut Vec<u8>,
     /// First byte wanted.
     offset: u64,
@@ -71,7 +77,7 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// Writes the next piece of the page.
-    fn write(&mut self, piece: &[u8]) {
+    pub(super) fn write(&mut self, piece: &[u8]) {
         let skipped = self.offset.saturating_sub(self.position).min(piece.len() as u64) as usize;
         let room = self.bytes - self.out.len();
         let wanted = &piece[skipped..];
@@ -95,7 +101,9 @@ impl Controller {
         out: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let pages = if self.is_discovery() { &DISCOVERY_PAGES[..] } else { &PAGES[..] };
-        if !pages.contains(&command.page) {
+        let has_placement = placement::placed(context).next().is_some();
+        let placement_pages = if has_placement && !self.is_discovery() { &placement::PAGES[..] } else { &[] };
+        if !pages.contains(&command.page) && !placement_pages.contains(&command.page) {
             return Err(Status::INVALID_LOG_PAGE.at(40));
         }
         // The one UUID is OCP's, and its page is the one that it can stand beside.
@@ -107,7 +115,8 @@ impl Controller {
         match command.page {
             id::SUPPORTED_LOG_PAGES => {
                 let mut entries = [U32::new(0); 256];
-                pages.iter().for_each(|page| entries[usize::from(*page)] = LOG_PAGE_SUPPORTED.into());
+                let pages = pages.iter().chain(placement_pages);
+                pages.for_each(|page| entries[usize::from(*page)] = LOG_PAGE_SUPPORTED.into());
                 window.write(entries.as_bytes());
             }
             id::ERRORS => {
@@ -139,10 +148,14 @@ impl Controller {
             }
             id::EFFECTS => {
                 let mut entries = [U32::new(0); 1024];
-                for opcode in ADMIN_COMMANDS.into_iter().chain([opcode::FABRICS]) {
+                let directives: &[u8] = if has_directives(context) { &DIRECTIVE_COMMANDS } else { &[] };
+                for opcode in ADMIN_COMMANDS.iter().chain(directives).copied().chain([opcode::FABRICS]) {
                     entries[usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }
-                for opcode in READING_COMMANDS {
+                let management: &[u8] = if has_placement { &MANAGEMENT_COMMANDS } else { &[] };
+                let has_objects = context.namespaces.iter().flatten().any(|one| one.hints() == Hints::Objects);
+                let objects: &[u8] = if has_objects { &[io::FLASH_ALLOC] } else { &[] };
+                for opcode in READING_COMMANDS.iter().chain(management).chain(objects).copied() {
                     entries[256 + usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }
                 for opcode in WRITING_COMMANDS {
@@ -161,7 +174,7 @@ impl Controller {
                 write_chunks(namespace, &geometry, context, &mut window)?;
             }
             id::CHUNK_NOTIFICATIONS => self.write_notifications(command.namespace, context, &mut window)?,
-            _ => unreachable!("page {:#x} is supported", command.page),
+            _ => self.placement_page(command, context, &mut window)?,
         }
         if command.offset > window.position {
             return Err(Status::INVALID_FIELD.at(48));

@@ -10,15 +10,19 @@
 //! | [`features`] | what the host has set |
 //! | [`events`] | requests that wait for something to happen |
 //! | [`errors`] | the last refusals and failures |
+//! | `directives` | what it has enabled to be said with writes |
 //! | `identify`, `logs` | what the controller tells |
+//! | `placement` | Flexible Data Placement |
 //! | [`keep_alive`] | whether the host is still there |
 
+mod directives;
 pub mod errors;
 pub mod events;
 pub mod features;
 mod identify;
 pub mod keep_alive;
 mod logs;
+mod placement;
 pub mod properties;
 
 pub use events::Event;
@@ -28,6 +32,7 @@ use crate::command::admin::GetFeature;
 use crate::command::{AdminCommand, Answer, FabricsCommand, Io, Refusal, Transfer};
 use crate::drives::{Drives, NamespaceName};
 use crate::health::Health;
+use crate::hints::HintState;
 use crate::namespace::{Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, Queue, SubsystemIndex};
 use crate::subsystem::{Host, SubsystemConfig};
@@ -35,11 +40,13 @@ use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
 use crate::wire::open_channel::GeometryData;
 use crate::wire::status::Status;
+use directives::Directives;
 use errors::ErrorLog;
 use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
 use openftl_core::{Nanos, Time};
+use openftl_ftl::target::Handle;
 use properties::{Change, Properties};
 use zerocopy::IntoBytes;
 
@@ -90,6 +97,8 @@ pub(crate) struct Context<'a> {
     pub subsystem: usize,
     pub config: &'a SubsystemConfig,
     pub namespaces: &'a [Option<Namespace>],
+    /// Of each namespace at its id less one.
+    pub hint_states: &'a mut [HintState],
     /// Every controller of the subsystem, in the order of their ids, with the namespaces that it has attached.
     pub controllers: &'a [(u16, NamespaceSet)],
     /// The discovery log as this host may see it, in pieces.
@@ -103,6 +112,7 @@ pub struct Controller {
     pub(crate) name: ControllerName,
     pub(crate) host: Host,
     pub(crate) attached: NamespaceSet,
+    pub(crate) directives: Directives,
     pub(crate) keep_alive: KeepAlive,
     properties: Properties,
     features: Box<Features>,
@@ -130,6 +140,7 @@ impl Controller {
             name,
             host,
             attached,
+            directives: Directives::default(),
             keep_alive: KeepAlive::new(now, keep_alive_ms),
             properties: Properties::default(),
             features: Box::default(),
@@ -158,6 +169,11 @@ impl Controller {
     #[must_use]
     pub fn keep_alive_ms(&self) -> u32 {
         self.keep_alive.ms()
+    }
+
+    /// Whether it is enabled.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.properties.is_ready()
     }
 
     /// Whether it only tells of other subsystems.
@@ -203,8 +219,10 @@ impl Controller {
     #[inline]
     pub(crate) fn io(
         &mut self,
+        now: Time,
         queue: &Queue,
         namespaces: &[Option<Namespace>],
+        hint_states: &mut [HintState],
         entry: &SubmissionEntry,
     ) -> Result<Io, Refusal> {
         self.keep_alive.seen();
@@ -212,7 +230,18 @@ impl Controller {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
         let attached = Attached { all: namespaces, set: self.attached };
-        Io::parse(entry, attached, self.features.is_write_through())
+        let io = Io::parse(entry, attached, self.features.is_write_through())?;
+        if !io.command.takes_directives() {
+            return Ok(io);
+        }
+        let handle = self.handle(now, entry, attached.get(io.namespace)?, hint_states)?;
+        Ok(Io { command: io.command.under(handle), ..io })
+    }
+
+    /// A host has left the reclaim unit of a handle before it was full.
+    pub(crate) fn not_fully_written(&self, now: Time, namespace: u32, handle: Handle, state: &mut HintState) {
+        let identifier = u16::from(handle.0) - 1;
+        state.events.not_fully_written(identifier, namespace, self.features.timestamp(now));
     }
 
     /// A command failed, or was refused.
@@ -285,7 +314,9 @@ impl Controller {
             }
             (Transfer::None | Transfer::ToHost(_), _) => &[],
         };
-        if self.is_discovery() && matches!(command, AdminCommand::Abort { .. } | AdminCommand::Geometry { .. }) {
+        let is_for_drives =
+            matches!(command, AdminCommand::Abort { .. } | AdminCommand::Geometry { .. } | AdminCommand::Directive(_));
+        if self.is_discovery() && is_for_drives {
             return Err(Status::INVALID_OPCODE.at(0));
         }
         let result = match command {
@@ -297,7 +328,13 @@ impl Controller {
                 self.log_page(&command, context, out)?;
                 0
             }
+            AdminCommand::GetFeature(command) if placement::FEATURES.contains(&command.feature) => {
+                self.get_placement_feature(&command, context, out)?
+            }
             AdminCommand::GetFeature(command) => self.get_feature(&command, context, out)?,
+            AdminCommand::SetFeature(command) if placement::FEATURES.contains(&command.feature) => {
+                self.set_placement_feature(&command, data, context)?
+            }
             AdminCommand::SetFeature(command) => {
                 let around = self.surroundings(context);
                 let (result, changed) = self.features.set(&command, data, around)?;
@@ -317,6 +354,7 @@ impl Controller {
                 let is_aborted = queue == 0 && self.events.abort(command);
                 u64::from(!is_aborted)
             }
+            AdminCommand::Directive(command) => self.directive(&command, context, out)?,
             AdminCommand::Geometry { namespace } => {
                 let (_, geometry) = self.open_channel(namespace, context)?;
                 out.extend_from_slice(GeometryData::from(&geometry).as_bytes());
@@ -364,6 +402,7 @@ impl Controller {
 
     fn reset(&mut self) {
         *self.features = Features::default();
+        self.directives.reset();
         self.events.reset();
         self.changed = NamespaceSet::default();
         self.io_queues.fill(0);

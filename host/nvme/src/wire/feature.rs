@@ -26,6 +26,10 @@ pub mod id {
     pub const HOST_BEHAVIOR: u8 = 0x16;
     /// "I/O Command Set Profile".
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
+    /// "Flexible Data Placement".
+    pub const DATA_PLACEMENT: u8 = 0x1d;
+    /// "Flexible Data Placement Events".
+    pub const DATA_PLACEMENT_EVENTS: u8 = 0x1e;
     /// "Host Identifier".
     pub const HOST_ID: u8 = 0x81;
     /// Open-Channel 2.0, "Media Feedback".
@@ -78,6 +82,9 @@ pub mod event {
     /// Bit 31: the discovery log.
     pub const DISCOVERY_LOG: u32 = 1 << 31;
 }
+
+/// "Flexible Data Placement Events", dword 12 bit 0: FDPEE. Dword 11: PHNDL in bits 15 to 0, NOET in 23 to 16.
+pub const PLACEMENT_EVENT_ENABLED: u32 = 1 << 0;
 
 /// Bytes of data of the features that have some.
 pub mod data_bytes {

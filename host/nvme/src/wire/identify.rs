@@ -34,6 +34,8 @@ pub mod cns {
     pub const CONTROLLERS: u8 = 0x13;
     /// UUID list.
     pub const UUIDS: u8 = 0x17;
+    /// Endurance Group list.
+    pub const ENDURANCE_GROUPS: u8 = 0x19;
     /// Allocated Namespace ID list of an I/O command set.
     pub const COMMAND_SET_ALLOCATED_NAMESPACES: u8 = 0x1a;
     /// Identify Namespace of an I/O command set, of an allocated one.
@@ -126,7 +128,11 @@ pub struct IdentifyController {
     /// 326: MXTMT, kelvins.
     pub thermal_management_max: U16,
     /// 328.
-    pub reserved_328: [u8; 184],
+    pub reserved_328: [u8; 12],
+    /// 340: ENDGIDMAX.
+    pub endurance_group_max: U16,
+    /// 342.
+    pub reserved_342: [u8; 170],
     /// 512: SQES; least in bits 3 to 0, greatest in bits 7 to 4.
     pub submission_entry_log2: u8,
     /// 513: CQES.
@@ -197,12 +203,18 @@ pub mod controller {
     pub const DISCOVERY_NOTICES: u32 = 1 << 31;
     /// CTRATT bit 0: host identifiers of 128 bits.
     pub const LONG_HOST_ID: u32 = 1 << 0;
+    /// CTRATT bit 4: endurance groups.
+    pub const ENDURANCE_GROUPS: u32 = 1 << 4;
     /// CTRATT bit 6: any command keeps the controller alive.
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
     /// CTRATT bit 9: there is a UUID list.
     pub const UUID_LIST: u32 = 1 << 9;
     /// CTRATT bit 16: MDTS does not count metadata.
     pub const METADATA_NOT_COUNTED: u32 = 1 << 16;
+    /// CTRATT bit 19: Flexible Data Placement.
+    pub const DATA_PLACEMENT: u32 = 1 << 19;
+    /// OACS bit 5: directives.
+    pub const DIRECTIVES: u16 = 1 << 5;
     /// CNTRLTYPE of an I/O controller.
     pub const TYPE_IO: u8 = 1;
     /// CNTRLTYPE of a discovery controller.
@@ -452,7 +464,7 @@ mod tests {
             serial 4, model 24, firmware 64, sharing 76, transfer_pages_max_log2 77, controller_id 78, version 80,
             optional_events 92, attributes 96, controller_type 111, optional_admin_commands 256, aborts_max 258,
             event_requests_max 259, log_page_attributes 261, error_entries_max 262, warning_temperature 266,
-            total_capacity 280, unallocated_capacity 296, keep_alive_granularity 320, thermal_management_min 324,
+            total_capacity 280, unallocated_capacity 296, keep_alive_granularity 320, thermal_management_min 324, endurance_group_max 340,
             submission_entry_log2 512, commands_max 514, namespace_id_max 516, optional_io_commands 520,
             volatile_write_cache 525, atomic_write_normal 526, atomic_write_power_fail 528, copy_formats 534,
             sgl_support 536, namespaces_allowed_max 540, subsystem_nqn 768, command_capsule_units 1792,

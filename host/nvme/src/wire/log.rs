@@ -17,6 +17,16 @@ pub mod id {
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     /// "Commands Supported and Effects".
     pub const EFFECTS: u8 = 0x05;
+    /// "Endurance Group Information".
+    pub const ENDURANCE_GROUP: u8 = 0x09;
+    /// "Flexible Data Placement (FDP) Configurations".
+    pub const PLACEMENT_CONFIGURATIONS: u8 = 0x20;
+    /// "Reclaim Unit Handle Usage".
+    pub const PLACEMENT_USAGE: u8 = 0x21;
+    /// "FDP Statistics".
+    pub const PLACEMENT_STATISTICS: u8 = 0x22;
+    /// "FDP Events".
+    pub const PLACEMENT_EVENTS: u8 = 0x23;
     /// "Discovery".
     pub const DISCOVERY: u8 = 0x70;
     /// OCP, "SMART / Health Information Extended".

@@ -9,12 +9,16 @@
 //! | [`identify`] | what a controller and its namespaces say of themselves |
 //! | [`feature`] | what a host may set |
 //! | [`log`] | log pages |
+//! | [`data_placement`] | Flexible Data Placement |
+//! | [`directive`] | what a host may say with its writes |
 //! | [`open_channel`] | what Open-Channel 2.0 adds |
 //!
 //! Comments name the section of the specification, since its figures are counted anew in every revision: "Base" is the
 //! NVM Express Base Specification 2.1 (Fabrics are a part of it), "NVM" the NVM Command Set Specification 1.1, "OCP" the
 //! OCP Datacenter NVMe SSD Specification 2.0. Numbers before a colon are bytes of the structure.
 
+pub mod data_placement;
+pub mod directive;
 pub mod entry;
 pub mod fabrics;
 pub mod feature;

@@ -36,6 +36,10 @@ pub mod admin {
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
     /// "Keep Alive command".
     pub const KEEP_ALIVE: u8 = 0x18;
+    /// "Directive Send command".
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    /// "Directive Receive command".
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
     /// Open-Channel 2.0, "Geometry".
     pub const GEOMETRY: u8 = 0xe2;
 }
@@ -58,8 +62,12 @@ pub mod io {
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     /// "Verify command".
     pub const VERIFY: u8 = 0x0c;
+    /// "I/O Management Receive command" (Base).
+    pub const MANAGEMENT_RECEIVE: u8 = 0x12;
     /// "Copy command".
     pub const COPY: u8 = 0x19;
+    /// "I/O Management Send command" (Base).
+    pub const MANAGEMENT_SEND: u8 = 0x1d;
     /// Open-Channel 2.0, "Vector Chunk Reset".
     pub const VECTOR_RESET: u8 = 0x90;
     /// Open-Channel 2.0, "Vector Chunk Write".
@@ -68,4 +76,6 @@ pub mod io {
     pub const VECTOR_READ: u8 = 0x92;
     /// Open-Channel 2.0, "Vector Chunk Copy".
     pub const VECTOR_COPY: u8 = 0x93;
+    /// FlashAlloc, our own: [`crate::command::io::IoCommand::FlashAlloc`].
+    pub const FLASH_ALLOC: u8 = 0xc1;
 }

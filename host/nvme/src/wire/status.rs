@@ -5,7 +5,7 @@
 //!   DNR │ M │ CRD   │ type  │ code     (Base, "Status Field Definition"; one bit further left in a completion)
 //! ```
 
-use openftl_ftl::target::IoError;
+use openftl_ftl::target::{IoError, ObjectError};
 use openftl_media::Status as MediaStatus;
 use std::fmt;
 
@@ -44,6 +44,7 @@ statuses! {
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
+    permanent FDP_DISABLED = 0x029, "FDP Disabled";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
     // Command specific (type 1h).
@@ -52,6 +53,8 @@ statuses! {
     permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
+    permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
+    permanent TOO_MANY_OBJECTS = 0x1c0, "Too Many Objects";
     permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
     permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";
     // Media and data integrity (type 2h).
@@ -175,7 +178,9 @@ impl From<IoError> for Status {
             IoError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE,
             IoError::QueueFull => Status::NAMESPACE_NOT_READY,
             IoError::ReadOnly => Status::WRITE_TO_READ_ONLY,
-            IoError::Object(_) => Status::INVALID_FIELD,
+            IoError::Object(ObjectError::TooMany { .. }) => Status::TOO_MANY_OBJECTS,
+            IoError::Object(ObjectError::NotKept) => Status::INVALID_OPCODE,
+            IoError::Object(ObjectError::Extents { .. } | ObjectError::Overlap { .. }) => Status::INVALID_FIELD,
             // A block that is not what was written is as lost as one that cannot be read; the codes for failed end-to-end
             // checks (0282h to 0284h) speak of protection information, which no namespace here has.
             IoError::Unrecovered { .. } | IoError::WrongBlock { .. } | IoError::Uncorrectable { .. } => {

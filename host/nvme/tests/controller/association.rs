@@ -284,7 +284,7 @@ fn a_failed_command_says_that_the_error_log_has_more() {
     let mut io = world.connect_io(&queue, 1);
     let entry = world.name(ranged(io::READ, 1, 7, 1));
     io.begin(CommandId(entry.command_id.get())).unwrap();
-    let read = world.target.io(&io, &entry).unwrap();
+    let read = world.target.io(world.now, &io, &entry).unwrap();
     assert!(matches!(read.command, IoCommand::Read(_)));
     let answer = world.target.failed(&io, &entry, Status::UNRECOVERED_READ.into());
     assert_eq!(answer.status.field(), 0x6281);

@@ -6,8 +6,9 @@ use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
-    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, HostsAllowed, Io, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, Status, SubmissionEntry, SubsystemConfig, Target,
+    Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, Hints, HostsAllowed, Io,
+    Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, PlacementCounts, Queue, Status, SubmissionEntry,
+    SubsystemConfig, Target,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -24,6 +25,7 @@ pub struct Figures {
     pub geometry: Geometry,
     pub notifications: Vec<Notification>,
     pub dulbe: Vec<(u32, bool)>,
+    pub counts: PlacementCounts,
 }
 
 impl Drives for Figures {
@@ -66,6 +68,10 @@ impl Drives for Figures {
         Ok(())
     }
 
+    fn placement_counts(&mut self, _: NamespaceName) -> PlacementCounts {
+        self.counts
+    }
+
     fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool) {
         self.dulbe.push((namespace.id, dulbe));
     }
@@ -97,7 +103,7 @@ pub fn config(nqn: &str) -> SubsystemConfig {
 }
 
 pub fn block(id: u32, format: BlockFormat) -> Namespace {
-    Namespace { id, uuid: [id as u8; 16], kind: NamespaceKind::Block { format, bytes: CAPACITY } }
+    Namespace { id, uuid: [id as u8; 16], kind: NamespaceKind::Block { format, bytes: CAPACITY, hints: Hints::None } }
 }
 
 impl World {
@@ -106,15 +112,35 @@ impl World {
     }
 
     pub fn with(config: SubsystemConfig) -> World {
+        World::of(config, [Hints::None; 2])
+    }
+
+    /// Whose namespaces 1 and 2 take such hints.
+    pub fn with_hints(hints: [Hints; 2]) -> World {
+        World::of(config(SUBSYSTEM), hints)
+    }
+
+    fn of(config: SubsystemConfig, [of_first, of_second]: [Hints; 2]) -> World {
         let mut target = Target::new("SN0", "OpenFTL", "0.1.0");
         let subsystem = target.add_subsystem(config).unwrap();
         let geometry = Geometry::tiny();
         let open_channel = Namespace { id: 5, uuid: [5; 16], kind: NamespaceKind::OpenChannel(geometry) };
-        for namespace in [block(1, BlockFormat::FourKib), block(2, BlockFormat::Bytes512), open_channel] {
+        let hinted = |id, format, hints| {
+            let kind = NamespaceKind::Block { format, bytes: CAPACITY, hints };
+            Namespace { kind, ..block(id, format) }
+        };
+        let first = hinted(1, BlockFormat::FourKib, of_first);
+        for namespace in [first, hinted(2, BlockFormat::Bytes512, of_second), open_channel] {
             target.attach(subsystem, namespace).unwrap();
         }
         let health = Health::default();
-        let drives = Figures { health, geometry, notifications: Vec::new(), dulbe: Vec::new() };
+        let drives = Figures {
+            health,
+            geometry,
+            notifications: Vec::new(),
+            dulbe: Vec::new(),
+            counts: PlacementCounts::default(),
+        };
         World { target, drives, now: Time::ZERO, data: Vec::new(), effect: None, next_id: 0 }
     }
 
@@ -183,7 +209,7 @@ impl World {
         let id = CommandId(entry.command_id.get());
         self.effect = None;
         if !queue.is_admin() && entry.opcode != opcode::FABRICS {
-            let answer = self.target.io(queue, entry).err().unwrap_or(Answer::of(0));
+            let answer = self.target.io(self.now, queue, entry).err().unwrap_or(Answer::of(0));
             return Some(queue.complete(id, answer));
         }
         let (target, drives) = (&mut self.target, &mut self.drives);
@@ -225,7 +251,7 @@ impl World {
         let entry = self.name(entry);
         let id = CommandId(entry.command_id.get());
         queue.begin(id).unwrap();
-        let io = self.target.io(queue, &entry);
+        let io = self.target.io(self.now, queue, &entry);
         let answer = io.err().unwrap_or(Answer::of(0));
         let _ = queue.complete(id, answer);
         io.map_err(|answer| Status::from_field(answer.status.field() & !(1 << 13)))

@@ -1,7 +1,7 @@
 //! I/O commands: what they ask of the drive, and the exact status of what is wrong with them.
 
 use crate::harness::*;
-use openftl_ftl::target::Durability;
+use openftl_ftl::target::{Durability, Handle};
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::entry::SglDescriptor;
@@ -35,8 +35,12 @@ fn commands_ask_for_bytes_of_the_drive() {
     for (entry, namespace, command) in [
         (ranged(io::READ, 1, 7, 3), 1, IoCommand::Read(span)),
         (ranged(io::READ, 2, 7, 3), 2, IoCommand::Read(small)),
-        (ranged(io::WRITE, 1, 7, 3), 1, IoCommand::Write { span, durability: volatile }),
-        (bits(ranged(io::WRITE, 1, 7, 3), fua), 1, IoCommand::Write { span, durability: durable }),
+        (ranged(io::WRITE, 1, 7, 3), 1, IoCommand::Write { span, durability: volatile, handle: Handle::NONE }),
+        (
+            bits(ranged(io::WRITE, 1, 7, 3), fua),
+            1,
+            IoCommand::Write { span, durability: durable, handle: Handle::NONE },
+        ),
         (ranged(io::WRITE_UNCORRECTABLE, 1, 7, 3), 1, IoCommand::WriteUncorrectable { span, durability: volatile }),
         (ranged(io::WRITE_UNCORRECTABLE, 2, 56, 24), 2, IoCommand::WriteUncorrectable { span, durability: volatile }),
         (ranged(io::COMPARE, 1, 7, 3), 1, IoCommand::Compare(span)),
@@ -54,7 +58,7 @@ fn commands_ask_for_bytes_of_the_drive() {
         (
             command(io::COPY, 1, [9, 0, 2 | fua, 0, 0, 0]),
             1,
-            IoCommand::Copy { first: 9, sources: 3, durability: durable },
+            IoCommand::Copy { first: 9, sources: 3, durability: durable, handle: Handle::NONE },
         ),
         (command(io::FLUSH, 1, [0; 6]), 1, IoCommand::Flush),
         (command(io::FLUSH, ALL_NAMESPACES, [0; 6]), ALL_NAMESPACES, IoCommand::Flush),
@@ -98,7 +102,6 @@ fn every_wrong_command_ends_with_its_status() {
         ("PRACT", bits(read(), 1 << 29), Status::INVALID_FIELD),
         ("PRCHK", bits(read(), 1 << 26), Status::INVALID_FIELD),
         ("STC", bits(read(), 1 << 24), Status::INVALID_FIELD),
-        ("directive", bits(ranged(io::WRITE, 1, 0, 1), 1 << 20), Status::INVALID_FIELD),
         ("copy format 1", command(io::COPY, 1, [0, 0, 1 << 8, 0, 0, 0]), Status::INVALID_FIELD),
         ("129 sources", command(io::COPY, 1, [0, 0, 128, 0, 0, 0]), Status::COMMAND_SIZE_EXCEEDED),
         ("SGL too short", with(read(), |entry| entry.data.length = 4095.into()), Status::DATA_SGL_LENGTH_INVALID),
@@ -108,7 +111,6 @@ fn every_wrong_command_ends_with_its_status() {
         ("last segment", identifier(0x31), Status::SGL_TYPE_INVALID),
         ("keyed", identifier(0x40), Status::SGL_TYPE_INVALID),
         ("uncorrectable across the end", ranged(io::WRITE_UNCORRECTABLE, 1, blocks - 1, 2), Status::LBA_OUT_OF_RANGE),
-        ("directive", bits(ranged(io::WRITE_UNCORRECTABLE, 1, 0, 1), 1 << 20), Status::INVALID_FIELD),
         ("uncorrectable from within a block", ranged(io::WRITE_UNCORRECTABLE, 2, 4, 4), Status::INVALID_FIELD),
         ("uncorrectable up to within a block", ranged(io::WRITE_UNCORRECTABLE, 2, 8, 12), Status::INVALID_FIELD),
         ("uncorrectable chunks", ranged(io::WRITE_UNCORRECTABLE, 5, 0, 1), Status::INVALID_OPCODE),

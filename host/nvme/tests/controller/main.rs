@@ -1,6 +1,7 @@
 //! A controller as hosts meet it: whole sessions, every refusal, and a storm of random commands.
 
 mod association;
+mod data_placement;
 mod discovery;
 mod events;
 mod features;
@@ -9,3 +10,4 @@ mod identify;
 mod io;
 mod logs;
 mod storm;
+mod streams;

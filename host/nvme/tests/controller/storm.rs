@@ -4,9 +4,19 @@ use crate::harness::*;
 use openftl_core::Time;
 use openftl_nvme::wire::fabrics::ANY_CONTROLLER;
 use openftl_nvme::wire::opcode;
-use openftl_nvme::{CommandId, CompletionEntry, Connection, Queue, QueueError, SubmissionEntry};
+use openftl_nvme::{
+    BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, Queue, QueueError,
+    SubmissionEntry,
+};
 use proptest::prelude::*;
 use std::collections::HashSet;
+
+/// What namespaces take, one after the other.
+const HINTS: [Hints; 3] = [
+    Hints::Objects,
+    Hints::Streams { streams: 3, unit_blocks: 64 },
+    Hints::DataPlacement { handles: 3, is_persistent: false, unit_blocks: 64 },
+];
 
 /// One thing that happens to a controller.
 #[derive(Clone, Debug)]
@@ -30,7 +40,8 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::admin::GET_LOG_PAGE, opcode::admin::IDENTIFY, opcode::admin::ABORT, opcode::admin::SET_FEATURES,
             opcode::admin::GET_FEATURES, opcode::admin::ASYNCHRONOUS_EVENT_REQUEST, opcode::admin::KEEP_ALIVE,
             opcode::admin::GEOMETRY, opcode::io::WRITE, opcode::io::COPY, opcode::io::VECTOR_READ,
-            opcode::io::VECTOR_COPY, opcode::FABRICS,
+            opcode::io::VECTOR_COPY, opcode::FABRICS, opcode::admin::DIRECTIVE_SEND, opcode::admin::DIRECTIVE_RECEIVE,
+            opcode::io::MANAGEMENT_RECEIVE, opcode::io::MANAGEMENT_SEND, opcode::io::FLASH_ALLOC,
         ]),
         1 => any::<u8>(),
     ];
@@ -124,7 +135,10 @@ impl Storm {
                 self.world.target.disconnected(queue);
             }
             Step::Namespace { id } => {
-                let namespace = block(u32::from(id), openftl_nvme::BlockFormat::FourKib);
+                let bytes = CAPACITY;
+                let kind =
+                    NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints: HINTS[usize::from(id % 3)] };
+                let namespace = Namespace { kind, ..block(u32::from(id), BlockFormat::FourKib) };
                 if self.world.target.detach(0, namespace.id).is_err() {
                     let _ = self.world.target.attach(0, namespace);
                 }
@@ -147,7 +161,7 @@ proptest! {
 
     #[test]
     fn every_command_ends_once_or_is_held(is_ready in any::<bool>(), steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World::new();
+        let mut world = World::with_hints([HINTS[1], HINTS[2]]);
         let admin = if is_ready { world.ready() } else { world.connect() };
         let mut storm = Storm { world, queues: vec![(admin, HashSet::new())] };
         steps.into_iter().for_each(|step| storm.step(step));
@@ -159,7 +173,7 @@ proptest! {
         both[..32].copy_from_slice(&bytes);
         both[32..].copy_from_slice(&more);
         let entry = SubmissionEntry::of(&both);
-        let mut world = World::new();
+        let mut world = World::with_hints([HINTS[1], HINTS[2]]);
         let _ = world.target.connect(Time::ZERO, entry, Some(&both));
         let mut admin = world.ready();
         let mut io = world.connect_io(&admin, 1);

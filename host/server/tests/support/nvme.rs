@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::EmulatedDevice;
-use openftl_nvme::{BlockFormat, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_nvme::{BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
 use openftl_nvme_auth::{Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
@@ -156,7 +156,7 @@ impl Served {
         let mut target = Target::new("1", "OpenFTL", "1");
         let index = target.add_subsystem(subsystem).unwrap();
         let bytes = drive.data().len() as u64;
-        let kind = NamespaceKind::Block { format, bytes };
+        let kind = NamespaceKind::Block { format, bytes, hints: Hints::None };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
         let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
         for device in &devices {

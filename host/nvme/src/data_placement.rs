@@ -1,0 +1,154 @@
+//! Flexible Data Placement of a namespace: what its identifiers mean, and what has happened to them.
+//!
+//! ```text
+//!   placement identifier (PID)   0   1   2  …  n − 1      one reclaim group: the identifier is the placement handle
+//!   reclaim unit handle          0   1   2  …  n − 1      the namespace has all of them
+//!   handle of the drive          1   2   3  …  n          0: a write that says nothing, or nothing that is there
+//! ```
+
+use crate::command::Refusal;
+use crate::hints::Hints;
+use crate::namespace::Namespace;
+use crate::wire::U16;
+use crate::wire::data_placement::{HandleStatus, HandleStatusHead, PlacementEvent, event};
+use crate::wire::status::Status;
+use openftl_core::BLOCK_BYTES;
+use openftl_ftl::target::Handle;
+use std::collections::VecDeque;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// The most events of a namespace that are kept; older ones are forgotten.
+pub const EVENTS_MAX: usize = 63;
+
+/// The most handles: a drive has no more.
+const HANDLES_MAX: usize = openftl_ftl::placement::HANDLES_MAX as usize;
+
+/// The drive's handle behind a placement identifier, if there is one.
+#[inline]
+pub(crate) fn handle_of(identifier: u16, handles: u8) -> Option<Handle> {
+    (identifier < u16::from(handles)).then(|| Handle(identifier as u8 + 1))
+}
+
+/// The events of a namespace, oldest first, and which of them hosts want to be kept.
+#[derive(Default, Debug)]
+pub(crate) struct PlacementEvents {
+    events: VecDeque<PlacementEvent>,
+    /// Of each kind in [`event::ALL`] a bit for each placement handle.
+    wanted: [[u64; HANDLES_MAX / 64]; event::ALL.len()],
+}
+
+impl PlacementEvents {
+    /// Has events of a kind kept, or not, where they are about `handle`.
+    ///
+    /// # Errors
+    /// If controllers here do not know the kind.
+    pub fn want(&mut self, kind: u8, handle: u16, is_wanted: bool) -> Result<(), Refusal> {
+        let place = event::ALL.iter().position(|known| *known == kind).ok_or(Status::INVALID_FIELD)?;
+        let (word, bit) = (usize::from(handle) / 64, 1 << (handle % 64));
+        let word = &mut self.wanted[place][word];
+        *word = if is_wanted { *word | bit } else { *word & !bit };
+        Ok(())
+    }
+
+    /// Whether events of a kind in [`event::ALL`] are kept that are about `handle`, or, without one, about any.
+    pub fn is_wanted(&self, kind: u8, handle: Option<u16>) -> bool {
+        let Some(place) = event::ALL.iter().position(|known| *known == kind) else { return false };
+        match handle {
+            Some(handle) => self.wanted[place][usize::from(handle) / 64] & 1 << (handle % 64) != 0,
+            None => self.wanted[place].iter().any(|word| *word != 0),
+        }
+    }
+
+    fn keep(&mut self, event: PlacementEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// A write came with an identifier that means nothing.
+    pub fn invalid_identifier(&mut self, identifier: u16, namespace: u32, timestamp: [u8; 8]) {
+        if self.is_wanted(event::INVALID_IDENTIFIER, None) {
+            let mut data = PlacementEvent::new_zeroed();
+            data.kind = event::INVALID_IDENTIFIER;
+            data.flags = PlacementEvent::IDENTIFIER | PlacementEvent::NAMESPACE;
+            (data.identifier, data.namespace, data.timestamp) = (identifier.into(), namespace.into(), timestamp);
+            self.keep(data);
+        }
+    }
+
+    /// A host left the reclaim unit of `handle` before it was full.
+    pub fn not_fully_written(&mut self, handle: u16, namespace: u32, timestamp: [u8; 8]) {
+        if self.is_wanted(event::NOT_FULLY_WRITTEN, Some(handle)) {
+            let mut data = PlacementEvent::new_zeroed();
+            data.kind = event::NOT_FULLY_WRITTEN;
+            data.flags = PlacementEvent::IDENTIFIER | PlacementEvent::NAMESPACE | PlacementEvent::LOCATION;
+            (data.identifier, data.handle) = (handle.into(), handle.into());
+            (data.namespace, data.timestamp) = (namespace.into(), timestamp);
+            self.keep(data);
+        }
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &PlacementEvent> {
+        self.events.iter()
+    }
+}
+
+impl Namespace {
+    /// The data of "Reclaim Unit Handle Status", as long as the host wants them. `room` says how many blocks of the drive can
+    /// still be written under a handle to the chunks that are open for it; 0: none is open, and the unit is an empty one.
+    #[must_use]
+    pub fn handle_status(&self, bytes: u32, mut room: impl FnMut(Handle) -> u64) -> Vec<u8> {
+        let Hints::DataPlacement { handles, unit_blocks, .. } = self.hints() else { return Vec::new() };
+        let mut head = HandleStatusHead::new_zeroed();
+        head.handles = u16::from(handles).into();
+        let mut data = head.as_bytes().to_vec();
+        let blocks = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> self.block_bytes_log2();
+        for identifier in 0..u16::from(handles) {
+            let left = handle_of(identifier, handles).map_or(0, &mut room);
+            let mut status = HandleStatus::new_zeroed();
+            (status.identifier, status.handle) = (identifier.into(), identifier.into());
+            status.blocks_left = blocks(if left == 0 { unit_blocks } else { left }).into();
+            data.extend_from_slice(status.as_bytes());
+        }
+        data.resize(bytes as usize, 0);
+        data
+    }
+
+    /// The handles of a "Reclaim Unit Handle Update" with `count` placement identifiers, all checked.
+    ///
+    /// # Errors
+    /// If there are not as many, or one means nothing.
+    pub fn updated_handles(&self, count: u16, data: &[u8]) -> Result<Vec<Handle>, Refusal> {
+        let Hints::DataPlacement { handles, .. } = self.hints() else { return Err(Status::FDP_DISABLED.into()) };
+        let Ok((list, _)) = <[U16]>::ref_from_prefix_with_elems(data, usize::from(count)) else {
+            return Err(Status::DATA_SGL_LENGTH_INVALID.at(32));
+        };
+        let handles = list.iter().map(|identifier| handle_of(identifier.get(), handles));
+        handles.collect::<Option<Vec<_>>>().ok_or(Status::INVALID_FIELD.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_wanted_is_kept_and_the_oldest_goes_first() {
+        let mut events = PlacementEvents::default();
+        events.invalid_identifier(9, 1, [0; 8]);
+        events.not_fully_written(2, 1, [0; 8]);
+        assert_eq!(events.iter().len(), 0);
+        events.want(event::INVALID_IDENTIFIER, 0, true).unwrap();
+        events.want(event::NOT_FULLY_WRITTEN, 127, true).unwrap();
+        events.not_fully_written(2, 1, [0; 8]);
+        events.not_fully_written(127, 1, [0; 8]);
+        for identifier in 0..EVENTS_MAX as u16 {
+            events.invalid_identifier(1000 + identifier, 1, [0; 8]);
+        }
+        let identifiers: Vec<u16> = events.iter().map(|event| event.identifier.get()).collect();
+        assert_eq!(identifiers, (1000..1063).collect::<Vec<_>>());
+        assert_eq!(events.want(1, 0, true), Err(Status::INVALID_FIELD.into()), "units have no time limit here");
+    }
+}
