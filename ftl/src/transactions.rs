@@ -33,11 +33,13 @@ use std::collections::VecDeque;
 /// Requests that wait for something, at most.
 pub const REQUESTS_MAX: usize = 16_384;
 
-struct WaitingWrite {
+/// A write that the throttle holds back, or a trim of blocks that one before it is of: they take effect in order.
+struct HeldBack {
     tag: u64,
     first: u32,
     blocks: u32,
-    kind: BlockKind,
+    /// What the blocks are to be; `None`: trimmed.
+    kind: Option<BlockKind>,
     durability: Durability,
     handle: Handle,
     began: Time,
@@ -68,8 +70,8 @@ struct WaitingTrim {
 /// Requests that have not ended.
 #[derive(Default)]
 pub struct Transactions {
-    writes: VecDeque<WaitingWrite>,
-    /// Frames of the waiting writes, in order.
+    writes: VecDeque<HeldBack>,
+    /// Frames of the writes among them, in order.
     write_frames: VecDeque<Frame>,
     throttled_since: Option<Time>,
     waiters: VecDeque<Waiter>,
@@ -147,11 +149,11 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.throttled += 1;
         self.transactions.throttled_since.get_or_insert(self.now);
         self.transactions.write_frames.extend(frames);
-        self.transactions.writes.push_back(WaitingWrite {
+        self.transactions.writes.push_back(HeldBack {
             tag,
             first,
             blocks: frames.len() as u32,
-            kind,
+            kind: Some(kind),
             durability,
             handle,
             began: self.now,
@@ -185,19 +187,33 @@ impl<M: Media> BlockFtl<M> {
         }
         let durability = self.kept(durability);
         let (first, blocks) = (first as u32, blocks as u32);
+        self.placement.objects.trim(Extent { first: first.into(), blocks: blocks.into() });
+        self.count_ended_objects();
+        let overlaps = |held: &HeldBack| held.first < first + blocks && first < held.first + held.blocks;
+        if self.transactions.writes.iter().any(overlaps) {
+            if self.transactions.writes.len() >= REQUESTS_MAX {
+                return Err(IoError::QueueFull);
+            }
+            let (kind, handle, began) = (None, Handle::NONE, self.now);
+            self.transactions.writes.push_back(HeldBack { tag, first, blocks, kind, durability, handle, began });
+            self.stirred = true;
+            return Ok(());
+        }
+        self.begin_trim((tag, self.now), first, blocks, durability);
+        Ok(())
+    }
+
+    fn begin_trim(&mut self, (tag, began): (u64, Time), first: u32, blocks: u32, durability: Durability) {
         let newest = (first..first + blocks).filter_map(|block| self.buffer.newest(&self.mapping, block)).max();
         let position = match newest {
             Some(newest) if newest >= self.buffer.committed() => self.buffer.end_of_transaction(newest),
             _ => self.buffer.committed(),
         };
         self.transactions.push = self.transactions.push.max(position);
-        let trim = WaitingTrim { tag, began: self.now, first, blocks, durability, position, left: 0 };
+        let trim = WaitingTrim { tag, began, first, blocks, durability, position, left: 0 };
         self.transactions.trims.push_back(trim);
-        self.placement.objects.trim(Extent { first: first.into(), blocks: blocks.into() });
-        self.count_ended_objects();
         self.advance_trims();
         self.stirred = true;
-        Ok(())
     }
 
     /// Chunks that the host may open now, and could when nothing waits to be collected.
@@ -373,28 +389,40 @@ impl<M: Media> BlockFtl<M> {
                 self.refuse_write();
                 continue;
             }
+            let HeldBack { tag, first, blocks, kind, durability, handle, began } = *write;
+            let Some(kind) = kind else {
+                self.transactions.writes.pop_front();
+                self.begin_trim((tag, began), first, blocks, durability);
+                self.end_of_wait();
+                continue;
+            };
             if !self.may_admit() {
                 break;
             }
-            let WaitingWrite { tag, first, blocks, kind, durability, handle, began } = *write;
             self.transactions.writes.pop_front();
             let mut frames = std::mem::take(&mut self.transactions.write_frames);
             let blocks = blocks as usize;
             self.admit((tag, began), first, frames.drain(..blocks), blocks, kind, durability, handle);
             self.transactions.write_frames = frames;
-            if self.transactions.writes.is_empty() {
-                let since = self.transactions.throttled_since.take().unwrap_or(self.now);
-                self.statistics.throttled_time += self.now.since(since);
-            }
+            self.end_of_wait();
         }
         self.place_host();
         self.push_out();
         self.advance_waiters();
     }
 
+    /// Notes how long writes were held back, once none is any more.
+    fn end_of_wait(&mut self) {
+        if self.transactions.writes.is_empty() {
+            let since = self.transactions.throttled_since.take().unwrap_or(self.now);
+            self.statistics.throttled_time += self.now.since(since);
+        }
+    }
+
     fn refuse_write(&mut self) {
         let write = self.transactions.writes.pop_front().expect("there is a first");
-        for frame in self.transactions.write_frames.drain(..write.blocks as usize) {
+        let frames = if write.kind.is_some() { write.blocks as usize } else { 0 };
+        for frame in self.transactions.write_frames.drain(..frames) {
             self.frames.release(frame);
         }
         self.end_with(write.tag, Err(IoError::ReadOnly));
