@@ -17,7 +17,7 @@ use std::io::{self, Read, Write};
 use crate::error::Termination;
 use crate::fabrics::{self, Connected, Identity, NqnError, PropertyName, QueueParameters};
 use crate::initiator::{CommandId, Event, Initiator, InitiatorConfig, Outgoing, Transfer};
-use crate::nvm::{self, Blocks, IDENTIFY_BYTES, LogPart};
+use crate::nvm::{self, Blocks, IDENTIFY_BYTES, Lifetime, LogPart};
 use crate::sgl::Completion;
 use crate::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use zerocopy::IntoBytes;
@@ -354,6 +354,24 @@ impl<S: Read + Write> Client<S> {
     /// [`ClientError`].
     pub fn keep_alive(&mut self) -> Result<(), ClientError> {
         self.call("Keep Alive", &nvm::keep_alive(), Payload::None).map(drop)
+    }
+
+    /// Has a namespace heed what writes say of how long their data live, by the controller of an Admin Queue.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn enable_directive(&mut self, namespace: u32, lifetime: Lifetime) -> Result<(), ClientError> {
+        self.call("Directive Send", &nvm::enable_directive(namespace, lifetime), Payload::None).map(drop)
+    }
+
+    /// How many placement identifiers a namespace has.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn placement_identifiers(&mut self, namespace: u32) -> Result<u16, ClientError> {
+        let room = Payload::ToHost(vec![0; nvm::HANDLE_STATUS_BYTES]);
+        let head = self.call("I/O Management Receive", &nvm::handle_status(namespace), room)?.data;
+        Ok(nvm::placement_identifiers(&head))
     }
 
     /// Reads blocks into `data`, which has as many bytes as they.

@@ -10,6 +10,7 @@ mod admin {
     pub const IDENTIFY: u8 = 0x06;
     pub const SET_FEATURES: u8 = 0x09;
     pub const KEEP_ALIVE: u8 = 0x18;
+    pub const DIRECTIVE_SEND: u8 = 0x19;
     /// Open-Channel 2.0, "Geometry".
     pub const GEOMETRY: u8 = 0xe2;
 }
@@ -19,6 +20,7 @@ mod io {
     pub const FLUSH: u8 = 0x00;
     pub const WRITE: u8 = 0x01;
     pub const READ: u8 = 0x02;
+    pub const MANAGEMENT_RECEIVE: u8 = 0x12;
 }
 
 /// FID of Number of Queues (Base, "Set Features Command").
@@ -140,6 +142,60 @@ pub fn durable_write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
     entry
 }
 
+/// What a write says of how long its data live: which others end together with them (Base, "Directives").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lifetime {
+    /// Those of this stream, from 1 on: the Streams directive.
+    Stream(u16),
+    /// Those of this placement identifier: the Data Placement directive.
+    Placement(u16),
+}
+
+impl Lifetime {
+    /// DTYPE and DSPEC.
+    fn directive(self) -> (u32, u16) {
+        match self {
+            Lifetime::Stream(stream) => (1, stream),
+            Lifetime::Placement(identifier) => (2, identifier),
+        }
+    }
+}
+
+/// Directive Send, Enable Directive: the namespace heeds what writes say in this way. Refused if it cannot.
+#[must_use]
+pub fn enable_directive(namespace: u32, lifetime: Lifetime) -> [u8; SUBMISSION_BYTES] {
+    const ENABLE_DIRECTIVE: u32 = 1;
+    entry(admin::DIRECTIVE_SEND, namespace, [0, ENABLE_DIRECTIVE, lifetime.directive().0 << 8 | 1])
+}
+
+/// The same write, with what it says of its data.
+#[must_use]
+pub fn directed(mut write: [u8; SUBMISSION_BYTES], lifetime: Lifetime) -> [u8; SUBMISSION_BYTES] {
+    let (kind, specific) = lifetime.directive();
+    // DTYPE, bits 23 to 20 of CDW12; DSPEC, bits 31 to 16 of CDW13.
+    write[50] |= (kind << 4) as u8;
+    write[54..56].copy_from_slice(&specific.to_le_bytes());
+    write
+}
+
+/// Bytes of the head of Reclaim Unit Handle Status.
+pub const HANDLE_STATUS_BYTES: usize = 16;
+
+/// I/O Management Receive: the head of Reclaim Unit Handle Status, which says how many placement identifiers there are. See
+/// [`placement_identifiers`].
+#[must_use]
+pub fn handle_status(namespace: u32) -> [u8; SUBMISSION_BYTES] {
+    const RECLAIM_UNIT_HANDLE_STATUS: u32 = 1;
+    let dwords = HANDLE_STATUS_BYTES as u32 / 4 - 1;
+    entry(io::MANAGEMENT_RECEIVE, namespace, [RECLAIM_UNIT_HANDLE_STATUS, dwords, 0])
+}
+
+/// NRUHSD of that head.
+#[must_use]
+pub fn placement_identifiers(head: &[u8]) -> u16 {
+    u16::from_le_bytes([head[14], head[15]])
+}
+
 /// Flush.
 #[must_use]
 pub fn flush(namespace: u32) -> [u8; SUBMISSION_BYTES] {
@@ -165,6 +221,24 @@ mod tests {
         let identify = identify(1, 0);
         assert_eq!((identify[0], identify[40]), (0x06, 1));
         assert_eq!(keep_alive()[0], 0x18);
+    }
+
+    #[test]
+    fn a_write_says_how_long_its_data_live() {
+        let blocks = Blocks { namespace: 3, first: 7, count: 256 };
+        let mut golden = durable_write(blocks);
+        golden[50] = 0x10;
+        golden[54..56].copy_from_slice(&[0x34, 0x12]);
+        assert_eq!(directed(durable_write(blocks), Lifetime::Stream(0x1234)), golden);
+        golden[50] = 0x20;
+        assert_eq!(directed(durable_write(blocks), Lifetime::Placement(0x1234)), golden);
+        let mut golden = [0; 64];
+        (golden[0], golden[4]) = (0x19, 3);
+        golden[40..52].copy_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0, 1, 2, 0, 0]);
+        assert_eq!(enable_directive(3, Lifetime::Placement(9)), golden);
+        let status = handle_status(3);
+        assert_eq!((status[0], &status[40..48]), (0x12, &[1, 0, 0, 0, 3, 0, 0, 0][..]));
+        assert_eq!(placement_identifiers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 1]), 0x108);
     }
 
     #[test]

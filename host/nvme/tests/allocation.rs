@@ -106,7 +106,8 @@ impl openftl_nvme::Drives for Nothing {
 fn an_io_command_allocates_nothing() {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN")).unwrap();
-    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20, hints: openftl_nvme::Hints::None };
+    let hints = openftl_nvme::Hints::DataPlacement { handles: 3, is_persistent: false, unit_blocks: 64 };
+    let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes: 1 << 20, hints };
     target.attach(subsystem, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
     let admin = connected(&mut target, 0, ANY_CONTROLLER);
     let enable = [0, 0x14, 6 << 16 | 4 << 20 | 1, 0, 0, 0];
@@ -117,7 +118,12 @@ fn an_io_command_allocates_nothing() {
     let bad = command(opcode::io::READ, 1, [1 << 20, 0, 0, 0, 0, 0]);
     let before = ALLOCATIONS.get();
     for id in 0..1000_u16 {
-        let (mut entry, status) = if id % 2 == 0 { (good, 0) } else { (bad, Status::LBA_OUT_OF_RANGE.code()) };
+        let (mut entry, status) = match id % 4 {
+            0 => (good, 0),
+            1 => (bad, Status::LBA_OUT_OF_RANGE.code()),
+            // Placement identifiers 2, and 3, which is not there.
+            identifier => (command(opcode::io::WRITE, 1, [7, 0, 2 << 20, u32::from(identifier) << 16, 0, 0]), 0),
+        };
         entry.command_id = id.into();
         queue.begin(CommandId(id)).unwrap();
         let answer = target.io(openftl_core::Time::ZERO, &queue, &entry).err().unwrap_or(Answer::of(0));

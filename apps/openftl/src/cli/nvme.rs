@@ -188,7 +188,8 @@ const WRITE_EXAMPLES: &str = "\
 Examples:
   openftl nvme write 127.0.0.1:4420 --input image.bin
   openftl nvme write 127.0.0.1:4420 --input /dev/zero --length 64MiB --fua
-  tar c folder | openftl nvme write 127.0.0.1:4420 --offset 1GiB";
+  tar c folder | openftl nvme write 127.0.0.1:4420 --offset 1GiB
+  openftl nvme write 127.0.0.1:4420 --input log.bin --placement 2";
 
 #[derive(Args, Debug)]
 #[command(after_help = WRITE_EXAMPLES)]
@@ -204,6 +205,12 @@ pub struct Write {
     /// Have every write durable when it is acknowledged.
     #[arg(long)]
     pub fua: bool,
+    /// Write to this stream, on a drive with streams: what is in one stream is expected to end together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub stream: Option<u16>,
+    /// Write with this placement identifier, on a drive with Flexible Data Placement.
+    #[arg(long, value_name = "N", conflicts_with = "stream")]
+    pub placement: Option<u16>,
 }
 
 const NVME_BENCH_EXAMPLES: &str = "\

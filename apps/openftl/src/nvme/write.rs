@@ -1,13 +1,15 @@
 //! `openftl nvme write`: a file to blocks of a namespace.
 
+use super::channel::Channel;
 use super::disk::Disk;
 use super::transfer::{Progress, WINDOW, check, command_bytes};
 use crate::cli::nvme::Write;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_nvme_tcp::client::Payload;
-use openftl_nvme_tcp::nvm;
+use openftl_nvme_tcp::ClientError;
+use openftl_nvme_tcp::client::{Client, Payload};
+use openftl_nvme_tcp::nvm::{self, Lifetime};
 use std::fs::File;
 use std::io::{self, Read, stdin};
 use std::path::Path;
@@ -36,8 +38,9 @@ pub fn run(arguments: &Write) -> Result<(), Failure> {
         disk.check_inside(offset.0, length.0)?;
     }
     disk.check_inside(offset.0, 0)?;
+    let lifetime = lifetime(arguments, &mut disk)?;
     let length = length.map(|length| length.0);
-    let copied = Copy { disk: &mut disk, input, offset: offset.0, length, fua: arguments.fua }.run()?;
+    let copied = Copy { disk: &mut disk, input, offset: offset.0, length, fua: arguments.fua, lifetime }.run()?;
     let done = Palette::of_stdout().paint(Ink::Good, "✓");
     let durable = if arguments.fua { ", and durable" } else { "" };
     say(&format!(
@@ -45,6 +48,36 @@ pub fn run(arguments: &Write) -> Result<(), Failure> {
         ByteSize(copied),
         arguments.place.namespace
     ))
+}
+
+/// What writes say of how long their data live, if the namespace heeds it: elsewhere it would go unnoticed.
+fn lifetime(arguments: &Write, disk: &mut Disk) -> Result<Option<Lifetime>, Failure> {
+    let namespace = disk.namespace;
+    let (lifetime, flag, what) = match (arguments.stream, arguments.placement) {
+        (Some(stream), _) => (Lifetime::Stream(stream), "--stream", "streams"),
+        (None, Some(identifier)) => (Lifetime::Placement(identifier), "--placement", "placement identifiers"),
+        (None, None) => return Ok(None),
+    };
+    match disk.association.admin.enable_directive(namespace, lifetime) {
+        Ok(()) => Ok(Some(lifetime)),
+        Err(ClientError::Refused { .. }) => Err(Failure::bad_input(format_args!(
+            "{flag}: namespace {namespace} takes no {what}"
+        ))
+        .fix(format_args!("leave {flag} away, or serve a drive with `--placement streams` or `--placement fdp`"))),
+        Err(error) => Err(disk.association.failure(error)),
+    }
+}
+
+/// Whether the namespace has a placement identifier: data with another one would go anywhere.
+fn check_identifier(queue: &mut Client<Channel>, disk: &Disk, lifetime: Option<Lifetime>) -> Result<(), Failure> {
+    let Some(Lifetime::Placement(identifier)) = lifetime else { return Ok(()) };
+    let identifiers = queue.placement_identifiers(disk.namespace).map_err(|error| disk.association.failure(error))?;
+    if identifier < identifiers {
+        return Ok(());
+    }
+    let namespace = disk.namespace;
+    Err(Failure::bad_input(format_args!("--placement {identifier}: namespace {namespace} has no such identifier"))
+        .fix(format_args!("name one from 0 to {}", identifiers.saturating_sub(1))))
 }
 
 /// What is to be written.
@@ -90,12 +123,14 @@ struct Copy<'a> {
     /// If it is known; else to the input's end.
     length: Option<u64>,
     fua: bool,
+    lifetime: Option<Lifetime>,
 }
 
 impl Copy<'_> {
     /// Writes piece after piece, several at a time.
     fn run(mut self) -> Result<u64, Failure> {
         let mut queue = self.disk.queue(WINDOW as u16)?;
+        check_identifier(&mut queue, self.disk, self.lifetime)?;
         let piece_bytes = command_bytes(self.disk);
         let mut spare: Vec<Vec<u8>> = Vec::with_capacity(WINDOW);
         let mut progress = Progress::new("write", self.length);
@@ -113,6 +148,7 @@ impl Copy<'_> {
                         let bytes = data.len() as u64;
                         let blocks = self.disk.blocks(self.offset + submitted, bytes);
                         let entry = if self.fua { nvm::durable_write(blocks) } else { nvm::write(blocks) };
+                        let entry = self.lifetime.map_or(entry, |lifetime| nvm::directed(entry, lifetime));
                         queue.submit(submitted, &entry, Payload::ToController(data));
                         submitted += bytes;
                     }

@@ -87,6 +87,28 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
+fn a_write_says_how_long_its_data_live_to_a_drive_that_heeds_it() {
+    let bytes = random_bytes(3, 64 << 10);
+    let check = |placement: &str, heeded: [&str; 2], refused: &[([&str; 2], &str)]| {
+        let target = Target::serve(&["--placement", placement]);
+        let input = target.file("input", &bytes);
+        let output = target.folder.path().join("output");
+        let words = ["--input", text(&input)];
+        target.run("write", &[&words[..], &heeded].concat()).succeeded().printing(&["64 KiB are written"]);
+        target.run("read", &["--length", "64KiB", "--output", text(&output)]).succeeded();
+        assert!(std::fs::read(&output).unwrap() == bytes);
+        for (flags, said) in refused {
+            target.refuses("write", &[&words[..], flags].concat(), &[said]);
+        }
+    };
+    let no_stream = (["--stream", "3"], "--stream: namespace 1 takes no streams");
+    let no_identifier = (["--placement", "3"], "--placement: namespace 1 takes no placement identifiers");
+    check("streams", ["--stream", "40000"], &[no_identifier]);
+    check("fdp", ["--placement", "7"], &[no_stream, (["--placement", "8"], "namespace 1 has no such identifier")]);
+    check("hot-cold", ["--offset", "0"], &[no_stream, no_identifier]);
+}
+
+#[test]
 fn a_drive_whose_flash_is_another_server_s_outlives_a_kill() {
     let flash = Target::serve(&["--open-channel", "cosmos"]);
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -48,6 +48,18 @@ impl Directives {
     }
 }
 
+/// DTYPE of an I/O command, bits 23 to 20 of dword 12.
+#[inline]
+fn kind_said(entry: &SubmissionEntry) -> u8 {
+    (entry.dword(12) >> 20) as u8 & 0xf
+}
+
+/// Whether an I/O command says a directive, if it is one that may.
+#[inline]
+pub(super) fn says_directive(entry: &SubmissionEntry) -> bool {
+    kind_said(entry) != 0
+}
+
 /// Whether any namespace of the subsystem has directives.
 pub(super) fn has_directives(context: &Context<'_>) -> bool {
     context.namespaces.iter().flatten().any(|namespace| namespace.hints().has_directives())
@@ -63,7 +75,7 @@ fn supported(namespace: &Namespace) -> Option<u8> {
 }
 
 impl Controller {
-    /// The handle of a write: DTYPE, bits 23 to 20 of dword 12, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
+    /// The handle of a write that says a directive: DTYPE, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
     /// directive is enabled. A write with a placement identifier that means nothing is one without, and an event.
     #[inline]
     pub(super) fn handle(
@@ -73,10 +85,7 @@ impl Controller {
         namespace: &Namespace,
         states: &mut [HintState],
     ) -> Result<Handle, Refusal> {
-        let said = (entry.dword(12) >> 20) as u8 & 0xf;
-        if said == 0 {
-            return Ok(Handle::NONE);
-        }
+        let said = kind_said(entry);
         let Some(enabled) = self.directives.enabled(namespace) else { return Ok(Handle::NONE) };
         if said != enabled {
             return Err(Status::INVALID_FIELD.at(50).bit(4));
