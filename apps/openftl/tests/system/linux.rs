@@ -19,6 +19,7 @@ mod authentication;
 mod commands;
 mod connection;
 mod disk;
+mod lifetimes;
 mod namespaces;
 
 const PORT: &str = "4420";
@@ -156,6 +157,12 @@ impl Told {
     fn text(&self, name: &str) -> String {
         let path: PathBuf = self.folder.path().join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("no {name}: {error}: {}", self.ended))
+    }
+
+    /// The file `name` that the script made.
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        let path: PathBuf = self.folder.path().join(name);
+        std::fs::read(&path).unwrap_or_else(|error| panic!("no {name}: {error}: {}", self.ended))
     }
 
     /// The file `name` of JSON that the script made.
