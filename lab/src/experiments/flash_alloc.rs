@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
                 and MySQL, throughput grows to 2 to 2.7, 1.8 and 1.2 times; for two tenants it falls from 2.5 to 1.6; \
                 the mean latency of RocksDB's operations from 140.2 to 94.4 us, and p99.9 from 5694 to 3401 us.",
     }),
-    memory_bytes: [2 << 30, 64 << 20],
+    memory_bytes: [512 << 20, 64 << 20],
     run,
 };
 
