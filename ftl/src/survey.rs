@@ -370,8 +370,11 @@ pub(crate) fn superblock_places(
         match chunks.state(other) {
             ChunkState::Free => state.spare = Some(other),
             ChunkState::Offline => {}
-            // Older records: with the active one full too, it has to be free before the next superblock.
-            _ if state.full.is_some() && access != Access::Inspect => {
+            // Older records: with the active one full too, it has to be free before the next superblock. And where the active
+            // one has the newest, they are needed no more; the writer takes an active one beside a full one for empty.
+            _ if (state.full.is_some() || sequences[newer] == Some(superblock.sequence))
+                && access != Access::Inspect =>
+            {
                 if make_free(media, clock, scan, chunks, other) {
                     state.spare = Some(other);
                 }

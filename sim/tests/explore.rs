@@ -217,6 +217,43 @@ fn what_failed_to_be_programmed_gets_a_spare_before_its_chunk_is_retired() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer: the newest superblock was found in one chunk of its pair with no room behind it, and older ones in
+/// the other. The writer took the first for empty, and reset it.
+#[test]
+fn the_chunk_with_the_newest_superblock_is_kept_when_it_is_full_after_a_cut() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.pair_distance) = (Cell::Qlc, 1, 2, Some(3));
+    (chip.blocks_per_chunk, chip.erase_us) = (48, 1_000);
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80, 100], vec![400, 800, 1_600, 3_200]);
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (1, 2, 0);
+    (profile.faults.program_fail, profile.faults.erase_fail, profile.faults.high_ecc) = (0.005, 0.002, 0.05);
+    let config = Config {
+        capacity_blocks: 3_150,
+        over_provisioning: Share::percent(40),
+        drive_id: 3_525_486_486,
+        payload: FrameForm::Stamp,
+        host_frames: 600,
+        checkpoint_log_blocks: Some(24),
+        checkpoint_interval: Some(Nanos::from_millis(20)),
+        victim: VictimPolicy::CostBenefit,
+        marked_groups_max: Some(1),
+        scrub_interval: Some(Nanos::from_millis(1_000)),
+        wear_spread_max: Some(32),
+        ..Config::default()
+    };
+    let seed = 305_046;
+    let steps = parse_steps(CUT_BEHIND_A_FULL_PAIR).unwrap();
+    let run = Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 16 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+const CUT_BEHIND_A_FULL_PAIR: &str = "\
+    w0+64 w64+64 w128+64 w192+64 w256+64 w320+64 w384+64 w448+64 w512+64 w576+64 w640+64 w704+64 w768+64 w832+64 \
+    w896+64 w960+64 w1024+64 w1088+64 w1152+64 w1216+64 w1280+64 w1344+64 w1408+64 w1472+64 w1536+64 w1600+64 \
+    w1664+64 w1728+64 w1792+64 w1856+64 w1920+64 w1984+64 w0+128 w2176+64 w2240+64 w2304+64 w2368+64 w2432+64 \
+    w2496+64 w2560+64 w2624+64 w0+256 w0+255 w0+29 r1344+22 T2232+20 x32 s w0+98 r137+25 r141+25 x1+26/1/79";
+
 /// Found by the explorer in itself: a superblock that an exchange had put elsewhere counted as one of its copies, so the
 /// other one could go too.
 #[test]
