@@ -2,7 +2,7 @@
 //! a workload with garbage collection and checkpoints in it, and each in which one can leave it during the recovery.
 
 use openftl_core::units::Share;
-use openftl_ftl::{Config, Durability, Purpose};
+use openftl_ftl::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_media::Profile;
 use openftl_sim::World;
 use openftl_sim::crash_points::CrashPoints;
@@ -34,6 +34,7 @@ impl Scene {
         let mut written = 0;
         while written < self.before {
             let (first, blocks) = world.range(40);
+            self.hint(&mut world, Extent { first, blocks }, written);
             world.submit_write(first, blocks, Durability::Volatile);
             written += blocks;
         }
@@ -44,6 +45,7 @@ impl Scene {
     /// Request number `number` of a mix of all kinds.
     fn submit(&self, world: &mut World, number: u64) {
         let (first, blocks) = world.range([20, 8, 2, 12, 9, 4, 5][number as usize % 7]);
+        self.hint(world, Extent { first, blocks: (3 * blocks).min(world.blocks() - first) }, number);
         match number % 7 {
             0 => world.submit_write(first, blocks, Durability::Volatile),
             1 => world.submit_trim(first, blocks, Durability::Durable),
@@ -53,6 +55,15 @@ impl Scene {
             5 => world.submit_write_uncorrectable(first, blocks, Durability::Volatile),
             _ => world.submit_flush(),
         };
+    }
+
+    /// Tells the drive what it heeds of what is to come, and where.
+    fn hint(&self, world: &mut World, at: Extent, number: u64) {
+        match self.config.placement {
+            PlacementName::FlashAlloc if number.is_multiple_of(2) => world.submit_flash_alloc(&[at]),
+            placement if placement.heeds_handles() => world.handle = Handle((number % 3) as u8),
+            _ => {}
+        }
     }
 
     /// Cuts wherever it makes a difference, until everything has happened once; and each recovery likewise.
@@ -151,4 +162,24 @@ fn every_crash_point_without_a_cache() {
         before: 2_000,
     };
     expect_many("no cache", &scene);
+}
+
+/// Blocks of objects and of others wait in queues of their own, are programmed out of order, and leave the buffer so.
+#[test]
+fn every_crash_point_with_objects() {
+    let config = Config { placement: PlacementName::FlashAlloc, objects_max: 3, ..placed(small(7)) };
+    expect_many("objects", &Scene { profile: crumb(&[]), config, seed: 7, before: 2_000 });
+}
+
+/// The same of handles that are kept apart in collection, where what is programmed may still be lost.
+#[test]
+fn every_crash_point_with_handles() {
+    let config = Config { placement: PlacementName::StreamsKept, handles: 2, ..placed(small(9)) };
+    let profile = crumb(&[("power_loss_protection = true", "power_loss_protection = false")]);
+    expect_many("handles", &Scene { profile, config, seed: 9, before: 2_000 });
+}
+
+/// With room for chunks of classes.
+fn placed(config: Config) -> Config {
+    Config { over_provisioning: Share::percent(20), ..config }
 }
