@@ -557,11 +557,8 @@ impl<M: Media> BlockFtl<M> {
 
     /// Announces an object.
     fn flash_alloc(&mut self, tag: u64, extents: &[Extent]) -> Result<(), IoError> {
-        let capacity = self.plan.capacity_blocks;
-        for Extent { first, blocks } in extents.iter().copied() {
-            if blocks == 0 || first.checked_add(blocks).is_none_or(|end| end > capacity) {
-                return Err(IoError::OutOfRange { first, blocks, capacity });
-            }
+        for extent in extents {
+            self.check_range(extent.first, extent.blocks, u64::MAX)?;
         }
         if self.read_only.is_some() {
             return Err(IoError::ReadOnly);

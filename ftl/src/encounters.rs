@@ -6,7 +6,6 @@
 
 use crate::block::{BlockFtl, Errand};
 use crate::statistics::Purpose;
-use openftl_core::ChunkId;
 use openftl_media::Media;
 
 /// Commands of the host, and those that met garbage collection.
@@ -43,22 +42,18 @@ impl Encounters {
 }
 
 impl<M: Media> BlockFtl<M> {
-    fn group_of_chunk(&self, chunk: ChunkId) -> u32 {
-        self.format.group_of(self.format.pu_of(chunk))
-    }
-
     /// The group in which `errand` is a command of collection.
     fn collected_by(&self, errand: Errand) -> Option<u32> {
         match errand {
             Errand::Unit(unit) => {
                 let unit = self.units.unit(unit);
-                (unit.purpose == Purpose::Relocation).then(|| self.group_of_chunk(unit.chunk))
+                (unit.purpose == Purpose::Relocation).then(|| self.group_of(unit.chunk))
             }
             Errand::CollectionRead(index) => {
                 let (places, _) = self.collection.command(index);
-                Some(self.group_of_chunk(self.format.chunk_of(places[0])))
+                Some(self.group_of(self.format.chunk_of(places[0])))
             }
-            Errand::Reset(chunk) => Some(self.group_of_chunk(chunk)),
+            Errand::Reset(chunk) => Some(self.group_of(chunk)),
             Errand::HostRead(_) | Errand::ScrubRead => None,
         }
     }
@@ -70,12 +65,12 @@ impl<M: Media> BlockFtl<M> {
             Errand::HostRead(index) => {
                 let (places, _) = self.reads.command(index);
                 places.iter().fold((false, false), |(marked, met), place| {
-                    let group = self.group_of_chunk(self.format.chunk_of(*place));
+                    let group = self.group_of(self.format.chunk_of(*place));
                     (marked | self.collection.is_marked(group), met | self.collection.is_at_work(group))
                 })
             }
             Errand::Unit(unit) if self.units.unit(unit).purpose == Purpose::Data => {
-                let group = self.group_of_chunk(self.units.unit(unit).chunk);
+                let group = self.group_of(self.units.unit(unit).chunk);
                 (self.collection.is_marked(group), self.collection.is_at_work(group))
             }
             _ => {

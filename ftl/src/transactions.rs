@@ -103,7 +103,7 @@ impl Transactions {
 }
 
 impl<M: Media> BlockFtl<M> {
-    fn check_range(&self, first: u64, blocks: u64, most: u64) -> Result<(), IoError> {
+    pub(crate) fn check_range(&self, first: u64, blocks: u64, most: u64) -> Result<(), IoError> {
         let capacity = self.plan.capacity_blocks;
         if blocks == 0 || blocks > most || first.checked_add(blocks).is_none_or(|end| end > capacity) {
             return Err(IoError::OutOfRange { first, blocks, capacity });

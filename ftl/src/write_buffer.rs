@@ -311,33 +311,32 @@ impl WriteBuffer {
         Some(frame)
     }
 
-    /// What the log says of `block`: where its newest committed version is on media.
+    /// Where the newest committed version of `block` is being programmed, while it is in the buffer; else what lies below
+    /// those that are not committed.
     #[inline]
-    #[must_use]
-    pub fn base(&self, mapping: &Mapping, block: u32) -> Entry {
+    fn newest_committed(&self, mapping: &Mapping, block: u32) -> Result<Ppa, Entry> {
         let mut entry = mapping.get(block);
         while let Place::Buffer(frame) = entry.place() {
             let slot = &self.slots[frame.0 as usize];
             if slot.flags & COMMITTED != 0 {
-                return Entry::media(slot.ppa);
+                return Ok(slot.ppa);
             }
             entry = slot.older;
         }
-        entry
+        Err(entry)
+    }
+
+    /// What the log says of `block`: where its newest committed version is on media.
+    #[inline]
+    #[must_use]
+    pub fn base(&self, mapping: &Mapping, block: u32) -> Entry {
+        self.newest_committed(mapping, block).map_or_else(|below| below, Entry::media)
     }
 
     /// Where the newest committed version of `block` is being programmed while it cannot be read from there yet.
     #[must_use]
     pub fn unreadable(&self, mapping: &Mapping, block: u32) -> Option<Ppa> {
-        let mut entry = mapping.get(block);
-        while let Place::Buffer(frame) = entry.place() {
-            let slot = &self.slots[frame.0 as usize];
-            if slot.flags & COMMITTED != 0 {
-                return Some(slot.ppa);
-            }
-            entry = slot.older;
-        }
-        None
+        self.newest_committed(mapping, block).ok()
     }
 
     /// The position of the newest buffered write of `block`.
