@@ -6,12 +6,13 @@ use crate::bad_chunks::BadChunks;
 use crate::block::{BlockFtl, HostFrontiers, Phase};
 use crate::checkpoint::{BodyLayout, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
-use crate::config::Config;
+use crate::config::{Config, RelocateBy};
 use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
 use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
 use crate::oob::{BlockKind, Oob};
+use crate::owners::Owners;
 use crate::placement::Placement;
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
@@ -129,6 +130,11 @@ impl<M: Media> BlockFtl<M> {
     ) -> BlockFtl<M> {
         chunks.choose_victims(config.victim, superblock.drive);
         let geometry = *media.geometry();
+        let owners = (config.relocate_by == RelocateBy::DeviceCopy).then(|| {
+            let mut owners = Owners::new(&geometry);
+            owners.load(mapping.entries());
+            owners
+        });
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
         let most = VECTOR_BLOCKS_MAX as u32 / ws_min * ws_min;
         let unit_blocks = geometry.ws_opt.min(most);
@@ -216,6 +222,7 @@ impl<M: Media> BlockFtl<M> {
             plan,
             frames,
             mapping,
+            owners,
             chunks,
         }
     }

@@ -26,6 +26,7 @@ use crate::garbage_collection::Collection;
 use crate::log::Log;
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
+use crate::owners::Owners;
 use crate::placement::{Class, Label, Placement, WRITES};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
@@ -101,6 +102,8 @@ pub struct BlockFtl<M> {
     pub(crate) plan: Plan,
     pub(crate) frames: Frames,
     pub(crate) mapping: Mapping,
+    /// Kept where the device copies what is relocated.
+    pub(crate) owners: Option<Owners>,
     pub(crate) chunks: ChunkTable,
     pub(crate) provisioning: Provisioning,
     pub(crate) buffer: WriteBuffer,
@@ -356,7 +359,10 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.programmed[purpose as usize] += u64::from(used);
         self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
         let unit = self.units.begin(open, purpose, owner, frames, used);
-        self.submit_errand(Errand::Unit(unit));
+        let is_copy = self.buffer.is_copy(self.units.unit(unit));
+        if self.units.may_go(unit, is_copy) {
+            self.submit_errand(Errand::Unit(unit));
+        }
     }
 
     /// Writes padding behind what `open` holds, so that it can be read.
@@ -391,10 +397,13 @@ impl<M: Media> BlockFtl<M> {
                 for (index, ppa) in blocks[..unit.count as usize].iter_mut().enumerate() {
                     *ppa = Ppa(first.0 + index as u64);
                 }
-                let command = Command::Write {
-                    blocks: Blocks::Vector(&blocks[..unit.count as usize]),
-                    frames: unit.frames(),
-                    fua: self.geometry.volatile_cache,
+                let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
+                let sources;
+                let command = if self.buffer.is_copy(unit) {
+                    sources = self.buffer.sources(unit);
+                    Command::Copy { from: &sources[..to.len()], to, fua }
+                } else {
+                    Command::Write { blocks: Blocks::Vector(to), frames: unit.frames(), fua }
                 };
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
@@ -647,6 +656,22 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn unit_ended(&mut self, unit: UnitId, status: Status) {
+        if self.buffer.is_copy(self.units.unit(unit)) {
+            match status {
+                Status::Success => self.statistics.relocation_copies += u64::from(self.units.unit(unit).used),
+                Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk => {
+                    return self.read_instead_of_copy(unit);
+                }
+                _ => {}
+            }
+        }
+        self.unit_settled(unit, status);
+        while let Some(next) = self.units.next_held(unit, |next| self.buffer.is_copy(next)) {
+            self.submit_errand(Errand::Unit(next));
+        }
+    }
+
+    fn unit_settled(&mut self, unit: UnitId, status: Status) {
         match status {
             Status::Success | Status::HighEcc => self.units.completed(unit),
             Status::WriteFailedWriteNextUnit => self.units.failed(unit, false),

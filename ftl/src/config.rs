@@ -17,6 +17,18 @@ pub enum CollectionScope {
     DeviceWide,
 }
 
+/// How garbage collection moves blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RelocateBy {
+    /// They are read, verified and written: what is wrong is found out before it is written anew.
+    #[default]
+    ReadAndWrite,
+    /// The device copies them (vector copy), and their payload does not cross to the host. Takes four bytes of memory for
+    /// each block of flash.
+    DeviceCopy,
+}
+
 /// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from
 /// its superblock afterwards; the rest may differ each time the drive is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +64,8 @@ pub struct Config {
     pub victim: VictimPolicy,
     /// Where garbage collection works at a time.
     pub collection: CollectionScope,
+    /// How garbage collection moves blocks.
+    pub relocate_by: RelocateBy,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
     /// Only of [`CollectionScope::Marked`].
     pub marked_groups_max: Option<u32>,
@@ -85,6 +99,7 @@ impl Default for Config {
             objects_max: OBJECTS_DEFAULT,
             victim: VictimPolicy::Greedy,
             collection: CollectionScope::Marked,
+            relocate_by: RelocateBy::ReadAndWrite,
             marked_groups_max: None,
             scrub_interval: None,
             wear_spread_max: Some(WEAR_SPREAD_MAX),

@@ -48,6 +48,7 @@ pub mod log;
 pub mod mapping;
 pub mod objects;
 pub mod oob;
+pub mod owners;
 pub mod placement;
 pub mod plan;
 pub mod provisioning;
@@ -73,7 +74,7 @@ pub use block::{BlockFtl, ReadOnlyReason};
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use check::{CheckReport, LostBlock};
-pub use config::{CollectionScope, Config};
+pub use config::{CollectionScope, Config, RelocateBy};
 pub use encounters::Encounters;
 pub use latency::Latencies;
 pub use placement::{PlacementName, PlacementStatistics};

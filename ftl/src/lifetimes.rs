@@ -6,7 +6,7 @@
 //! kept apart by age, for the longer a block has lived, the longer it will.
 //!
 //! Time is counted in host blocks written. The time of the last write of each block takes four bytes; a relocated block
-//! says in its out-of-band bytes when it was written.
+//! says in its out-of-band bytes when it was written, if it is read at all.
 
 /// Places for relocated blocks besides the common one: from brief chunks, and two for the old.
 pub const AGES: usize = 3;
@@ -44,6 +44,17 @@ impl Lifetimes {
         let step = (position >> STEP_BITS) as u32;
         let before = std::mem::replace(&mut self.written[block as usize], step.max(1));
         before != 0 && u64::from(step.wrapping_sub(before)) << STEP_BITS < self.brief
+    }
+
+    /// When `block` was written, as far as it is known at `head`; 0 if it was not since the drive was opened.
+    #[inline]
+    #[must_use]
+    pub fn written(&self, block: u32, head: u64) -> u64 {
+        let step = (head >> STEP_BITS) as u32;
+        match self.written[block as usize] {
+            0 => 0,
+            written => head.saturating_sub(u64::from(step.wrapping_sub(written)) << STEP_BITS),
+        }
     }
 
     /// A chunk of brief blocks is collected, so many host blocks after its first write.
@@ -85,6 +96,8 @@ mod tests {
             [None, None, Some(1), Some(2)]
         );
         assert_eq!(lifetimes.destination(true, 0), Some(0));
+        let step = 1 << STEP_BITS;
+        assert_eq!((lifetimes.written(3, 9000) / step, lifetimes.written(4, 9000)), (7000 / step, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
-use crate::config::Config;
+use crate::config::{Config, RelocateBy};
 use crate::superblock::Superblock;
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use openftl_core::units::Share;
@@ -125,6 +125,9 @@ pub enum PlanError {
         /// The most that can be named.
         most: u64,
     },
+    /// Blocks are to be copied by a device that does not copy.
+    #[error("relocate_by = device-copy: the device has no vector copy; choose read-and-write")]
+    NoVectorCopy,
     /// The device allows fewer open chunks than the FTL writes at a time.
     #[error("{field} = {limit}: this FTL keeps at least {needed} chunks open at a time, and all may be in one place")]
     TooFewOpenChunks {
@@ -150,6 +153,9 @@ impl Plan {
         }
         if capacity_blocks == 0 {
             return Err(PlanError::Capacity { bytes: capacity_blocks.saturating_mul(BLOCK_BYTES as u64) });
+        }
+        if config.relocate_by == RelocateBy::DeviceCopy && !geometry.vector_copy {
+            return Err(PlanError::NoVectorCopy);
         }
         let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);
         let groups = geometry.groups;

@@ -143,6 +143,8 @@ pub struct Statistics {
     pub programmed: [u64; 6],
     /// Blocks that garbage collection read.
     pub relocation_reads: u64,
+    /// Blocks that the device copied for garbage collection, without their being read.
+    pub relocation_copies: u64,
     /// Programs that failed and were repeated elsewhere.
     pub program_failures: u64,
     /// Resets that failed; each retired a chunk.
@@ -209,6 +211,7 @@ impl Statistics {
             buffer_hits,
             programmed,
             relocation_reads,
+            relocation_copies,
             program_failures,
             reset_failures,
             read_failures,
@@ -242,6 +245,7 @@ impl Statistics {
             (&mut self.host_errors, host_errors),
             (&mut self.buffer_hits, buffer_hits),
             (&mut self.relocation_reads, relocation_reads),
+            (&mut self.relocation_copies, relocation_copies),
             (&mut self.program_failures, program_failures),
             (&mut self.reset_failures, reset_failures),
             (&mut self.read_failures, read_failures),

@@ -355,6 +355,9 @@ impl<M: Media> BlockFtl<M> {
             let (frame, sequence) = self.buffer.next_to_place(class).expect("counted");
             let slot = self.buffer.slot_mut(frame);
             slot.ppa = Ppa(first.0 + index as u64);
+            if let Some(owners) = &mut self.owners {
+                owners.set(slot.ppa, slot.block);
+            }
             let is_forgotten = self.config.has(Canary::ForgottenMark);
             let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
             let oob = Oob { kind, address: u64::from(slot.block), sequence };

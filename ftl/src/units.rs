@@ -12,6 +12,9 @@
 //!                               ▲                                    ▲           ▲
 //!                     completed − MW_CUNITS                      completed      next
 //! ```
+//!
+//! A unit that the device copies may turn out to have nothing to copy. So that the write pointer is where the units behind it
+//! expect it, these are held back until it has ended.
 
 use crate::statistics::Purpose;
 use openftl_core::{ChunkId, Frame, Geometry, VECTOR_BLOCKS_MAX};
@@ -77,6 +80,10 @@ pub struct OpenChunk {
     waiting: VecDeque<UnitId>,
     /// How many of them have completed.
     waiting_completed: usize,
+    /// What the device copies.
+    copying: Option<UnitId>,
+    /// Units behind it that were not submitted, in order.
+    held: VecDeque<UnitId>,
     live: bool,
     generation: u32,
 }
@@ -134,6 +141,8 @@ impl Units {
             closed: false,
             waiting: VecDeque::new(),
             waiting_completed: 0,
+            copying: None,
+            held: VecDeque::new(),
             live: true,
             generation: 0,
         };
@@ -142,8 +151,9 @@ impl Units {
             return OpenId { index: self.open.len() as u32 - 1, generation: 0 };
         };
         let old = &mut self.open[index as usize];
-        let (waiting, generation) = (std::mem::take(&mut old.waiting), old.generation + 1);
-        *old = OpenChunk { waiting, generation, ..fresh };
+        let (waiting, held) = (std::mem::take(&mut old.waiting), std::mem::take(&mut old.held));
+        let generation = old.generation + 1;
+        *old = OpenChunk { waiting, held, generation, ..fresh };
         OpenId { index, generation }
     }
 
@@ -234,6 +244,36 @@ impl Units {
         chunk.waiting.push_back(id);
         self.under_way += 1;
         id
+    }
+
+    /// Whether `unit` may be submitted. If not, [`Units::next_held`] gives it back when it may.
+    #[inline]
+    pub fn may_go(&mut self, unit: UnitId, is_copy: bool) -> bool {
+        let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
+        let may_go = open.copying.is_none();
+        if !may_go {
+            open.held.push_back(unit);
+        } else if is_copy {
+            open.copying = Some(unit);
+        }
+        may_go
+    }
+
+    /// The next unit of its chunk that may be submitted now that `unit` has ended, if that was a copy.
+    #[inline]
+    pub fn next_held(&mut self, unit: UnitId, is_copy: impl Fn(&Unit) -> bool) -> Option<UnitId> {
+        let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
+        if open.copying != Some(unit) {
+            return None;
+        }
+        let Some(next) = open.held.pop_front() else {
+            open.copying = None;
+            return None;
+        };
+        if is_copy(&self.units[next.0 as usize]) {
+            open.copying = Some(next);
+        }
+        Some(next)
     }
 
     /// The unit.
@@ -359,6 +399,26 @@ mod tests {
         assert_eq!(events(&mut units), []);
         units.completed(a);
         assert_eq!(events(&mut units).len(), 4);
+    }
+
+    #[test]
+    fn behind_a_copy_units_wait_until_it_has_ended_and_up_to_the_next() {
+        let (mut units, open) = units(0, false);
+        let ids: Vec<_> = (0..4).map(|_| begin(&mut units, open)).collect();
+        let copies = [ids[0], ids[2]];
+        let went: Vec<_> = ids.iter().map(|id| units.may_go(*id, copies.contains(id))).collect();
+        assert_eq!(went, [true, false, false, false]);
+        let next_of = |units: &mut Units, ended: UnitId| {
+            let next = units.next_held(ended, |unit| unit.first == 8);
+            next.inspect(|_| units.completed(ended))
+        };
+        assert_eq!(next_of(&mut units, ids[1]), None, "that was no copy");
+        assert_eq!(next_of(&mut units, ids[0]), Some(ids[1]));
+        assert_eq!(units.next_held(ids[0], |unit| unit.first == 8), Some(ids[2]));
+        assert_eq!(units.next_held(ids[0], |_| false), None, "behind the next copy");
+        assert_eq!(units.next_held(ids[2], |_| false), Some(ids[3]));
+        assert_eq!(units.next_held(ids[2], |_| false), None);
+        assert!(units.may_go(ids[3], false), "nothing is copied any more");
     }
 
     #[test]

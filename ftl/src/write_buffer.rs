@@ -57,6 +57,23 @@ const PLACED: u8 = 2;
 const PROGRAMMED: u8 = 4;
 const COMMITTED: u8 = 8;
 const READABLE: u8 = 16;
+/// For a block on its way in garbage collection.
+const COPIED: u8 = 32;
+
+impl Slot {
+    /// Whether the device copies the block, which is on its way in garbage collection: its frame does not hold it.
+    #[inline]
+    #[must_use]
+    pub fn is_copied(&self) -> bool {
+        self.flags & COPIED != 0
+    }
+
+    /// Says so.
+    #[inline]
+    pub fn set_copied(&mut self, is_copied: bool) {
+        self.flags = if is_copied { COPIED } else { 0 };
+    }
+}
 
 /// A slot that has become part of the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

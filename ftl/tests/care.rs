@@ -3,7 +3,7 @@
 
 use openftl_core::{ChunkId, FrameForm, Nanos, Time};
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::{Access, BlockTarget, Care, Config, IoError, Moved};
+use openftl_ftl::{Access, BlockTarget, Care, Config, IoError, Moved, RelocateBy};
 use openftl_media::{ChunkState, Media, Profile, ProgramFailure};
 use openftl_sim::world::{World, config, profile};
 use std::collections::BTreeSet;
@@ -181,7 +181,12 @@ fn read_behind_the_drive(world: &mut World, place: openftl_core::Ppa) {
 
 #[test]
 fn a_lost_block_costs_itself_and_its_chunk_is_used_again() {
-    let mut world = settled(config(700, 6), 40, 6);
+    for relocate_by in [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy] {
+        lose_blocks(settled(Config { relocate_by, ..config(700, 6) }, 40, 6));
+    }
+}
+
+fn lose_blocks(mut world: World) {
     let lost: Vec<u64> = (0..700).step_by(41).collect();
     for block in &lost {
         let place = world.place_of(*block);
@@ -223,26 +228,34 @@ fn a_lost_block_costs_itself_and_its_chunk_is_used_again() {
 /// A write that went astray is found at another's place, and its own place holds what the other wrote.
 #[test]
 fn blocks_at_each_others_places_are_errors_and_never_wrong_data() {
-    let mut world = settled(config(700, 7), 40, 7);
-    let places = [world.place_of(100), world.place_of(400)];
-    world.device().misdirect(places[0], places[1]).unwrap();
-    for block in [100, 400] {
-        assert_eq!(world.try_read(block, 1), Err(IoError::WrongBlock { block }));
-    }
-    // Collection takes their chunks, and believes neither.
-    for _ in 0..1_500 {
-        let (first, blocks) = world.range(8);
-        if ![100, 400].iter().any(|block| (first..first + blocks).contains(block)) {
-            world.write(first, blocks);
+    for relocate_by in [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy] {
+        let mut world = settled(Config { relocate_by, ..config(700, 7) }, 40, 7);
+        let places = [world.place_of(100), world.place_of(400)];
+        world.device().misdirect(places[0], places[1]).unwrap();
+        for block in [100, 400] {
+            assert_eq!(world.try_read(block, 1), Err(IoError::WrongBlock { block }));
         }
+        for _ in 0..1_500 {
+            let (first, blocks) = world.range(8);
+            if ![100, 400].iter().any(|block| (first..first + blocks).contains(block)) {
+                world.write(first, blocks);
+            }
+        }
+        for block in [100, 400] {
+            assert_ne!(world.place_of(block), places[usize::from(block == 400)], "collection has moved it");
+            let expected = match relocate_by {
+                // Collection believes neither.
+                RelocateBy::ReadAndWrite => IoError::Unrecovered { block },
+                // The device copies what it finds.
+                RelocateBy::DeviceCopy => IoError::WrongBlock { block },
+            };
+            assert_eq!(world.try_read(block, 1), Err(expected));
+            world.write(block, 1);
+        }
+        world.verify_all();
+        world.clean_restart();
+        world.check();
     }
-    for block in [100, 400] {
-        assert_eq!(world.try_read(block, 1), Err(IoError::Unrecovered { block }));
-        world.write(block, 1);
-    }
-    world.verify_all();
-    world.clean_restart();
-    world.check();
 }
 
 #[test]

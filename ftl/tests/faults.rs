@@ -5,7 +5,7 @@ use openftl_core::units::Share;
 use openftl_core::{ChunkId, FrameForm};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::recovery::OpenError;
-use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason};
+use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason, RelocateBy};
 use openftl_media::{ChunkState, Profile, ProgramFailure};
 use openftl_sim::world::{World, config, profile};
 
@@ -84,8 +84,10 @@ fn a_failed_program_of_data_is_repeated_elsewhere() {
 
 #[test]
 fn a_failed_program_of_a_relocated_block_is_repeated_elsewhere() {
-    for failure in FAILURES {
-        let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 2), 100, 2);
+    let both = FAILURES.map(|failure| [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy].map(|by| (failure, by)));
+    for (failure, relocate_by) in both.into_iter().flatten() {
+        let config = Config { relocate_by, ..config(700, 2) };
+        let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 100, 2);
         world.write_all(16);
         let mut met = 0;
         for _ in 0..400 {

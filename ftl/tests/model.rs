@@ -4,7 +4,7 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
-use openftl_ftl::{CollectionScope, Config, PlacementName};
+use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy};
 use openftl_media::{ChunkState, Media, NandStatistics, Profile};
 use openftl_sim::world::{VICTIM_POLICIES, World, config, profile};
 use proptest::prelude::*;
@@ -21,7 +21,9 @@ struct Run {
 impl Run {
     fn new(profile: Profile, capacity_blocks: u64, seed: u64, operations: u64) -> Run {
         let victim = VICTIM_POLICIES[seed as usize % VICTIM_POLICIES.len()];
-        let config = Config { victim, collection: scope(seed % 4 == 3), ..config(capacity_blocks, seed) };
+        let relocate_by =
+            if profile.vector_copy && seed % 3 == 2 { RelocateBy::DeviceCopy } else { RelocateBy::ReadAndWrite };
+        let config = Config { victim, collection: scope(seed % 4 == 3), relocate_by, ..config(capacity_blocks, seed) };
         Run { profile, config, seed, operations, depth: 1, cuts: true }
     }
 
@@ -110,10 +112,12 @@ fn write_through_makes_every_acknowledged_write_durable() {
 #[test]
 fn every_placement_agrees_with_the_model() {
     for (seed, placement) in (70..).zip(PlacementName::ALL) {
-        for (profile, capacity) in [("tiny", 700), ("westlake", 6_000)] {
+        let both = [("tiny", 700, RelocateBy::DeviceCopy), ("westlake", 6_000, RelocateBy::ReadAndWrite)];
+        for (profile, capacity, relocate_by) in both {
             let mut run = Run { depth: 8, ..Run::new(builtin(profile), capacity, seed, 900) };
             (run.config.placement, run.config.handles, run.config.objects_max) = (placement, 3, 4);
             run.config.over_provisioning = Share::percent(30);
+            run.config.relocate_by = relocate_by;
             run.go();
         }
     }

@@ -1,0 +1,557 @@
+//! How the blocks of a victim move: from where they are to an open chunk of the group.
+//!
+//! ```text
+//!                            ┌── read, verify ─────────▶ frames ──▶ write ──┐
+//!   valid blocks of a victim ┤                            ▲ cannot be read  ├──▶ readable ──▶ map, log
+//!                            └── owners say which ──▶ queue ──▶ device copy ┘
+//! ```
+//!
+//! [`RelocateBy::ReadAndWrite`](crate::RelocateBy) sees every block: what it cannot verify is given up, and nothing wrong is
+//! written anew. [`RelocateBy::DeviceCopy`](crate::RelocateBy) has the device move them (Open-Channel 2.0, vector copy), so
+//! that no payload crosses to the host; [`crate::owners`] says which logical blocks they are. A frame stands for each block
+//! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
+//! programs nothing, the open chunk goes back to where it was, and the blocks of that unit are read and written instead.
+
+use super::{Collection, Victim};
+use crate::block::{BlockFtl, Errand};
+use crate::log::Record;
+use crate::mapping::{Entry, Place};
+use crate::oob::{BlockKind, Oob};
+use crate::placement::{KEPT_APART, Label, Relocation};
+use crate::provisioning::Claim;
+use crate::statistics::{Care, Purpose};
+use crate::units::{OpenId, Unit, UnitId};
+use crate::write_buffer::WriteBuffer;
+use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Media, Status};
+use std::collections::VecDeque;
+
+/// Reads under way in one group, at most.
+pub(super) const READS_PER_GROUP_MAX: u32 = 2;
+
+/// Times that a block is read before it is given up: what is given up here is gone for good.
+const READS_OF_LOST_MIN: u32 = 4;
+
+/// No logical block.
+const NOBODY: u32 = u32::MAX;
+
+/// Of the frontiers of a group: what is moved for its room or because it is weak.
+pub(super) const MOVING: usize = 0;
+/// Of the frontiers of a group: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
+pub(super) const RESTING: usize = 1;
+/// Of the frontiers of a group: the first for what placement keeps apart.
+pub(super) const DESTINATIONS: usize = 2;
+
+/// Where relocated blocks of a group go.
+#[derive(Default)]
+pub(super) struct RelocationFrontier {
+    /// Blocks that wait for a full unit; their slots say what they are and where they come from.
+    pub queue: VecDeque<Frame>,
+    pub open: Option<OpenId>,
+    /// Wanted a chunk, and got none.
+    pub stalled: bool,
+    /// Write what is queued without waiting for a full unit.
+    pub push: bool,
+}
+
+/// A unit of relocated blocks belongs to a frontier of a group.
+fn owner(group: u32, frontier: usize) -> u64 {
+    u64::from(group) << 16 | frontier as u64
+}
+
+fn group_and_frontier(owner: u64) -> (u32, usize) {
+    ((owner >> 16) as u32, (owner & 0xFFFF) as usize)
+}
+
+/// Who reads.
+#[derive(Clone, Copy)]
+pub(super) enum Reader {
+    /// A victim, which is read to be written elsewhere.
+    Victim(ChunkId),
+    /// A unit that the device could not copy.
+    Unit(UnitId),
+}
+
+pub(super) struct CollectionRead {
+    pub group: u32,
+    pub reader: Reader,
+    pub blocks: u32,
+    /// How often it was submitted.
+    pub tries: u32,
+    pub places: [Ppa; VECTOR_BLOCKS_MAX],
+    pub frames: [Frame; VECTOR_BLOCKS_MAX],
+}
+
+impl WriteBuffer {
+    /// Whether the device copies the blocks of a unit.
+    #[inline]
+    pub(crate) fn is_copy(&self, unit: &Unit) -> bool {
+        unit.purpose == Purpose::Relocation && self.slot(unit.frames()[0]).is_copied()
+    }
+
+    /// Where the blocks of a unit are that the device copies. What fills the unit up is its last block once more: the map
+    /// points at neither the second copy nor, soon, the place that both were copied from.
+    pub(crate) fn sources(&self, unit: &Unit) -> [Ppa; VECTOR_BLOCKS_MAX] {
+        let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
+        for (index, source) in sources[..unit.count as usize].iter_mut().enumerate() {
+            let frame = unit.frames()[index.min(unit.used as usize - 1)];
+            *source = Ppa(u64::from(self.slot(frame).older.0));
+        }
+        sources
+    }
+}
+
+impl Collection {
+    fn begin_read(&mut self, group: u32, reader: Reader) -> u32 {
+        self.groups[group as usize].reading += 1;
+        let index = self.free_reads.pop().unwrap_or_else(|| {
+            self.reads.push(CollectionRead {
+                group,
+                reader,
+                blocks: 0,
+                tries: 1,
+                places: [Ppa(0); VECTOR_BLOCKS_MAX],
+                frames: [Frame(0); VECTOR_BLOCKS_MAX],
+            });
+            self.reads.len() as u32 - 1
+        });
+        let read = &mut self.reads[index as usize];
+        (read.group, read.reader, read.tries) = (group, reader, 1);
+        index
+    }
+
+    /// The program of a relocated block failed.
+    pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
+        let (group, frontier) = group_and_frontier(owner);
+        self.groups[group as usize].frontiers[frontier].queue.push_front(frame);
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// The victim that `chunk` is.
+    fn victim_mut(&mut self, group: u32, chunk: ChunkId) -> &mut Victim {
+        let victims = &mut self.collection.groups[group as usize].victims;
+        victims.iter_mut().find(|victim| victim.chunk == chunk).expect("blocks of it are on their way")
+    }
+
+    /// Pushes out relocated blocks that wait for a full unit, or for more behind them. Returns whether there were any.
+    pub(crate) fn push_relocations(&mut self) -> bool {
+        let mut pushed = false;
+        for group in 0..self.geometry.groups {
+            for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
+                let RelocationFrontier { queue, open, stalled, push } =
+                    &mut self.collection.groups[group as usize].frontiers[frontier];
+                if !queue.is_empty() && !*stalled {
+                    *push = true;
+                    pushed |= self.place_on(group, frontier);
+                } else if let Some(open) = *open
+                    && self.units.wants_padding(open)
+                {
+                    self.pad(open);
+                    pushed = true;
+                }
+            }
+        }
+        if self.placement.relocation() == Relocation::WithHost && !pushed {
+            let before = self.statistics.programmed_for(Purpose::Padding);
+            self.pad_host_frontiers();
+            pushed = self.statistics.programmed_for(Purpose::Padding) > before;
+        }
+        self.stirred |= pushed;
+        pushed
+    }
+
+    /// Begins to move the next valid blocks of a victim.
+    pub(super) fn move_victim(&mut self, group: u32, index: usize) {
+        let victim = &mut self.collection.groups[group as usize].victims[index];
+        let (chunk, mut next) = (victim.chunk, victim.next);
+        let mut places = [Ppa(0); VECTOR_BLOCKS_MAX];
+        let mut blocks = 0;
+        while blocks < VECTOR_BLOCKS_MAX
+            && let Some(block) = self.chunks.next_valid(chunk, next)
+        {
+            places[blocks] = self.format.ppa(chunk, block);
+            blocks += 1;
+            next = block + 1;
+        }
+        victim.next = next;
+        victim.outstanding += blocks as u32;
+        victim.scanned = blocks < VECTOR_BLOCKS_MAX;
+        if blocks == 0 {
+            self.end_victim_if_done(group, chunk);
+            return;
+        }
+        let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
+        let from = self.collection.frames.len() - blocks;
+        for (frame, taken) in frames.iter_mut().zip(self.collection.frames.drain(from..)) {
+            *frame = taken;
+        }
+        if self.owners.is_some() {
+            self.queue_for_copy(group, chunk, &places[..blocks], &frames[..blocks]);
+        } else {
+            let victim = &mut self.collection.groups[group as usize].victims[index];
+            victim.reading += 1;
+            self.read_for_collection(group, Reader::Victim(chunk), &places[..blocks], &frames[..blocks]);
+        }
+        self.stirred = true;
+    }
+
+    /// The device is to copy blocks of a victim: nothing is read.
+    fn queue_for_copy(&mut self, group: u32, chunk: ChunkId, places: &[Ppa], frames: &[Frame]) {
+        for (from, frame) in places.iter().zip(frames) {
+            let block = self.owners.as_ref().expect("this drive knows them").get(*from);
+            debug_assert!(
+                self.buffer.base(&self.mapping, block) == Entry::media(*from),
+                "a valid block is what the map has of its owner"
+            );
+            let slot = self.buffer.slot_mut(*frame);
+            (slot.block, slot.older) = (block, Entry::media(*from));
+            slot.set_copied(true);
+            self.queue_to_move(group, chunk, *frame);
+        }
+    }
+
+    fn read_for_collection(&mut self, group: u32, reader: Reader, places: &[Ppa], frames: &[Frame]) {
+        let index = self.collection.begin_read(group, reader);
+        let read = &mut self.collection.reads[index as usize];
+        read.places[..places.len()].copy_from_slice(places);
+        read.frames[..frames.len()].copy_from_slice(frames);
+        read.blocks = places.len() as u32;
+        self.statistics.relocation_reads += places.len() as u64;
+        self.submit_errand(Errand::CollectionRead(index));
+    }
+
+    pub(crate) fn collection_read_ended(&mut self, index: u32, completion: Completion) {
+        let CollectionRead { group, reader, blocks, tries, places, frames } = self.collection.reads[index as usize];
+        if completion.status != Status::Success {
+            self.refresh.ask();
+        }
+        let addresses = frames[..blocks as usize].iter().map(|frame| Oob::peek(&self.frames, *frame));
+        self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+        if let Reader::Victim(chunk) = reader {
+            self.victim_mut(group, chunk).reading -= 1;
+        }
+        let (mut lost, mut dropped) = (0, 0);
+        for at in 0..blocks as usize {
+            let (from, frame) = (places[at], frames[at]);
+            let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            let block = if failed { None } else { self.data_at(frame, from) };
+            let is_needed = block.is_some() || self.chunks.is_valid(from);
+            if is_needed && block.is_none() && tries < READS_OF_LOST_MIN {
+                let read = &mut self.collection.reads[index as usize];
+                (read.places[lost], read.frames[lost]) = (from, frame);
+                lost += 1;
+                continue;
+            }
+            match reader {
+                // Overwritten or trimmed meanwhile.
+                Reader::Victim(_) if !is_needed => {
+                    self.collection.frames.push(frame);
+                    dropped += 1;
+                }
+                Reader::Victim(chunk) => {
+                    let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
+                    let slot = self.buffer.slot_mut(frame);
+                    (slot.block, slot.older) = (block, Entry::media(from));
+                    slot.set_copied(false);
+                    self.queue_to_move(group, chunk, frame);
+                }
+                // It has its place in the unit.
+                Reader::Unit(_) if !is_needed => {
+                    self.frames.zero(frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut self.frames, frame);
+                }
+                Reader::Unit(_) => {
+                    if block.is_none() {
+                        self.give_up(group, from, frame);
+                    }
+                }
+            }
+        }
+        if lost > 0 {
+            let read = &mut self.collection.reads[index as usize];
+            (read.blocks, read.tries) = (lost as u32, tries + 1);
+            if let Reader::Victim(chunk) = reader {
+                self.victim_mut(group, chunk).reading += 1;
+            }
+            self.submit_errand(Errand::CollectionRead(index));
+        } else {
+            self.collection.groups[group as usize].reading -= 1;
+            self.collection.free_reads.push(index);
+        }
+        match reader {
+            Reader::Victim(chunk) => self.block_settled(group, chunk, dropped),
+            Reader::Unit(unit) if lost == 0 => self.write_what_was_read(unit),
+            Reader::Unit(_) => {}
+        }
+    }
+
+    /// The device could not read what it was to copy, and has programmed nothing: the unit is read, and written where the
+    /// copy was to be.
+    pub(crate) fn read_instead_of_copy(&mut self, id: UnitId) {
+        let unit = self.units.unit(id);
+        let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
+        let (places, mut frames) = (self.buffer.sources(unit), [Frame(0); VECTOR_BLOCKS_MAX]);
+        frames[..used].copy_from_slice(&unit.frames()[..used]);
+        self.read_for_collection(group, Reader::Unit(id), &places[..used], &frames[..used]);
+    }
+
+    fn write_what_was_read(&mut self, id: UnitId) {
+        let unit = self.units.unit(id);
+        for frame in &unit.frames()[..unit.used as usize] {
+            self.buffer.slot_mut(*frame).set_copied(false);
+        }
+        self.submit_errand(Errand::Unit(id));
+    }
+
+    /// A block of a victim waits for its unit, where it belongs.
+    fn queue_to_move(&mut self, group: u32, victim: ChunkId, frame: Frame) {
+        let frontier = match self.victim_mut(group, victim).care {
+            Some(Care::Wear) => RESTING,
+            _ => self.moving_to(group, victim, frame),
+        };
+        self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
+    }
+
+    /// The frontier of `group` that a block of a victim goes to: one of its own where placement wants that and it has room
+    /// for it.
+    #[inline]
+    fn moving_to(&mut self, group: u32, victim: ChunkId, frame: Frame) -> usize {
+        if matches!(self.placement.relocation(), Relocation::WithHost | Relocation::Together) {
+            return MOVING;
+        }
+        let slot = self.buffer.slot(frame);
+        let written = match &self.placement.lifetimes {
+            Some(lifetimes) if slot.is_copied() => lifetimes.written(slot.block, self.buffer.head()),
+            _ if slot.is_copied() => 0,
+            _ => Oob::peek(&self.frames, frame).map_or(0, |oob| oob.sequence),
+        };
+        let age = self.buffer.head().saturating_sub(written);
+        match self.placement.destination(self.chunks.label(victim), age) {
+            None => MOVING,
+            Some(destination) if self.has_place(group, destination) => DESTINATIONS + destination,
+            Some(_) => {
+                self.statistics.placement.merged += 1;
+                MOVING
+            }
+        }
+    }
+
+    /// Whether one more block can be kept apart at this destination of `group`; opens a chunk for it where it may.
+    fn has_place(&mut self, group: u32, destination: usize) -> bool {
+        let at = DESTINATIONS + destination;
+        let RelocationFrontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[at];
+        let room = open.map_or(0, |open| self.units.room(open) as usize);
+        if room > queue.len() {
+            return true;
+        }
+        if !queue.is_empty() {
+            // They fill the chunk to its end.
+            *push = true;
+            self.place_on(group, at);
+        }
+        self.open_destination(group, at).is_some()
+    }
+
+    /// Opens the next chunk of a destination, whose last one is full.
+    fn open_destination(&mut self, group: u32, at: usize) -> Option<OpenId> {
+        let frontier = &mut self.collection.groups[group as usize].frontiers[at];
+        self.placement.opened[KEPT_APART] -= u32::from(frontier.open.take().is_some());
+        self.provisioning.keep_apart(self.placement.kept_apart());
+        // What was promised to victims when they were begun stays theirs.
+        if !self.placement.may_open(KEPT_APART) || !self.has_room_for(group, MOVING, 0, 1) {
+            return None;
+        }
+        let label = self.placement.destination_label(at - DESTINATIONS);
+        let open = self.open_chunk(Claim::Destination(group), label)?;
+        self.placement.opened[KEPT_APART] += 1;
+        self.provisioning.keep_apart(self.placement.kept_apart());
+        self.collection.groups[group as usize].frontiers[at].open = Some(open);
+        Some(open)
+    }
+
+    /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
+    pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
+        let oob = Oob::verify(&self.frames, frame).ok()?;
+        let is_in_map = oob.kind.is_of_host() && oob.address < self.mapping.len();
+        let block = oob.address as u32;
+        (is_in_map && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
+    }
+
+    /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns
+    /// which logical block that is.
+    fn give_up(&mut self, group: u32, ppa: Ppa, frame: Frame) -> u32 {
+        self.statistics.read_failures += 1;
+        self.statistics.lost_blocks += 1;
+        let block = match &self.owners {
+            Some(owners) => owners.get(ppa),
+            None => self.search_owner(group, ppa),
+        };
+        assert!(
+            self.buffer.base(&self.mapping, block) == Entry::media(ppa),
+            "a valid block is what the map has of one logical block"
+        );
+        self.frames.zero(frame);
+        // Newer than the version that is lost, and older than any that is still to be committed.
+        let sequence = self.buffer.committed().saturating_sub(1);
+        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.frames, frame);
+        block
+    }
+
+    /// The logical block at `ppa`, which cannot say it. Only the map knows, and it has to be gone through, once for a chunk.
+    fn search_owner(&mut self, group: u32, ppa: Ppa) -> u32 {
+        let chunk = self.format.chunk_of(ppa);
+        let (format, mapping, buffer) = (self.format, &self.mapping, &self.buffer);
+        let victims = &mut self.collection.groups[group as usize].victims;
+        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
+        let owners = victim.owners.get_or_insert_with(|| {
+            let mut owners = vec![NOBODY; self.geometry.blocks_per_chunk as usize];
+            for block in 0..mapping.len() as u32 {
+                if let Place::Media(ppa) = buffer.base(mapping, block).place()
+                    && format.chunk_of(ppa) == chunk
+                {
+                    owners[format.block_of(ppa) as usize] = block;
+                }
+            }
+            owners
+        });
+        owners[format.block_of(ppa) as usize]
+    }
+
+    /// Writes queued blocks of the group: full units, and the rest if pushed.
+    pub(super) fn place_relocations(&mut self, group: u32) {
+        for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
+            self.place_on(group, frontier);
+        }
+    }
+
+    /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
+    /// any.
+    pub(super) fn place_on(&mut self, group: u32, frontier: usize) -> bool {
+        let mut placed = false;
+        loop {
+            let RelocationFrontier { queue, open, push, .. } =
+                &mut self.collection.groups[group as usize].frontiers[frontier];
+            let queued = queue.len();
+            if queued == 0 || (queued < self.unit_blocks as usize && !*push) {
+                *push = false;
+                return placed;
+            }
+            let own = open.filter(|open| self.units.room(*open) > 0);
+            let open = match own {
+                Some(open) => Some(open),
+                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group), Label::Ordinary),
+                None if frontier == MOVING => self.open_moving(group),
+                None => self.open_destination(group, frontier),
+            };
+            let Some(open) = open else {
+                if frontier == MOVING || frontier == RESTING {
+                    self.collection.groups[group as usize].frontiers[frontier].stalled = true;
+                } else {
+                    // Programs failed, and what was meant for the last chunk finds none: it goes with the others.
+                    let frontiers = &mut self.collection.groups[group as usize].frontiers;
+                    let queue = std::mem::take(&mut frontiers[frontier].queue);
+                    frontiers[frontier].push = false;
+                    self.statistics.placement.merged += queue.len() as u64;
+                    frontiers[MOVING].queue.extend(queue);
+                    self.stirred = true;
+                }
+                return placed;
+            };
+            let is_shared = own.is_none() && frontier == MOVING && self.host.open.contains(&Some(open));
+            let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
+            if !is_shared {
+                collecting.open = Some(open);
+            }
+            collecting.stalled = false;
+            let room = self.units.room(open) as usize;
+            let most = queued.min(self.unit_blocks as usize).min(room);
+            // A unit is copied, or it is written.
+            let is_copied = |frame: &Frame| self.buffer.slot(*frame).is_copied();
+            let alike =
+                collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copied(&collecting.queue[0]));
+            let used = 1 + alike.count();
+            let count = used.next_multiple_of(self.geometry.ws_min as usize);
+            let (chunk, next) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
+            let first = self.format.ppa(chunk, next);
+            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+            for (index, place) in unit[..used].iter_mut().enumerate() {
+                let frame = collecting.queue.pop_front().expect("counted");
+                let slot = self.buffer.slot_mut(frame);
+                slot.ppa = Ppa(first.0 + index as u64);
+                if let Some(owners) = &mut self.owners {
+                    owners.set(slot.ppa, slot.block);
+                }
+                // The out-of-band bytes travel along as they were read: same block, same write, same CRC.
+                *place = frame;
+            }
+            self.chunks.place(chunk, used as u32);
+            self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
+            if frontier >= DESTINATIONS && self.units.room(open) == 0 {
+                self.collection.groups[group as usize].frontiers[frontier].open = None;
+                self.placement.opened[KEPT_APART] -= 1;
+                self.provisioning.keep_apart(self.placement.kept_apart());
+            }
+            self.stirred = true;
+            placed = true;
+        }
+    }
+
+    /// Gives the host the chunk on `pu` that moved blocks go to, where they share chunks and there is room without it for
+    /// all that is on its way.
+    pub(crate) fn moving_chunk_on(&mut self, pu: PuId) -> Option<OpenId> {
+        if self.placement.relocation() != Relocation::WithHost {
+            return None;
+        }
+        let group = self.format.group_of(pu);
+        let open = self.collection.groups[group as usize].frontiers[MOVING].open?;
+        let room = self.units.room(open);
+        let is_here = room > 0 && self.format.pu_of(self.units.chunk(open).chunk) == pu;
+        if !is_here || !self.has_room_for(group, MOVING, room, 0) {
+            return None;
+        }
+        self.collection.groups[group as usize].frontiers[MOVING].open = None;
+        Some(open)
+    }
+
+    /// Where what is moved for its room goes on when its last chunk is full.
+    fn open_moving(&mut self, group: u32) -> Option<OpenId> {
+        if let Some((chunk, next)) = self.collection.partial[group as usize].pop() {
+            return Some(self.units.open(chunk, next));
+        }
+        let shared = match self.placement.relocation() {
+            Relocation::WithHost => self.ordinary_frontier_in(group).or_else(|| self.open_ordinary_in(group)),
+            _ => None,
+        };
+        shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))
+    }
+
+    /// Enters relocated blocks that can be read at their new place into the map and the log.
+    pub(super) fn map_relocated(&mut self) {
+        while !self.collection.written.is_empty() && self.log.has_room() {
+            let id = self.collection.written.pop_front().expect("there is a first");
+            let unit = self.units.unit(id);
+            let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
+            let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
+            frames[..used].copy_from_slice(&unit.frames()[..used]);
+            for frame in &frames[..used] {
+                let slot = *self.buffer.slot(*frame);
+                let from = Ppa(u64::from(slot.older.0));
+                // The host may have overwritten or trimmed the block meanwhile.
+                if self.buffer.rebase(&mut self.mapping, slot.block, slot.older, Entry::media(slot.ppa)) {
+                    self.chunks.invalidate(from);
+                    self.chunks.commit(slot.ppa);
+                    let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
+                    self.log.append(&mut self.frames, record);
+                    self.statistics.groups[group as usize].relocated += 1;
+                } else {
+                    self.chunks.abandon(slot.ppa);
+                }
+                self.collection.frames.push(*frame);
+                self.block_settled(group, self.format.chunk_of(from), 1);
+            }
+            self.units.finish(id);
+            self.stirred = true;
+        }
+    }
+}
