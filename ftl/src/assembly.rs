@@ -174,9 +174,7 @@ impl<M: Media> BlockFtl<M> {
             [own(&mut frames, config.payload, scrub_frames), own(&mut frames, FrameForm::Bytes, scrub_frames)];
         let scrub = Scrub::new(&config, &geometry, superblock.sequence, scrub_frames);
         // The smallest drive that can still be written has a quarter of its over-provisioning.
-        let over_provisioned = plan.data_chunks
-            - plan.capacity_blocks.div_ceil(u64::from(geometry.blocks_per_chunk)).min(plan.data_chunks);
-        let good_min = plan.chunks() - over_provisioned * 3 / 4;
+        let good_min = plan.chunks() - plan.over_provisioned_chunks * 3 / 4;
         let mut order: Vec<PuId> = geometry.pu_ids().collect();
         let format = geometry.format();
         order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));

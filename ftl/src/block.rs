@@ -628,6 +628,9 @@ impl<M: Media> BlockFtl<M> {
         }
         self.completions = completions;
         self.stirred |= self.checkpoint.next_due() <= self.now;
+        if self.ahead_due().is_some_and(|due| due <= self.now) {
+            self.begin_ahead();
+        }
         if self.scrub_due().is_some_and(|due| due <= self.now) {
             self.advance_scrub();
         }
@@ -787,6 +790,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
         self.now = self.now.max(now);
+        self.collection.host_asks(self.now);
         self.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
@@ -820,7 +824,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             return Some(Time::ZERO);
         }
         let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
-        [self.media.next_due(), self.scrub_due(), checkpoint].into_iter().flatten().min()
+        [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
     }
 
     fn is_read_only(&self) -> bool {

@@ -66,6 +66,9 @@ pub struct Config {
     pub collection: CollectionScope,
     /// How garbage collection moves blocks.
     pub relocate_by: RelocateBy,
+    /// How long the host must have asked for nothing, a millisecond at least, before collection makes room that is not
+    /// needed yet, up to a [part](crate::plan::AHEAD_PART) of the over-provisioning. `None`: it never does.
+    pub collect_when_idle: Option<Nanos>,
     /// Groups that may be marked for collection at a time; `None`: one of eight while there is room, more as it runs short.
     /// Only of [`CollectionScope::Marked`].
     pub marked_groups_max: Option<u32>,
@@ -100,6 +103,7 @@ impl Default for Config {
             victim: VictimPolicy::Greedy,
             collection: CollectionScope::Marked,
             relocate_by: RelocateBy::ReadAndWrite,
+            collect_when_idle: None,
             marked_groups_max: None,
             scrub_interval: None,
             wear_spread_max: Some(WEAR_SPREAD_MAX),

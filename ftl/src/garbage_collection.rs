@@ -18,6 +18,9 @@
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
 //!
+//! While the host is silent, collection may work ahead ([`Config::collect_when_idle`](crate::Config)): the next burst of
+//! writes finds free chunks. It begins no victim that is nearly full, because the host might still empty it.
+//!
 //! Chunks are emptied in the same way because they are weak ([`crate::refresh`]) or to level wear
 //! ([`crate::wear_levelling`]): one in each group at a time, marked or not, with room beyond the reserve.
 //!
@@ -33,13 +36,28 @@ use crate::placement::Label;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::statistics::Care;
 use crate::units::{OpenId, UnitId};
-use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 use relocation::{CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier};
 use std::collections::VecDeque;
 
 /// Free chunks that a group may have beyond another whose victims are as good.
 const CHUNKS_AHEAD_MAX: u32 = 2;
+
+/// A victim whose room is not needed yet gives back at least this part of its chunk.
+const AHEAD_FREED_PART: u32 = 8;
+
+/// Silence of the host that counts, at least.
+const IDLE_MIN: Nanos = Nanos::from_millis(1);
+
+/// Whether a group should be collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    Nothing,
+    /// The host is silent, and may want the room when it comes back.
+    Later,
+    Now,
+}
 
 struct Victim {
     chunk: ChunkId,
@@ -62,6 +80,8 @@ struct Victim {
 #[derive(Default)]
 struct Group {
     marked: bool,
+    /// Has no victim that is worth moving before its room is needed, until the host asks for something.
+    is_rested: bool,
     marked_at: Time,
     /// When it was last marked, so that groups alike take turns.
     turn: u64,
@@ -92,6 +112,10 @@ pub struct Collection {
     /// Units whose blocks are on media and not yet in the map.
     written: VecDeque<UnitId>,
     stirred: bool,
+    /// When the host last asked for something.
+    asked_at: Time,
+    /// The host is silent, and room is made that is not needed yet.
+    ahead: bool,
     /// Chunks left partly written by an earlier relocation, by group.
     pub(crate) partial: Vec<Vec<(ChunkId, u32)>>,
 }
@@ -118,6 +142,8 @@ impl Collection {
             free_reads: Vec::new(),
             written: VecDeque::new(),
             stirred: true,
+            asked_at: Time::ZERO,
+            ahead: false,
             partial: vec![Vec::new(); groups as usize],
         }
     }
@@ -125,6 +151,21 @@ impl Collection {
     /// Free chunks have changed: look again whether a group needs collection.
     pub(crate) fn stir(&mut self) {
         self.stirred = true;
+    }
+
+    /// The host asks for something: no more room is made than is needed.
+    #[inline]
+    pub(crate) fn host_asks(&mut self, now: Time) {
+        self.asked_at = now;
+        if std::mem::take(&mut self.ahead) {
+            self.groups.iter_mut().for_each(|group| group.is_rested = false);
+            self.stirred = true;
+        }
+    }
+
+    /// Whether room is made that is not needed yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead
     }
 
     /// Whether any group is marked.
@@ -225,31 +266,53 @@ impl<M: Media> BlockFtl<M> {
         self.read_only.is_none() && (is_wanted || self.collection.cared_for > 0)
     }
 
-    /// Whether `group` should be collected now.
+    /// Whether `group` should be collected.
     ///
     /// Free chunks serve the whole drive, so what counts is how many there are in all. If there are too few, the group is
     /// collected whose victim gives back the most: then no group fills up with valid data while another has room to
     /// spare. Only a group that is about to run out is collected whatever its victim is.
-    fn wants_collection(&self, group: u32) -> bool {
+    fn need_of(&self, group: u32) -> Need {
         if self.free_and_coming(group) < self.provisioning.fewest_in_group(group) {
-            return true;
+            return Need::Now;
         }
         if self.config.collection == CollectionScope::DeviceWide && self.is_below_share(group) {
-            return true;
+            return Need::Now;
         }
         let groups = 0..self.geometry.groups;
-        if groups.clone().map(|group| self.free_and_coming(group)).sum::<u32>() >= self.provisioning.target() {
-            return false;
-        }
+        let free = groups.clone().map(|group| self.free_and_coming(group)).sum::<u32>();
+        let works_ahead = self.collection.ahead && !self.collection.groups[group as usize].is_rested;
+        let need = match self.provisioning.target() {
+            target if free < target => Need::Now,
+            target if works_ahead && free < target + self.plan.ahead_chunks() => Need::Later,
+            _ => return Need::Nothing,
+        };
         let urgencies = groups.filter_map(|group| Some((group, self.chunks.urgency(group)?)));
-        let Some(best) = urgencies.clone().map(|(_, (urgency, _))| urgency).min() else { return false };
+        let Some(best) = urgencies.clone().map(|(_, (urgency, _))| urgency).min() else { return Need::Nothing };
         let mut alike = urgencies.filter(|(_, (urgency, slack))| *urgency <= best + slack).map(|(group, _)| group);
         if alike.clone().all(|other| other != group) {
-            return false;
+            return Need::Nothing;
         }
         // Writes go round the groups: free chunks of one alone would be written one after the other.
         let ahead = self.free_and_coming(group).saturating_sub(CHUNKS_AHEAD_MAX);
-        alike.all(|other| self.free_and_coming(other) >= ahead)
+        if alike.all(|other| self.free_and_coming(other) >= ahead) { need } else { Need::Nothing }
+    }
+
+    /// When collection begins to work ahead, unless the host asks for something until then.
+    #[inline]
+    pub(crate) fn ahead_due(&self) -> Option<Time> {
+        let span = self.config.collect_when_idle?.max(IDLE_MIN);
+        let may = !self.collection.ahead && self.phase == Phase::Working && self.read_only.is_none();
+        may.then(|| self.collection.asked_at + span)
+    }
+
+    /// The host has been silent for so long that collection works ahead, if nothing of the host is under way.
+    pub(crate) fn begin_ahead(&mut self) {
+        if self.transactions.is_idle() && self.reads.is_idle() {
+            (self.collection.ahead, self.collection.stirred) = (true, true);
+        } else {
+            self.collection.asked_at = self.now;
+        }
+        self.stirred = true;
     }
 
     /// Whether `group` has less than its share of the free chunks that the drive should have.
@@ -275,7 +338,9 @@ impl<M: Media> BlockFtl<M> {
     fn mark_groups(&mut self, most: u32) {
         while self.collection.marked < most {
             let neediest = (0..self.geometry.groups)
-                .filter(|group| !self.collection.groups[*group as usize].marked && self.wants_collection(*group))
+                .filter(|group| {
+                    !self.collection.groups[*group as usize].marked && self.need_of(*group) != Need::Nothing
+                })
                 .filter(|group| self.chunks.fewest_valid(*group).is_some())
                 .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
@@ -329,7 +394,8 @@ impl<M: Media> BlockFtl<M> {
             if !self.collection.groups[group as usize].marked {
                 break;
             }
-            if !self.wants_collection(group) {
+            let need = self.need_of(group);
+            if need == Need::Nothing {
                 if reading == 0 {
                     self.unmark(group);
                 }
@@ -343,6 +409,11 @@ impl<M: Media> BlockFtl<M> {
             };
             if !self.has_room_for(group, MOVING, self.chunks.valid(chunk), 0) {
                 break;
+            }
+            let freed = self.geometry.blocks_per_chunk - self.chunks.valid(chunk);
+            if need == Need::Later && freed < self.geometry.blocks_per_chunk.div_ceil(AHEAD_FREED_PART) {
+                self.collection.groups[group as usize].is_rested = true;
+                continue;
             }
             self.begin_victim(group, chunk, None);
         }

@@ -56,6 +56,8 @@ pub struct Plan {
     pub capacity_blocks: u64,
     /// Chunks for data: capacity and over-provisioning.
     pub data_chunks: u64,
+    /// Of these, chunks beyond what the capacity needs.
+    pub over_provisioned_chunks: u64,
     /// Host frontiers: chunks that host writes are spread over at a time.
     pub host_frontiers: u32,
     /// Chunks that may be open beyond those for data that are kept apart ([`crate::placement`]). They are taken from the
@@ -168,8 +170,8 @@ impl Plan {
             RELOCATION_FRONTIERS * groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
         let classes = config.placement.classes(config.handles, config.objects_max);
         let is_plain = classes == 1 && config.placement.destinations(config.handles) == 0;
-        let over_provisioned = data_chunks - capacity_blocks.div_ceil(blocks_per_chunk).min(data_chunks);
-        let wanted = if is_plain { 0 } else { u32::try_from(over_provisioned / 2).unwrap_or(u32::MAX) };
+        let over_provisioned_chunks = data_chunks - capacity_blocks.div_ceil(blocks_per_chunk).min(data_chunks);
+        let wanted = if is_plain { 0 } else { u32::try_from(over_provisioned_chunks / 2).unwrap_or(u32::MAX) };
         // Where the device limits its open chunks, half of what it leaves.
         let half_of = |limit: u32| if limit == 0 { u32::MAX } else { limit.saturating_sub(others + 1) / 2 };
         let placement_chunks =
@@ -216,6 +218,7 @@ impl Plan {
         Ok(Plan {
             capacity_blocks,
             data_chunks,
+            over_provisioned_chunks,
             host_frontiers,
             placement_chunks,
             checkpoint_lanes,
@@ -235,6 +238,12 @@ impl Plan {
         self.data_chunks + self.working_chunks + self.metadata_chunks() + self.superblock_chunks
     }
 
+    /// Free chunks, beyond those that collection always keeps, that it may make while the host is silent.
+    #[must_use]
+    pub fn ahead_chunks(&self) -> u32 {
+        u32::try_from(self.over_provisioned_chunks / AHEAD_PART).unwrap_or(u32::MAX)
+    }
+
     /// Chunks that log and checkpoints may take.
     #[must_use]
     pub fn metadata_chunks(&self) -> u64 {
@@ -245,6 +254,10 @@ impl Plan {
 /// Superblocks that name chunks of the log, from one checkpoint to the next, where the log is that many chunks long: so
 /// that it is as many on every drive, and the chunks they are written to do not wear faster on large ones.
 const SUPERBLOCKS_PER_CHECKPOINT: u64 = 8;
+
+/// Of the over-provisioning, the part that may be free chunks after the host was silent. The rest has to stay among the
+/// data: the more of it is free, the fuller are the victims.
+pub const AHEAD_PART: u64 = 4;
 
 /// A log shorter than this is not worth a checkpoint.
 const LOG_BLOCKS_MIN: u64 = 1024;

@@ -84,6 +84,11 @@ pub struct Reads {
 }
 
 impl Reads {
+    /// Whether no read of the host is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.len() == self.free_requests.len()
+    }
+
     pub(crate) fn command(&self, index: u32) -> (&[Ppa], &[Frame]) {
         let command = &self.commands[index as usize];
         let blocks = command.blocks as usize;

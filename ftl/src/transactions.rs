@@ -674,6 +674,7 @@ impl<M: Media> BlockFtl<M> {
             && self.log.is_idle()
             && (self.transactions.stalled
                 || self.collection.is_stalled()
+                || self.collection.is_ahead()
                 || waiting >= self.geometry.groups.max(4) as usize)
         {
             self.force_log();

@@ -9,7 +9,7 @@ use crate::world::{VICTIM_POLICIES, World};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
-use openftl_ftl::{CollectionScope, Config, Durability, PlacementName, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, Durability, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use rand_core::{Rng, SeedableRng};
@@ -63,6 +63,7 @@ impl Setting {
             let profile = profile(dice);
             let mut config = config(seed, &profile, dice);
             place(&mut config, &mut Dice::new(!seed));
+            collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
             let setting =
                 Setting { seed, config, profile, spare: dice.one_of(&[0, 20, 50]), depth: dice.one_of(&[1, 2, 5, 16]) };
             // Not every device can hold every drive.
@@ -157,6 +158,16 @@ fn place(config: &mut Config, dice: &mut Dice) {
     }
 }
 
+/// One drive of four has the device copy what it moves, and one of four works ahead while its host is silent.
+fn collect(config: &mut Config, dice: &mut Dice) {
+    if dice.once_in(4) {
+        config.relocate_by = RelocateBy::DeviceCopy;
+    }
+    if dice.once_in(4) {
+        config.collect_when_idle = Some(Nanos::from_millis(dice.between(1, 10)));
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setting { profile, config, spare, depth, .. } = self;
@@ -164,7 +175,7 @@ impl fmt::Display for Setting {
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {}{} {:?}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {}{} {:?} {:?}{}, checkpoint after {:?}, {}depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -182,6 +193,8 @@ impl fmt::Display for Setting {
             },
             config.victim,
             config.collection,
+            config.relocate_by,
+            if config.collect_when_idle.is_some() { " ahead" } else { "" },
             config.checkpoint_log_blocks,
             if config.write_through { "write-through, " } else { "" },
         )
