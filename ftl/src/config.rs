@@ -5,6 +5,8 @@ use crate::victim::VictimPolicy;
 use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
+use std::fmt;
+use std::str::FromStr;
 
 /// Where garbage collection works at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
@@ -27,6 +29,37 @@ pub enum RelocateBy {
     /// The device copies them (vector copy), and their payload does not cross to the host. Takes four bytes of memory for
     /// each block of flash.
     DeviceCopy,
+}
+
+impl RelocateBy {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            RelocateBy::ReadAndWrite => "read-and-write",
+            RelocateBy::DeviceCopy => "device-copy",
+        }
+    }
+}
+
+impl fmt::Display for RelocateBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// No way to move blocks.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is no way to move blocks: choose read-and-write or device-copy")]
+pub struct UnknownWay(pub String);
+
+impl FromStr for RelocateBy {
+    type Err = UnknownWay;
+
+    fn from_str(text: &str) -> Result<RelocateBy, UnknownWay> {
+        let all = [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy];
+        all.into_iter().find(|way| way.word() == text).ok_or_else(|| UnknownWay(text.to_owned()))
+    }
 }
 
 /// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from

@@ -48,7 +48,7 @@ const CHUNKS_AHEAD_MAX: u32 = 2;
 const AHEAD_FREED_PART: u32 = 8;
 
 /// Silence of the host that counts, at least.
-const IDLE_MIN: Nanos = Nanos::from_millis(1);
+pub const IDLE_MIN: Nanos = Nanos::from_millis(1);
 
 /// Whether a group should be collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

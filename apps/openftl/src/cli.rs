@@ -7,7 +7,7 @@ pub use crate::drive_file::{Timing, Tls};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
-use openftl_ftl::{PlacementName, VictimPolicy};
+use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -96,6 +96,13 @@ pub struct DriveFlags {
     /// Where garbage collection works at a time [default: marked].
     #[arg(long, value_enum, value_name = "SCOPE", help_heading = "Drive")]
     pub collection: Option<Collection>,
+    /// How garbage collection moves blocks: read-and-write, or device-copy where the device has vector copy [default:
+    /// read-and-write].
+    #[arg(long, value_name = "WAY", help_heading = "Drive")]
+    pub relocate_by: Option<RelocateBy>,
+    /// Make room ahead of need when the host has been silent for so long, like 100ms [default: never].
+    #[arg(long, value_name = "TIME", help_heading = "Drive")]
+    pub collect_when_idle: Option<Nanos>,
     /// What shares chunks because it is expected to end together: none, hot-cold, learned, streams, streams-kept, fdp,
     /// fdp-persistent or flash-alloc [default: hot-cold].
     #[arg(long, value_name = "NAME", help_heading = "Drive")]
@@ -417,8 +424,8 @@ Examples:
   openftl compare --drive cosmos,victim=greedy,name=greedy --drive cosmos,victim=cost-benefit,name=cb --workload hot-cold
 
 A drive is a profile or a file, then perhaps a placement behind a colon, then options behind commas: name=, binding=,
-victim=, collection=, over-provisioning=, handles= and objects-max=. What the host tells it of lifetimes follows from the
-placement (streams: by-object, fdp: by-kind, flash-alloc: allocate, others: none), unless binding= says it.
+victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= and objects-max=. What the host tells
+it of lifetimes follows from the placement (streams: by-object, fdp: by-kind, flash-alloc: allocate, others: none), unless binding= says it.
 
 All drives get the same writes. The same seed gives the same figures to the last digit.";
 
@@ -479,7 +486,7 @@ The file:
   [[run]]                                           each with the whole grid; may be left out
   over_provisioning = \"7%\"
 
-Keys: drive, placement, binding, victim, collection, over_provisioning, handles, objects_max, capacity, workload, fill,
+Keys: drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, handles, objects_max, capacity, workload, fill,
 queue_depth, warm_up, drive_writes, seed; each means what `openftl compare` calls so.";
 
 #[derive(Args, Debug)]

@@ -10,8 +10,9 @@ use crate::figures::Figures;
 use crate::metrics::{self, GROUPS};
 use crate::terminal::{Ink, Live, Palette, say};
 use crate::trial::{Task, Tried};
+use openftl_core::Nanos;
 use openftl_core::units::ByteSize;
-use openftl_ftl::{CollectionScope, PlacementName, PlacementStatistics};
+use openftl_ftl::{CollectionScope, PlacementName, PlacementStatistics, RelocateBy};
 use openftl_lab::experiments::{Cell, Table};
 use openftl_lab::picture::{bar, thousands};
 use serde::Serialize;
@@ -186,6 +187,8 @@ struct DriveObject<'a> {
     over_provisioning: f64,
     victim: String,
     collection: CollectionScope,
+    relocate_by: RelocateBy,
+    collect_when_idle_ns: Option<Nanos>,
     placement: PlacementName,
     binding: String,
     blocks_per_second: Option<f64>,
@@ -270,6 +273,8 @@ impl<'a> DriveObject<'a> {
             over_provisioning: drive.over_provisioning.as_f64(),
             victim: drive.victim.to_string(),
             collection: drive.collection,
+            relocate_by: drive.relocate_by,
+            collect_when_idle_ns: drive.collect_when_idle,
             placement: drive.placement,
             binding: contender.binding.to_string(),
             blocks_per_second: tried.blocks_per_second(),

@@ -15,13 +15,15 @@ use crate::drive_file::is_file_name;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use clap::ValueEnum;
+use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_ftl::placement::{HANDLES_MAX, OBJECTS_MAX};
-use openftl_ftl::{PlacementName, VictimPolicy};
+use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_lab::Binding;
 use std::str::FromStr;
 
-const OPTIONS: &str = "name=, binding=, victim=, collection=, over-provisioning=, handles= or objects-max=";
+const OPTIONS: &str = "name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= \
+                       or objects-max=";
 
 /// A drive as it is written: nothing is read yet.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -40,6 +42,10 @@ pub struct ContenderSpec {
     pub victim: Option<VictimPolicy>,
     /// Where garbage collection works at a time.
     pub collection: Option<Collection>,
+    /// How garbage collection moves blocks.
+    pub relocate_by: Option<RelocateBy>,
+    /// Silence of the host after which room is made ahead.
+    pub collect_when_idle: Option<Nanos>,
     /// Flash for data beyond the capacity.
     pub over_provisioning: Option<Share>,
     /// Handles that writes may carry.
@@ -98,6 +104,8 @@ impl ContenderSpec {
                         .fix("write marked or device-wide")
                 })?);
             }
+            "relocate-by" => self.relocate_by = Some(parsed(option, value)?),
+            "collect-when-idle" => self.collect_when_idle = Some(parsed(option, value)?),
             "handles" => self.handles = Some(count(option, value, u32::from(HANDLES_MAX))? as u8),
             "objects-max" => self.objects_max = Some(count(option, value, u32::from(OBJECTS_MAX))? as u16),
             _ => {
@@ -119,6 +127,8 @@ impl ContenderSpec {
             over_provisioning: self.over_provisioning,
             victim: self.victim,
             collection: self.collection,
+            relocate_by: self.relocate_by,
+            collect_when_idle: self.collect_when_idle,
             placement: self.placement,
             ..DriveFlags::default()
         };
@@ -288,7 +298,7 @@ mod tests {
             "cosmos,bindings=none",
             expect![[r#"
             error: there is no option `bindings=none`
-              fix: write name=, binding=, victim=, collection=, over-provisioning=, handles= or objects-max="#]],
+              fix: write name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= or objects-max="#]],
         );
         check(
             "cosmos:fdp,binding=by-kinds",

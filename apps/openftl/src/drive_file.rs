@@ -15,6 +15,8 @@
 //! kind = "block"
 //! victim = "greedy"               # "greedy", "cost-benefit", "fifo", "windowed:25%" or "d-choices:10"
 //! collection = "marked"           # "marked": few groups at a time; "device-wide": all that are short of room
+//! relocate_by = "read-and-write"  # how collection moves blocks: or "device-copy", by the device's vector copy
+//! collect_when_idle = "100ms"     # makes room ahead when the host has been silent for so long; left out: never
 //! placement = "hot-cold"          # "none", "hot-cold", "learned", "streams", "streams-kept", "fdp", "fdp-persistent" or
 //!                                 # "flash-alloc": what shares chunks because it is expected to end together
 //! handles = 8                     # that writes may carry, with streams and fdp
@@ -64,7 +66,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_ftl::{CollectionScope, PlacementName, VictimPolicy};
+use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{PartKind, PartName};
 use openftl_nvme::Nqn;
@@ -122,6 +124,11 @@ pub struct FtlSection {
     pub victim: Option<VictimPolicy>,
     /// Where garbage collection works at a time.
     pub collection: Option<CollectionScope>,
+    /// How garbage collection moves blocks.
+    pub relocate_by: Option<RelocateBy>,
+    /// Silence of the host after which room is made ahead.
+    #[serde(default, deserialize_with = "span")]
+    pub collect_when_idle: Option<Nanos>,
     /// What shares chunks.
     pub placement: Option<PlacementName>,
     /// Handles that writes may carry.

@@ -5,8 +5,9 @@ use crate::drive_file::{DriveFile, HostSection, NamespaceSection, Numbers, Store
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
+use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
-use openftl_ftl::{CollectionScope, Config, PlacementName, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile, ProfileError};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub struct BlockSettings {
     pub over_provisioning: Share,
     pub victim: VictimPolicy,
     pub collection: CollectionScope,
+    pub relocate_by: RelocateBy,
+    pub collect_when_idle: Option<Nanos>,
     pub placement: PlacementName,
     pub handles: u8,
     pub objects_max: u16,
@@ -85,6 +88,8 @@ impl Settings {
                 .unwrap_or(OVER_PROVISIONING_DEFAULT),
             victim: flags.victim.or(file.ftl.victim).unwrap_or_default(),
             collection: flags.collection.map(CollectionScope::from).or(file.ftl.collection).unwrap_or_default(),
+            relocate_by: flags.relocate_by.or(file.ftl.relocate_by).unwrap_or_default(),
+            collect_when_idle: flags.collect_when_idle.or(file.ftl.collect_when_idle),
             placement: flags.placement.or(file.ftl.placement).unwrap_or_default(),
             handles: file.ftl.handles.unwrap_or(HANDLES_DEFAULT),
             objects_max: file.ftl.objects_max.unwrap_or(OBJECTS_DEFAULT),
@@ -267,6 +272,8 @@ fn namespace(
                 over_provisioning: section.over_provisioning.unwrap_or(all.over_provisioning),
                 victim: flags.victim.or(own.victim).unwrap_or(all.victim),
                 collection: flags.collection.map(CollectionScope::from).or(own.collection).unwrap_or(all.collection),
+                relocate_by: flags.relocate_by.or(own.relocate_by).unwrap_or(all.relocate_by),
+                collect_when_idle: flags.collect_when_idle.or(own.collect_when_idle).or(all.collect_when_idle),
                 placement: flags.placement.or(own.placement).unwrap_or(all.placement),
                 handles: own.handles.unwrap_or(all.handles),
                 objects_max: own.objects_max.unwrap_or(all.objects_max),
@@ -322,6 +329,10 @@ impl BlockSettings {
             ))
             .fix("choose 1s, 10s or the like, or leave it away"));
         }
+        if let Some(silence) = self.collect_when_idle.filter(|silence| *silence < IDLE_MIN) {
+            return Err(Failure::bad_input(format_args!("collect_when_idle = {silence} is less than {IDLE_MIN}"))
+                .fix("choose 100ms or the like, or leave it away"));
+        }
         if let Some(interval @ Interval::Every(span)) = self.scrub_interval
             && span < SCRUB_INTERVAL_MIN
         {
@@ -346,6 +357,8 @@ impl BlockSettings {
             checkpoint_interval: self.checkpoint_interval,
             victim: self.victim,
             collection: self.collection,
+            relocate_by: self.relocate_by,
+            collect_when_idle: self.collect_when_idle,
             placement: self.placement,
             handles: self.handles,
             objects_max: self.objects_max,

@@ -26,12 +26,14 @@ use std::str::FromStr;
 use toml::{Table, Value};
 
 /// What can be set for a run, and the order in which a grid goes through it.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 17] = [
     "drive",
     "placement",
     "binding",
     "victim",
     "collection",
+    "relocate_by",
+    "collect_when_idle",
     "over_provisioning",
     "handles",
     "objects_max",
@@ -206,7 +208,17 @@ impl Run {
             None => "cosmos".parse()?,
             Some(setting) => setting.text.parse().map_err(|failure: Failure| failure.about(setting.words()))?,
         };
-        for key in ["placement", "binding", "victim", "collection", "over_provisioning", "handles", "objects_max"] {
+        for key in [
+            "placement",
+            "binding",
+            "victim",
+            "collection",
+            "relocate_by",
+            "collect_when_idle",
+            "over_provisioning",
+            "handles",
+            "objects_max",
+        ] {
             if let Some(setting) = settings.get(key) {
                 spec.set(&key.replace('_', "-"), &setting.text).map_err(|failure| failure.about(setting.words()))?;
             }
@@ -262,6 +274,8 @@ fn parameters(spec: &ContenderSpec, contender: &Contender, task: &Task, fill: Op
         contender.binding.to_string(),
         drive.victim.to_string(),
         collection.to_owned(),
+        drive.relocate_by.to_string(),
+        drive.collect_when_idle.map_or_else(String::new, |silence| silence.to_string()),
         drive.over_provisioning.to_string(),
         drive.handles.to_string(),
         drive.objects_max.to_string(),
@@ -358,7 +372,7 @@ mod tests {
             "seed = 1\nsede = 2\n",
             expect![[r#"
             error: sede: there is no such key
-              fix: write drive, placement, binding, victim, collection, over_provisioning, handles, objects_max, capacity, workload, fill, queue_depth, warm_up, drive_writes, seed, [grid] or [[run]]"#]],
+              fix: write drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, handles, objects_max, capacity, workload, fill, queue_depth, warm_up, drive_writes, seed, [grid] or [[run]]"#]],
         );
         check(
             "seed = \n",
