@@ -659,16 +659,19 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn unit_ended(&mut self, unit: UnitId, status: Status) {
-        if self.buffer.is_copy(self.units.unit(unit)) {
-            match status {
-                Status::Success => self.statistics.relocation_copies += u64::from(self.units.unit(unit).used),
-                Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk => {
-                    return self.read_instead_of_copy(unit);
-                }
-                _ => {}
+        let is_copy = self.buffer.is_copy(self.units.unit(unit));
+        self.units.came_back(unit, is_copy);
+        match status {
+            Status::Success if is_copy => {
+                self.statistics.relocation_copies += u64::from(self.units.unit(unit).used);
+                self.units.completed(unit);
             }
+            Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {
+                self.read_instead_of_copy(unit);
+            }
+            Status::OutOfOrderWrite if self.units.may_come_again(unit) => {}
+            _ => self.unit_settled(unit, status),
         }
-        self.unit_settled(unit, status);
         while let Some(next) = self.units.next_held(unit, |next| self.buffer.is_copy(next)) {
             self.submit_errand(Errand::Unit(next));
         }

@@ -13,12 +13,15 @@
 //!                     completed − MW_CUNITS                      completed      next
 //! ```
 //!
-//! A unit that the device copies may turn out to have nothing to copy. So that the write pointer is where the units behind it
-//! expect it, these are held back until it has ended.
+//! A unit that the device copies may turn out to have nothing to copy: then it is read and written where it was to be, and the
+//! units behind it, which the device refuses because the write pointer is not there yet, are submitted once more after it.
 
 use crate::statistics::Purpose;
 use openftl_core::{ChunkId, Frame, Geometry, VECTOR_BLOCKS_MAX};
 use std::collections::VecDeque;
+
+/// Copies that the device has under way in one chunk, at most: one is read while those before it are programmed.
+const COPIES_MAX: u32 = 3;
 
 /// Names an open chunk, also after it was closed and its place in the table was given to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -80,9 +83,14 @@ pub struct OpenChunk {
     waiting: VecDeque<UnitId>,
     /// How many of them have completed.
     waiting_completed: usize,
-    /// What the device copies.
-    copying: Option<UnitId>,
-    /// Units behind it that were not submitted, in order.
+    /// Units that the device has, and how many of them it copies.
+    submitted: u32,
+    copies: u32,
+    /// A unit that could not be copied is being read.
+    reading: bool,
+    /// The device has refused units behind one that it could not copy.
+    disordered: bool,
+    /// Units that wait to be submitted, in order.
     held: VecDeque<UnitId>,
     live: bool,
     generation: u32,
@@ -141,7 +149,10 @@ impl Units {
             closed: false,
             waiting: VecDeque::new(),
             waiting_completed: 0,
-            copying: None,
+            submitted: 0,
+            copies: 0,
+            reading: false,
+            disordered: false,
             held: VecDeque::new(),
             live: true,
             generation: 0,
@@ -246,33 +257,80 @@ impl Units {
         id
     }
 
+    fn open_of(&mut self, unit: UnitId) -> &mut OpenChunk {
+        &mut self.open[self.units[unit.0 as usize].open.index as usize]
+    }
+
     /// Whether `unit` may be submitted. If not, [`Units::next_held`] gives it back when it may.
     #[inline]
     pub fn may_go(&mut self, unit: UnitId, is_copy: bool) -> bool {
-        let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
-        let may_go = open.copying.is_none();
-        if !may_go {
+        let open = self.open_of(unit);
+        if open.disordered || !open.held.is_empty() || (is_copy && open.copies == COPIES_MAX) {
             open.held.push_back(unit);
-        } else if is_copy {
-            open.copying = Some(unit);
+            return false;
         }
-        may_go
+        open.submitted += 1;
+        open.copies += u32::from(is_copy);
+        true
     }
 
-    /// The next unit of its chunk that may be submitted now that `unit` has ended, if that was a copy.
+    /// The device has done with `unit` for now, well or not.
+    #[inline]
+    pub fn came_back(&mut self, unit: UnitId, is_copy: bool) {
+        let open = self.open_of(unit);
+        open.submitted -= 1;
+        open.copies -= u32::from(is_copy);
+    }
+
+    /// `unit` could not be copied, and is read instead.
+    pub fn read_instead(&mut self, unit: UnitId) {
+        let open = self.open_of(unit);
+        (open.reading, open.disordered) = (true, true);
+    }
+
+    /// It has been read, and is submitted as a write.
+    pub fn written_instead(&mut self, unit: UnitId) {
+        let open = self.open_of(unit);
+        open.reading = false;
+        open.submitted += 1;
+    }
+
+    /// Holds `unit` back, which the device has refused, if that may be for a unit before it that was to be copied. Returns
+    /// false if it has failed for good.
+    pub fn may_come_again(&mut self, unit: UnitId) -> bool {
+        let units = &self.units;
+        let open = &mut self.open[units[unit.0 as usize].open.index as usize];
+        let first = |id: &UnitId| units[id.0 as usize].first;
+        let is_open = |id: &UnitId| units[id.0 as usize].state == State::UnderWay;
+        let waits_for_copy = !open.closed
+            && (open.copies > 0 || open.disordered)
+            && open.waiting.iter().take_while(|id| **id != unit).any(is_open);
+        if waits_for_copy {
+            let at = open.held.partition_point(|id| first(id) < first(&unit));
+            open.held.insert(at, unit);
+            open.disordered = true;
+        }
+        waits_for_copy
+    }
+
+    /// The next unit of the chunk of `unit` that was held back and is to be submitted now.
     #[inline]
     pub fn next_held(&mut self, unit: UnitId, is_copy: impl Fn(&Unit) -> bool) -> Option<UnitId> {
         let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
-        if open.copying != Some(unit) {
+        if open.disordered {
+            if open.submitted > 0 || open.reading {
+                return None;
+            }
+            open.disordered = false;
+        }
+        let next = *open.held.front()?;
+        let is_copy = is_copy(&self.units[next.0 as usize]);
+        if is_copy && open.copies == COPIES_MAX {
             return None;
         }
-        let Some(next) = open.held.pop_front() else {
-            open.copying = None;
-            return None;
-        };
-        if is_copy(&self.units[next.0 as usize]) {
-            open.copying = Some(next);
-        }
+        open.held.pop_front();
+        open.submitted += 1;
+        open.copies += u32::from(is_copy);
         Some(next)
     }
 
@@ -402,23 +460,49 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_copy_units_wait_until_it_has_ended_and_up_to_the_next() {
+    fn what_is_refused_behind_a_failed_copy_is_submitted_after_it_again_in_order() {
+        let (mut units, open) = units(0, false);
+        let [failed, write, copy, last] = [(); 4].map(|()| begin(&mut units, open));
+        assert!([failed, write, copy].map(|id| units.may_go(id, id != write)).into_iter().all(|went| went));
+        // The device tells of what it refused before it tells why.
+        units.came_back(copy, true);
+        assert!(units.may_come_again(copy));
+        units.came_back(failed, true);
+        units.read_instead(failed);
+        assert!(!units.may_go(last, false));
+        assert_eq!(units.next_held(failed, |_| true), None, "one is still to come back");
+        units.came_back(write, false);
+        assert!(units.may_come_again(write));
+        assert_eq!(units.next_held(write, |_| true), None, "the first is still being read");
+        units.written_instead(failed);
+        units.came_back(failed, false);
+        units.completed(failed);
+        let again: Vec<_> = std::iter::from_fn(|| units.next_held(failed, |unit| unit.first == 8)).collect();
+        assert_eq!(again, [write, copy, last]);
+    }
+
+    #[test]
+    fn what_is_refused_without_a_copy_before_it_has_failed() {
+        let (mut units, open) = units(0, false);
+        let (first, second) = (begin(&mut units, open), begin(&mut units, open));
+        assert!(units.may_go(first, true) && units.may_go(second, true));
+        units.came_back(first, true);
+        assert!(!units.may_come_again(first), "nothing is before it");
+        units.failed(first, true);
+        units.came_back(second, true);
+        assert!(!units.may_come_again(second), "the chunk is closed");
+    }
+
+    #[test]
+    fn a_chunk_has_only_so_many_copies_under_way() {
         let (mut units, open) = units(0, false);
         let ids: Vec<_> = (0..4).map(|_| begin(&mut units, open)).collect();
-        let copies = [ids[0], ids[2]];
-        let went: Vec<_> = ids.iter().map(|id| units.may_go(*id, copies.contains(id))).collect();
-        assert_eq!(went, [true, false, false, false]);
-        let next_of = |units: &mut Units, ended: UnitId| {
-            let next = units.next_held(ended, |unit| unit.first == 8);
-            next.inspect(|_| units.completed(ended))
-        };
-        assert_eq!(next_of(&mut units, ids[1]), None, "that was no copy");
-        assert_eq!(next_of(&mut units, ids[0]), Some(ids[1]));
-        assert_eq!(units.next_held(ids[0], |unit| unit.first == 8), Some(ids[2]));
-        assert_eq!(units.next_held(ids[0], |_| false), None, "behind the next copy");
-        assert_eq!(units.next_held(ids[2], |_| false), Some(ids[3]));
-        assert_eq!(units.next_held(ids[2], |_| false), None);
-        assert!(units.may_go(ids[3], false), "nothing is copied any more");
+        let went: Vec<_> = ids.iter().map(|id| units.may_go(*id, true)).collect();
+        assert_eq!(went.iter().filter(|went| **went).count(), COPIES_MAX as usize);
+        units.came_back(ids[0], true);
+        units.completed(ids[0]);
+        assert_eq!(units.next_held(ids[0], |_| true), Some(ids[COPIES_MAX as usize]));
+        assert_eq!(units.next_held(ids[0], |_| true), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! written anew. [`RelocateBy::DeviceCopy`](crate::RelocateBy) has the device move them (Open-Channel 2.0, vector copy), so
 //! that no payload crosses to the host; [`crate::owners`] says which logical blocks they are. A frame stands for each block
 //! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
-//! programs nothing, the open chunk goes back to where it was, and the blocks of that unit are read and written instead.
+//! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
 
 use super::{Collection, Victim};
 use crate::block::{BlockFtl, Errand};
@@ -293,6 +293,7 @@ impl<M: Media> BlockFtl<M> {
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
         let (places, mut frames) = (self.buffer.sources(unit), [Frame(0); VECTOR_BLOCKS_MAX]);
         frames[..used].copy_from_slice(&unit.frames()[..used]);
+        self.units.read_instead(id);
         self.read_for_collection(group, Reader::Unit(id), &places[..used], &frames[..used]);
     }
 
@@ -301,6 +302,7 @@ impl<M: Media> BlockFtl<M> {
         for frame in &unit.frames()[..unit.used as usize] {
             self.buffer.slot_mut(*frame).set_copied(false);
         }
+        self.units.written_instead(id);
         self.submit_errand(Errand::Unit(id));
     }
 
