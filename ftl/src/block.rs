@@ -662,10 +662,7 @@ impl<M: Media> BlockFtl<M> {
         let is_copy = self.buffer.is_copy(self.units.unit(unit));
         self.units.came_back(unit, is_copy);
         match status {
-            Status::Success if is_copy => {
-                self.statistics.relocation_copies += u64::from(self.units.unit(unit).used);
-                self.units.completed(unit);
-            }
+            Status::Success if is_copy => self.copy_ended(unit),
             Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {
                 self.read_instead_of_copy(unit);
             }

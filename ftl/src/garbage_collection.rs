@@ -38,7 +38,9 @@ use crate::statistics::Care;
 use crate::units::{OpenId, UnitId};
 use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
-use relocation::{CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier};
+use relocation::{
+    COPYING_PER_GROUP_MAX, CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier,
+};
 use std::collections::VecDeque;
 
 /// Free chunks that a group may have beyond another whose victims are as good.
@@ -87,6 +89,8 @@ struct Group {
     turn: u64,
     victims: Vec<Victim>,
     reading: u32,
+    /// Blocks that the device copies, or is to copy.
+    copying: u32,
     /// What is moved for its room or because it is weak, what is moved because it rests, and what placement keeps apart.
     frontiers: Vec<RelocationFrontier>,
     /// Commands at the device that read, program or reset for collection.
@@ -377,9 +381,9 @@ impl<M: Media> BlockFtl<M> {
         loop {
             self.place_relocations(group);
             let collecting = &self.collection.groups[group as usize];
-            let reading = collecting.reading;
-            let is_stalled = collecting.is_stalled();
-            if reading >= READS_PER_GROUP_MAX || is_stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
+            let (reading, is_stalled) = (collecting.reading, collecting.is_stalled());
+            let is_busy = reading >= READS_PER_GROUP_MAX || collecting.copying >= COPYING_PER_GROUP_MAX;
+            if is_busy || is_stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
                 break;
             }
             if let Some(victim) = collecting.victims.iter().position(|victim| !victim.scanned) {

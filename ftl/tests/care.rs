@@ -90,7 +90,8 @@ fn a_drive_whose_reads_fail_once_at_random_never_shows_it() {
     for seed in 30..34 {
         let mut flaky = Profile::builtin("tiny").unwrap();
         flaky.faults.read_retry = 0.02;
-        let mut world = World::new(flaky, config(600, seed), 40, seed);
+        let relocate_by = if seed < 32 { RelocateBy::ReadAndWrite } else { RelocateBy::DeviceCopy };
+        let mut world = World::new(flaky, Config { relocate_by, ..config(600, seed) }, 40, seed);
         for _ in 0..1_000 {
             world.operation(6);
         }
@@ -100,6 +101,8 @@ fn a_drive_whose_reads_fail_once_at_random_never_shows_it() {
         // Errors that the host gets are those of the blocks that it marked: the model sees to it.
         let statistics = world.ftl().statistics();
         assert_eq!((statistics.read_failures, statistics.lost_blocks), (0, 0));
+        let moved = (statistics.relocation_reads > 0, statistics.relocation_copies > 0);
+        assert_eq!(moved, (true, seed >= 32), "what cannot be copied is read");
         assert!(world.device().statistics().read_failures > 5, "reads have failed");
     }
 }

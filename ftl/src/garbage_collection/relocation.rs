@@ -29,6 +29,9 @@ use std::collections::VecDeque;
 /// Reads under way in one group, at most.
 pub(super) const READS_PER_GROUP_MAX: u32 = 2;
 
+/// Blocks that are being copied in one group, or wait for it, at most: the others need frames too.
+pub(super) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCKS_MAX as u32;
+
 /// Times that a block is read before it is given up: what is given up here is gone for good.
 const READS_OF_LOST_MIN: u32 = 4;
 
@@ -198,6 +201,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// The device is to copy blocks of a victim: nothing is read.
     fn queue_for_copy(&mut self, group: u32, chunk: ChunkId, places: &[Ppa], frames: &[Frame]) {
+        self.collection.groups[group as usize].copying += places.len() as u32;
         for (from, frame) in places.iter().zip(frames) {
             let block = self.owners.as_ref().expect("this drive knows them").get(*from);
             debug_assert!(
@@ -302,8 +306,19 @@ impl<M: Media> BlockFtl<M> {
         for frame in &unit.frames()[..unit.used as usize] {
             self.buffer.slot_mut(*frame).set_copied(false);
         }
+        let (group, _) = group_and_frontier(unit.owner);
+        self.collection.groups[group as usize].copying -= unit.used;
         self.units.written_instead(id);
         self.submit_errand(Errand::Unit(id));
+    }
+
+    /// The device has copied a unit.
+    pub(crate) fn copy_ended(&mut self, id: UnitId) {
+        let unit = self.units.unit(id);
+        let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
+        self.collection.groups[group as usize].copying -= used;
+        self.statistics.relocation_copies += u64::from(used);
+        self.units.completed(id);
     }
 
     /// A block of a victim waits for its unit, where it belongs.
@@ -467,11 +482,14 @@ impl<M: Media> BlockFtl<M> {
             }
             collecting.stalled = false;
             let room = self.units.room(open) as usize;
-            let most = queued.min(self.unit_blocks as usize).min(room);
-            // A unit is copied, or it is written.
+            // A unit is copied, or it is written. As much as one command can is copied at once, because blocks of one page
+            // are sensed together.
             let is_copied = |frame: &Frame| self.buffer.slot(*frame).is_copied();
-            let alike =
-                collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copied(&collecting.queue[0]));
+            let (is_copy, unit_blocks) = (is_copied(&collecting.queue[0]), self.unit_blocks as usize);
+            let largest = if is_copy { VECTOR_BLOCKS_MAX / unit_blocks * unit_blocks } else { unit_blocks };
+            let most = queued.min(largest).min(room);
+            let most = if most > unit_blocks { most / unit_blocks * unit_blocks } else { most };
+            let alike = collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copy);
             let used = 1 + alike.count();
             let count = used.next_multiple_of(self.geometry.ws_min as usize);
             let (chunk, next) = (self.units.chunk(open).chunk, self.units.chunk(open).next);

@@ -10,9 +10,9 @@ use openftl_core::{ChunkId, Frame, Frames, PayloadMut, Ppa, Time};
 
 /// Consecutive blocks on one page, sensed together.
 pub(super) struct Page {
-    chunk: ChunkId,
-    page: u32,
-    blocks: u32,
+    pub chunk: ChunkId,
+    pub page: u32,
+    pub blocks: u32,
 }
 
 impl EmulatedDevice {
@@ -156,7 +156,7 @@ impl EmulatedDevice {
         block: u32,
         programmed_at: Time,
     ) -> Time {
-        if programmed_at > self.now && self.schedule.is_cached(self.now, self.format.pu_of(chunk), chunk, block) {
+        if programmed_at > self.now && self.is_cached(chunk, block) {
             return self.schedule.cached(self.now, 1);
         }
         let page = self.schedule.page_of(block);
@@ -170,6 +170,12 @@ impl EmulatedDevice {
                 None => self.now,
             },
         }
+    }
+
+    /// Whether a block is still in the cache.
+    #[inline]
+    pub(super) fn is_cached(&self, chunk: ChunkId, block: u32) -> bool {
+        self.schedule.is_cached(self.now, self.format.pu_of(chunk), chunk, block)
     }
 
     #[inline]

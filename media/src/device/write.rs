@@ -4,6 +4,7 @@ use super::EmulatedDevice;
 use super::chance::Draw;
 use super::chunks::{ERASING, FAILURE_CLOSES, MARKED, PROGRAM_FAILS};
 use super::commands::Outcome;
+use super::read::Page;
 use crate::contract::{Blocks, ChunkState, Status};
 use crate::store::StoreError;
 use openftl_core::{ChunkId, Frame, Frames, Ppa, Time, VECTOR_BLOCKS_MAX};
@@ -12,14 +13,24 @@ use openftl_core::{ChunkId, Frame, Frames, Ppa, Time, VECTOR_BLOCKS_MAX};
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Frames(&'a Frames, &'a [Frame]),
-    Media(&'a [Ppa]),
+    /// Other blocks of the device, and when each of them is in the controller.
+    Media(&'a [Ppa], &'a [Time]),
 }
 
 impl<'a> Source<'a> {
     fn part(self, start: usize, len: usize) -> Source<'a> {
         match self {
             Source::Frames(frames, list) => Source::Frames(frames, &list[start..start + len]),
-            Source::Media(ppas) => Source::Media(&ppas[start..start + len]),
+            Source::Media(ppas, times) => Source::Media(&ppas[start..start + len], &times[start..start + len]),
+        }
+    }
+
+    /// When the whole of a part is at hand that was asked for at `now`.
+    #[inline]
+    fn ready(self, now: Time, start: usize, len: usize) -> Time {
+        match self {
+            Source::Frames(..) => now,
+            Source::Media(_, times) => times[start..start + len].iter().copied().fold(now, Time::max),
         }
     }
 }
@@ -37,13 +48,13 @@ impl EmulatedDevice {
                 while start < ppas.len() {
                     let len = self.run_length(&ppas[start..]);
                     let source = Source::Frames(frames, &list[start..start + len]);
-                    self.write_run(&mut outcome, start, ppas[start], len, source, self.now, fua);
+                    self.write_run(&mut outcome, start, ppas[start], len, source, fua);
                     start += len;
                 }
             }
             Blocks::Scalar { first, count } => {
                 let source = Source::Frames(frames, list);
-                self.write_run(&mut outcome, 0, first, count as usize, source, self.now, fua);
+                self.write_run(&mut outcome, 0, first, count as usize, source, fua);
                 outcome.failed = u64::from(outcome.failed != 0);
             }
         }
@@ -60,16 +71,7 @@ impl EmulatedDevice {
     }
 
     /// Writes consecutive blocks of one chunk, the first of which is block number `index` of the command.
-    fn write_run(
-        &mut self,
-        outcome: &mut Outcome,
-        index: usize,
-        ppa: Ppa,
-        len: usize,
-        source: Source<'_>,
-        ready: Time,
-        fua: bool,
-    ) {
+    fn write_run(&mut self, outcome: &mut Outcome, index: usize, ppa: Ppa, len: usize, source: Source<'_>, fua: bool) {
         let (chunk, first) = match self.chunks.writable(ppa, len as u32) {
             Ok(place) => place,
             Err(status) => return outcome.fail_all(index..index + len, status),
@@ -82,7 +84,7 @@ impl EmulatedDevice {
             self.overtake_erase(chunk);
         }
         if flags & PROGRAM_FAILS != 0 || self.chance.programs_fail {
-            return self.write_units(outcome, index, chunk, first, len, source, ready, fua);
+            return self.write_units(outcome, index, chunk, first, len, source, fua);
         }
         let end = first + len as u32;
         let kept = self.keep(chunk, first, source).and_then(|()| self.settle(chunk, self.chunks.state_at(end), end));
@@ -91,13 +93,14 @@ impl EmulatedDevice {
             return outcome.fail_all(index..index + len, Status::WriteFault);
         }
         let unit = self.geometry.ws_min;
-        let mut ready = ready;
+        let mut ready = self.now;
         if self.schedule.is_instant() {
             self.count_programs(len as u32);
             return;
         }
         for block in (first..end).step_by(unit as usize) {
-            ready = self.program(outcome, chunk, block, ready, fua, false);
+            let at_hand = source.ready(self.now, (block - first) as usize, unit as usize);
+            ready = self.program(outcome, chunk, block, ready.max(at_hand), fua, false);
         }
     }
 
@@ -111,12 +114,11 @@ impl EmulatedDevice {
         first: u32,
         len: usize,
         source: Source<'_>,
-        ready: Time,
         fua: bool,
     ) {
         let unit = self.geometry.ws_min as usize;
         let pu = self.format.pu_of(chunk);
-        let mut ready = ready;
+        let mut ready = self.now;
         for start in (0..len).step_by(unit) {
             let block = first + start as u32;
             let blocks = index + start..index + start + unit;
@@ -125,6 +127,7 @@ impl EmulatedDevice {
             *self.chunks.flags_mut(chunk) &= !(PROGRAM_FAILS | FAILURE_CLOSES);
             let fails = injected || self.chance.draw(Draw::ProgramFail, pu, entry.resets);
             let end = block + unit as u32;
+            ready = source.ready(ready, start, unit);
             if !fails {
                 let part = source.part(start, unit);
                 let kept =
@@ -169,7 +172,7 @@ impl EmulatedDevice {
     fn keep(&mut self, chunk: ChunkId, first: u32, source: Source<'_>) -> Result<(), StoreError> {
         match source {
             Source::Frames(frames, list) => self.backing.write(chunk, first, frames, list),
-            Source::Media(ppas) => {
+            Source::Media(ppas, _) => {
                 for (block, from) in (first..).zip(ppas) {
                     self.backing.copy((self.format.chunk_of(*from), self.format.block_of(*from)), (chunk, block))?;
                 }
@@ -216,15 +219,16 @@ impl EmulatedDevice {
         while start < to.len() {
             let len = self.run_length(&to[start..]);
             let sources = &from[start..start + len];
-            // A program operation needs all its blocks: one that cannot be read keeps its whole run from being copied.
+            // One block that cannot be read keeps its whole run from being copied.
             match self.read_for_copy(sources) {
                 Err((index, status)) => {
                     outcome.fail(start + index, status);
                     outcome.fail_all(start..start + len, status);
                 }
-                Ok(ready) => {
+                Ok(times) => {
                     let copied = self.statistics.blocks_programmed;
-                    self.write_run(&mut outcome, start, to[start], len, Source::Media(sources), ready, fua);
+                    let source = Source::Media(sources, &times[..len]);
+                    self.write_run(&mut outcome, start, to[start], len, source, fua);
                     self.statistics.blocks_copied += self.statistics.blocks_programmed - copied;
                 }
             }
@@ -233,22 +237,36 @@ impl EmulatedDevice {
         outcome
     }
 
-    /// Reads the sources of a copy into the controller: when they are all there.
-    fn read_for_copy(&mut self, sources: &[Ppa]) -> Result<Time, (usize, Status)> {
-        let mut ready = self.now;
-        let mut page = None;
+    /// Reads the sources of a copy into the controller: when each of them is there. Blocks of one page that follow each other
+    /// are sensed at once.
+    fn read_for_copy(&mut self, sources: &[Ppa]) -> Result<[Time; VECTOR_BLOCKS_MAX], (usize, Status)> {
         for (index, ppa) in sources.iter().enumerate() {
-            let (chunk, block, &entry) = self.chunks.readable(*ppa).map_err(|status| (index, status))?;
-            self.statistics.blocks_read += 1;
+            let (chunk, _, &entry) = self.chunks.readable(*ppa).map_err(|status| (index, status))?;
             if (entry.flags & MARKED != 0 || self.chance.reads_fail)
                 && self.condition(*ppa, chunk, &entry) == Status::UnrecoveredRead
             {
                 return Err((index, Status::UnrecoveredRead));
             }
-            if !self.schedule.is_instant() {
-                ready = ready.max(self.time_of_read(&mut page, chunk, block, entry.programmed_at));
-            }
         }
-        Ok(page.map_or(ready, |page| ready.max(self.sense(&page))))
+        self.statistics.blocks_read += sources.len() as u64;
+        let mut times = [self.now; VECTOR_BLOCKS_MAX];
+        if self.schedule.is_instant() {
+            return Ok(times);
+        }
+        let mut start = 0;
+        while start < sources.len() {
+            let page_of = |ppa: &Ppa| (self.format.chunk_of(*ppa), self.schedule.page_of(self.format.block_of(*ppa)));
+            let (chunk, page) = page_of(&sources[start]);
+            let len = sources[start..].iter().take_while(|ppa| page_of(ppa) == (chunk, page)).count();
+            let block = self.format.block_of(sources[start]);
+            let time = if self.is_cached(chunk, block) {
+                self.schedule.cached(self.now, len as u32)
+            } else {
+                self.sense(&Page { chunk, page, blocks: len as u32 })
+            };
+            times[start..start + len].fill(time);
+            start += len;
+        }
+        Ok(times)
     }
 }
