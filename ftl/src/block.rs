@@ -35,7 +35,9 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{BlockTarget, Done, Extent, Handle, IoError, PlacementFacts, Request};
+use crate::target::{
+    BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request,
+};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
@@ -656,6 +658,10 @@ impl<M: Media> BlockFtl<M> {
             // Closed early, or behind one that was, or offline.
             _ => {
                 self.refresh.ask();
+                let (open, chunk) = (self.units.unit(unit).open, self.units.unit(unit).chunk);
+                if self.units.room(open) > 0 {
+                    self.placement.closed_early(open, self.chunks.label(chunk), self.now);
+                }
                 self.units.failed(unit, true);
             }
         }
@@ -824,5 +830,13 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             self.stirred = true;
         }
         true
+    }
+
+    fn watch_handles(&mut self, watch: HandleWatch) {
+        self.placement.events.watch(watch);
+    }
+
+    fn handle_events(&self, events: &mut Vec<HandleEvent>) {
+        events.extend(self.placement.events.iter());
     }
 }

@@ -824,6 +824,8 @@ impl<M: Media> BlockFtl<M> {
                     let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
                     self.log.append(&mut self.frames, record);
                     self.statistics.groups[group as usize].relocated += 1;
+                    let chunk = self.format.chunk_of(from);
+                    self.placement.events.moved(chunk, self.chunks.label(chunk), slot.block);
                 } else {
                     self.chunks.abandon(slot.ppa);
                 }
@@ -859,6 +861,7 @@ impl<M: Media> BlockFtl<M> {
         let victim = victims.swap_remove(index);
         self.collection.cared_for -= u32::from(victim.care.is_some());
         assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
+        self.placement.events.emptied(chunk, self.now);
         self.reset_when_durable(chunk, self.log.position());
         self.collection.stirred = true;
         self.stirred = true;

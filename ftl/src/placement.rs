@@ -27,11 +27,13 @@
 //! expectations, and nothing that a host was promised.
 
 use crate::config::Config;
+use crate::handle_events::HandleEvents;
 use crate::lifetimes::{AGES, Lifetimes};
 use crate::objects::Objects;
 use crate::plan::Plan;
 use crate::target::{Extent, Handle, ObjectError, PlacementFacts};
 use crate::units::{OpenId, Units};
+use openftl_core::Time;
 use std::fmt;
 use std::str::FromStr;
 
@@ -243,6 +245,8 @@ pub struct Placement {
     pub(crate) next_pu: usize,
     pub(crate) lifetimes: Option<Lifetimes>,
     pub(crate) objects: Objects,
+    /// What the drive does by itself to what was written under handles.
+    pub(crate) events: HandleEvents,
 }
 
 impl Placement {
@@ -274,6 +278,7 @@ impl Placement {
             next_pu: 0,
             lifetimes: (name == PlacementName::Learned).then(|| Lifetimes::new(plan.capacity_blocks)),
             objects: Objects::new(if name == PlacementName::FlashAlloc { config.objects_max } else { 0 }),
+            events: HandleEvents::default(),
         }
     }
 
@@ -499,6 +504,25 @@ impl Placement {
         let open = std::mem::take(&mut self.frontiers[class.index()].open);
         self.opened[WRITES] -= open.len() as u32;
         open
+    }
+
+    /// A unit of `class` was placed in a chunk of `label`. Returns whether that is one of its own.
+    #[inline]
+    pub(crate) fn placed(&mut self, class: Class, label: Label, now: Time) -> bool {
+        let own = self.label(class);
+        if let Label::Handle(handle) = own {
+            self.events.placed(Handle(handle), label == own, now);
+        }
+        label == own
+    }
+
+    /// `open`, a chunk of `label` that has room, is closed: a program failed.
+    pub(crate) fn closed_early(&mut self, open: OpenId, label: Label, now: Time) {
+        if let Label::Handle(handle) = label
+            && self.open_for_handle(Handle(handle)).contains(&open)
+        {
+            self.events.left(Handle(handle), now);
+        }
     }
 
     /// Every chunk that is open for a class.
