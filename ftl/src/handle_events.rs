@@ -84,7 +84,9 @@ impl HandleEvents {
     pub(crate) fn emptied(&mut self, chunk: ChunkId, at: Time) {
         if let Some(index) = self.emptying.iter().position(|emptying| emptying.chunk == chunk) {
             let Emptying { handle, blocks, first, .. } = self.emptying.swap_remove(index);
-            self.keep(HandleEvent { handle, at, deed: Deed::Moved { blocks, first } });
+            if self.watch.moved.contains(handle) {
+                self.keep(HandleEvent { handle, at, deed: Deed::Moved { blocks, first } });
+            }
         }
     }
 

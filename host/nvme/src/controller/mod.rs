@@ -240,8 +240,7 @@ impl Controller {
 
     /// A host has left the reclaim unit of a handle before it was full.
     pub(crate) fn not_fully_written(&self, now: Time, namespace: u32, handle: Handle, state: &mut HintState) {
-        let identifier = u16::from(handle.0) - 1;
-        state.events.not_fully_written(identifier, namespace, self.features.timestamp(now));
+        state.events.not_fully_written(handle, namespace, self.features.timestamp(now));
     }
 
     /// A command failed, or was refused.
