@@ -3,8 +3,10 @@
 //! ```text
 //!   placement identifier (PID)   0   1   2  …  n − 1      one reclaim group: the identifier is the placement handle
 //!   reclaim unit handle          0   1   2  …  n − 1      the namespace has all of them
-//!   handle of the drive          1   2   3  …  n          0: a write that says nothing, or nothing that is there
+//!   handle of the drive          1   2   3  …  n
 //! ```
+//!
+//! A write that says no identifier, or one that means nothing, has identifier 0 (Base, "Flexible Data Placement").
 
 use crate::command::Refusal;
 use crate::hints::Hints;
@@ -24,6 +26,12 @@ pub const EVENTS_MAX: usize = 63;
 #[inline]
 pub(crate) fn handle_of(identifier: u16, handles: u8) -> Option<Handle> {
     (identifier < u16::from(handles)).then(|| Handle(identifier as u8 + 1))
+}
+
+/// The handle of writes that say nothing that means something.
+#[inline]
+pub(crate) fn default_handle(hints: Hints) -> Handle {
+    if hints.is_data_placement() { Handle(1) } else { Handle::NONE }
 }
 
 /// The placement identifier of a handle of the drive.
