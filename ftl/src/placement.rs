@@ -33,7 +33,7 @@ use crate::objects::Objects;
 use crate::plan::Plan;
 use crate::target::{Extent, Handle, ObjectError, PlacementFacts};
 use crate::units::{OpenId, Units};
-use openftl_core::Time;
+use openftl_core::{Geometry, Time};
 use std::fmt;
 use std::str::FromStr;
 
@@ -252,10 +252,10 @@ pub struct Placement {
 impl Placement {
     /// Nothing is open.
     #[must_use]
-    pub fn new(config: &Config, plan: &Plan, groups: u32) -> Placement {
+    pub fn new(config: &Config, plan: &Plan, geometry: &Geometry) -> Placement {
         let name = config.placement;
         let classes = name.classes(config.handles, config.objects_max);
-        let places = name.destinations(config.handles) as u32 * groups;
+        let places = name.destinations(config.handles) as u32 * geometry.groups;
         let kept_apart = if classes == 1 { plan.placement_chunks } else { places.min(plan.placement_chunks / 2) };
         let budgets = [plan.placement_chunks - kept_apart, kept_apart];
         let budget = budgets[WRITES] as usize;
@@ -265,7 +265,9 @@ impl Placement {
             PlacementName::FlashAlloc => 1,
             _ => budget / usize::from(config.handles).max(1),
         };
-        let frontier = || Frontier { stripe: stripe.max(1), ..Frontier::default() };
+        // No more chunks are written side by side than there are parallel units.
+        let stripe = stripe.clamp(1, geometry.pus() as usize);
+        let frontier = || Frontier { stripe, ..Frontier::default() };
         Placement {
             name,
             relocation: name.relocation(),
