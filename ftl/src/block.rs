@@ -35,9 +35,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{
-    BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request,
-};
+use crate::target::{BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;

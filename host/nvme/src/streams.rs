@@ -136,9 +136,17 @@ mod tests {
         let mut streams = Streams::new(2);
         let taken_over = |streams: &mut Streams, stream| streams.write(stream).1;
         assert_eq!([1, 2, 1].map(|stream| taken_over(&mut streams, stream)), [false; 3]);
-        assert_eq!([3, 3, 2].map(|stream| taken_over(&mut streams, stream)), [true, false, true], "of the least recent");
+        assert_eq!(
+            [3, 3, 2].map(|stream| taken_over(&mut streams, stream)),
+            [true, false, true],
+            "of the least recent"
+        );
         streams.release(3);
-        assert_eq!([3, 3].map(|stream| taken_over(&mut streams, stream)), [true, false], "of one released, even its own");
+        assert_eq!(
+            [3, 3].map(|stream| taken_over(&mut streams, stream)),
+            [true, false],
+            "of one released, even its own"
+        );
         streams.give_back();
         assert_eq!([8, 9].map(|stream| taken_over(&mut streams, stream)), [true; 2]);
     }

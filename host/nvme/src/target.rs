@@ -487,7 +487,8 @@ impl Target {
                 // A drive that was without power has forgotten what it is to keep note of.
                 for (namespace, state) in subsystem.namespaces.iter().zip(&subsystem.hint_states) {
                     if let Some(namespace) = namespace.as_ref().filter(|one| one.hints().is_data_placement()) {
-                        drives.watch_handles(NamespaceName { subsystem: index, id: namespace.id }, state.events.watch());
+                        drives
+                            .watch_handles(NamespaceName { subsystem: index, id: namespace.id }, state.events.watch());
                     }
                 }
             }

@@ -13,8 +13,8 @@ use crate::hints::Hints;
 use crate::namespace::Namespace;
 use crate::wire::U128;
 use crate::wire::data_placement::{
-    Configuration, ConfigurationsHead, EnduranceGroupLog, EventsHead, HOST_EVENTS, HandleDescriptor,
-    PlacementEvent, PlacementStatistics, UsageDescriptor, UsageHead, event,
+    Configuration, ConfigurationsHead, EnduranceGroupLog, EventsHead, HOST_EVENTS, HandleDescriptor, PlacementEvent,
+    PlacementStatistics, UsageDescriptor, UsageHead, event,
 };
 use crate::wire::feature::{self, capability, id as feature_id, select};
 use crate::wire::log::id;
