@@ -310,8 +310,43 @@ fn a_handle_for_which_there_is_no_chunk_goes_on_with_the_others_and_that_is_told
     let held = [(0, 1), (100, 2), (200, 3)].map(|(first, handle)| (chunks(&mut world, first..first + 64), handle));
     for (one, (chunks, handle)) in held.iter().enumerate() {
         let shares = held.iter().enumerate().any(|(other, (others, _))| one != other && !chunks.is_disjoint(others));
-        assert!(!shares || told.contains(handle), "handle {handle} shares a chunk, told {told:?}");
+        // The default handle stays where it is, and the others come there.
+        assert!(!shares || *handle == 1 || told.contains(handle), "handle {handle} shares a chunk, told {told:?}");
     }
+    assert!(!told.contains(&1), "{told:?}");
+}
+
+#[test]
+fn what_has_no_handle_has_the_default_one_where_there_is_one() {
+    for name in PlacementName::ALL.into_iter().filter(|name| name.heeds_handles()) {
+        let mut world = world(name);
+        for (first, handle) in [(0, 0), (100, 1), (200, 9), (300, 2)] {
+            world.handle = Handle(handle);
+            world.write(first, 50);
+        }
+        world.flush();
+        let has_default = name.default_handle() == Handle(1);
+        let blocks = if has_default { vec![0, 150, 50] } else { vec![100, 50, 50] };
+        assert_eq!(placement(&mut world).blocks, blocks, "{name}");
+        let held = [0, 100, 200, 300].map(|first| chunks(&mut world, first..first + 50));
+        assert_eq!(held[0].is_disjoint(&held[1]), !has_default, "{name}: {held:?}");
+        assert!(held[..3].iter().all(|other| other.is_disjoint(&held[3])), "{name}: {held:?}");
+    }
+}
+
+#[test]
+fn a_host_that_knows_no_handles_writes_as_many_chunks_side_by_side_as_on_a_plain_drive() {
+    // So little over-provisioning that each handle has but one chunk at a time.
+    let side_by_side = [PlacementName::HotCold, PlacementName::Fdp, PlacementName::FdpPersistent].map(|name| {
+        let mut world = world_with(name, Share::percent(12));
+        world.write(0, 64);
+        world.write(64, 64);
+        world.flush();
+        let unit = world.ftl().placement().unit_blocks / u64::from(world.ftl().media().geometry().blocks_per_chunk);
+        assert!(name == PlacementName::HotCold || unit == 1, "{name}: {unit} chunks in a unit");
+        chunks(&mut world, 0..64).len()
+    });
+    assert_eq!(side_by_side, [4; 3]);
 }
 
 /// Chunks that hold blocks of more than one of the thirds of the drive, after a long time of overwriting each at random

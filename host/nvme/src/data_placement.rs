@@ -6,7 +6,8 @@
 //!   handle of the drive          1   2   3  …  n
 //! ```
 //!
-//! A write that says no identifier, or one that means nothing, has identifier 0 (Base, "Flexible Data Placement").
+//! A write that says no identifier, or one that means nothing, has identifier 0 (Base, "Flexible Data Placement"): it has no
+//! handle, and the drive takes it as if it had the first ([`openftl_ftl::PlacementName::default_handle`]).
 
 use crate::command::Refusal;
 use crate::hints::Hints;
@@ -26,12 +27,6 @@ pub const EVENTS_MAX: usize = 63;
 #[inline]
 pub(crate) fn handle_of(identifier: u16, handles: u8) -> Option<Handle> {
     (identifier < u16::from(handles)).then(|| Handle(identifier as u8 + 1))
-}
-
-/// The handle of writes that say nothing that means something.
-#[inline]
-pub(crate) fn default_handle(hints: Hints) -> Handle {
-    if hints.is_data_placement() { Handle(1) } else { Handle::NONE }
 }
 
 /// The placement identifier of a handle of the drive.
@@ -141,7 +136,8 @@ impl Namespace {
             let left = handle_of(identifier, handles).map_or(0, &mut room);
             let mut status = HandleStatus::new_zeroed();
             (status.identifier, status.handle) = (identifier.into(), identifier.into());
-            status.blocks_left = blocks(if left == 0 { unit_blocks } else { left }).into();
+            // That of identifier 0 may have more chunks than a unit.
+            status.blocks_left = blocks(if left == 0 { unit_blocks } else { left.min(unit_blocks) }).into();
             data.extend_from_slice(status.as_bytes());
         }
         data.resize(bytes as usize, 0);

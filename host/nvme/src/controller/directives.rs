@@ -3,7 +3,7 @@
 use super::{Context, Controller};
 use crate::command::Refusal;
 use crate::command::admin::Directive;
-use crate::data_placement::{default_handle, handle_of};
+use crate::data_placement::handle_of;
 use crate::hints::{HintState, Hints};
 use crate::namespace::{ALL_NAMESPACES, Namespace, NamespaceSet, TRANSFER_BYTES_MAX};
 use crate::wire::SubmissionEntry;
@@ -68,10 +68,16 @@ fn supported(namespace: &Namespace) -> Option<u8> {
     }
 }
 
+/// Whether an I/O command says a directive, if it is one that may.
+#[inline]
+pub(super) fn says_directive(entry: &SubmissionEntry) -> bool {
+    kind_said(entry) != 0
+}
+
 impl Controller {
-    /// The handle of a write: by DTYPE, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no directive is enabled. A
-    /// write with a placement identifier that means nothing is one without, and an event. Also whether the handle was another
-    /// stream's until now.
+    /// The handle of a write that says a directive: DTYPE, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
+    /// directive is enabled. A write with a placement identifier that means nothing is one without, and an event. Also whether
+    /// the handle was another stream's until now.
     #[inline]
     pub(super) fn handle(
         &self,
@@ -80,20 +86,16 @@ impl Controller {
         namespace: &Namespace,
         states: &mut [HintState],
     ) -> Result<(Handle, bool), Refusal> {
-        let (hints, said) = (namespace.hints(), kind_said(entry));
-        if said == 0 {
-            return Ok((default_handle(hints), false));
-        }
-        let Some(enabled) = self.directives.enabled(namespace) else { return Ok((default_handle(hints), false)) };
-        if said != enabled {
+        let Some(enabled) = self.directives.enabled(namespace) else { return Ok((Handle::NONE, false)) };
+        if kind_said(entry) != enabled {
             return Err(Status::INVALID_FIELD.at(50).bit(4));
         }
         let specific = (entry.dword(13) >> 16) as u16;
         let state = &mut states[namespace.id as usize - 1];
-        let Hints::DataPlacement { handles, .. } = hints else { return Ok(state.streams.write(specific)) };
+        let Hints::DataPlacement { handles, .. } = namespace.hints() else { return Ok(state.streams.write(specific)) };
         let handle = handle_of(specific, handles).unwrap_or_else(|| {
             state.events.invalid_identifier(specific, namespace.id, self.features.timestamp(now));
-            default_handle(hints)
+            Handle::NONE
         });
         Ok((handle, false))
     }

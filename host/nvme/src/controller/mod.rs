@@ -40,7 +40,7 @@ use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
 use crate::wire::open_channel::GeometryData;
 use crate::wire::status::Status;
-use directives::Directives;
+use directives::{Directives, says_directive};
 use errors::ErrorLog;
 use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
@@ -231,7 +231,7 @@ impl Controller {
         }
         let attached = Attached { all: namespaces, set: self.attached };
         let io = Io::parse(entry, attached, self.features.is_write_through())?;
-        if !io.command.takes_directives() {
+        if !says_directive(entry) || !io.command.takes_directives() {
             return Ok(io);
         }
         let (handle, is_taken_over) = self.handle(now, entry, attached.get(io.namespace)?, hint_states)?;

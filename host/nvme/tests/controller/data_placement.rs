@@ -46,7 +46,7 @@ fn write(identifier: u16) -> SubmissionEntry {
 
 fn handle(world: &mut World, queue: &mut Queue, entry: SubmissionEntry) -> Handle {
     match world.io(queue, entry).unwrap().command {
-        IoCommand::Write { handle, .. } | IoCommand::Copy { handle, .. } => handle,
+        IoCommand::Write { handle, .. } => handle,
         other => panic!("{other:?}"),
     }
 }
@@ -151,23 +151,20 @@ fn the_statistics_are_those_of_the_drive() {
 #[test]
 fn a_write_goes_under_the_handle_of_its_identifier() {
     let (mut world, mut admin, mut io) = world();
-    for (identifier, expected) in [(0, 1), (1, 2), (2, 3), (3, 1), (0xffff, 1)] {
+    for (identifier, expected) in [(0, 1), (1, 2), (2, 3), (3, 0), (0xffff, 0)] {
         assert_eq!(handle(&mut world, &mut io, write(identifier)), Handle(expected), "{identifier}");
     }
-    assert_eq!(handle(&mut world, &mut io, ranged(io::WRITE, 1, 0, 1)), Handle(1), "identifier 0 where none is said");
-    assert_eq!(handle(&mut world, &mut io, command(io::COPY, 1, [0, 0, 0, 2 << 16, 0, 0])), Handle(1), "DTYPE 0");
-    assert_eq!(handle(&mut world, &mut io, ranged(io::WRITE, 2, 0, 1)), Handle::NONE, "there are no handles");
+    assert_eq!(handle(&mut world, &mut io, ranged(io::WRITE, 1, 0, 1)), Handle::NONE);
     let stream = command(io::WRITE, 1, [0, 0, 1 << 20, 1 << 16, 0, 0]);
     assert_eq!(world.io(&mut io, stream), Err(Status::INVALID_FIELD), "another directive than the one enabled");
-    // Disabled, as Enable Directive may have it, its identifiers are ignored, also after a reset: what
-    // is said is nothing.
+    // Disabled, as Enable Directive may have it, its identifiers are ignored, also after a reset.
     let enable = |is: u32| command(admin::DIRECTIVE_SEND, 1, [0, 1, 2 << 8 | is, 0, 0, 0]);
     world.ok(&mut admin, enable(0));
-    assert_eq!(handle(&mut world, &mut io, write(1)), Handle(1));
+    assert_eq!(handle(&mut world, &mut io, write(1)), Handle::NONE);
     world.ok(&mut admin, property_set(0x14, 0));
     world.enable(&mut admin);
     let mut io = world.connect_io(&admin, 1);
-    assert_eq!(handle(&mut world, &mut io, write(1)), Handle(1));
+    assert_eq!(handle(&mut world, &mut io, write(1)), Handle::NONE);
     world.ok(&mut admin, enable(1));
     assert_eq!(handle(&mut world, &mut io, write(1)), Handle(2));
 }
