@@ -27,7 +27,8 @@ pub enum Durability {
 /// What the host says of the lifetime of what it writes: blocks written under one handle are expected to end together.
 ///
 /// A hint, and never a promise: a drive whose placement does not heed handles takes no notice of it, and one that does takes
-/// any handle that it does not have for none. NVMe calls it a stream identifier, or a placement handle.
+/// any handle that it does not have for none, or for the default one of its placement. NVMe calls it a stream identifier, or a
+/// placement handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Handle(pub u8);
 
