@@ -138,7 +138,7 @@ impl<M: Media> BlockFtl<M> {
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
         let most = VECTOR_BLOCKS_MAX as u32 / ws_min * ws_min;
         let unit_blocks = geometry.ws_opt.min(most);
-        let placement = Placement::new(&config, &plan, groups);
+        let placement = Placement::new(&config, &plan, &geometry);
         let destinations = config.placement.destinations(config.handles);
         let collection_frames = Collection::frames_needed(groups, destinations, unit_blocks, mw_cunits);
         // What can be stuck in the buffer: a partly filled unit of each class, and on each frontier what cannot be read yet.

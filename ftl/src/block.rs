@@ -36,7 +36,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
-use crate::target::{BlockTarget, Done, Extent, Handle, IoError, PlacementFacts, Request};
+use crate::target::{BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
@@ -452,25 +452,36 @@ impl<M: Media> BlockFtl<M> {
         if class == Class::ORDINARY {
             return self.ordinary_frontier(class);
         }
-        self.placement.let_go_of_full(class, &self.units);
+        let rest = self.placement.rest();
+        if class == rest {
+            return self.class_frontier(rest, class, true);
+        }
         let may_open = self.placement.may_open(WRITES);
+        let own = self.class_frontier(class, class, may_open);
+        // Within its budget a class waits for a chunk; beyond it, it is placed with the rest.
+        match rest {
+            _ if own.is_some() || may_open => own,
+            Class::ORDINARY => self.ordinary_frontier(class),
+            _ => self.class_frontier(rest, class, true),
+        }
+    }
+
+    /// The open chunk of `class` that the next unit `of` a class goes to.
+    fn class_frontier(&mut self, class: Class, of: Class, may_open: bool) -> Option<OpenId> {
+        self.placement.let_go_of_full(class, &self.units);
         if self.placement.wants_chunk(class) {
-            let open = if may_open { self.open_for(class) } else { self.placement.inherit(class, &self.units) };
+            let open = if may_open { self.open_for(class, of) } else { self.placement.inherit(class, &self.units) };
             if open.is_some() {
                 return open;
             }
         }
-        if let Some(open) = self.placement.next_open(class) {
-            return Some(open);
-        }
-        // Within its budget a class waits for a chunk; beyond it, it is placed with ordinary writes.
-        if may_open { None } else { self.ordinary_frontier(class) }
+        self.placement.next_open(class)
     }
 
-    /// Opens another chunk for `class`, on the next parallel unit that has one; on one where `class` has a chunk with room
-    /// only if it has no other.
-    fn open_for(&mut self, class: Class) -> Option<OpenId> {
-        if !self.may_take_chunk(class) {
+    /// Opens another chunk for `class`, on the next parallel unit that has one and where `class` has none with room, for a
+    /// unit `of` a class.
+    fn open_for(&mut self, class: Class, of: Class) -> Option<OpenId> {
+        if !self.may_take_chunk(of) {
             return None;
         }
         let (pus, label) = (self.host.order.len(), self.placement.label(class));
@@ -684,6 +695,10 @@ impl<M: Media> BlockFtl<M> {
             // Closed early, or behind one that was, or offline.
             _ => {
                 self.refresh.ask();
+                let (open, chunk) = (self.units.unit(unit).open, self.units.unit(unit).chunk);
+                if self.units.room(open) > 0 {
+                    self.placement.closed_early(open, self.chunks.label(chunk), self.now);
+                }
                 self.units.failed(unit, true);
             }
         }
@@ -853,5 +868,13 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
             self.stirred = true;
         }
         true
+    }
+
+    fn watch_handles(&mut self, watch: HandleWatch) {
+        self.placement.events.watch(watch);
+    }
+
+    fn handle_events(&self, events: &mut Vec<HandleEvent>) {
+        events.extend(self.placement.events.iter());
     }
 }

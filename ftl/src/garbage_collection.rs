@@ -542,6 +542,7 @@ impl<M: Media> BlockFtl<M> {
         let victim = victims.swap_remove(index);
         self.collection.cared_for -= u32::from(victim.care.is_some());
         assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
+        self.placement.events.emptied(chunk, self.now);
         self.reset_when_durable(chunk, self.log.position());
         self.collection.stirred = true;
         self.stirred = true;

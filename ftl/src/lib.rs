@@ -42,6 +42,7 @@ pub mod encounters;
 mod found_checkpoint;
 mod found_log;
 pub mod garbage_collection;
+pub mod handle_events;
 pub mod latency;
 pub mod lifetimes;
 pub mod log;
@@ -83,5 +84,8 @@ pub use recovery::{Access, OpenError, RecoveryReport};
 pub use repair::RepairReport;
 pub use statistics::{Care, GroupStatistics, Moved, Purpose, ScrubStatistics, Statistics};
 pub use superblock::Superblock;
-pub use target::{BlockTarget, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementFacts, Request};
+pub use target::{
+    BlockTarget, Deed, Done, Durability, Extent, Handle, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
+    PlacementFacts, Request,
+};
 pub use victim::{PolicyError, VictimPolicy};

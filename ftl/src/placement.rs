@@ -14,11 +14,13 @@
 //! | `none` | one | goes on in the host's open chunks: written in the order of time, as a plain drive does |
 //! | `hot-cold` | one | has chunks of its own, for it has lived longer than what the host writes now |
 //! | `learned` | two, by how long the overwritten version had lived | apart by the age of each block |
-//! | `streams`, `fdp` | one for each handle, and the rest | all together: no stream-aware collection; initially isolated |
-//! | `streams-kept`, `fdp-persistent` | the same | each handle by itself; persistently isolated |
+//! | `streams` | one for each handle, and the rest | all together: no stream-aware collection |
+//! | `streams-kept` | the same | each handle by itself |
+//! | `fdp` | one for each handle; the rest has the first | all together: initially isolated |
+//! | `fdp-persistent` | the same | each handle by itself: persistently isolated |
 //! | `flash-alloc` | one for each object that is being written, and the rest | objects by themselves, never with others |
 //!
-//! A class is a wish. Chunks that are open for classes beyond the ordinary one take room that over-provisioning gave to
+//! A class is a wish. Chunks that are open for classes beyond the ordinary one, or what stands for it, take room that over-provisioning gave to
 //! garbage collection, so all of them together have a budget ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is
 //! placed with the ordinary writes, and [`PlacementStatistics`] counts that. A drive that runs out of room places what
 //! it has anywhere ([`PlacementStatistics::spilled`]): a promise about durability comes before a wish about lifetimes.
@@ -27,11 +29,13 @@
 //! expectations, and nothing that a host was promised.
 
 use crate::config::Config;
+use crate::handle_events::HandleEvents;
 use crate::lifetimes::{AGES, Lifetimes};
 use crate::objects::Objects;
 use crate::plan::Plan;
 use crate::target::{Extent, Handle, ObjectError, PlacementFacts};
 use crate::units::{OpenId, Units};
+use openftl_core::{Geometry, Time};
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,6 +99,15 @@ impl PlacementName {
             PlacementName::Fdp => "fdp",
             PlacementName::FdpPersistent => "fdp-persistent",
             PlacementName::FlashAlloc => "flash-alloc",
+        }
+    }
+
+    /// The handle of writes that have none, or one that the drive does not have; [`Handle::NONE`]: they are ordinary.
+    #[must_use]
+    pub fn default_handle(self) -> Handle {
+        match self {
+            PlacementName::Fdp | PlacementName::FdpPersistent => Handle(1),
+            _ => Handle::NONE,
         }
     }
 
@@ -213,7 +226,7 @@ pub(crate) const WRITES: usize = 0;
 /// Of the budgets: chunks for what collection keeps apart.
 pub(crate) const KEPT_APART: usize = 1;
 
-/// The open chunks of one class other than the ordinary one.
+/// The open chunks of one class; of the ordinary one [`crate::block::HostFrontiers`] has them.
 #[derive(Default)]
 pub(crate) struct Frontier {
     pub open: Vec<OpenId>,
@@ -229,7 +242,9 @@ pub struct Placement {
     name: PlacementName,
     relocation: Relocation,
     handles: u8,
-    /// Chunks that may be open beyond those of the ordinary class, on the whole drive: for writes, and for what collection
+    /// What is written with no class of its own: the ordinary one, or that of the default handle, which has as many chunks.
+    rest: Class,
+    /// Chunks that may be open beyond those of [`Placement::rest`], on the whole drive: for writes, and for what collection
     /// keeps apart.
     budgets: [u32; 2],
     /// Chunks that are.
@@ -243,37 +258,46 @@ pub struct Placement {
     pub(crate) next_pu: usize,
     pub(crate) lifetimes: Option<Lifetimes>,
     pub(crate) objects: Objects,
+    /// What the drive does by itself to what was written under handles.
+    pub(crate) events: HandleEvents,
 }
 
 impl Placement {
     /// Nothing is open.
     #[must_use]
-    pub fn new(config: &Config, plan: &Plan, groups: u32) -> Placement {
+    pub fn new(config: &Config, plan: &Plan, geometry: &Geometry) -> Placement {
         let name = config.placement;
         let classes = name.classes(config.handles, config.objects_max);
-        let places = name.destinations(config.handles) as u32 * groups;
+        let places = name.destinations(config.handles) as u32 * geometry.groups;
         let kept_apart = if classes == 1 { plan.placement_chunks } else { places.min(plan.placement_chunks / 2) };
         let budgets = [plan.placement_chunks - kept_apart, kept_apart];
         let budget = budgets[WRITES] as usize;
+        let rest = if config.handles == 0 { Class::ORDINARY } else { Class(name.default_handle().0.into()) };
         let stripe = match name {
             PlacementName::Learned => budget,
             // Objects say how large they are.
             PlacementName::FlashAlloc => 1,
-            _ => budget / usize::from(config.handles).max(1),
+            _ => budget / (usize::from(config.handles) - usize::from(rest != Class::ORDINARY)).max(1),
         };
-        let frontier = || Frontier { stripe: stripe.max(1), ..Frontier::default() };
+        // No more chunks are written side by side than there are parallel units.
+        let stripe = stripe.clamp(1, geometry.pus() as usize);
+        let frontier = || Frontier { stripe, ..Frontier::default() };
+        let mut frontiers: Vec<Frontier> = std::iter::repeat_with(frontier).take(classes).collect();
+        frontiers[rest.index()].stripe = plan.host_frontiers as usize;
         Placement {
             name,
             relocation: name.relocation(),
             handles: config.handles,
+            rest,
             budgets,
             opened: [0; 2],
-            frontiers: std::iter::repeat_with(frontier).take(classes).collect(),
+            frontiers,
             ready: Vec::new(),
             ready_before: Vec::new(),
             next_pu: 0,
             lifetimes: (name == PlacementName::Learned).then(|| Lifetimes::new(plan.capacity_blocks)),
             objects: Objects::new(if name == PlacementName::FlashAlloc { config.objects_max } else { 0 }),
+            events: HandleEvents::default(),
         }
     }
 
@@ -294,6 +318,12 @@ impl Placement {
     #[must_use]
     pub fn classes(&self) -> usize {
         self.frontiers.len()
+    }
+
+    /// The class of what has none of its own.
+    #[inline]
+    pub(crate) fn rest(&self) -> Class {
+        self.rest
     }
 
     /// Whether there is but the ordinary class.
@@ -320,8 +350,8 @@ impl Placement {
                 Class(u16::from(is_brief))
             }
             PlacementName::FlashAlloc => self.objects.write(block),
-            _ if handle.0 <= self.handles => Class(u16::from(handle.0)),
-            _ => Class::ORDINARY,
+            _ if (1..=self.handles).contains(&handle.0) => Class(u16::from(handle.0)),
+            _ => self.rest,
         }
     }
 
@@ -427,7 +457,8 @@ impl Placement {
         let open = &mut self.frontiers[class.index()].open;
         let before = open.len();
         open.retain(|open| units.room(*open) > 0);
-        self.opened[WRITES] -= (before - open.len()) as u32;
+        let let_go = (before - open.len()) as u32;
+        self.opened[WRITES] -= if class == self.rest { 0 } else { let_go };
     }
 
     /// Of the open chunks of `class`, which all have room, the one whose turn it is.
@@ -448,7 +479,7 @@ impl Placement {
     /// `open` is a chunk of `class` from now on.
     pub(crate) fn add(&mut self, class: Class, open: OpenId) {
         self.frontiers[class.index()].open.push(open);
-        self.opened[WRITES] += 1;
+        self.opened[WRITES] += u32::from(class != self.rest);
     }
 
     /// Gives `class` a chunk with room that an object which is over has left, if there is one.
@@ -471,7 +502,8 @@ impl Placement {
     #[must_use]
     pub fn facts(&self, blocks_per_chunk: u64) -> PlacementFacts {
         let handles = if self.name.heeds_handles() { self.handles } else { 0 };
-        let stripe = self.frontiers.get(1).map_or(0, |frontier| frontier.stripe as u64);
+        // The default handle may write more chunks side by side.
+        let stripe = self.frontiers.last().map_or(0, |frontier| frontier.stripe as u64);
         let objects_max = if self.name == PlacementName::FlashAlloc { self.frontiers.len() as u16 - 1 } else { 0 };
         let unit_blocks = if handles > 0 { stripe * blocks_per_chunk } else { 0 };
         PlacementFacts { name: self.name, handles, objects_max, unit_blocks }
@@ -497,8 +529,27 @@ impl Placement {
     /// `class` goes on in other chunks than these.
     pub(crate) fn let_go_of_all(&mut self, class: Class) -> Vec<OpenId> {
         let open = std::mem::take(&mut self.frontiers[class.index()].open);
-        self.opened[WRITES] -= open.len() as u32;
+        self.opened[WRITES] -= if class == self.rest { 0 } else { open.len() as u32 };
         open
+    }
+
+    /// A unit of `class` was placed in a chunk of `label`. Returns whether that is one of its own.
+    #[inline]
+    pub(crate) fn placed(&mut self, class: Class, label: Label, now: Time) -> bool {
+        let own = self.label(class);
+        if let Label::Handle(handle) = own {
+            self.events.placed(Handle(handle), label == own, now);
+        }
+        label == own
+    }
+
+    /// `open`, a chunk of `label` that has room, is closed: a program failed.
+    pub(crate) fn closed_early(&mut self, open: OpenId, label: Label, now: Time) {
+        if let Label::Handle(handle) = label
+            && self.open_for_handle(Handle(handle)).contains(&open)
+        {
+            self.events.left(Handle(handle), now);
+        }
     }
 
     /// Every chunk that is open for a class.

@@ -8,7 +8,7 @@
 //!
 //! A host that finds no frame available polls (and waits) until there are some: that is the drive's back-pressure.
 
-use crate::placement::PlacementName;
+use crate::placement::{HANDLES_MAX, PlacementName};
 use openftl_core::{Frame, FrameForm, Frames, Time};
 
 /// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
@@ -27,13 +27,82 @@ pub enum Durability {
 /// What the host says of the lifetime of what it writes: blocks written under one handle are expected to end together.
 ///
 /// A hint, and never a promise: a drive whose placement does not heed handles takes no notice of it, and one that does takes
-/// any handle that it does not have for none. NVMe calls it a stream identifier, or a placement handle.
+/// any handle that it does not have for none, or for the default one of its placement. NVMe calls it a stream identifier, or a
+/// placement handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Handle(pub u8);
 
 impl Handle {
     /// Nothing is said.
     pub const NONE: Handle = Handle(0);
+}
+
+/// A set of handles, of which [`Handle::NONE`] is never one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HandleSet(u128);
+
+impl HandleSet {
+    #[inline]
+    fn bit(handle: Handle) -> u128 {
+        handle.0.checked_sub(1).and_then(|bit| 1_u128.checked_shl(bit.into())).unwrap_or(0)
+    }
+
+    /// Puts `handle` in, or takes it out.
+    #[inline]
+    pub fn set(&mut self, handle: Handle, is_in: bool) {
+        let bit = HandleSet::bit(handle);
+        self.0 = if is_in { self.0 | bit } else { self.0 & !bit };
+    }
+
+    /// Whether `handle` is in it.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, handle: Handle) -> bool {
+        self.0 & HandleSet::bit(handle) != 0
+    }
+
+    /// Whether none is in it.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+const _: () = assert!(HANDLES_MAX as u32 <= u128::BITS, "a set holds every handle");
+
+/// Which of its own deeds a drive is to keep note of: those to these handles.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HandleWatch {
+    /// [`Deed::Moved`].
+    pub moved: HandleSet,
+    /// [`Deed::Left`].
+    pub left: HandleSet,
+}
+
+/// What a drive does by itself to what was written under a handle: [`crate::handle_events`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// What was still valid in a chunk of it has moved.
+    Moved {
+        /// How many blocks; at least one.
+        blocks: u64,
+        /// The lowest of them.
+        first: u64,
+    },
+    /// Its writes went on elsewhere before their chunk was full.
+    Left,
+}
+
+/// A drive has done something by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandleEvent {
+    /// To what was written under this handle.
+    pub handle: Handle,
+    /// When.
+    pub at: Time,
+    /// What.
+    pub deed: Deed,
 }
 
 /// Blocks of the drive that follow each other.
@@ -265,4 +334,10 @@ pub trait BlockTarget {
     fn renew_handle(&mut self, _now: Time, _handle: Handle) -> bool {
         false
     }
+
+    /// Has the drive keep note of these deeds of its own from now on, and of no others.
+    fn watch_handles(&mut self, _watch: HandleWatch) {}
+
+    /// Appends those that it has kept note of, oldest first: the last few since it was opened.
+    fn handle_events(&self, _events: &mut Vec<HandleEvent>) {}
 }

@@ -334,7 +334,7 @@ impl<M: Media> BlockFtl<M> {
             let Some(open) = self.host_frontier(class) else { return false };
             let placed = self.place_unit(class, open);
             if class != Class::ORDINARY {
-                if self.placement.label(class) != self.chunks.label(placed.0) {
+                if !self.placement.placed(class, self.chunks.label(placed.0), self.now) {
                     self.statistics.placement.unplaced += u64::from(placed.1);
                 }
                 self.placement.let_go_of_full(class, &self.units);
@@ -378,7 +378,8 @@ impl<M: Media> BlockFtl<M> {
     fn spill(&mut self) -> bool {
         let Some(class) = self.buffer.oldest().filter(|_| !self.placement.is_plain()) else { return false };
         let Some(open) = self.any_frontier() else { return false };
-        let (_, blocks) = self.place_unit(class, open);
+        let (chunk, blocks) = self.place_unit(class, open);
+        self.placement.placed(class, self.chunks.label(chunk), self.now);
         self.statistics.placement.spilled += u64::from(blocks);
         self.stirred = true;
         true

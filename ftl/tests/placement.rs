@@ -2,9 +2,13 @@
 
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Clock};
+use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::placement::PlacementStatistics;
-use openftl_ftl::{BlockTarget, Config, Durability, Extent, Handle, IoError, ObjectError, PlacementName, Request};
-use openftl_media::{Media, Profile};
+use openftl_ftl::{
+    BlockTarget, Config, Deed, Durability, Extent, Handle, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
+    PlacementName, Request,
+};
+use openftl_media::{Media, Profile, ProgramFailure};
 use openftl_sim::world::{World, config};
 use std::collections::{HashMap, HashSet};
 
@@ -199,6 +203,150 @@ fn a_renewed_handle_goes_on_in_other_chunks() {
     world.power_cut(false);
     world.recover().unwrap();
     world.verify_all();
+}
+
+/// Has the drive keep note of all that it does to these handles.
+fn watch(world: &mut World, handles: &[u8]) {
+    let mut set = HandleSet::default();
+    handles.iter().for_each(|handle| set.set(Handle(*handle), true));
+    world.ftl().watch_handles(HandleWatch { moved: set, left: set });
+}
+
+fn events(world: &mut World) -> Vec<HandleEvent> {
+    let mut events = Vec::new();
+    world.ftl().handle_events(&mut events);
+    events
+}
+
+/// The handles that were left, in order.
+fn left(world: &mut World) -> Vec<u8> {
+    events(world).iter().filter(|event| event.deed == Deed::Left).map(|event| event.handle.0).collect()
+}
+
+#[test]
+fn what_is_moved_out_of_the_chunks_of_a_handle_is_told_with_the_number_of_blocks() {
+    for name in [PlacementName::Fdp, PlacementName::FdpPersistent] {
+        let mut world = world_with(name, Share::percent(60));
+        watch(&mut world, &[2]);
+        // All of it under one handle, so that collection finds chunks of no other.
+        world.handle = Handle(2);
+        for first in (0..CAPACITY).step_by(16) {
+            world.write(first, 16);
+        }
+        world.flush();
+        while relocated(&mut world) < 60 {
+            let first = world.below(CAPACITY);
+            world.write(first, 1);
+        }
+        let told = events(&mut world);
+        assert!(told.iter().all(|event| event.handle == Handle(2)), "{name}: {told:?}");
+        let moved = told.iter().map(|event| match event.deed {
+            Deed::Moved { blocks, first } => {
+                assert!(blocks >= 1 && first + blocks <= CAPACITY, "{name}: {event:?}");
+                blocks
+            }
+            Deed::Left => panic!("{name}: {event:?}"),
+        });
+        // Of victims that are not empty yet it is told later.
+        let blocks_per_chunk = u64::from(world.ftl().media().geometry().blocks_per_chunk);
+        let victims = world.ftl().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Victim).count() as u64;
+        let (moved, all) = (moved.sum::<u64>(), relocated(&mut world));
+        assert!(moved > 0 && moved <= all && all <= moved + victims * blocks_per_chunk, "{name}: {moved} of {all}");
+        assert!(told.windows(2).all(|pair| pair[0].at <= pair[1].at), "{name}: {told:?}");
+        world.verify_all();
+    }
+}
+
+#[test]
+fn a_handle_whose_chunk_is_closed_by_a_failed_program_goes_on_elsewhere_and_that_is_told_once() {
+    for (failure, expected) in [(ProgramFailure::ChunkClosed, vec![2]), (ProgramFailure::NextUnit, vec![])] {
+        let mut world = world(PlacementName::Fdp);
+        watch(&mut world, &[1, 2, 3]);
+        for handle in 1..=3 {
+            world.handle = Handle(handle);
+            world.write(u64::from(handle) * 100, 4);
+        }
+        world.flush();
+        let room = world.ftl().handle_room(Handle(2));
+        assert!(room > 0, "its chunk is not full");
+        world.device().inject_next_program_failure(failure);
+        for handle in [2, 1, 3, 2] {
+            world.handle = Handle(handle);
+            world.write(u64::from(handle) * 100 + 4, 32);
+        }
+        world.flush();
+        assert!(world.ftl().statistics().program_failures > 0, "{failure:?}");
+        assert_eq!(left(&mut world), expected, "{failure:?}");
+        world.verify_all();
+    }
+}
+
+#[test]
+fn a_chunk_that_a_handle_left_because_the_host_wanted_it_or_because_it_was_full_is_no_event() {
+    let mut world = world(PlacementName::Fdp);
+    watch(&mut world, &[1]);
+    world.handle = Handle(1);
+    for first in (0..300).step_by(4) {
+        world.write(first, 4);
+    }
+    world.flush();
+    let now = world.clock.now();
+    assert!(world.ftl().renew_handle(now, Handle(1)));
+    world.write(300, 4);
+    world.flush();
+    assert_eq!(events(&mut world), []);
+}
+
+#[test]
+fn a_handle_for_which_there_is_no_chunk_goes_on_with_the_others_and_that_is_told() {
+    // Half of the over-provisioning is but a chunk or two.
+    let mut world = world_with(PlacementName::Fdp, Share::percent(4));
+    watch(&mut world, &[1, 2, 3]);
+    interleave(&mut world, &[(0, 64), (100, 64), (200, 64)], true);
+    world.flush();
+    let unplaced = placement(&mut world).unplaced;
+    let told = left(&mut world);
+    assert!(unplaced > 0 && !told.is_empty(), "{unplaced} blocks have no place, told {told:?}");
+    let held = [(0, 1), (100, 2), (200, 3)].map(|(first, handle)| (chunks(&mut world, first..first + 64), handle));
+    for (one, (chunks, handle)) in held.iter().enumerate() {
+        let shares = held.iter().enumerate().any(|(other, (others, _))| one != other && !chunks.is_disjoint(others));
+        // The default handle stays where it is, and the others come there.
+        assert!(!shares || *handle == 1 || told.contains(handle), "handle {handle} shares a chunk, told {told:?}");
+    }
+    assert!(!told.contains(&1), "{told:?}");
+}
+
+#[test]
+fn what_has_no_handle_has_the_default_one_where_there_is_one() {
+    for name in PlacementName::ALL.into_iter().filter(|name| name.heeds_handles()) {
+        let mut world = world(name);
+        for (first, handle) in [(0, 0), (100, 1), (200, 9), (300, 2)] {
+            world.handle = Handle(handle);
+            world.write(first, 50);
+        }
+        world.flush();
+        let has_default = name.default_handle() == Handle(1);
+        let blocks = if has_default { vec![0, 150, 50] } else { vec![100, 50, 50] };
+        assert_eq!(placement(&mut world).blocks, blocks, "{name}");
+        let held = [0, 100, 200, 300].map(|first| chunks(&mut world, first..first + 50));
+        assert_eq!(held[0].is_disjoint(&held[1]), !has_default, "{name}: {held:?}");
+        assert!(held[..3].iter().all(|other| other.is_disjoint(&held[3])), "{name}: {held:?}");
+    }
+}
+
+#[test]
+fn a_host_that_knows_no_handles_writes_as_many_chunks_side_by_side_as_on_a_plain_drive() {
+    // So little over-provisioning that each handle has but one chunk at a time.
+    let side_by_side = [PlacementName::HotCold, PlacementName::Fdp, PlacementName::FdpPersistent].map(|name| {
+        let mut world = world_with(name, Share::percent(12));
+        world.write(0, 64);
+        world.write(64, 64);
+        world.flush();
+        let unit = world.ftl().placement().unit_blocks / u64::from(world.ftl().media().geometry().blocks_per_chunk);
+        assert!(name == PlacementName::HotCold || unit == 1, "{name}: {unit} chunks in a unit");
+        chunks(&mut world, 0..64).len()
+    });
+    assert_eq!(side_by_side, [4; 3]);
 }
 
 /// Chunks that hold blocks of more than one of the thirds of the drive, after a long time of overwriting each at random

@@ -564,6 +564,8 @@ impl<M: Media> BlockFtl<M> {
                     let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
                     self.log.append(&mut self.frames, record);
                     self.statistics.groups[group as usize].relocated += 1;
+                    let chunk = self.format.chunk_of(from);
+                    self.placement.events.moved(chunk, self.chunks.label(chunk), slot.block);
                 } else {
                     self.chunks.abandon(slot.ppa);
                 }

@@ -2,6 +2,7 @@
 
 use crate::health::Health;
 use openftl_core::{ChunkId, Time};
+use openftl_ftl::{HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, MediaError, Notification};
 
 /// One namespace of one subsystem.
@@ -60,6 +61,13 @@ pub trait Drives {
     fn placement_counts(&mut self, _namespace: NamespaceName) -> PlacementCounts {
         PlacementCounts::default()
     }
+
+    /// As [`openftl_ftl::BlockTarget::watch_handles`], of the drive behind a block namespace. One that does nothing by itself
+    /// takes no notice.
+    fn watch_handles(&mut self, _namespace: NamespaceName, _watch: HandleWatch) {}
+
+    /// As [`openftl_ftl::BlockTarget::handle_events`], of the drive behind a block namespace.
+    fn handle_events(&mut self, _namespace: NamespaceName, _events: &mut Vec<HandleEvent>) {}
 
     /// As [`openftl_media::Media::set_dulbe`], of the device behind an Open-Channel namespace.
     fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool);

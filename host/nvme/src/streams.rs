@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A write to one stream too many gets the handle of the stream that was not written to for the longest time, which is thereby
-//! released. Streams are shared by all hosts (SSID): an identifier means the same stream, whoever says it.
+//! released. A handle that has had a stream is renewed for the next one, which begins with chunks of its own. Streams are shared by all hosts (SSID): an identifier means the same stream, whoever says it.
 
 use openftl_ftl::target::Handle;
 
@@ -17,7 +17,7 @@ use openftl_ftl::target::Handle;
 struct Place {
     /// 0: no stream.
     stream: u16,
-    /// When it was last written to, in writes.
+    /// When it, or the last stream that was here, was last written to, in writes; 0: there was none.
     written: u64,
 }
 
@@ -52,23 +52,25 @@ impl Streams {
         if self.allocated > 0 { usize::from(self.allocated) } else { self.places.len() }
     }
 
-    /// The handle of a write to `stream`, which is opened if it is not. Stream 0 is none.
+    /// The handle of a write to `stream`, which is opened if it is not, and whether it had another stream before. Stream 0 is
+    /// none.
     #[inline]
-    pub fn write(&mut self, stream: u16) -> Handle {
+    pub fn write(&mut self, stream: u16) -> (Handle, bool) {
         if stream == 0 {
-            return Handle::NONE;
+            return (Handle::NONE, false);
         }
         self.writes += 1;
         let limit = self.limit();
         let places = &self.places[..limit];
         let open = places.iter().position(|place| place.stream == stream);
-        // A place without a stream was written to never, or before it was released: it counts as the oldest.
+        // A place without a stream counts as the oldest.
         let age = |place: &Place| if place.stream == 0 { 0 } else { place.written };
         let Some(index) = open.or_else(|| (0..limit).min_by_key(|index| age(&places[*index]))) else {
-            return Handle::NONE;
+            return (Handle::NONE, false);
         };
+        let had_another = open.is_none() && self.places[index].written > 0;
         self.places[index] = Place { stream, written: self.writes };
-        Handle(index as u8 + 1)
+        (Handle(index as u8 + 1), had_another)
     }
 
     /// Every open stream, in ascending order.
@@ -107,22 +109,46 @@ impl Streams {
 mod tests {
     use super::*;
 
+    fn handle(streams: &mut Streams, stream: u16) -> u8 {
+        streams.write(stream).0.0
+    }
+
     #[test]
     fn a_stream_keeps_its_handle_as_long_as_it_is_open() {
         let mut streams = Streams::new(3);
-        assert_eq!([7, 0xffff, 7, 0].map(|stream| streams.write(stream).0), [1, 2, 1, 0]);
+        assert_eq!([7, 0xffff, 7, 0].map(|stream| handle(&mut streams, stream)), [1, 2, 1, 0]);
         assert_eq!(streams.open(), [7, 0xffff]);
         streams.release(7);
         streams.release(99);
         assert_eq!(streams.open(), [0xffff]);
-        assert_eq!([5, 0xffff].map(|stream| streams.write(stream).0), [1, 2]);
+        assert_eq!([5, 0xffff].map(|stream| handle(&mut streams, stream)), [1, 2]);
     }
 
     #[test]
     fn one_stream_too_many_takes_the_place_of_the_one_not_written_for_longest() {
         let mut streams = Streams::new(2);
-        assert_eq!([1, 2, 1, 3, 2].map(|stream| streams.write(stream).0), [1, 2, 1, 2, 1]);
+        assert_eq!([1, 2, 1, 3, 2].map(|stream| handle(&mut streams, stream)), [1, 2, 1, 2, 1]);
         assert_eq!(streams.open(), [2, 3]);
+    }
+
+    #[test]
+    fn a_handle_that_had_another_stream_is_told_from_a_new_one() {
+        let mut streams = Streams::new(2);
+        let taken_over = |streams: &mut Streams, stream| streams.write(stream).1;
+        assert_eq!([1, 2, 1].map(|stream| taken_over(&mut streams, stream)), [false; 3]);
+        assert_eq!(
+            [3, 3, 2].map(|stream| taken_over(&mut streams, stream)),
+            [true, false, true],
+            "of the least recent"
+        );
+        streams.release(3);
+        assert_eq!(
+            [3, 3].map(|stream| taken_over(&mut streams, stream)),
+            [true, false],
+            "of one released, even its own"
+        );
+        streams.give_back();
+        assert_eq!([8, 9].map(|stream| taken_over(&mut streams, stream)), [true; 2]);
     }
 
     #[test]
@@ -134,7 +160,7 @@ mod tests {
         assert_eq!(streams.allocate(2), Some(2));
         assert_eq!(streams.open(), [1, 2]);
         assert_eq!(streams.allocate(2), None, "what is allocated is first given back");
-        assert_eq!([5, 6, 7].map(|stream| streams.write(stream).0), [1, 2, 1]);
+        assert_eq!([5, 6, 7].map(|stream| handle(&mut streams, stream)), [1, 2, 1]);
         streams.give_back();
         assert_eq!((streams.open(), streams.allocated()), (vec![], 0));
         assert_eq!(streams.allocate(100), Some(4), "as many as there are");
@@ -142,6 +168,6 @@ mod tests {
 
     #[test]
     fn without_streams_no_write_has_a_handle() {
-        assert_eq!(Streams::new(0).write(1), Handle::NONE);
+        assert_eq!(Streams::new(0).write(1), (Handle::NONE, false));
     }
 }

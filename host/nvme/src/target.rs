@@ -57,7 +57,7 @@
 use crate::command::fabrics::Connect;
 use crate::command::{Answer, FabricsCommand, Io, Refusal};
 use crate::controller::{Context, Controller, Effect, Event, Outcome};
-use crate::drives::Drives;
+use crate::drives::{Drives, NamespaceName};
 use crate::health::Health;
 use crate::hints::HintState;
 use crate::namespace::{Namespace, NamespaceSet};
@@ -482,7 +482,16 @@ impl Target {
         self.look_at_keep_alive(due);
         let subsystem = self.subsystem_mut(name.subsystem);
         match outcome {
-            _ if is_enabled => subsystem.adopt_directives(name),
+            _ if is_enabled => {
+                subsystem.adopt_directives(name);
+                // A drive that was without power has forgotten what it is to keep note of.
+                for (namespace, state) in subsystem.namespaces.iter().zip(&subsystem.hint_states) {
+                    if let Some(namespace) = namespace.as_ref().filter(|one| one.hints().is_data_placement()) {
+                        drives
+                            .watch_handles(NamespaceName { subsystem: index, id: namespace.id }, state.events.watch());
+                    }
+                }
+            }
             _ if entry.opcode == opcode::admin::DIRECTIVE_SEND => subsystem.share_directives(name),
             Outcome::DoneAnd(_, Effect::CloseIoQueues) => subsystem.release_streams(),
             _ => {}

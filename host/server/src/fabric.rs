@@ -5,7 +5,7 @@
 use openftl_core::{BLOCK_BYTES, ChunkId, Time};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::target::BlockTarget;
+use openftl_ftl::target::{BlockTarget, HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
@@ -281,6 +281,18 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn placement_counts(&mut self, namespace: NamespaceName) -> PlacementCounts {
         let drive = self.0[namespace.id as usize - 1].target_mut();
         drive.map_or_else(PlacementCounts::default, ServedDrive::placement_counts)
+    }
+
+    fn watch_handles(&mut self, namespace: NamespaceName, watch: HandleWatch) {
+        if let Some(drive) = self.0[namespace.id as usize - 1].target_mut() {
+            drive.watch_handles(watch);
+        }
+    }
+
+    fn handle_events(&mut self, namespace: NamespaceName, events: &mut Vec<HandleEvent>) {
+        if let Some(drive) = self.0[namespace.id as usize - 1].target_mut() {
+            drive.handle_events(events);
+        }
     }
 
     fn chunk_report(

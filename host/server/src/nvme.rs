@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_ftl::target::{BlockTarget, Durability, Extent};
+use openftl_ftl::target::{BlockTarget, Durability, Extent, Handle};
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::{Authentication, Effect};
@@ -349,6 +349,11 @@ impl NvmeConnection {
                 let command = self.commands[slot.index()].as_mut().expect("it has just begun");
                 command.io = Some(io);
                 command.export = turn.fabric.export(io.namespace);
+                if io.renewed != Handle::NONE
+                    && let Some(drive) = turn.served[command.export].target_mut()
+                {
+                    drive.renew_handle(turn.now, io.renewed);
+                }
                 if list_bytes > 0 {
                     // It comes right behind the command, before anything else.
                     return self.gather(slot, list_bytes, turn);

@@ -1,15 +1,16 @@
 //! What NVMe hosts say of the lifetime of their data, the whole way: over a socket to a drive, which counts where it puts them.
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_core::{BLOCK_BYTES, ChunkId, FrameForm};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::plan::chunks_per_pu;
 use openftl_ftl::target::BlockTarget;
 use openftl_ftl::{Config, PlacementName};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_tcp::client::{Ended, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
@@ -210,8 +211,87 @@ fn writes_with_a_placement_identifier_land_under_its_handle() {
         let statistics = host.log(0x22, 0, 64);
         assert_eq!(statistics[..16], (22 * BLOCK_BYTES as u128).to_le_bytes());
         let drive = host.end();
-        assert_eq!(drive.statistics().placement.blocks, [6 + 7, 4, 0, 5], "{placement}: identifier 3 is none");
+        let blocks = &drive.statistics().placement.blocks;
+        assert_eq!(
+            blocks,
+            &[0, 4 + 6 + 7, 0, 5],
+            "{placement}: what says no identifier that is there has identifier 0"
+        );
     }
+}
+
+#[test]
+fn a_stream_shares_no_chunk_with_the_one_whose_handle_it_takes() {
+    let mut host = Hosted::new(PlacementName::Streams, BlockFormat::FourKib);
+    host.admin(&entry(0x19, 1, [0, 1, 1 << 8 | 1, 0]), Payload::None);
+    // Three streams, one more, and one in the place of another that is released.
+    let release = entry(0x19, 1, [0, 1 | 1 << 8 | 2 << 16, 0, 0]);
+    for (stream, first) in [(1, 0), (2, 200), (3, 400), (4, 600), (5, 800)] {
+        if stream == 5 {
+            host.admin(&release, Payload::None);
+        }
+        for block in (first..first + 100).step_by(4) {
+            host.put(block, 4, STREAMS, stream);
+        }
+    }
+    let drive = host.end();
+    assert_eq!(drive.statistics().placement.blocks, [0, 200, 200, 100]);
+    let format = drive.media().geometry().format();
+    let chunks = |first: u64| -> HashSet<ChunkId> {
+        (first..first + 100).filter_map(|block| drive.place_on_media(block)).map(|ppa| format.chunk_of(ppa)).collect()
+    };
+    for (stream, other) in [(600, 0), (800, 200)] {
+        let (stream, other) = (chunks(stream), chunks(other));
+        assert!(!stream.is_empty() && !other.is_empty() && stream.is_disjoint(&other), "{stream:?} {other:?}");
+    }
+}
+
+#[test]
+fn a_host_that_knows_nothing_of_identifiers_reads_what_the_drive_moved_and_hears_of_it_if_it_wants() {
+    let mut host = Hosted::new(PlacementName::Fdp, BlockFormat::FourKib);
+    // Events 80h and 81h of handle 0.
+    host.admin(&entry(0x09, 1, [0x1e, 2 << 16, 1, 0]), Payload::ToController(vec![0x80, 0x81]));
+    for first in (0..BLOCKS as u32).step_by(8) {
+        host.put(first, 8, 0, 0);
+    }
+    let events = |host: &mut Hosted| {
+        let page = host.log(0x23, 0, 64 * 64);
+        page[64..64 * (1 + usize::from(page[0]))].chunks_exact(64).map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    // All over the drive, but for block 7, until chunks are collected in which something is valid.
+    let mut state: u64 = 1;
+    for round in 0.. {
+        assert!(round < 20, "there is collection");
+        for _ in 0..500 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let block = ((state >> 33) % BLOCKS) as u32;
+            if block != 7 {
+                host.put(block, 1, 0, 0);
+            }
+        }
+        if !events(&mut host).is_empty() {
+            break;
+        }
+    }
+    for event in events(&mut host) {
+        // Type, flags, identifier; namespace; reclaim group, handle.
+        let about = (event[..4].to_vec(), event[12], event[32..36].to_vec());
+        assert_eq!(about, (vec![0x80, 0b111, 0, 0], 1, vec![0; 4]));
+        let moved = u16::from_le_bytes([event[18], event[19]]);
+        let first = u64::from_le_bytes(event[20..28].try_into().unwrap());
+        assert!(event[16] == 1 && (1..=32).contains(&moved) && first < BLOCKS, "{event:?}");
+    }
+    assert_eq!(host.log(0x23, 1, 64), [0; 64], "no host has caused any");
+    let read = entry(0x02, 1, [7, 0, 0, 0]);
+    let (status, ended) = ended(&mut host.io, &read, Payload::ToHost(vec![0xff; BLOCK_BYTES]));
+    assert_eq!((status, ended.data), (0, vec![0; BLOCK_BYTES]));
+    let statistics = host.log(0x22, 0, 64);
+    let number = |at: usize| u128::from_le_bytes(statistics[at..at + 16].try_into().unwrap());
+    let drive = host.end();
+    let blocks = drive.statistics().host_blocks_written;
+    assert_eq!(number(0), u128::from(blocks) * BLOCK_BYTES as u128);
+    assert!(number(16) > 0, "the drive has written to its medium");
+    assert_eq!(drive.statistics().placement.blocks, [0, blocks]);
 }
 
 #[test]
@@ -238,7 +318,7 @@ fn a_handle_says_how_much_room_it_has_and_is_given_a_new_unit() {
     assert_eq!(told(64), (vec![0, 0b111, 1, 0], 1, vec![0, 0, 1, 0]));
     assert_eq!(told(128), (vec![3, 0b011, 77, 0], 1, vec![0; 4]));
     assert_eq!(host.update(&[3]), 0x002, "there is no such identifier");
-    assert_eq!(host.end().statistics().placement.blocks, [1, 0, u64::from(written)]);
+    assert_eq!(host.end().statistics().placement.blocks, [0, 1, u64::from(written)], "77 counts as 0");
 }
 
 #[test]

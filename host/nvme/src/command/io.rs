@@ -22,6 +22,9 @@ pub struct Io {
     pub namespace: u32,
     /// What to do.
     pub command: IoCommand,
+    /// The handle of a stream that takes the place of another: it is renewed before the command is carried out, so that the two
+    /// share no chunk. Commands that are under way meanwhile have no order. Mostly [`Handle::NONE`].
+    pub renewed: Handle,
 }
 
 /// What to do with a namespace. Ranges are inside it.
@@ -190,7 +193,7 @@ impl Io {
         check_flags(entry)?;
         let id = entry.namespace.get();
         if entry.opcode == opcodes::FLUSH && id == ALL_NAMESPACES {
-            return Ok(Io { namespace: id, command: IoCommand::Flush });
+            return Ok(Io { namespace: id, command: IoCommand::Flush, renewed: Handle::NONE });
         }
         if !is_known(entry.opcode) {
             return Err(Status::INVALID_OPCODE.at(0));
@@ -203,7 +206,7 @@ impl Io {
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
         };
         check_data_pointer(entry, command.transfer(namespace))?;
-        Ok(Io { namespace: id, command })
+        Ok(Io { namespace: id, command, renewed: Handle::NONE })
     }
 }
 

@@ -54,12 +54,6 @@ fn kind_said(entry: &SubmissionEntry) -> u8 {
     (entry.dword(12) >> 20) as u8 & 0xf
 }
 
-/// Whether an I/O command says a directive, if it is one that may.
-#[inline]
-pub(super) fn says_directive(entry: &SubmissionEntry) -> bool {
-    kind_said(entry) != 0
-}
-
 /// Whether any namespace of the subsystem has directives.
 pub(super) fn has_directives(context: &Context<'_>) -> bool {
     context.namespaces.iter().flatten().any(|namespace| namespace.hints().has_directives())
@@ -74,9 +68,16 @@ fn supported(namespace: &Namespace) -> Option<u8> {
     }
 }
 
+/// Whether an I/O command says a directive, if it is one that may.
+#[inline]
+pub(super) fn says_directive(entry: &SubmissionEntry) -> bool {
+    kind_said(entry) != 0
+}
+
 impl Controller {
     /// The handle of a write that says a directive: DTYPE, and DSPEC, bits 31 to 16 of dword 13. Both are ignored where no
-    /// directive is enabled. A write with a placement identifier that means nothing is one without, and an event.
+    /// directive is enabled. A write with a placement identifier that means nothing is one without, and an event. Also whether
+    /// the handle was another stream's until now.
     #[inline]
     pub(super) fn handle(
         &self,
@@ -84,19 +85,19 @@ impl Controller {
         entry: &SubmissionEntry,
         namespace: &Namespace,
         states: &mut [HintState],
-    ) -> Result<Handle, Refusal> {
-        let said = kind_said(entry);
-        let Some(enabled) = self.directives.enabled(namespace) else { return Ok(Handle::NONE) };
-        if said != enabled {
+    ) -> Result<(Handle, bool), Refusal> {
+        let Some(enabled) = self.directives.enabled(namespace) else { return Ok((Handle::NONE, false)) };
+        if kind_said(entry) != enabled {
             return Err(Status::INVALID_FIELD.at(50).bit(4));
         }
         let specific = (entry.dword(13) >> 16) as u16;
         let state = &mut states[namespace.id as usize - 1];
         let Hints::DataPlacement { handles, .. } = namespace.hints() else { return Ok(state.streams.write(specific)) };
-        Ok(handle_of(specific, handles).unwrap_or_else(|| {
+        let handle = handle_of(specific, handles).unwrap_or_else(|| {
             state.events.invalid_identifier(specific, namespace.id, self.features.timestamp(now));
             Handle::NONE
-        }))
+        });
+        Ok((handle, false))
     }
 
     /// Serves Directive Send and Directive Receive. Returns dword 0; data are appended to `out`.

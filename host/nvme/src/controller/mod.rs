@@ -234,14 +234,14 @@ impl Controller {
         if !says_directive(entry) || !io.command.takes_directives() {
             return Ok(io);
         }
-        let handle = self.handle(now, entry, attached.get(io.namespace)?, hint_states)?;
-        Ok(Io { command: io.command.under(handle), ..io })
+        let (handle, is_taken_over) = self.handle(now, entry, attached.get(io.namespace)?, hint_states)?;
+        let renewed = if is_taken_over { handle } else { Handle::NONE };
+        Ok(Io { command: io.command.under(handle), renewed, ..io })
     }
 
     /// A host has left the reclaim unit of a handle before it was full.
     pub(crate) fn not_fully_written(&self, now: Time, namespace: u32, handle: Handle, state: &mut HintState) {
-        let identifier = u16::from(handle.0) - 1;
-        state.events.not_fully_written(identifier, namespace, self.features.timestamp(now));
+        state.events.not_fully_written(handle, namespace, self.features.timestamp(now));
     }
 
     /// A command failed, or was refused.

@@ -6,19 +6,21 @@ use super::logs::Window;
 use super::{Context, Controller};
 use crate::command::Refusal;
 use crate::command::admin::{GetFeature, GetLogPage, SetFeature};
+use crate::data_placement::handle_of;
 use crate::drives::NamespaceName;
 use crate::health::Health;
 use crate::hints::Hints;
 use crate::namespace::Namespace;
 use crate::wire::U128;
 use crate::wire::data_placement::{
-    Configuration, ConfigurationsHead, EnduranceGroupLog, EventsHead, HOST_EVENTS, HandleDescriptor,
+    Configuration, ConfigurationsHead, EnduranceGroupLog, EventsHead, HOST_EVENTS, HandleDescriptor, PlacementEvent,
     PlacementStatistics, UsageDescriptor, UsageHead, event,
 };
 use crate::wire::feature::{self, capability, id as feature_id, select};
 use crate::wire::log::id;
 use crate::wire::status::Status;
 use openftl_core::BLOCK_BYTES;
+use openftl_ftl::target::Handle;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The log pages.
@@ -125,13 +127,19 @@ impl Controller {
                 window.write(data.as_bytes());
             }
             id::PLACEMENT_EVENTS => {
-                // Nothing that a drive does by itself is known here.
-                let are_hosts = command.parameter & HOST_EVENTS != 0;
-                let events = &context.hint_states[namespace.id as usize - 1].events;
-                let count = if are_hosts { events.iter().len() } else { 0 };
-                let head = EventsHead { events: (count as u32).into(), reserved: [0; 60] };
+                let of_hosts = &context.hint_states[namespace.id as usize - 1].events;
+                let events: Vec<PlacementEvent> = if command.parameter & HOST_EVENTS != 0 {
+                    of_hosts.iter().copied().collect()
+                } else {
+                    let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
+                    let mut of_drive = Vec::new();
+                    context.drives.handle_events(name, &mut of_drive);
+                    let told = |event| namespace.placement_event(event, self.features.timestamp(event.at));
+                    of_drive.iter().map(told).collect()
+                };
+                let head = EventsHead { events: (events.len() as u32).into(), reserved: [0; 60] };
                 window.write(head.as_bytes());
-                events.iter().take(count).for_each(|event| window.write(event.as_bytes()));
+                events.iter().for_each(|event| window.write(event.as_bytes()));
             }
             other => unreachable!("page {other:#x} is none of these"),
         }
@@ -156,14 +164,14 @@ impl Controller {
             // There is a namespace in every group.
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
-        let handle = command.value as u16;
-        let id = self.handle_named(command.namespace, handle, context)?;
+        let (id, handle) = self.handle_named(command.namespace, command.value as u16, context)?;
         let is_wanted = command.second_value & feature::PLACEMENT_EVENT_ENABLED != 0;
         if data.iter().any(|kind| !event::ALL.contains(kind)) {
             return Err(Status::INVALID_FIELD.into());
         }
         let events = &mut context.hint_states[id as usize - 1].events;
         data.iter().try_for_each(|kind| events.want(*kind, handle, is_wanted))?;
+        context.drives.watch_handles(NamespaceName { subsystem: context.subsystem, id }, events.watch());
         Ok(0)
     }
 
@@ -191,12 +199,11 @@ impl Controller {
             // FDPE, and configuration 0.
             return Ok(1);
         }
-        let handle = command.value as u16;
-        let id = self.handle_named(command.namespace, handle, context)?;
+        let (id, handle) = self.handle_named(command.namespace, command.value as u16, context)?;
         let events = &context.hint_states[id as usize - 1].events;
         let room = (command.value >> 16 & 0xff) as usize;
         for kind in event::ALL.into_iter().take(room) {
-            let is_wanted = command.select == select::CURRENT && events.is_wanted(kind, Some(handle));
+            let is_wanted = command.select == select::CURRENT && events.wanted(kind).contains(handle);
             out.extend_from_slice(&[kind, u8::from(is_wanted)]);
         }
         out.resize(room * 2, 0);
@@ -209,12 +216,14 @@ impl Controller {
         if is_there { Ok(()) } else { Err(Status::INVALID_FIELD.at(44)) }
     }
 
-    /// The id of an attached namespace that has placement handle `handle`.
-    fn handle_named(&self, id: u32, handle: u16, context: &Context<'_>) -> Result<u32, Refusal> {
+    /// The id of an attached namespace and the handle of its drive behind placement handle `named`.
+    fn handle_named(&self, id: u32, named: u16, context: &Context<'_>) -> Result<(u32, Handle), Refusal> {
         let namespace = self.attached(context).get(id)?;
         match namespace.hints() {
-            Hints::DataPlacement { handles, .. } if handle < u16::from(handles) => Ok(id),
-            Hints::DataPlacement { .. } => Err(Status::INVALID_FIELD.at(44)),
+            Hints::DataPlacement { handles, .. } => {
+                let handle = handle_of(named, handles).ok_or(Status::INVALID_FIELD.at(44))?;
+                Ok((id, handle))
+            }
             _ => Err(Status::FDP_DISABLED.at(4)),
         }
     }

@@ -135,7 +135,7 @@ pub struct PlacementEvent {
     pub timestamp: [u8; 8],
     /// 12: NSID.
     pub namespace: U32,
-    /// 16.
+    /// 16: of an event of type 80h [`Reallocated`], otherwise zeroes.
     pub specific: [u8; 16],
     /// 32.
     pub reclaim_group: U16,
@@ -156,15 +156,41 @@ impl PlacementEvent {
     pub const LOCATION: u8 = 1 << 2;
 }
 
-/// Types of events that controllers here know.
+/// "Media Reallocated Event Type Specific" (NVM).
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub struct Reallocated {
+    /// 0: bit 0, LBAV: `first` counts.
+    pub flags: u8,
+    /// 1.
+    pub reserved_1: u8,
+    /// 2: NLBAM, blocks of the namespace that were moved; as many as FFFFh says, or more.
+    pub blocks: U16,
+    /// 4: LBA.
+    pub first: U64,
+    /// 12.
+    pub reserved_12: [u8; 4],
+}
+
+impl Reallocated {
+    /// The first block counts.
+    pub const FIRST: u8 = 1 << 0;
+}
+
+/// Types of events that controllers here know. Those from 80h on are of the controller, the others of hosts.
 pub mod event {
     /// "Reclaim Unit Not Fully Written To Capacity": a host left it before.
     pub const NOT_FULLY_WRITTEN: u8 = 0x00;
     /// "Invalid Placement Identifier": of a write.
     pub const INVALID_IDENTIFIER: u8 = 0x03;
 
+    /// "Media Reallocated": the drive moved what was valid in a part of a reclaim unit.
+    pub const REALLOCATED: u8 = 0x80;
+    /// "Implicitly Modified Reclaim Unit Handle": the drive left its reclaim unit before it was full.
+    pub const IMPLICITLY_MODIFIED: u8 = 0x81;
+
     /// All of them.
-    pub const ALL: [u8; 2] = [NOT_FULLY_WRITTEN, INVALID_IDENTIFIER];
+    pub const ALL: [u8; 4] = [NOT_FULLY_WRITTEN, INVALID_IDENTIFIER, REALLOCATED, IMPLICITLY_MODIFIED];
 }
 
 /// MO, bits 7 to 0 of dword 10 of I/O Management Receive and Send.
@@ -250,6 +276,7 @@ const _: () = {
     assert!(size_of::<PlacementStatistics>() == 64);
     assert!(size_of::<EventsHead>() == 64);
     assert!(size_of::<PlacementEvent>() == 64);
+    assert!(size_of::<Reallocated>() == 16);
     assert!(size_of::<HandleStatusHead>() == 16);
     assert!(size_of::<HandleStatus>() == 32);
     assert!(size_of::<EnduranceGroupLog>() == 512);
@@ -267,6 +294,7 @@ mod tests {
         assert_eq!(offset_of!(PlacementEvent, namespace), 12);
         assert_eq!(offset_of!(PlacementEvent, handle), 34);
         assert_eq!(offset_of!(PlacementEvent, vendor), 40);
+        assert_eq!((offset_of!(Reallocated, blocks), offset_of!(Reallocated, first)), (2, 4));
         assert_eq!(offset_of!(HandleStatus, blocks_left), 8);
         assert_eq!(offset_of!(EnduranceGroupLog, endurance_estimate), 32);
         assert_eq!(offset_of!(EnduranceGroupLog, media_units_written), 80);

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use openftl_core::Time;
-use openftl_ftl::target::{Extent, Handle};
+use openftl_ftl::target::{Deed, Extent, Handle, HandleEvent, HandleSet, HandleWatch};
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::identify::cns;
@@ -188,11 +188,11 @@ fn events_are_kept_where_they_are_wanted() {
     assert_eq!(read(&mut world, &mut admin, 0x23, 1, 64), [0; 64], "nobody wanted any");
 
     enable_events(&mut world, &mut admin, 1, &[0, 3]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 1, 4)), 2, "as many kinds are known");
-    assert_eq!(world.data, [0, 1, 3, 1, 0, 0, 0, 0]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 1, 1)), 2);
+    assert_eq!(world.ok(&mut admin, get_events(1, 1, 5)), 4, "as many kinds are known");
+    assert_eq!(world.data, [0, 1, 3, 1, 0x80, 0, 0x81, 0, 0, 0]);
+    assert_eq!(world.ok(&mut admin, get_events(1, 1, 1)), 4);
     assert_eq!(world.data, [0, 1]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 0, 2)), 2);
+    assert_eq!(world.ok(&mut admin, get_events(1, 0, 2)), 4);
     assert_eq!(world.data, [0, 0, 3, 0], "of handle 0 none is wanted");
 
     world.now = Time(0x0102_0304_0506 * 1_000_000);
@@ -226,6 +226,60 @@ fn events_are_kept_where_they_are_wanted() {
     assert_eq!(read(&mut world, &mut admin, 0x23, 1, 64)[0], 2);
 }
 
+fn handles(handles: &[u8]) -> HandleSet {
+    let mut set = HandleSet::default();
+    handles.iter().for_each(|handle| set.set(Handle(*handle), true));
+    set
+}
+
+#[test]
+fn a_drive_is_told_which_of_its_own_events_are_wanted_and_told_again_when_a_host_comes() {
+    let (mut world, mut admin, _io) = world_of([PLACED, KEPT]);
+    let none = HandleWatch::default();
+    assert_eq!(world.drives.watched, [(1, none), (2, none)]);
+    enable_events(&mut world, &mut admin, 1, &[0, 0x80]);
+    enable_events(&mut world, &mut admin, 2, &[0x81, 0x80]);
+    let watch = HandleWatch { moved: handles(&[2, 3]), left: handles(&[3]) };
+    assert!(world.drives.watched.contains(&(1, watch)), "{:?}", world.drives.watched);
+    let disable = set_events(1, 1, 1, 0);
+    assert!(world.run(&mut admin, disable, &[0x80]).unwrap().status().is_success());
+    let watch = HandleWatch { moved: handles(&[3]), ..watch };
+    assert!(world.drives.watched.contains(&(1, watch)), "{:?}", world.drives.watched);
+    // Without power it forgets, and its hosts are gone.
+    world.drives.watched.clear();
+    let _admin = world.ready();
+    assert_eq!(world.drives.watched, [(1, watch), (2, none)]);
+}
+
+#[test]
+fn what_a_drive_does_by_itself_lies_on_the_wire_as_the_specification_draws_it() {
+    let (mut world, mut admin, _io) = world_of([PLACED, KEPT]);
+    let event = |at, handle, deed| HandleEvent { handle: Handle(handle), at: Time(at), deed };
+    world.drives.handle_events = vec![
+        event(0x0102_0304_0506 * 1_000_000, 2, Deed::Moved { blocks: 0x0203, first: 0x0a_0b0c }),
+        event(0x0102_0304_0507 * 1_000_000, 1, Deed::Left),
+        event(0, 1, Deed::Moved { blocks: 0x1_0000, first: 0 }),
+    ];
+    world.ok(&mut admin, page_of(0x23, 1, 0, 64 * 5));
+    let mut golden = vec![3];
+    golden.resize(64, 0);
+    // Type, flags, identifier; time, its origin a reset; namespace.
+    golden.extend_from_slice(&[0x80, 0b111, 1, 0, 6, 5, 4, 3, 2, 1, 0, 0, 1, 0, 0, 0]);
+    // Which fields count; blocks moved; the first of them; reclaim group and handle.
+    golden.extend_from_slice(&[1, 0, 3, 2, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+    golden.resize(128, 0);
+    golden.extend_from_slice(&[0x81, 0b111, 0, 0, 7, 5, 4, 3, 2, 1, 0, 0, 1, 0, 0, 0]);
+    golden.resize(192, 0);
+    golden.extend_from_slice(&[0x80, 0b111, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    golden.extend_from_slice(&[1, 0, 0xff, 0xff]);
+    golden.resize(64 * 5, 0);
+    assert_eq!(world.data, golden);
+    world.ok(&mut admin, page_of(0x23, 2, 0, 192));
+    assert_eq!(world.data[64 + 16..64 + 24], [1, 0, 0x18, 0x10, 0x60, 0x58, 0x50, 0], "in blocks of 512 bytes");
+    world.ok(&mut admin, page_of(0x23, 1, OF_HOSTS, 64));
+    assert_eq!(world.data, [0; 64], "hosts have caused none");
+}
+
 #[test]
 fn data_placement_is_enabled_and_cannot_be_disabled() {
     let (mut world, mut admin, _io) = world();
@@ -250,10 +304,10 @@ fn data_placement_is_enabled_and_cannot_be_disabled() {
     let mut saved = set_events(1, 0, 1, 1);
     saved.dwords_10_15[0] = (saved.dword(10) | 1 << 31).into();
     assert_eq!(world.refused(&mut admin, saved), Status::FEATURE_NOT_SAVEABLE);
-    let unknown = world.run(&mut admin, set_events(1, 0, 2, 1), &[0, 0x80]).unwrap();
+    let unknown = world.run(&mut admin, set_events(1, 0, 2, 1), &[0x80, 0x82]).unwrap();
     assert_eq!(unknown.status().code(), Status::INVALID_FIELD.code(), "an event that is not known here");
-    world.ok(&mut admin, get_events(1, 0, 2));
-    assert_eq!(world.data, [0, 0, 3, 0], "and none was enabled with it");
+    world.ok(&mut admin, get_events(1, 0, 4));
+    assert_eq!(world.data, [0, 0, 3, 0, 0x80, 0, 0x81, 0], "and none was enabled with it");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A host without a transport, and drives that only know figures.
 
 use openftl_core::{ChunkId, Geometry, Time};
+use openftl_ftl::{HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
@@ -26,6 +27,9 @@ pub struct Figures {
     pub notifications: Vec<Notification>,
     pub dulbe: Vec<(u32, bool)>,
     pub counts: PlacementCounts,
+    /// What each namespace was last told to keep note of.
+    pub watched: Vec<(u32, HandleWatch)>,
+    pub handle_events: Vec<HandleEvent>,
 }
 
 impl Drives for Figures {
@@ -70,6 +74,15 @@ impl Drives for Figures {
 
     fn placement_counts(&mut self, _: NamespaceName) -> PlacementCounts {
         self.counts
+    }
+
+    fn watch_handles(&mut self, namespace: NamespaceName, watch: HandleWatch) {
+        self.watched.retain(|(id, _)| *id != namespace.id);
+        self.watched.push((namespace.id, watch));
+    }
+
+    fn handle_events(&mut self, _: NamespaceName, events: &mut Vec<HandleEvent>) {
+        events.extend(&self.handle_events);
     }
 
     fn set_dulbe(&mut self, namespace: NamespaceName, dulbe: bool) {
@@ -140,6 +153,8 @@ impl World {
             notifications: Vec::new(),
             dulbe: Vec::new(),
             counts: PlacementCounts::default(),
+            watched: Vec::new(),
+            handle_events: Vec::new(),
         };
         World { target, drives, now: Time::ZERO, data: Vec::new(), effect: None, next_id: 0 }
     }

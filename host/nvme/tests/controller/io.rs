@@ -63,7 +63,7 @@ fn commands_ask_for_bytes_of_the_drive() {
         (command(io::FLUSH, 1, [0; 6]), 1, IoCommand::Flush),
         (command(io::FLUSH, ALL_NAMESPACES, [0; 6]), ALL_NAMESPACES, IoCommand::Flush),
     ] {
-        assert_eq!(world.io(&mut queue, entry), Ok(Io { namespace, command }));
+        assert_eq!(world.io(&mut queue, entry), Ok(Io { namespace, command, renewed: Handle::NONE }));
     }
 }
 
