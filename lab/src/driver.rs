@@ -144,6 +144,15 @@ struct Slot {
     since: Time,
 }
 
+/// A request that is not submitted yet.
+struct Waiting {
+    access: Access,
+    /// Where an object is that is announced.
+    extents: Vec<Extent>,
+    /// When the host wanted it.
+    since: Time,
+}
+
 /// What can be seen of a phase while it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a, T> {
@@ -161,8 +170,8 @@ pub struct Driver {
     queue_depth: usize,
     access_blocks_max: usize,
     slots: Vec<Slot>,
-    /// Requests that the drive has no room for yet, and since when, in order.
-    waiting: VecDeque<(Access, Time)>,
+    /// Requests that the drive has no room for yet, in order.
+    waiting: VecDeque<Waiting>,
     /// Slots without a request under way.
     idle: Vec<u32>,
     /// Frames of the reads under way, `access_blocks_max` a slot.
@@ -309,22 +318,25 @@ impl Driver {
                     now = clock.now();
                     self.next_at = now + self.pace;
                     issued.count(access);
-                    self.waiting.push_back((access, now));
+                    let extents = if access.operation == Operation::Allocate { load.extents() } else { Vec::new() };
+                    self.waiting.push_back(Waiting { access, extents, since: now });
                 }
             }
-            while let Some(&(access, since)) = self.waiting.front() {
+            while let Some(request) = self.waiting.pop_front() {
                 // On a real clock time goes on between any two requests.
                 now = clock.now();
-                match self.submit(target, form, now, access, since)? {
+                match self.submit(target, form, now, &request)? {
                     Admission::Accepted => {}
-                    Admission::Refused => break,
+                    Admission::Refused => {
+                        self.waiting.push_front(request);
+                        break;
+                    }
                     Admission::NoObject => outcome.objects_refused += 1,
                     Admission::ReadOnly => {
                         outcome.turned_read_only = true;
                         more = false;
                     }
                 }
-                self.waiting.pop_front();
             }
             now = clock.now();
             target.poll(now, &mut self.done);
@@ -386,9 +398,9 @@ impl Driver {
         target: &mut T,
         form: FrameForm,
         now: Time,
-        access: Access,
-        since: Time,
+        request: &Waiting,
     ) -> Result<Admission, RunError> {
+        let &Waiting { access, since, ref extents } = request;
         let slot = *self.idle.last().expect("the caller made sure that a slot is idle");
         let Access { operation, first, hint, .. } = access;
         self.write_frames.clear();
@@ -398,6 +410,7 @@ impl Driver {
             return Ok(Admission::Refused);
         }
         let extent = [Extent { first, blocks: u64::from(access.blocks) }];
+        let extents = if extents.is_empty() { extent.as_slice() } else { extents };
         let request = match operation {
             Operation::Read => {
                 self.remember_oldest(slot, access);
@@ -420,7 +433,7 @@ impl Driver {
             }
             Operation::Trim => Request::Trim { first, blocks: extent[0].blocks, durability: self.durability },
             Operation::Flush => Request::Flush,
-            Operation::Allocate => Request::FlashAlloc { extents: &extent },
+            Operation::Allocate => Request::FlashAlloc { extents },
         };
         match target.submit(now, u64::from(slot), request) {
             Ok(()) => {

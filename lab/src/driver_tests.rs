@@ -35,6 +35,8 @@ struct Memory {
     /// Objects that it keeps apart, at most.
     objects_max: u64,
     objects: u64,
+    /// Where the last one is.
+    announced: Vec<Extent>,
     handles: Vec<u64>,
     lie: Lie,
 }
@@ -53,6 +55,7 @@ impl Memory {
             trims: 0,
             objects_max: 0,
             objects: 0,
+            announced: Vec::new(),
             handles: vec![0; 256],
             lie,
         }
@@ -123,6 +126,7 @@ impl BlockTarget for Memory {
                     return Err(ObjectError::NotKept.into());
                 }
                 self.objects += 1;
+                self.announced = extents.to_vec();
             }
             Request::Flush => {}
         }
@@ -237,16 +241,11 @@ fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
     let mut driver = Driver::new(10, 4, 1);
     let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
     driver.blocks[5] = Block(7);
-    let write = Access::plain(Operation::Write, 5, 1);
-    let read = Access::plain(Operation::Read, 5, 1);
-    assert!(matches!(
-        driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, write, Time::ZERO),
-        Ok(Admission::Accepted)
-    ));
-    assert!(matches!(
-        driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, read, Time::ZERO),
-        Ok(Admission::Accepted)
-    ));
+    let request =
+        |operation| Waiting { access: Access::plain(operation, 5, 1), extents: Vec::new(), since: Time::ZERO };
+    let (write, read) = (request(Operation::Write), request(Operation::Read));
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, &write), Ok(Admission::Accepted)));
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, &read), Ok(Admission::Accepted)));
     let (block, oldest) = (driver.blocks[5], driver.oldest[1]);
     assert_eq!((oldest, block.version()), (7, 8));
     assert!(check(Payload::Stamp(stamp(5, 6)), 5, block, oldest).is_err());
@@ -400,6 +399,68 @@ fn objects_are_kept_or_refused_and_the_host_goes_on_either_way() {
         let (kept, refused) = (outcome.objects_kept, outcome.objects_refused);
         assert!(kept + refused > 300 && kept == memory.objects && (refused > 0) == (objects_max < 8));
         assert!(memory.handles[1..].iter().all(|writes| *writes == 0), "objects need no handles");
+    }
+}
+
+/// One object in two extents.
+struct Fragments {
+    has_stepped: bool,
+}
+
+impl Fragments {
+    const EXTENTS: [Extent; 2] = [Extent { first: 7, blocks: 2 }, Extent { first: 3, blocks: 1 }];
+}
+
+impl Load for Fragments {
+    fn step(&mut self) -> Option<Access> {
+        let hint = Hint { kind: 0, object: 1 };
+        let allocate = Access { operation: Operation::Allocate, first: 7, blocks: 3, hint };
+        (!std::mem::replace(&mut self.has_stepped, true)).then_some(allocate)
+    }
+
+    fn fill_step(&mut self) -> Option<Access> {
+        self.step()
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        Fragments::EXTENTS.to_vec()
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        vec!["file".to_owned()]
+    }
+
+    fn live_blocks_max(&self) -> u64 {
+        3
+    }
+
+    fn access_blocks_max(&self) -> u32 {
+        1
+    }
+}
+
+#[test]
+fn an_object_in_fragments_is_announced_as_one_also_by_a_tenant_and_while_the_drive_is_filled() {
+    let tenants = || {
+        let tenant = |name: &str| (name.to_owned(), Box::new(Fragments { has_stepped: false }) as Box<dyn Load>);
+        crate::loads::Tenants::new(vec![tenant("only")], 50, 1)
+    };
+    for (fill, mut load) in [
+        (false, Box::new(Fragments { has_stepped: false }) as Box<dyn Load>),
+        (true, Box::new(Fragments { has_stepped: false })),
+        (true, Box::new(tenants())),
+    ] {
+        let mut memory = Memory { objects_max: 1, ..Memory::new(FrameForm::Stamp, Lie::None) };
+        let mut driver = Driver::new(memory.blocks(), 8, 3);
+        driver.set_binding(Binding::Allocate);
+        let mut clock = VirtualClock::default();
+        let go_on = |_: Progress<'_, Memory>| ControlFlow::Continue(());
+        let outcome = match fill {
+            true => driver.fill(&mut memory, &mut clock, &mut load, go_on),
+            false => driver.run(&mut memory, &mut clock, &mut load, Limit::Requests(9), go_on),
+        };
+        assert_eq!(outcome.unwrap().objects_kept, 1);
+        assert_eq!(memory.announced, Fragments::EXTENTS);
     }
 }
 

@@ -17,6 +17,7 @@ fn loads_are_read_as_they_are_written() {
         "hot-cold:99.5/0.5",
         "writers:8,fill=80%",
         "lsm:4",
+        "lsm:4,trees=4,log=no,discard=no,fill=90%",
         "log-structured-fs,access=16KiB",
         "double-write:1.2,reads=50%",
         "tenants:lsm:4*4",
@@ -46,6 +47,8 @@ fn what_cannot_be_is_named_with_what_can() {
         "hot-cold:190/10",
         "writers:0",
         "lsm,reads=10%",
+        "lsm,trees=0",
+        "lsm,log=off",
         "zipf,access=5000",
         "zipf,fill=5%",
         "writers,fill=100%",
@@ -65,7 +68,9 @@ fn what_cannot_be_is_named_with_what_can() {
         hot-cold:90: write percent of the accesses, a slash and percent of the space, as 90/10
         hot-cold:190/10: write percent of the accesses, a slash and percent of the space, as 90/10
         writers:0: write a number from 1 to 255
-        lsm has no option `reads=10%`; write access=256KiB or fill=85%
+        lsm has no option `reads=10%`; write access=256KiB, fill=95%, trees=4, log=no or discard=no
+        trees=0: write a number from 1 to 16
+        log=off: write yes or no
         access=5000: write a multiple of 4KiB up to 256KiB, as 16KiB
         fill=5%: write a share from 20% to 100%
         fill=100%: write a share from 20% to 95%
@@ -86,7 +91,7 @@ fn a_drive_that_is_too_small_and_a_trace_that_is_not_there_are_named() {
     };
     assert!(error("tenants:lsm*2", 4096).contains("needs 32 MiB at least, and has 16 MiB"));
     assert!(error("trace:web.csv", 4096).contains("trace web.csv: no such file"));
-    assert!(error("lsm:16,fill=20%", 4096).contains("lsm:16: the tree"));
+    assert!(error("lsm:4,trees=16,fill=20%", 4096).contains("trees=16: the trees"));
     assert!(error("writers:255", 4096).contains("writers:255 needs"));
     assert_eq!(error("writers:255", 261_120), "");
     for text in ["uniform", "writers", "lsm", "log-structured-fs", "double-write", "tenants:lsm"] {
