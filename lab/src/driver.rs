@@ -15,7 +15,8 @@
 //! newest version's.
 //!
 //! The host always has as many requests at the drive as the queue is deep. What the drive has no room for waits, and that
-//! time belongs to its latency.
+//! time belongs to its latency. Where the load says when its requests are wanted, they come at their times, and wait where
+//! the queue is full: that belongs to their latency too.
 //!
 //! A read may return any version from the last one acknowledged when it was submitted to the last one submitted when it
 //! ended. Writes to one block take effect in the order of submission, and so do trims. Anything else is wrong data and
@@ -298,6 +299,8 @@ impl Driver {
         let mut watched = 0;
         let mut more = true;
         let mut fruitless = 0;
+        // When the first request came that has a time, and its time.
+        let mut origin = None;
         let cut = if let Limit::Cut(cut) = limit { cut } else { Time::NEVER };
         loop {
             if now >= cut {
@@ -316,15 +319,27 @@ impl Driver {
                         break;
                     };
                     now = clock.now();
-                    self.next_at = now + self.pace;
+                    let since = load.due().map_or(now, |due| {
+                        let (began, first) = *origin.get_or_insert((now, due));
+                        began + due.since(first)
+                    });
+                    if matches!(limit, Limit::Until(end) | Limit::Cut(end) if since >= end) {
+                        more = false;
+                        break;
+                    }
+                    self.next_at = since.max(now + self.pace);
                     issued.count(access);
                     let extents = if access.operation == Operation::Allocate { load.extents() } else { Vec::new() };
-                    self.waiting.push_back(Waiting { access, extents, since: now });
+                    self.waiting.push_back(Waiting { access, extents, since });
                 }
             }
             while let Some(request) = self.waiting.pop_front() {
                 // On a real clock time goes on between any two requests.
                 now = clock.now();
+                if request.since > now {
+                    self.waiting.push_front(request);
+                    break;
+                }
                 match self.submit(target, form, now, &request)? {
                     Admission::Accepted => {}
                     Admission::Refused => {
@@ -365,7 +380,10 @@ impl Driver {
                 };
             }
             // The host's own next step, where the drive's is later.
-            let next = if more && self.waiting.len() < self.idle.len() { self.next_at.min(cut) } else { cut };
+            let asks = more && self.waiting.len() < self.idle.len();
+            let next = if asks { self.next_at.min(cut) } else { cut };
+            let next =
+                self.waiting.front().filter(|front| front.since > now).map_or(next, |front| next.min(front.since));
             now = match target.next_due() {
                 // As long as requests end there may be more to submit at the same moment.
                 _ if progressed => clock.now(),

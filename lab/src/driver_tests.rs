@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::load::Hint;
+use crate::trace::{Trace, TraceConfig};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
@@ -226,6 +227,42 @@ fn a_paced_host_asks_no_sooner_whatever_the_drive_has_to_do_meanwhile() {
     // The last of them comes after 999 intervals, and takes 50 µs.
     assert_eq!(outcome.ended, Time(999 * 120_000 + 50_000));
     assert_eq!(outcome.writes.slowest, Nanos::from_micros(50));
+}
+
+/// A trace of writes of a block at these microseconds, played on `memory` so many at a time.
+fn play(memory: &mut Memory, micros: &[u64], pace: &str, queue_depth: usize, limit: Limit) -> Outcome {
+    let lines: String = micros.iter().zip(0..).map(|(at, block)| format!("1,W,{},4096,{at}\n", block * 4096)).collect();
+    let drive_blocks = memory.blocks();
+    let config = TraceConfig { drive_blocks, pace: Some(pace.parse().unwrap()), ..TraceConfig::default() };
+    let mut trace = Trace::new(config, lines.as_bytes());
+    let mut clock = VirtualClock::default();
+    clock.wait_until(Time(1_000_000_000));
+    let mut driver = Driver::new(drive_blocks, queue_depth, 64);
+    driver.run(memory, &mut clock, &mut trace, limit, |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn requests_of_a_trace_come_at_their_times_and_wait_where_the_queue_is_full() {
+    let all = Limit::Requests(u64::MAX);
+    // Alone on the drive each takes 50 µs, when it is its time.
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let alone = play(&mut memory, &[700, 900, 1300], "trace", 8, all);
+    assert_eq!((alone.started, alone.ended), (Time(1_000_000_000), Time(1_000_650_000)));
+    assert_eq!(alone.writes.slowest, Nanos::from_micros(50));
+    // Ten times as fast, in a queue of one: the second is wanted at 20 µs and begins at 50, the third at 60 and at 100.
+    let queued = play(&mut Memory::new(FrameForm::Stamp, Lie::None), &[700, 900, 1300], "10x", 1, all);
+    assert_eq!(queued.ended, Time(1_000_150_000));
+    let latencies: Vec<u64> =
+        queued.writes.latency.iter_recorded().map(|value| value.value_iterated_to() / 1000).collect();
+    assert_eq!(latencies, [50, 80, 90]);
+    assert_eq!(queued.writes.slowest, Nanos::from_micros(90));
+}
+
+#[test]
+fn a_phase_that_ends_before_the_next_request_of_a_trace_does_not_wait_for_it() {
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let outcome = play(&mut memory, &[0, 100, 5_000_000], "trace", 8, Limit::Until(Time(1_002_000_000)));
+    assert_eq!((outcome.writes.requests, outcome.ended), (2, Time(1_000_150_000)));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! of its hints a drive is told is up to a [`crate::Binding`].
 
 use crate::trace::TraceError;
+use openftl_core::Time;
 use openftl_ftl::target::Extent;
 
 /// What is done to the blocks of an access.
@@ -81,6 +82,11 @@ pub trait Load {
         Vec::new()
     }
 
+    /// When the last step is wanted, on a clock of the load's own; nothing if as soon as the host may ask for more.
+    fn due(&self) -> Option<Time> {
+        None
+    }
+
     /// Names of the kinds of data that it writes, at least one and at most 256; a hint says which.
     fn kinds(&self) -> Vec<String>;
 
@@ -107,6 +113,10 @@ impl<L: Load + ?Sized> Load for Box<L> {
 
     fn extents(&self) -> Vec<Extent> {
         (**self).extents()
+    }
+
+    fn due(&self) -> Option<Time> {
+        (**self).due()
     }
 
     fn kinds(&self) -> Vec<String> {

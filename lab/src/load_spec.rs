@@ -12,7 +12,7 @@ use crate::load::Load;
 use crate::loads::{
     DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmConfig, LsmTrees, ObjectConfig, Tenants, Writers,
 };
-use crate::trace::{Beyond, Trace, TraceConfig, TraceFormat};
+use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::{ByteSize, Share};
@@ -89,6 +89,8 @@ pub enum Model {
         device: Option<String>,
         /// What becomes of requests beyond the drive.
         beyond: Beyond,
+        /// Whether its times count, and how fast they go by.
+        pace: Option<Pace>,
     },
 }
 
@@ -225,7 +227,7 @@ impl LoadSpec {
                 }
                 Box::new(Tenants::new(loads, part, seed))
             }
-            Model::Trace { file, format, device, beyond } => {
+            Model::Trace { file, format, device, beyond, pace } => {
                 let reader =
                     open(file).map_err(|error| LoadError::Open { file: file.clone(), reason: error.to_string() })?;
                 let config = TraceConfig {
@@ -233,6 +235,7 @@ impl LoadSpec {
                     format: *format,
                     device: device.clone(),
                     beyond: *beyond,
+                    pace: *pace,
                     drive_blocks,
                     fill_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).min(drive_blocks),
                 };
@@ -259,7 +262,9 @@ impl LoadSpec {
     fn possible(&self) -> &'static str {
         match self.model {
             Model::Tenants(_) => "none behind `tenants`, but behind each tenant",
-            Model::Trace { .. } => "fill=100%, format=msr, device=0, beyond=error, beyond=wrap or beyond=scale:64GiB",
+            Model::Trace { .. } => {
+                "fill=100%, format=msr, device=0, pace=trace, pace=10x, beyond=error, beyond=wrap or beyond=scale:64GiB"
+            }
             Model::Lsm { .. } => "access=256KiB, fill=95%, trees=4, log=no or discard=no",
             Model::Writers { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
             _ => "access=16KiB, reads=30% or fill=85%",
@@ -315,10 +320,11 @@ impl LoadSpec {
     }
 
     fn set_of_trace(&mut self, name: &str, value: &str, unknown: LoadError) -> Result<(), LoadError> {
-        let Model::Trace { format, device, beyond, .. } = &mut self.model else { return Err(unknown) };
+        let Model::Trace { format, device, beyond, pace, .. } = &mut self.model else { return Err(unknown) };
         let wrong = |option, fix: String| LoadError::Value { option, value: value.to_owned(), fix };
         match name {
             "format" => *format = Some(value.parse().map_err(|fix| wrong("format", format!("write {fix}")))?),
+            "pace" => *pace = Some(value.parse().map_err(|fix: &str| wrong("pace", fix.to_owned()))?),
             "device" => *device = Some(value.to_owned()),
             "beyond" => {
                 *beyond = match (value, value.strip_prefix("scale:").map(str::parse::<ByteSize>)) {
@@ -412,8 +418,8 @@ fn model(name: &str, argument: Option<&str>) -> Result<Model, LoadError> {
         "double-write" => Ok(Model::DoubleWrite { theta: theta(0.99)? }),
         "trace" => match argument {
             Some(file) if !file.is_empty() => {
-                let (format, device, beyond) = (None, None, Beyond::Error);
-                Ok(Model::Trace { file: file.to_owned(), format, device, beyond })
+                let (format, device, beyond, pace) = (None, None, Beyond::Error, None);
+                Ok(Model::Trace { file: file.to_owned(), format, device, beyond, pace })
             }
             _ => Err(wrong("name a file, as trace:web.csv")),
         },
@@ -438,6 +444,10 @@ fn tenants(text: &str) -> Result<Model, LoadError> {
         let spec: LoadSpec = spec.parse()?;
         if matches!(spec.model, Model::Tenants(_)) || times > TENANTS_MAX || tenants.len() + times > TENANTS_MAX {
             let fix = format!("at most {TENANTS_MAX} tenants share a drive, and a tenant has none of its own");
+            return Err(LoadError::Argument { load: "tenants".to_owned(), value: text.to_owned(), fix });
+        }
+        if matches!(spec.model, Model::Trace { pace: Some(_), .. }) {
+            let fix = "tenants take turns, so the times of a trace mean nothing among them; leave out pace".to_owned();
             return Err(LoadError::Argument { load: "tenants".to_owned(), value: text.to_owned(), fix });
         }
         tenants.extend(std::iter::repeat_n(spec, times));
@@ -497,13 +507,16 @@ impl fmt::Display for LoadSpec {
                     }
                 }
             }
-            Model::Trace { file, format, device, beyond } => {
+            Model::Trace { file, format, device, beyond, pace } => {
                 write!(f, ":{file}")?;
                 if let Some(format) = format {
                     write!(f, ",format={format}")?;
                 }
                 if let Some(device) = device {
                     write!(f, ",device={device}")?;
+                }
+                if let Some(pace) = pace {
+                    write!(f, ",pace={pace}")?;
                 }
                 match beyond {
                     Beyond::Error => {}

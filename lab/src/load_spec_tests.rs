@@ -25,6 +25,8 @@ fn loads_are_read_as_they_are_written() {
         "trace:web.csv",
         "trace:/tmp/a:b.csv,format=msr,device=0,beyond=wrap,fill=50%",
         "trace:web.csv,beyond=scale:68719476736",
+        "trace:web.csv,pace=trace",
+        "trace:web.csv,format=msr,pace=2.5x,beyond=wrap",
     ] {
         let spec: LoadSpec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(spec.to_string(), text);
@@ -56,6 +58,9 @@ fn what_cannot_be_is_named_with_what_can() {
         "trace:",
         "trace:a,format=qemu",
         "trace:a,beyond=clip",
+        "trace:a,pace=fast",
+        "trace:a,pace=0x",
+        "tenants:trace:a,pace=trace+lsm",
         "tenants:lsm*0",
         "tenants:lsm+tenants:lsm",
         "tenants:lsm*65",
@@ -78,6 +83,9 @@ fn what_cannot_be_is_named_with_what_can() {
         trace:: name a file, as trace:web.csv
         format=qemu: write one of fio, blkparse, msr or alibaba
         beyond=clip: write error, wrap or scale:64GiB
+        pace=fast: write trace for its own times, or how many times as fast, as 10x or 0.5x
+        pace=0x: write trace for its own times, or how many times as fast, as 10x or 0.5x
+        tenants:trace:a,pace=trace+lsm: tenants take turns, so the times of a trace mean nothing among them; leave out pace
         tenants:lsm*0: behind an asterisk comes how many there are, as lsm*4
         tenants:lsm+tenants:lsm: at most 64 tenants share a drive, and a tenant has none of its own
         tenants:lsm*65: at most 64 tenants share a drive, and a tenant has none of its own"#]].assert_eq(&errors.join("\n"));
