@@ -53,6 +53,8 @@ pub enum Limit {
     Requests(u64),
     /// When this many blocks have been written.
     BlocksWritten(u64),
+    /// When this many blocks have been read or written.
+    BlocksMoved(u64),
     /// When the drive's clock shows this time.
     Until(Time),
     /// At this time, without waiting for anything: the drive is about to lose its power. See [`Driver::after_cut`].
@@ -311,6 +313,7 @@ impl Driver {
                 more = match limit {
                     Limit::Requests(requests) => issued.requests < requests,
                     Limit::BlocksWritten(blocks) => issued.blocks_written < blocks,
+                    Limit::BlocksMoved(blocks) => issued.blocks_written + issued.blocks_read < blocks,
                     Limit::Until(end) | Limit::Cut(end) => now < end,
                 };
                 if more {
@@ -582,14 +585,17 @@ fn traced(access: Access) -> u64 {
 struct Issued {
     requests: u64,
     blocks_written: u64,
+    blocks_read: u64,
 }
 
 impl Issued {
     #[inline]
     fn count(&mut self, access: Access) {
         self.requests += 1;
-        if access.operation == Operation::Write {
-            self.blocks_written += u64::from(access.blocks);
+        match access.operation {
+            Operation::Read => self.blocks_read += u64::from(access.blocks),
+            Operation::Write => self.blocks_written += u64::from(access.blocks),
+            Operation::Trim | Operation::Flush | Operation::Allocate => {}
         }
     }
 }

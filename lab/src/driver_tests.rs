@@ -269,6 +269,9 @@ fn a_phase_that_ends_before_the_next_request_of_a_trace_does_not_wait_for_it() {
 fn a_phase_ends_at_its_limit() {
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksWritten(999)).unwrap();
     assert!((999..1002).contains(&outcome.writes.blocks), "{}", outcome.writes.blocks);
+    let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksMoved(999)).unwrap();
+    let moved = outcome.writes.blocks + outcome.reads.blocks;
+    assert!((999..1002).contains(&moved) && outcome.reads.blocks > 0, "{moved}");
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::Until(Time(1_000_000))).unwrap();
     assert!((Time(1_000_000)..Time(1_200_000)).contains(&outcome.ended), "{:?}", outcome.ended);
 }

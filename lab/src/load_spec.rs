@@ -16,6 +16,7 @@ use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::{ByteSize, Share};
+use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;
@@ -25,6 +26,9 @@ pub const DRIVE_BLOCKS_MIN: u64 = 4096;
 
 /// The fullest that loads which move about may keep a drive.
 const FILL_MAX: Share = Share::percent(95);
+
+/// Blocks of an access: as many as a transaction has.
+const ACCESS_BLOCKS_MAX: u64 = TRANSACTION_BLOCKS_MAX as u64;
 
 /// LSM-trees of one file system.
 const TREES_MAX: u32 = 16;
@@ -244,6 +248,15 @@ impl LoadSpec {
         })
     }
 
+    /// Whether the load ever writes, once the drive is filled.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match &self.model {
+            Model::Tenants(tenants) => tenants.iter().any(LoadSpec::writes),
+            _ => self.reads != Some(Share::percent(100)),
+        }
+    }
+
     fn access_blocks(&self, default: u32) -> u32 {
         self.access.map_or(default, |access| (access.0 / BLOCK_BYTES as u64) as u32)
     }
@@ -362,9 +375,11 @@ impl LoadSpec {
 fn access(value: &str) -> Result<ByteSize, LoadError> {
     let block = BLOCK_BYTES as u64;
     match value.parse() {
-        Ok(ByteSize(bytes)) if bytes > 0 && bytes.is_multiple_of(block) && bytes <= 64 * block => Ok(ByteSize(bytes)),
+        Ok(ByteSize(bytes)) if bytes > 0 && bytes.is_multiple_of(block) && bytes <= ACCESS_BLOCKS_MAX * block => {
+            Ok(ByteSize(bytes))
+        }
         _ => {
-            let fix = "write a multiple of 4KiB up to 256KiB, as 16KiB".to_owned();
+            let fix = "write a multiple of 4KiB up to 1MiB, as 16KiB".to_owned();
             Err(LoadError::Value { option: "access", value: value.to_owned(), fix })
         }
     }

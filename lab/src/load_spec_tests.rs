@@ -76,7 +76,7 @@ fn what_cannot_be_is_named_with_what_can() {
         lsm has no option `reads=10%`; write access=256KiB, fill=95%, trees=4, log=no or discard=no
         trees=0: write a number from 1 to 16
         log=off: write yes or no
-        access=5000: write a multiple of 4KiB up to 256KiB, as 16KiB
+        access=5000: write a multiple of 4KiB up to 1MiB, as 16KiB
         fill=5%: write a share from 20% to 100%
         fill=100%: write a share from 20% to 95%
         zipf has no option `colour=red`; write access=16KiB, reads=30% or fill=85%

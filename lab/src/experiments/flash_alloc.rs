@@ -12,11 +12,11 @@
 //! | dedicated | each object's handle of 64, so that objects being written never share one: as on zones | `fdp-persistent` |
 //! | FlashAlloc | each object, before it is written | `flash-alloc` |
 
-use super::full_drive::{FullDrive, Settled};
+use super::full_drive::FullDrive;
 use super::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Paper, Plot, Report, Series, Source, Table,
 };
-use crate::{Binding, LoadSpec};
+use crate::{Binding, LoadSpec, Measured};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::{Config, PlacementName};
@@ -124,17 +124,17 @@ const QUICK: Scale = Scale {
 struct Case {
     load: usize,
     drive: usize,
-    settled: Settled,
+    measured: Measured,
 }
 
 impl Case {
     fn waf(&self) -> f64 {
-        self.settled.statistics.waf()
+        self.measured.statistics.waf()
     }
 
     /// Blocks that the host wrote in a second.
     fn speed(&self) -> f64 {
-        let Settled { outcome, .. } = &self.settled;
+        let Measured { outcome, .. } = &self.measured;
         outcome.writes.blocks as f64 / outcome.ended.since(outcome.started).as_secs_f64()
     }
 }
@@ -174,7 +174,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
         for &drive in scale.drives {
             let doing = format!("{name}, {}", DRIVES[drive].name);
             assistant.progress(cases.len() as f64 / runs, &doing);
-            cases.push(Case { load, drive, settled: settled(&scale, load, drive, options.seed)? });
+            cases.push(Case { load, drive, measured: measured(&scale, load, drive, options.seed)? });
         }
     }
     let cpu = assistant.cpu_time() - began;
@@ -182,7 +182,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
     Ok(report(options, &scale, &Cases(cases), cpu))
 }
 
-fn settled(scale: &Scale, load: usize, drive: usize, seed: u64) -> Result<Settled, ExperimentError> {
+fn measured(scale: &Scale, load: usize, drive: usize, seed: u64) -> Result<Measured, ExperimentError> {
     let mut profile = Profile::builtin(PROFILE)?;
     profile.chip.blocks_per_chunk = scale.blocks_per_chunk;
     let Drive { placement, handles, .. } = DRIVES[drive];
@@ -260,7 +260,7 @@ fn table(cases: &Cases) -> Table {
         ],
     );
     for case in &cases.0 {
-        let Settled { outcome, statistics, .. } = &case.settled;
+        let Measured { outcome, statistics, .. } = &case.measured;
         let millis = |nanos: f64| Cell::Number(nanos / 1e6, 2);
         let latency = &outcome.writes.latency;
         table.row(vec![
@@ -303,7 +303,7 @@ fn waf_plot(scale: &Scale, cases: &Cases) -> Plot {
 fn latency_plot(scale: &Scale, cases: &Cases) -> Plot {
     const QUANTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999];
     let points = |drive| {
-        let latency = &cases.of(LSMS, drive).settled.outcome.writes.latency;
+        let latency = &cases.of(LSMS, drive).measured.outcome.writes.latency;
         let point = |quantile: &f64| (1.0 / (1.0 - quantile), latency.value_at_quantile(*quantile) as f64 / 1e6);
         QUANTILES.iter().map(point).collect()
     };
@@ -379,7 +379,7 @@ fn findings(scale: &Scale, cases: &Cases) -> Vec<Finding> {
               used for much else.",
     };
     let latency = |drive| {
-        let latency = &cases.of(LSMS, drive).settled.outcome.writes.latency;
+        let latency = &cases.of(LSMS, drive).measured.outcome.writes.latency;
         (latency.mean() / 1e6, latency.value_at_quantile(0.999) as f64 / 1e6)
     };
     let ((vanilla, vanilla_tail), (flash_alloc, flash_alloc_tail)) = (latency(VANILLA), latency(FLASH_ALLOC));
