@@ -98,7 +98,6 @@ pub struct View<'a, M: Media> {
 pub type Watch<'a, M> = &'a mut dyn FnMut(View<'_, M>) -> ControlFlow<()>;
 
 /// Nobody watches.
-#[must_use]
 pub fn unwatched<M: Media>(_: View<'_, M>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
