@@ -13,7 +13,7 @@ use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
 use crate::oob::{BlockKind, Oob};
 use crate::owners::Owners;
-use crate::placement::Placement;
+use crate::placement::{Class, Placement};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
 use crate::recovery::{OpenError, RecoveryReport};
@@ -299,9 +299,19 @@ impl<M: Media> BlockFtl<M> {
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
             if by == TakenUp::Host {
-                let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
-                self.host.open[index] = Some(self.units.open(chunk, write_pointer));
-                self.host.opened += 1;
+                let open = self.units.open(chunk, write_pointer);
+                match self.placement.rest() {
+                    Class::ORDINARY => {
+                        let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
+                        self.host.open[index] = Some(open);
+                        self.host.opened += 1;
+                    }
+                    // Nothing new is ordinary: what has no other handle goes on here.
+                    rest => {
+                        self.chunks.set_label(chunk, self.placement.label(rest));
+                        self.placement.add(rest, open);
+                    }
+                }
             } else {
                 self.collection.partial[self.format.group_of(pu) as usize].push((chunk, write_pointer));
             }

@@ -15,7 +15,8 @@
 //! newest version's.
 //!
 //! The host always has as many requests at the drive as the queue is deep. What the drive has no room for waits, and that
-//! time belongs to its latency.
+//! time belongs to its latency. Where the load says when its requests are wanted, they come at their times, and wait where
+//! the queue is full: that belongs to their latency too.
 //!
 //! A read may return any version from the last one acknowledged when it was submitted to the last one submitted when it
 //! ended. Writes to one block take effect in the order of submission, and so do trims. Anything else is wrong data and
@@ -52,6 +53,8 @@ pub enum Limit {
     Requests(u64),
     /// When this many blocks have been written.
     BlocksWritten(u64),
+    /// When this many blocks have been read or written.
+    BlocksMoved(u64),
     /// When the drive's clock shows this time.
     Until(Time),
     /// At this time, without waiting for anything: the drive is about to lose its power. See [`Driver::after_cut`].
@@ -144,6 +147,15 @@ struct Slot {
     since: Time,
 }
 
+/// A request that is not submitted yet.
+struct Waiting {
+    access: Access,
+    /// Where an object is that is announced.
+    extents: Vec<Extent>,
+    /// When the host wanted it.
+    since: Time,
+}
+
 /// What can be seen of a phase while it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a, T> {
@@ -161,8 +173,8 @@ pub struct Driver {
     queue_depth: usize,
     access_blocks_max: usize,
     slots: Vec<Slot>,
-    /// Requests that the drive has no room for yet, and since when, in order.
-    waiting: VecDeque<(Access, Time)>,
+    /// Requests that the drive has no room for yet, in order.
+    waiting: VecDeque<Waiting>,
     /// Slots without a request under way.
     idle: Vec<u32>,
     /// Frames of the reads under way, `access_blocks_max` a slot.
@@ -289,6 +301,8 @@ impl Driver {
         let mut watched = 0;
         let mut more = true;
         let mut fruitless = 0;
+        // When the first request came that has a time, and its time.
+        let mut origin = None;
         let cut = if let Limit::Cut(cut) = limit { cut } else { Time::NEVER };
         loop {
             if now >= cut {
@@ -299,6 +313,7 @@ impl Driver {
                 more = match limit {
                     Limit::Requests(requests) => issued.requests < requests,
                     Limit::BlocksWritten(blocks) => issued.blocks_written < blocks,
+                    Limit::BlocksMoved(blocks) => issued.blocks_written + issued.blocks_read < blocks,
                     Limit::Until(end) | Limit::Cut(end) => now < end,
                 };
                 if more {
@@ -307,24 +322,39 @@ impl Driver {
                         break;
                     };
                     now = clock.now();
-                    self.next_at = now + self.pace;
+                    let since = load.due().map_or(now, |due| {
+                        let (began, first) = *origin.get_or_insert((now, due));
+                        began + due.since(first)
+                    });
+                    if matches!(limit, Limit::Until(end) | Limit::Cut(end) if since >= end) {
+                        more = false;
+                        break;
+                    }
+                    self.next_at = since.max(now + self.pace);
                     issued.count(access);
-                    self.waiting.push_back((access, now));
+                    let extents = if access.operation == Operation::Allocate { load.extents() } else { Vec::new() };
+                    self.waiting.push_back(Waiting { access, extents, since });
                 }
             }
-            while let Some(&(access, since)) = self.waiting.front() {
+            while let Some(request) = self.waiting.pop_front() {
                 // On a real clock time goes on between any two requests.
                 now = clock.now();
-                match self.submit(target, form, now, access, since)? {
+                if request.since > now {
+                    self.waiting.push_front(request);
+                    break;
+                }
+                match self.submit(target, form, now, &request)? {
                     Admission::Accepted => {}
-                    Admission::Refused => break,
+                    Admission::Refused => {
+                        self.waiting.push_front(request);
+                        break;
+                    }
                     Admission::NoObject => outcome.objects_refused += 1,
                     Admission::ReadOnly => {
                         outcome.turned_read_only = true;
                         more = false;
                     }
                 }
-                self.waiting.pop_front();
             }
             now = clock.now();
             target.poll(now, &mut self.done);
@@ -353,7 +383,10 @@ impl Driver {
                 };
             }
             // The host's own next step, where the drive's is later.
-            let next = if more && self.waiting.len() < self.idle.len() { self.next_at.min(cut) } else { cut };
+            let asks = more && self.waiting.len() < self.idle.len();
+            let next = if asks { self.next_at.min(cut) } else { cut };
+            let next =
+                self.waiting.front().filter(|front| front.since > now).map_or(next, |front| next.min(front.since));
             now = match target.next_due() {
                 // As long as requests end there may be more to submit at the same moment.
                 _ if progressed => clock.now(),
@@ -386,9 +419,9 @@ impl Driver {
         target: &mut T,
         form: FrameForm,
         now: Time,
-        access: Access,
-        since: Time,
+        request: &Waiting,
     ) -> Result<Admission, RunError> {
+        let &Waiting { access, since, ref extents } = request;
         let slot = *self.idle.last().expect("the caller made sure that a slot is idle");
         let Access { operation, first, hint, .. } = access;
         self.write_frames.clear();
@@ -398,6 +431,7 @@ impl Driver {
             return Ok(Admission::Refused);
         }
         let extent = [Extent { first, blocks: u64::from(access.blocks) }];
+        let extents = if extents.is_empty() { extent.as_slice() } else { extents };
         let request = match operation {
             Operation::Read => {
                 self.remember_oldest(slot, access);
@@ -420,7 +454,7 @@ impl Driver {
             }
             Operation::Trim => Request::Trim { first, blocks: extent[0].blocks, durability: self.durability },
             Operation::Flush => Request::Flush,
-            Operation::Allocate => Request::FlashAlloc { extents: &extent },
+            Operation::Allocate => Request::FlashAlloc { extents },
         };
         match target.submit(now, u64::from(slot), request) {
             Ok(()) => {
@@ -551,14 +585,17 @@ fn traced(access: Access) -> u64 {
 struct Issued {
     requests: u64,
     blocks_written: u64,
+    blocks_read: u64,
 }
 
 impl Issued {
     #[inline]
     fn count(&mut self, access: Access) {
         self.requests += 1;
-        if access.operation == Operation::Write {
-            self.blocks_written += u64::from(access.blocks);
+        match access.operation {
+            Operation::Read => self.blocks_read += u64::from(access.blocks),
+            Operation::Write => self.blocks_written += u64::from(access.blocks),
+            Operation::Trim | Operation::Flush | Operation::Allocate => {}
         }
     }
 }

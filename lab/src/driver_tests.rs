@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::load::Hint;
+use crate::trace::{Trace, TraceConfig};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
@@ -35,6 +36,8 @@ struct Memory {
     /// Objects that it keeps apart, at most.
     objects_max: u64,
     objects: u64,
+    /// Where the last one is.
+    announced: Vec<Extent>,
     handles: Vec<u64>,
     lie: Lie,
 }
@@ -53,6 +56,7 @@ impl Memory {
             trims: 0,
             objects_max: 0,
             objects: 0,
+            announced: Vec::new(),
             handles: vec![0; 256],
             lie,
         }
@@ -123,6 +127,7 @@ impl BlockTarget for Memory {
                     return Err(ObjectError::NotKept.into());
                 }
                 self.objects += 1;
+                self.announced = extents.to_vec();
             }
             Request::Flush => {}
         }
@@ -224,10 +229,49 @@ fn a_paced_host_asks_no_sooner_whatever_the_drive_has_to_do_meanwhile() {
     assert_eq!(outcome.writes.slowest, Nanos::from_micros(50));
 }
 
+/// A trace of writes of a block at these microseconds, played on `memory` so many at a time.
+fn play(memory: &mut Memory, micros: &[u64], pace: &str, queue_depth: usize, limit: Limit) -> Outcome {
+    let lines: String = micros.iter().zip(0..).map(|(at, block)| format!("1,W,{},4096,{at}\n", block * 4096)).collect();
+    let drive_blocks = memory.blocks();
+    let config = TraceConfig { drive_blocks, pace: Some(pace.parse().unwrap()), ..TraceConfig::default() };
+    let mut trace = Trace::new(config, lines.as_bytes());
+    let mut clock = VirtualClock::default();
+    clock.wait_until(Time(1_000_000_000));
+    let mut driver = Driver::new(drive_blocks, queue_depth, 64);
+    driver.run(memory, &mut clock, &mut trace, limit, |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn requests_of_a_trace_come_at_their_times_and_wait_where_the_queue_is_full() {
+    let all = Limit::Requests(u64::MAX);
+    // Alone on the drive each takes 50 µs, when it is its time.
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let alone = play(&mut memory, &[700, 900, 1300], "trace", 8, all);
+    assert_eq!((alone.started, alone.ended), (Time(1_000_000_000), Time(1_000_650_000)));
+    assert_eq!(alone.writes.slowest, Nanos::from_micros(50));
+    // Ten times as fast, in a queue of one: the second is wanted at 20 µs and begins at 50, the third at 60 and at 100.
+    let queued = play(&mut Memory::new(FrameForm::Stamp, Lie::None), &[700, 900, 1300], "10x", 1, all);
+    assert_eq!(queued.ended, Time(1_000_150_000));
+    let latencies: Vec<u64> =
+        queued.writes.latency.iter_recorded().map(|value| value.value_iterated_to() / 1000).collect();
+    assert_eq!(latencies, [50, 80, 90]);
+    assert_eq!(queued.writes.slowest, Nanos::from_micros(90));
+}
+
+#[test]
+fn a_phase_that_ends_before_the_next_request_of_a_trace_does_not_wait_for_it() {
+    let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
+    let outcome = play(&mut memory, &[0, 100, 5_000_000], "trace", 8, Limit::Until(Time(1_002_000_000)));
+    assert_eq!((outcome.writes.requests, outcome.ended), (2, Time(1_000_150_000)));
+}
+
 #[test]
 fn a_phase_ends_at_its_limit() {
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksWritten(999)).unwrap();
     assert!((999..1002).contains(&outcome.writes.blocks), "{}", outcome.writes.blocks);
+    let outcome = run(FrameForm::Stamp, Lie::None, Limit::BlocksMoved(999)).unwrap();
+    let moved = outcome.writes.blocks + outcome.reads.blocks;
+    assert!((999..1002).contains(&moved) && outcome.reads.blocks > 0, "{moved}");
     let outcome = run(FrameForm::Stamp, Lie::None, Limit::Until(Time(1_000_000))).unwrap();
     assert!((Time(1_000_000)..Time(1_200_000)).contains(&outcome.ended), "{:?}", outcome.ended);
 }
@@ -237,16 +281,11 @@ fn a_read_beside_an_unacknowledged_write_may_return_old_or_new_but_not_older() {
     let mut driver = Driver::new(10, 4, 1);
     let mut memory = Memory::new(FrameForm::Stamp, Lie::None);
     driver.blocks[5] = Block(7);
-    let write = Access::plain(Operation::Write, 5, 1);
-    let read = Access::plain(Operation::Read, 5, 1);
-    assert!(matches!(
-        driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, write, Time::ZERO),
-        Ok(Admission::Accepted)
-    ));
-    assert!(matches!(
-        driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, read, Time::ZERO),
-        Ok(Admission::Accepted)
-    ));
+    let request =
+        |operation| Waiting { access: Access::plain(operation, 5, 1), extents: Vec::new(), since: Time::ZERO };
+    let (write, read) = (request(Operation::Write), request(Operation::Read));
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, &write), Ok(Admission::Accepted)));
+    assert!(matches!(driver.submit(&mut memory, FrameForm::Stamp, Time::ZERO, &read), Ok(Admission::Accepted)));
     let (block, oldest) = (driver.blocks[5], driver.oldest[1]);
     assert_eq!((oldest, block.version()), (7, 8));
     assert!(check(Payload::Stamp(stamp(5, 6)), 5, block, oldest).is_err());
@@ -400,6 +439,68 @@ fn objects_are_kept_or_refused_and_the_host_goes_on_either_way() {
         let (kept, refused) = (outcome.objects_kept, outcome.objects_refused);
         assert!(kept + refused > 300 && kept == memory.objects && (refused > 0) == (objects_max < 8));
         assert!(memory.handles[1..].iter().all(|writes| *writes == 0), "objects need no handles");
+    }
+}
+
+/// One object in two extents.
+struct Fragments {
+    has_stepped: bool,
+}
+
+impl Fragments {
+    const EXTENTS: [Extent; 2] = [Extent { first: 7, blocks: 2 }, Extent { first: 3, blocks: 1 }];
+}
+
+impl Load for Fragments {
+    fn step(&mut self) -> Option<Access> {
+        let hint = Hint { kind: 0, object: 1 };
+        let allocate = Access { operation: Operation::Allocate, first: 7, blocks: 3, hint };
+        (!std::mem::replace(&mut self.has_stepped, true)).then_some(allocate)
+    }
+
+    fn fill_step(&mut self) -> Option<Access> {
+        self.step()
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        Fragments::EXTENTS.to_vec()
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        vec!["file".to_owned()]
+    }
+
+    fn live_blocks_max(&self) -> u64 {
+        3
+    }
+
+    fn access_blocks_max(&self) -> u32 {
+        1
+    }
+}
+
+#[test]
+fn an_object_in_fragments_is_announced_as_one_also_by_a_tenant_and_while_the_drive_is_filled() {
+    let tenants = || {
+        let tenant = |name: &str| (name.to_owned(), Box::new(Fragments { has_stepped: false }) as Box<dyn Load>);
+        crate::loads::Tenants::new(vec![tenant("only")], 50, 1)
+    };
+    for (fill, mut load) in [
+        (false, Box::new(Fragments { has_stepped: false }) as Box<dyn Load>),
+        (true, Box::new(Fragments { has_stepped: false })),
+        (true, Box::new(tenants())),
+    ] {
+        let mut memory = Memory { objects_max: 1, ..Memory::new(FrameForm::Stamp, Lie::None) };
+        let mut driver = Driver::new(memory.blocks(), 8, 3);
+        driver.set_binding(Binding::Allocate);
+        let mut clock = VirtualClock::default();
+        let go_on = |_: Progress<'_, Memory>| ControlFlow::Continue(());
+        let outcome = match fill {
+            true => driver.fill(&mut memory, &mut clock, &mut load, go_on),
+            false => driver.run(&mut memory, &mut clock, &mut load, Limit::Requests(9), go_on),
+        };
+        assert_eq!(outcome.unwrap().objects_kept, 1);
+        assert_eq!(memory.announced, Fragments::EXTENTS);
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`zipf`] | a distribution in which few are popular |
 //! | [`driver`] | keeps a drive busy at a queue depth and checks every block that comes back |
 //! | [`outcome`] | what one phase of a run measured |
+//! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`theory`] | write amplification as the literature computes it |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
@@ -34,6 +35,7 @@ pub mod picture;
 pub mod steady;
 pub mod theory;
 pub mod trace;
+pub mod trial;
 pub mod workload;
 pub mod zipf;
 
@@ -43,4 +45,5 @@ pub use load::{Access, Hint, Load, Operation};
 pub use load_spec::{LoadError, LoadSpec};
 pub use openftl_core::TraceHash;
 pub use outcome::Outcome;
+pub use trial::{Measured, Trial, TrialError, WarmUp};
 pub use workload::{Pattern, Workload, WorkloadConfig};

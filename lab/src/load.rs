@@ -9,6 +9,8 @@
 //! of its hints a drive is told is up to a [`crate::Binding`].
 
 use crate::trace::TraceError;
+use openftl_core::Time;
+use openftl_ftl::target::Extent;
 
 /// What is done to the blocks of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +51,7 @@ pub struct Access {
     pub operation: Operation,
     /// First logical block.
     pub first: u64,
-    /// How many; 0 for a flush.
+    /// How many; 0 for a flush. Those of an object that is allocated need not follow each other: see [`Load::extents`].
     pub blocks: u32,
     /// What is known of their lifetime. It says something where blocks are written or allocated.
     pub hint: Hint,
@@ -75,6 +77,16 @@ pub trait Load {
     /// What it does next while it fills the drive for the first time; `None` when the drive is filled.
     fn fill_step(&mut self) -> Option<Access>;
 
+    /// Where the object is that the last step allocated; nothing if it is the access itself.
+    fn extents(&self) -> Vec<Extent> {
+        Vec::new()
+    }
+
+    /// When the last step is wanted, on a clock of the load's own; nothing if as soon as the host may ask for more.
+    fn due(&self) -> Option<Time> {
+        None
+    }
+
     /// Names of the kinds of data that it writes, at least one and at most 256; a hint says which.
     fn kinds(&self) -> Vec<String>;
 
@@ -97,6 +109,14 @@ impl<L: Load + ?Sized> Load for Box<L> {
 
     fn fill_step(&mut self) -> Option<Access> {
         (**self).fill_step()
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        (**self).extents()
+    }
+
+    fn due(&self) -> Option<Time> {
+        (**self).due()
     }
 
     fn kinds(&self) -> Vec<String> {
@@ -126,6 +146,10 @@ impl<L: Load + ?Sized> Load for Filling<'_, L> {
 
     fn fill_step(&mut self) -> Option<Access> {
         self.0.fill_step()
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        self.0.extents()
     }
 
     fn kinds(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! A load as text, and how it is made: `NAME`, `NAME:ARGUMENT`, and options behind commas.
 //!
 //! ```text
-//!   uniform                     zipf:0.99,access=16KiB,reads=30%       writers:8,fill=80%
+//!   uniform                     zipf:0.99,access=16KiB,reads=30%       writers:8,fill=80%       lsm:4,trees=4,discard=no
 //!   sequential                  hot-cold:90/10                         tenants:lsm*2+double-write,fill=70%
 //!   trace:web.csv,format=msr,device=0,beyond=wrap
 //! ```
@@ -9,11 +9,14 @@
 //! Options of a tenant are its own; `tenants` itself has none. Sizes that are not given follow from the drive's.
 
 use crate::load::Load;
-use crate::loads::{DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmTree, ObjectConfig, Tenants, Writers};
-use crate::trace::{Beyond, Trace, TraceConfig, TraceFormat};
+use crate::loads::{
+    DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmConfig, LsmTrees, ObjectConfig, Tenants, Writers,
+};
+use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::{ByteSize, Share};
+use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;
@@ -23,6 +26,12 @@ pub const DRIVE_BLOCKS_MIN: u64 = 4096;
 
 /// The fullest that loads which move about may keep a drive.
 const FILL_MAX: Share = Share::percent(95);
+
+/// Blocks of an access: as many as a transaction has.
+const ACCESS_BLOCKS_MAX: u64 = TRANSACTION_BLOCKS_MAX as u64;
+
+/// LSM-trees of one file system.
+const TREES_MAX: u32 = 16;
 
 /// Tenants of one drive.
 const TENANTS_MAX: usize = 64;
@@ -54,10 +63,16 @@ pub enum Model {
         /// How many, 1 to 255.
         writers: u32,
     },
-    /// An LSM-tree.
+    /// LSM-trees in one file system.
     Lsm {
-        /// Flushes and compactions that write at a time.
+        /// Compactions of a tree that write at a time.
         jobs: u32,
+        /// How many trees there are.
+        trees: u32,
+        /// Whether writes go to a log first.
+        log: bool,
+        /// Whether files that are deleted are trimmed.
+        discard: bool,
     },
     /// A file system that is a log, with a cleaner of its own.
     LogStructuredFs,
@@ -78,6 +93,8 @@ pub enum Model {
         device: Option<String>,
         /// What becomes of requests beyond the drive.
         beyond: Beyond,
+        /// Whether its times count, and how fast they go by.
+        pace: Option<Pace>,
     },
 }
 
@@ -177,9 +194,11 @@ impl LoadSpec {
         if drive_blocks < least {
             return Err(LoadError::Drive { load: self.to_string(), blocks: drive_blocks, least });
         }
+        // A file system as ext4 keeps the last 5 % for itself, and trees grow until they have the rest.
+        let fill = if matches!(self.model, Model::Lsm { .. }) { FILL_MAX } else { Share::percent(85) };
         let objects = |access_blocks| ObjectConfig {
             drive_blocks,
-            fill: self.fill.unwrap_or(Share::percent(85)),
+            fill: self.fill.unwrap_or(fill),
             access_blocks: self.access_blocks(access_blocks),
             seed,
         };
@@ -191,14 +210,13 @@ impl LoadSpec {
                 self.pattern(Pattern::HotCold { accesses: *accesses, space: *space }, drive_blocks, seed)
             }
             Model::Writers { writers } => Box::new(Writers::new(objects(64), *writers)),
-            Model::Lsm { jobs } => match LsmTree::new(objects(64), *jobs) {
-                Some(tree) => Box::new(tree),
-                None => {
-                    let fix = "the tree and what it writes at a time have no room; choose a larger fill, or fewer jobs";
-                    let (load, value) = (self.name().to_owned(), jobs.to_string());
-                    return Err(LoadError::Argument { load, value, fix: fix.to_owned() });
-                }
-            },
+            &Model::Lsm { jobs, trees, log, discard } => {
+                let lsm = LsmTrees::new(LsmConfig { objects: objects(64), jobs, trees, log, discard });
+                Box::new(lsm.ok_or_else(|| {
+                    let fix = "the trees have no room to work in; choose a larger fill, or fewer of them".to_owned();
+                    LoadError::Value { option: "trees", value: trees.to_string(), fix }
+                })?)
+            }
             Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(4))),
             Model::DoubleWrite { theta } => Box::new(DoubleWrite::new(DoubleWriteConfig {
                 objects: objects(4),
@@ -213,7 +231,7 @@ impl LoadSpec {
                 }
                 Box::new(Tenants::new(loads, part, seed))
             }
-            Model::Trace { file, format, device, beyond } => {
+            Model::Trace { file, format, device, beyond, pace } => {
                 let reader =
                     open(file).map_err(|error| LoadError::Open { file: file.clone(), reason: error.to_string() })?;
                 let config = TraceConfig {
@@ -221,12 +239,22 @@ impl LoadSpec {
                     format: *format,
                     device: device.clone(),
                     beyond: *beyond,
+                    pace: *pace,
                     drive_blocks,
                     fill_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).min(drive_blocks),
                 };
                 Box::new(Trace::new(config, reader))
             }
         })
+    }
+
+    /// Whether the load ever writes, once the drive is filled.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match &self.model {
+            Model::Tenants(tenants) => tenants.iter().any(LoadSpec::writes),
+            _ => self.reads != Some(Share::percent(100)),
+        }
     }
 
     fn access_blocks(&self, default: u32) -> u32 {
@@ -247,8 +275,11 @@ impl LoadSpec {
     fn possible(&self) -> &'static str {
         match self.model {
             Model::Tenants(_) => "none behind `tenants`, but behind each tenant",
-            Model::Trace { .. } => "fill=100%, format=msr, device=0, beyond=error, beyond=wrap or beyond=scale:64GiB",
-            Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
+            Model::Trace { .. } => {
+                "fill=100%, format=msr, device=0, pace=trace, pace=10x, beyond=error, beyond=wrap or beyond=scale:64GiB"
+            }
+            Model::Lsm { .. } => "access=256KiB, fill=95%, trees=4, log=no or discard=no",
+            Model::Writers { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
             _ => "access=16KiB, reads=30% or fill=85%",
         }
     }
@@ -275,16 +306,38 @@ impl LoadSpec {
                 let least = if is_trace { Share::default() } else { Share::percent(20) };
                 self.fill = Some(share("fill", value, least, most)?);
             }
+            _ => return self.set_of_model(name, value, unknown),
+        }
+        Ok(())
+    }
+
+    /// An option that only one model has.
+    fn set_of_model(&mut self, name: &str, value: &str, unknown: LoadError) -> Result<(), LoadError> {
+        let wrong = |option, fix: String| LoadError::Value { option, value: value.to_owned(), fix };
+        let switch = |option| match value {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(wrong(option, "write yes or no".to_owned())),
+        };
+        match (&mut self.model, name) {
+            (Model::Lsm { trees, .. }, "trees") => {
+                let fix = format!("write a number from 1 to {TREES_MAX}");
+                let number = value.parse().ok().filter(|trees| (1..=TREES_MAX).contains(trees));
+                *trees = number.ok_or_else(|| wrong("trees", fix))?;
+            }
+            (Model::Lsm { log, .. }, "log") => *log = switch("log")?,
+            (Model::Lsm { discard, .. }, "discard") => *discard = switch("discard")?,
             _ => return self.set_of_trace(name, value, unknown),
         }
         Ok(())
     }
 
     fn set_of_trace(&mut self, name: &str, value: &str, unknown: LoadError) -> Result<(), LoadError> {
-        let Model::Trace { format, device, beyond, .. } = &mut self.model else { return Err(unknown) };
+        let Model::Trace { format, device, beyond, pace, .. } = &mut self.model else { return Err(unknown) };
         let wrong = |option, fix: String| LoadError::Value { option, value: value.to_owned(), fix };
         match name {
             "format" => *format = Some(value.parse().map_err(|fix| wrong("format", format!("write {fix}")))?),
+            "pace" => *pace = Some(value.parse().map_err(|fix: &str| wrong("pace", fix.to_owned()))?),
             "device" => *device = Some(value.to_owned()),
             "beyond" => {
                 *beyond = match (value, value.strip_prefix("scale:").map(str::parse::<ByteSize>)) {
@@ -322,9 +375,11 @@ impl LoadSpec {
 fn access(value: &str) -> Result<ByteSize, LoadError> {
     let block = BLOCK_BYTES as u64;
     match value.parse() {
-        Ok(ByteSize(bytes)) if bytes > 0 && bytes.is_multiple_of(block) && bytes <= 64 * block => Ok(ByteSize(bytes)),
+        Ok(ByteSize(bytes)) if bytes > 0 && bytes.is_multiple_of(block) && bytes <= ACCESS_BLOCKS_MAX * block => {
+            Ok(ByteSize(bytes))
+        }
         _ => {
-            let fix = "write a multiple of 4KiB up to 256KiB, as 16KiB".to_owned();
+            let fix = "write a multiple of 4KiB up to 1MiB, as 16KiB".to_owned();
             Err(LoadError::Value { option: "access", value: value.to_owned(), fix })
         }
     }
@@ -373,13 +428,13 @@ fn model(name: &str, argument: Option<&str>) -> Result<Model, LoadError> {
             }
         }
         "writers" => Ok(Model::Writers { writers: count(8, 255)? }),
-        "lsm" => Ok(Model::Lsm { jobs: count(4, 16)? }),
+        "lsm" => Ok(Model::Lsm { jobs: count(4, 16)?, trees: 1, log: true, discard: true }),
         "log-structured-fs" => without(Model::LogStructuredFs),
         "double-write" => Ok(Model::DoubleWrite { theta: theta(0.99)? }),
         "trace" => match argument {
             Some(file) if !file.is_empty() => {
-                let (format, device, beyond) = (None, None, Beyond::Error);
-                Ok(Model::Trace { file: file.to_owned(), format, device, beyond })
+                let (format, device, beyond, pace) = (None, None, Beyond::Error, None);
+                Ok(Model::Trace { file: file.to_owned(), format, device, beyond, pace })
             }
             _ => Err(wrong("name a file, as trace:web.csv")),
         },
@@ -404,6 +459,10 @@ fn tenants(text: &str) -> Result<Model, LoadError> {
         let spec: LoadSpec = spec.parse()?;
         if matches!(spec.model, Model::Tenants(_)) || times > TENANTS_MAX || tenants.len() + times > TENANTS_MAX {
             let fix = format!("at most {TENANTS_MAX} tenants share a drive, and a tenant has none of its own");
+            return Err(LoadError::Argument { load: "tenants".to_owned(), value: text.to_owned(), fix });
+        }
+        if matches!(spec.model, Model::Trace { pace: Some(_), .. }) {
+            let fix = "tenants take turns, so the times of a trace mean nothing among them; leave out pace".to_owned();
             return Err(LoadError::Argument { load: "tenants".to_owned(), value: text.to_owned(), fix });
         }
         tenants.extend(std::iter::repeat_n(spec, times));
@@ -442,7 +501,18 @@ impl fmt::Display for LoadSpec {
             Model::HotCold { accesses, space } => {
                 write!(f, ":{}/{}", f64::from(accesses.millionths) / 1e4, f64::from(space.millionths) / 1e4)?;
             }
-            Model::Writers { writers: count } | Model::Lsm { jobs: count } => write!(f, ":{count}")?,
+            Model::Writers { writers } => write!(f, ":{writers}")?,
+            Model::Lsm { jobs, trees, log, discard } => {
+                write!(f, ":{jobs}")?;
+                if *trees > 1 {
+                    write!(f, ",trees={trees}")?;
+                }
+                for (option, is_on) in [("log", log), ("discard", discard)] {
+                    if !is_on {
+                        write!(f, ",{option}=no")?;
+                    }
+                }
+            }
             Model::Tenants(tenants) => {
                 for (index, run) in tenants.chunk_by(|one, next| one == next).enumerate() {
                     let between = if index == 0 { ":" } else { "+" };
@@ -452,13 +522,16 @@ impl fmt::Display for LoadSpec {
                     }
                 }
             }
-            Model::Trace { file, format, device, beyond } => {
+            Model::Trace { file, format, device, beyond, pace } => {
                 write!(f, ":{file}")?;
                 if let Some(format) = format {
                     write!(f, ",format={format}")?;
                 }
                 if let Some(device) = device {
                     write!(f, ",device={device}")?;
+                }
+                if let Some(pace) = pace {
+                    write!(f, ",pace={pace}")?;
                 }
                 match beyond {
                     Beyond::Error => {}

@@ -5,12 +5,13 @@
 mod double_write;
 mod log_structured_fs;
 mod lsm_tree;
+mod space;
 mod tenants;
 mod writers;
 
 pub use double_write::{DoubleWrite, DoubleWriteConfig};
 pub use log_structured_fs::LogStructuredFs;
-pub use lsm_tree::LsmTree;
+pub use lsm_tree::{LsmConfig, LsmTrees};
 pub use tenants::Tenants;
 pub use writers::Writers;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::Load;
 use crate::load_spec::LoadSpec;
+use openftl_ftl::target::Extent;
 
 /// Blocks of the drives: a small one, and one where nothing is a power of two.
 const DRIVES: [u64; 3] = [4096, 50_021, 262_144];
@@ -27,6 +28,8 @@ struct Watched {
     flushes: u64,
     reads: u64,
     objects: u64,
+    /// Objects of several extents.
+    fragmented: u64,
 }
 
 impl Watched {
@@ -41,11 +44,17 @@ impl Watched {
             flushes: 0,
             reads: 0,
             objects: 0,
+            fragmented: 0,
         }
     }
 
-    /// Takes one step; `once` if blocks of objects are written once between their announcement and their trim.
-    fn take(&mut self, access: Access, blocks_max: u32, once: bool) {
+    /// Takes one step of `load`; `once` if blocks of objects are written once between their announcement and their trim.
+    fn take(&mut self, access: Access, load: &dyn Load, once: bool) {
+        let blocks_max = load.access_blocks_max();
+        if access.operation == Operation::Allocate {
+            self.announce(access, load.extents(), once);
+            return;
+        }
         let range = access.first as usize..access.first as usize + access.blocks as usize;
         assert!(range.end <= self.live.len(), "{access:?} is beyond the drive");
         assert!(access.operation == Operation::Flush || access.blocks > 0, "{access:?} means no block");
@@ -69,19 +78,25 @@ impl Watched {
                 }
                 self.trimmed += u64::from(access.blocks);
             }
-            Operation::Allocate => {
-                assert_ne!(access.hint.object, 0, "an object has a number");
-                self.objects += 1;
-                for block in range {
-                    assert!(!once || !self.live[block], "{access:?} announces what lives");
-                    self.object[block] = access.hint.object;
-                }
-            }
+            Operation::Allocate => unreachable!("told above"),
             Operation::Read => {
                 assert!(access.blocks <= blocks_max && self.live[range].iter().all(|live| *live), "{access:?}");
                 self.reads += 1;
             }
             Operation::Flush => self.flushes += 1,
+        }
+    }
+
+    fn announce(&mut self, access: Access, extents: Vec<Extent>, once: bool) {
+        assert_ne!(access.hint.object, 0, "an object has a number");
+        self.objects += 1;
+        let whole = vec![Extent { first: access.first, blocks: u64::from(access.blocks) }];
+        let extents = if extents.is_empty() { whole } else { extents };
+        self.fragmented += u64::from(extents.len() > 1);
+        assert_eq!(extents.iter().map(|extent| extent.blocks).sum::<u64>(), u64::from(access.blocks), "{extents:?}");
+        for block in extents.iter().flat_map(|extent| extent.first as usize..extent.end() as usize) {
+            assert!(!once || !self.live[block], "{access:?} announces what lives");
+            self.object[block] = access.hint.object;
         }
     }
 }
@@ -91,11 +106,11 @@ fn watched(spec: &str, drive_blocks: u64, once: bool) -> Watched {
     let mut load = build(spec, drive_blocks, 1);
     let mut watched = Watched::new(drive_blocks, load.kinds().len());
     while let Some(access) = load.fill_step() {
-        watched.take(access, load.access_blocks_max(), once);
+        watched.take(access, &*load, once);
     }
     for _ in 0..STEPS {
         let access = load.step().expect("these loads have no end");
-        watched.take(access, load.access_blocks_max(), once);
+        watched.take(access, &*load, once);
     }
     let most = load.live_blocks_max();
     assert!(most <= drive_blocks, "{spec}");
@@ -107,7 +122,15 @@ fn watched(spec: &str, drive_blocks: u64, once: bool) -> Watched {
 #[test]
 fn objects_are_written_once_between_their_announcement_and_their_trim() {
     for drive in DRIVES {
-        for spec in ["writers:8", "writers:1", "lsm:4", "lsm:1", "log-structured-fs", "tenants:writers:3*2"] {
+        for spec in [
+            "writers:8",
+            "writers:1",
+            "lsm:4",
+            "lsm:1",
+            "lsm:2,trees=2,log=no",
+            "log-structured-fs",
+            "tenants:writers:3*2",
+        ] {
             if drive < 2 * 4096 && spec.starts_with("tenants") {
                 continue;
             }
@@ -119,7 +142,15 @@ fn objects_are_written_once_between_their_announcement_and_their_trim() {
 
 #[test]
 fn the_same_seed_takes_the_same_steps_and_another_one_others() {
-    let loads = ["writers", "lsm", "log-structured-fs", "double-write,reads=20%", "tenants:lsm*2+double-write", "zipf"];
+    let loads = [
+        "writers",
+        "lsm",
+        "lsm:4,trees=3,discard=no",
+        "log-structured-fs",
+        "double-write,reads=20%",
+        "tenants:lsm*2+double-write",
+        "zipf",
+    ];
     for spec in loads {
         let steps = |seed| {
             let mut load = build(spec, 50_000, seed);
@@ -182,8 +213,17 @@ fn an_lsm_tree_writes_several_tables_at_a_time() {
         }
         most = most.max(writing.len());
     }
-    // Four jobs, and the log.
-    assert_eq!(most, 5);
+    // Four compactions, a flush and the log.
+    assert_eq!(most, 6);
+}
+
+#[test]
+fn files_of_trees_are_in_fragments_and_are_overwritten_in_place_where_they_are_not_trimmed() {
+    let trimmed = watched("lsm:4,trees=4", 262_144, true);
+    assert!(trimmed.fragmented * 50 > trimmed.objects, "{} of {} files", trimmed.fragmented, trimmed.objects);
+    assert!(trimmed.live_blocks_max * 100 > 262_144 * 90, "{} live", trimmed.live_blocks_max);
+    let left = watched("lsm:4,trees=4,discard=no", 262_144, false);
+    assert_eq!((left.trimmed, left.live_blocks_max), (0, 262_144));
 }
 
 #[test]
@@ -216,9 +256,16 @@ fn tenants_keep_to_their_part() {
     let kinds: Vec<u64> = load.kinds().iter().map(|kind| kind[..1].parse::<u64>().unwrap() - 1).collect();
     for _ in 0..STEPS {
         let Some(access) = load.fill_step().or_else(|| load.step()) else { panic!("no end") };
+        let mut extents = if access.operation == Operation::Allocate { load.extents() } else { Vec::new() };
+        if extents.is_empty() {
+            extents.push(Extent { first: access.first, blocks: u64::from(access.blocks) });
+        }
         if access.operation != Operation::Flush {
             let tenant = access.first / part;
-            assert_eq!((access.first + u64::from(access.blocks) - 1) / part, tenant, "{access:?}");
+            assert!(
+                extents.iter().all(|extent| (extent.first / part, (extent.end() - 1) / part) == (tenant, tenant)),
+                "{access:?}"
+            );
             if access.operation == Operation::Write {
                 assert_eq!(kinds[usize::from(access.hint.kind)], tenant, "{access:?}");
             }
@@ -229,8 +276,16 @@ fn tenants_keep_to_their_part() {
 #[test]
 fn an_lsm_tree_never_runs_out_of_room_whatever_its_size() {
     for drive in [4096, 50_021, 1 << 20, 1 << 24] {
-        for (jobs, fill) in [(1, 20), (1, 95), (4, 40), (4, 85), (16, 85), (16, 95)] {
-            let mut load = build(&format!("lsm:{jobs},fill={fill}%"), drive, 3);
+        for options in [
+            "1,fill=20%",
+            "1",
+            "4,fill=40%",
+            "16,fill=85%",
+            "4,trees=4,log=no",
+            "2,trees=3,fill=60%",
+            "4,trees=4,discard=no",
+        ] {
+            let mut load = build(&format!("lsm:{options}"), drive, 3);
             while load.fill_step().is_some() {}
             for _ in 0..STEPS {
                 assert!(load.step().is_some());

@@ -7,9 +7,9 @@
 //! | MSR Cambridge, CSV | [`msr`] |
 //! | Alibaba block traces, CSV | [`alibaba`] |
 //!
-//! Whoever calls opens the file. Times are not used: requests come in their order, as fast as the queue depth lets them
-//! ([`crate::Driver::set_pace`] slows them down evenly). Requests of one device are taken, others skipped. A read or write
-//! takes every block that it touches, a trim only those that it covers.
+//! Whoever calls opens the file. Requests come in their order, as fast as the queue depth lets them or, with a [`Pace`], at
+//! their times. Requests of one device are taken, others skipped. A read or write takes every block that it touches, a trim
+//! only those that it covers.
 
 pub mod alibaba;
 pub mod blkparse;
@@ -17,7 +17,7 @@ pub mod fio;
 pub mod msr;
 
 use crate::load::{Access, Load, Operation, Sweep};
-use openftl_core::BLOCK_BYTES;
+use openftl_core::{BLOCK_BYTES, Time};
 use std::fmt;
 use std::io::{BufRead, Read};
 use std::str::FromStr;
@@ -68,6 +68,17 @@ impl TraceFormat {
         ("alibaba", TraceFormat::Alibaba),
     ];
 
+    /// Nanoseconds of a time as it is written down, since whatever moment.
+    fn nanos(self, text: &str) -> Option<u64> {
+        let units = |nanos: u64| text.parse::<u64>().ok()?.checked_mul(nanos);
+        match self {
+            TraceFormat::Fio => units(1_000_000),
+            TraceFormat::Blkparse => blkparse::nanos(text),
+            TraceFormat::Msr => units(100),
+            TraceFormat::Alibaba => units(1_000),
+        }
+    }
+
     /// Guesses the format from the first line of a trace.
     #[must_use]
     pub fn of_first_line(line: &str) -> Option<TraceFormat> {
@@ -117,8 +128,29 @@ pub enum Beyond {
     },
 }
 
+/// How many times as fast as it was recorded a trace is played.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pace(f64);
+
+impl FromStr for Pace {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Pace, &'static str> {
+        let times =
+            if text == "trace" { Some(1.0) } else { text.strip_suffix('x').and_then(|times| times.parse().ok()) };
+        let possible = times.filter(|times| (1e-6..=1e6).contains(times));
+        possible.map(Pace).ok_or("write trace for its own times, or how many times as fast, as 10x or 0.5x")
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 1.0 { f.write_str("trace") } else { write!(f, "{}x", self.0) }
+    }
+}
+
 /// How a trace is played.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct TraceConfig {
     /// The trace's name, for errors.
     pub file: String,
@@ -128,6 +160,8 @@ pub struct TraceConfig {
     pub device: Option<String>,
     /// What becomes of requests beyond the end of the drive.
     pub beyond: Beyond,
+    /// How fast its times go by; without it, requests are wanted as soon as there is room for them.
+    pub pace: Option<Pace>,
     /// Blocks of the drive.
     pub drive_blocks: u64,
     /// Blocks that are written before the trace begins, from the first on.
@@ -139,6 +173,8 @@ pub struct TraceConfig {
 pub struct Record<'a> {
     /// Which device it was for.
     pub device: &'a str,
+    /// When, in the units of the format; empty if it says nothing of it.
+    pub time: &'a str,
     /// What was done.
     pub operation: Operation,
     /// First byte.
@@ -171,6 +207,8 @@ pub struct Trace<R> {
     sweep: Sweep,
     /// What is left of the last request.
     rest: Option<Access>,
+    /// The times of the first request and of the last, in nanoseconds, where there is a pace.
+    times: Option<(u64, u64)>,
     failure: Option<TraceError>,
 }
 
@@ -186,6 +224,7 @@ impl<R: BufRead> Trace<R> {
             sweep: Sweep::new(config.fill_blocks, ACCESS_BLOCKS_MAX),
             lines: Lines { reader, line: 0, bytes: Vec::new() },
             rest: None,
+            times: None,
             failure: None,
             config,
         }
@@ -200,7 +239,14 @@ impl<R: BufRead> Trace<R> {
                 Err((number, fault)) => return Err(located(&self.config, number, fault)),
             };
             match played(&mut self.config, number, line) {
-                Ok(Played::Access(access)) => return Ok(Some(access)),
+                Ok(Played::Access { access, nanos }) => {
+                    if let Some(nanos) = nanos {
+                        // A request that was written down late is wanted no sooner than the one before it.
+                        let (first, last) = self.times.unwrap_or((nanos, nanos));
+                        self.times = Some((first, last.max(nanos)));
+                    }
+                    return Ok(Some(access));
+                }
                 Ok(Played::Nothing) => {}
                 Ok(Played::End) => return Ok(None),
                 Err(fault) => return Err(located(&self.config, number, fault)),
@@ -244,6 +290,11 @@ impl<R: BufRead> Load for Trace<R> {
         self.sweep.step()
     }
 
+    fn due(&self) -> Option<Time> {
+        let (Pace(times), (first, last)) = self.config.pace.zip(self.times)?;
+        Some(Time(((last - first) as f64 / times) as u64))
+    }
+
     fn kinds(&self) -> Vec<String> {
         vec!["data".to_owned()]
     }
@@ -262,7 +313,11 @@ impl<R: BufRead> Load for Trace<R> {
 }
 
 enum Played {
-    Access(Access),
+    Access {
+        access: Access,
+        /// Its time, if that is asked for.
+        nanos: Option<u64>,
+    },
     Nothing,
     End,
 }
@@ -288,12 +343,18 @@ fn played<'a>(config: &mut TraceConfig, line: u64, text: &'a str) -> Result<Play
     if config.device.get_or_insert_with(|| record.device.to_owned()) != record.device {
         return Ok(Played::Nothing);
     }
+    let nanos = config.pace.map(|_| {
+        let fix =
+            "this says no time in the units of its format; leave out pace to play requests as fast as they are taken";
+        format.nanos(record.time).ok_or(Fault { field: "time", value: record.time, fix })
+    });
+    let nanos = nanos.transpose()?;
     let access = placed(config, &record).ok_or(Fault {
         field: "offset and length",
         value: text,
         fix: "beyond the end of the drive: make it larger, or choose beyond=wrap or beyond=scale:SIZE",
     })?;
-    Ok(access.map_or(Played::Nothing, Played::Access))
+    Ok(access.map_or(Played::Nothing, |access| Played::Access { access, nanos }))
 }
 
 /// Where a request lies on the drive; `None` if beyond, and nothing inside if it means no block.

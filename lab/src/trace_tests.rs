@@ -143,3 +143,40 @@ fn a_fill_writes_what_was_asked_for() {
         std::iter::from_fn(|| trace.fill_step()).map(|access| (access.first, access.blocks)).collect();
     assert_eq!(filled, [(0, 64), (64, 36)]);
 }
+
+/// Milliseconds at which requests are wanted, and why there are no more.
+fn times(text: &str, pace: &str) -> (Vec<f64>, String) {
+    let pace = Some(pace.parse().unwrap());
+    let mut trace = Trace::new(TraceConfig { pace, ..config() }, text.as_bytes());
+    let mut times = Vec::new();
+    while trace.step().is_some() {
+        times.push(trace.due().expect("each has a time").0 as f64 / 1e6);
+    }
+    (times, trace.failure().map(ToString::to_string).unwrap_or_default())
+}
+
+#[test]
+fn times_of_every_format_count_from_the_first_request() {
+    let all = |text: &str, pace: &str| {
+        let (times, failure) = times(text, pace);
+        assert_eq!(failure, "");
+        times
+    };
+    assert_eq!(all(include_str!("../tests/traces/fio-version-3.log"), "trace"), [0.0, 4.0, 6.0]);
+    assert_eq!(all("fio version 3 iolog\n3 a write 0 266240\n5 a read 0 4096\n", "2x"), [0.0, 0.0, 1.0], "cut in two");
+    let blkparse = "8,0 1 1 3.999999000 9 Q W 8 + 8 [x]\n8,0 1 2 4.500000000 9 Q W 8 + 8 [x]\n";
+    assert_eq!(all(blkparse, "trace"), [0.0, 500.001]);
+    assert_eq!(all("1000,h,0,Read,0,4096,1\n2000,h,1,Read,0,1,1\n51000,h,0,Write,0,4096,1\n", "10x"), [0.0, 0.5]);
+    assert_eq!(all("1,W,0,4096,500\n1,W,0,4096,2500\n1,R,0,4096,1500\n", "0.5x"), [0.0, 4.0, 4.0], "never back");
+}
+
+#[test]
+fn a_trace_without_times_has_no_pace() {
+    let (played, failure) = times("fio version 2 iolog\na write 0 4096\n", "trace");
+    assert!(
+        played.is_empty() && failure.starts_with("sample, line 2: time ``: ") && failure.contains("pace"),
+        "{failure}"
+    );
+    assert!(times("1,W,0,4096,soon\n", "10x").1.contains("time `soon`"));
+    assert!(times("1,W,0,4096,18446744073709551615\n", "10x").1.contains("time `1844"), "too late for any clock");
+}

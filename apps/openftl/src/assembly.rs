@@ -290,11 +290,6 @@ pub fn geometry(drive: &Drive) -> &Geometry {
     drive.media().geometry()
 }
 
-/// How long each die was busy so far.
-pub fn pu_busy(drive: &Drive) -> Vec<Nanos> {
-    drive.media().pu_busy()
-}
-
 fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
     let failure = format_args!("{stored}: {error}").to_string();
     match error {

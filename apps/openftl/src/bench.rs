@@ -1,26 +1,32 @@
 //! `openftl bench`: one workload on a new drive in memory.
 
 use crate::assembly;
-use crate::cli::{self, Store, Timing, WarmUp, WorkloadName};
-use crate::clock::BenchClock;
+use crate::cli::{self, Store, Timing};
+use crate::contender::binding_for;
 use crate::drive_file::StoreName;
 use crate::failure::Failure;
-use crate::figures::{Figures, Measured};
-use crate::measure::{Bench, SWEEP_BLOCKS, WarmedUp, rate, show};
+use crate::figures::Figures;
+use crate::flash::Flash;
+use crate::measure::{self, Trying, Watched, ended_early, expect_something};
 use crate::report::{self, Seconds};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Live, Palette, say};
-use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
+use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_ftl::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
-use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig, theory};
+use openftl_lab::load_spec::Model;
+use openftl_lab::trial::{View, WarmedUp};
+use openftl_lab::{Limit, LoadSpec, Measured, WarmUp, theory};
 use openftl_media::Timing as MediaTiming;
 use serde::Serialize;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 /// What the host sees unless the command says otherwise.
 const CAPACITY_DEFAULT: ByteSize = ByteSize(4 << 30);
+
+/// What an access has unless the load says otherwise.
+const BLOCK: ByteSize = ByteSize(BLOCK_BYTES as u64);
 
 /// Capacities written unless the command says otherwise.
 const DRIVE_WRITES_DEFAULT: f64 = 4.0;
@@ -39,19 +45,6 @@ struct Configuration {
     store: Store,
     chunks_per_pu: u32,
     queue_depth: u32,
-    block_bytes: u64,
-}
-
-#[derive(Serialize, Clone, PartialEq, Debug)]
-struct WorkloadFacts {
-    name: WorkloadName,
-    read_share: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    theta: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hot_accesses: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hot_space: Option<f64>,
 }
 
 /// The one object that `--json` prints.
@@ -62,11 +55,23 @@ struct Findings {
     /// Write amplification that theory expects of the same effective over-provisioning; null where it has no answer.
     waf_theory: Option<f64>,
     seed: u64,
-    workload: WorkloadFacts,
+    /// As it can be said again.
+    workload: String,
     configuration: Configuration,
-    warm_up: WarmedUp,
+    warm_up: WarmUpFacts,
     /// Blocks that were read and compared, all phases.
     blocks_verified: u64,
+}
+
+/// How far the warm-up went.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+struct WarmUpFacts {
+    /// Capacities written, the fill not counted.
+    drive_writes: f64,
+    /// Write amplification of each window.
+    waf: Vec<f64>,
+    /// Whether the last windows agreed; null if nobody asked.
+    steady: Option<bool>,
 }
 
 pub fn run(arguments: &cli::Bench) -> Result<(), Failure> {
@@ -81,8 +86,7 @@ pub fn run(arguments: &cli::Bench) -> Result<(), Failure> {
 struct Run {
     settings: Settings,
     configuration: Configuration,
-    workload: WorkloadConfig,
-    facts: WorkloadFacts,
+    trying: Trying,
     drive_writes: f64,
     seconds: Option<f64>,
     warm_up: WarmUp,
@@ -105,50 +109,17 @@ impl Run {
                 }
             }
         };
-        let block_bytes = arguments.block_size.0;
-        let block = BLOCK_BYTES as u64;
-        if block_bytes == 0 || !block_bytes.is_multiple_of(block) || block_bytes > TRANSACTION_BLOCKS_MAX as u64 * block
-        {
-            return Err(Failure::bad_input(format_args!(
-                "--block-size {} is no multiple of 4 KiB up to 1 MiB",
-                arguments.block_size
-            ))
-            .fix("choose 4KiB, 16KiB, 64KiB or the like"));
-        }
-        let share = |share: Share, flag: &str| match share <= Share::percent(100) {
-            true => Ok(share),
-            false => Err(Failure::bad_input(format_args!("{flag} {share} is more than all"))
-                .fix("write a share from 0% to 100%")),
-        };
-        let read_share = arguments.read_share.unwrap_or(match arguments.workload {
-            WorkloadName::Mixed => Share::percent(50),
-            _ => Share::percent(0),
-        });
-        let read_share = share(read_share, "--read-share")?;
-        let hot_accesses = share(arguments.hot_accesses, "--hot-accesses")?;
-        let hot_space = share(arguments.hot_space, "--hot-space")?;
-        let pattern = match arguments.workload {
-            WorkloadName::Uniform | WorkloadName::Mixed => Pattern::Uniform,
-            WorkloadName::Sequential => Pattern::Sequential,
-            WorkloadName::Zipf => Pattern::Zipf { theta: arguments.theta },
-            WorkloadName::HotCold => Pattern::HotCold { accesses: hot_accesses, space: hot_space },
-        };
-        let zipf = arguments.workload == WorkloadName::Zipf;
-        let hot_cold = arguments.workload == WorkloadName::HotCold;
+        let about = |failure: Failure| failure.about(format_args!("--workload {}", arguments.workload));
+        let load: LoadSpec = arguments.workload.parse().map_err(Failure::bad_input_with_fix).map_err(about)?;
+        measure::check(&load, settings.drive.capacity, arguments.seed).map_err(about)?;
         Ok(Run {
-            workload: WorkloadConfig {
-                pattern,
-                read_share,
-                access_blocks: (block_bytes / block) as u32,
-                drive_blocks: settings.drive.capacity.0 / block,
+            trying: Trying {
+                load,
+                binding: binding_for(settings.drive.placement, settings.drive.handles),
                 seed: arguments.seed,
-            },
-            facts: WorkloadFacts {
-                name: arguments.workload,
-                read_share: read_share.as_f64(),
-                theta: zipf.then_some(arguments.theta),
-                hot_accesses: hot_cold.then_some(hot_accesses.as_f64()),
-                hot_space: hot_cold.then_some(hot_space.as_f64()),
+                queue_depth: arguments.queue_depth,
+                store,
+                timing: if timing == Timing::Instant { MediaTiming::Instant } else { MediaTiming::Modelled },
             },
             configuration: Configuration {
                 profile: settings.profile.name.clone(),
@@ -162,7 +133,6 @@ impl Run {
                 store,
                 chunks_per_pu: 0,
                 queue_depth: arguments.queue_depth,
-                block_bytes,
             },
             drive_writes: arguments.drive_writes.unwrap_or(DRIVE_WRITES_DEFAULT),
             seconds: arguments.seconds,
@@ -172,102 +142,75 @@ impl Run {
     }
 
     fn finish(mut self, live: Live) -> Result<(Findings, Measured), Failure> {
-        let Configuration { timing, store, queue_depth, .. } = self.configuration;
-        let access_blocks = self.workload.access_blocks;
-        let payload = match store {
-            Store::Ram => FrameForm::Bytes,
-            Store::Stamps => FrameForm::Stamp,
-        };
-        let mut config = self.settings.drive.config(payload, self.workload.seed);
-        // Room for all requests under way twice, so that the drive's buffer and not the pool is what fills up.
-        config.host_frames = config.host_frames.max(2 * queue_depth * access_blocks.max(SWEEP_BLOCKS));
-        let media_timing = if timing == Timing::Instant { MediaTiming::Instant } else { MediaTiming::Modelled };
-        let mut clock = BenchClock::simulated();
-        let drive =
-            assembly::new_in_memory(&self.settings, config, store, media_timing, self.workload.seed, &mut clock)?;
-        self.configuration.chunks_per_pu = assembly::geometry(&drive).chunks_per_pu;
-        let driver = Driver::new(drive.blocks(), queue_depth as usize, access_blocks.max(SWEEP_BLOCKS) as usize);
-        let mut bench = Bench { drive, clock, driver, live };
-
-        let mut verified = bench.fill()?.reads.blocks;
-        let mut workload = Workload::new(&self.workload);
-        let only_reads = self.workload.read_share == Share::percent(100);
-        let warm_up = match self.warm_up {
-            _ if only_reads => Some(0.0),
-            WarmUp::Auto => None,
-            WarmUp::DriveWrites(drive_writes) => Some(drive_writes),
-        };
-        let warm_up = bench.warm_up(&mut workload, warm_up)?;
-        if timing != Timing::Virtual {
-            bench.clock.start_running();
-        }
-        let limit = self.limit(only_reads, &mut bench.clock);
-        let measured = bench.measure(&mut workload, limit, |live, progress, started| {
-            if live.is_due() {
-                let blocks = progress.outcome.writes.blocks + progress.outcome.reads.blocks;
-                let share = match limit {
-                    Limit::Requests(requests) => progress.outcome.requests() as f64 / requests as f64,
-                    Limit::BlocksWritten(blocks) => progress.outcome.writes.blocks as f64 / blocks as f64,
-                    Limit::Until(end) | Limit::Cut(end) => {
-                        progress.now.since(progress.outcome.started).0 as f64
-                            / end.since(progress.outcome.started).0.max(1) as f64
-                    }
-                };
-                let waf = progress.target.statistics().waf();
-                show(live, "measure", share, &format!("{}, WAF {waf:.3}", rate(blocks, started)));
-            }
+        let mut trial = self.trying.begin(&self.settings)?;
+        self.configuration.chunks_per_pu = assembly::geometry(&trial.drive).chunks_per_pu;
+        let mut watched = Watched::new(live);
+        let watch = &mut |view: View<'_, Flash>| {
+            watched.see(&view);
             ControlFlow::Continue(())
-        })?;
-        verified += measured.outcome.reads.blocks;
-        verified += bench.read_back()?.reads.blocks;
-        let figures = measured.figures();
-        let uniform = self.workload.pattern == Pattern::Uniform && access_blocks == 1 && !only_reads;
-        let waf_theory = (uniform
+        };
+        let only_reads = !self.trying.load.writes();
+        let warm_up = if only_reads { WarmUp::DriveWrites(0.0) } else { self.warm_up };
+        let tried = trial.prepare(warm_up, watch).and_then(|warmed_up| {
+            if self.configuration.timing != Timing::Virtual {
+                trial.clock.start_running();
+            }
+            let blocks = (self.drive_writes * trial.drive.blocks() as f64).round().max(1.0) as u64;
+            let limit = match self.seconds {
+                Some(seconds) => Limit::Until(trial.clock.now() + Nanos((seconds * 1e9) as u64)),
+                None if only_reads => Limit::BlocksMoved(blocks),
+                None => Limit::BlocksWritten(blocks),
+            };
+            let started = Instant::now();
+            let measured = trial.measure(limit, Nanos::ZERO, watch)?;
+            let wall_seconds = started.elapsed().as_secs_f64();
+            trial.read_back(watch)?;
+            Ok((warmed_up, measured, wall_seconds))
+        });
+        watched.clear();
+        let reason = || trial.drive.read_only_reason().map(|reason| reason.to_string());
+        let (warmed_up, measured, wall_seconds) = tried.map_err(|error| ended_early(&error, reason()))?;
+        let moved = measured.outcome.reads.blocks + measured.outcome.writes.blocks;
+        if !measured.outcome.turned_read_only {
+            expect_something(moved)?;
+        }
+        let figures = Figures::of(&measured, wall_seconds);
+        let LoadSpec { model, access, fill, .. } = &self.trying.load;
+        let is_uniform = *model == Model::Uniform && access.is_none_or(|access| access == BLOCK) && fill.is_none();
+        let waf_theory = (is_uniform
+            && !only_reads
             && self.settings.drive.victim == VictimPolicy::Greedy
             && figures.effective_over_provisioning > 0.0)
             .then(|| theory::greedy(figures.effective_over_provisioning, figures.pages_per_block));
+        let WarmedUp { drive_writes, waf, steady } = warmed_up;
         let result = Findings {
             figures,
             waf_theory,
-            seed: self.workload.seed,
-            workload: self.facts,
+            seed: self.trying.seed,
+            workload: self.trying.load.to_string(),
             configuration: self.configuration,
-            warm_up,
-            blocks_verified: verified,
+            warm_up: WarmUpFacts { drive_writes, waf, steady },
+            blocks_verified: trial.blocks_verified(),
         };
         Ok((result, measured))
-    }
-
-    fn limit(&self, only_reads: bool, clock: &mut BenchClock) -> Limit {
-        let blocks = (self.drive_writes * self.workload.drive_blocks as f64).round().max(1.0) as u64;
-        match self.seconds {
-            Some(seconds) => Limit::Until(clock.now() + Nanos((seconds * 1e9) as u64)),
-            None if only_reads => Limit::Requests(blocks.div_ceil(u64::from(self.workload.access_blocks))),
-            None => Limit::BlocksWritten(blocks),
-        }
     }
 }
 
 /// The page for people.
 fn page(result: &Findings, measured: &Measured, palette: Palette) -> String {
-    let Configuration { profile, capacity_bytes, over_provisioning, timing, queue_depth, block_bytes, .. } =
-        &result.configuration;
-    let name = serde_json::to_value(result.workload.name)
-        .ok()
-        .and_then(|name| name.as_str().map(str::to_owned))
-        .unwrap_or_default();
-    let mut text = palette.paint(Ink::Bold, &format!("{name} on {profile}"));
+    let Configuration { profile, capacity_bytes, over_provisioning, timing, queue_depth, .. } = &result.configuration;
+    let mut text = palette.paint(Ink::Bold, &format!("{} on {profile}", result.workload));
     text.push_str(&palette.paint(
         Ink::Dim,
         &format!(
-            "   {}, {:.1}% over-provisioning, {} requests, {queue_depth} at a time, seed {}\n",
+            "   {}, {:.1}% over-provisioning, {queue_depth} requests at a time, seed {}\n",
             ByteSize(*capacity_bytes),
             over_provisioning * 100.0,
-            ByteSize(*block_bytes),
             result.seed
         ),
     ));
-    let seconds = if *timing == Timing::Virtual { Seconds::Simulated } else { Seconds::Real };
+    let wall_seconds = result.figures.wall_seconds;
+    let seconds = if *timing == Timing::Virtual { Seconds::Simulated { wall_seconds } } else { Seconds::Real };
     text.push_str(&report::page(measured, seconds, palette));
     if let (Some(theory), Some(waf)) = (result.waf_theory, result.figures.relocation_waf) {
         text.push_str(&format!(
@@ -325,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_object_and_another_seed_another_trace() {
-        for workload in ["uniform", "sequential", "mixed", "zipf", "hot-cold"] {
+        for workload in ["uniform", "sequential", "uniform,reads=50%", "zipf", "hot-cold", "writers:2,access=64KiB"] {
             let of = |seed| json(&format!("{SMALL} --workload {workload} --seed {seed}"));
             let first = of(1);
             assert_eq!(first, of(1), "{workload}");
@@ -338,7 +281,7 @@ mod tests {
     #[test]
     fn stamps_stand_for_bytes_in_every_figure() {
         let of = |store| {
-            let mut object = json(&format!("{SMALL} --workload mixed --store {store}"));
+            let mut object = json(&format!("{SMALL} --workload uniform,reads=50% --store {store}"));
             object["configuration"]["store"] = serde_json::Value::Null;
             object
         };
@@ -369,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_workload_that_only_reads_ends() {
-        let findings = bench(&format!("{SMALL} --workload uniform --read-share 100%"));
+        let findings = bench(&format!("{SMALL} --workload uniform,reads=100%"));
         assert_eq!(findings.figures.host_blocks_read, 64 * 256);
         assert_eq!((findings.figures.waf, findings.waf_theory), (None, None));
     }
@@ -377,14 +320,16 @@ mod tests {
     #[test]
     fn sizes_and_shares_that_cannot_be_are_refused() {
         for (line, word) in [
-            ("--block-size 5000", "--block-size"),
-            ("--block-size 2MiB", "--block-size"),
-            ("--read-share 101%", "--read-share"),
-            ("--workload hot-cold --hot-space 200%", "--hot-space"),
+            ("--workload zipfian", "`zipfian`"),
+            ("--workload uniform,access=5000", "--workload uniform,access=5000"),
+            ("--workload uniform,access=2MiB", "1MiB"),
+            ("--workload uniform,reads=101%", "101%"),
+            ("--workload trace:not-there.csv", "not-there.csv"),
             ("--capacity 1001", "capacity"),
         ] {
             let failure = prepare(line).err().unwrap_or_else(|| panic!("{line} was taken")).to_string();
-            assert!(failure.contains(word) && failure.contains("fix:"), "{line}: {failure}");
+            assert!(failure.contains(word), "{line}: {failure}");
+            assert!(failure.contains("fix:") || failure.contains(": write "), "{line}: {failure}");
         }
     }
 }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
 use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
+use openftl_lab::WarmUp;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -359,8 +360,8 @@ pub enum Switch {
 const BENCH_EXAMPLES: &str = "\
 Examples:
   openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json
-  openftl bench --workload zipf --theta 0.99 --victim cost-benefit
-  openftl bench --workload mixed --read-share 70% --queue-depth 128 --block-size 16KiB
+  openftl bench --workload zipf:0.99 --victim cost-benefit
+  openftl bench --workload uniform,reads=70%,access=16KiB --queue-depth 128
   openftl bench --profile znand --timing instant --store ram --capacity 1GiB --seconds 5
 
 In virtual time the same seed gives the same figures to the last digit, and the same trace hash.";
@@ -377,24 +378,10 @@ pub struct Bench {
     /// What keeps the payload: all of it, or eight bytes a block [default: stamps].
     #[arg(long, value_enum, value_name = "STORE")]
     pub store: Option<Store>,
-    /// Which blocks are asked for.
-    #[arg(long, value_enum, value_name = "NAME", default_value = "uniform", help_heading = "Workload")]
-    pub workload: WorkloadName,
-    /// Share of the requests that read [default: 50% for mixed, else 0%].
-    #[arg(long, value_name = "SHARE", help_heading = "Workload")]
-    pub read_share: Option<Share>,
-    /// Exponent of the zipf workload.
-    #[arg(long, value_name = "X", default_value_t = 0.99, value_parser = not_negative, help_heading = "Workload")]
-    pub theta: f64,
-    /// Share of the requests that go to the hot part of the drive, of the hot-cold workload.
-    #[arg(long, value_name = "SHARE", default_value = "90%", help_heading = "Workload")]
-    pub hot_accesses: Share,
-    /// Share of the drive that is hot, of the hot-cold workload.
-    #[arg(long, value_name = "SHARE", default_value = "10%", help_heading = "Workload")]
-    pub hot_space: Share,
-    /// Size of a request, a multiple of 4 KiB up to 1 MiB.
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", help_heading = "Workload")]
-    pub block_size: ByteSize,
+    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, double-write,
+    /// tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%.
+    #[arg(long, value_name = "LOAD", default_value = "uniform", help_heading = "Workload")]
+    pub workload: String,
     /// Requests under way at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Workload")]
     pub queue_depth: u32,
@@ -409,7 +396,7 @@ pub struct Bench {
     pub seconds: Option<f64>,
     /// Capacities written with the workload before measuring, after the drive was filled once; `auto` goes on until the
     /// write amplification is steady.
-    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = WarmUp::parse, help_heading = "Workload")]
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = warm_up, help_heading = "Workload")]
     pub warm_up: WarmUp,
     /// Print the result as one JSON object.
     #[arg(long)]
@@ -679,38 +666,10 @@ impl From<Collection> for openftl_ftl::CollectionScope {
     }
 }
 
-/// Which blocks are asked for.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkloadName {
-    /// Any block, each as likely as any other.
-    #[value(alias = "random")]
-    Uniform,
-    /// One after the other.
-    Sequential,
-    /// Any block; half of the requests read.
-    Mixed,
-    /// A few blocks are popular, most are not.
-    Zipf,
-    /// Most requests go to a small part of the drive.
-    HotCold,
-}
-
-/// What is written before measuring.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum WarmUp {
-    /// Until the write amplification is steady.
-    Auto,
-    /// This many capacities.
-    DriveWrites(f64),
-}
-
-impl WarmUp {
-    fn parse(text: &str) -> Result<WarmUp, String> {
-        match text {
-            "auto" => Ok(WarmUp::Auto),
-            number => not_negative(number).map(WarmUp::DriveWrites).map_err(|error| format!("{error}, or `auto`")),
-        }
+fn warm_up(text: &str) -> Result<WarmUp, String> {
+    match text {
+        "auto" => Ok(WarmUp::Steady),
+        number => not_negative(number).map(WarmUp::DriveWrites).map_err(|error| format!("{error}, or `auto`")),
     }
 }
 
@@ -774,7 +733,7 @@ mod tests {
             "openftl ctl disk.oftl corrupt 7 --namespace database",
             "openftl check disk.oftl --namespace database --repair",
             "openftl explore",
-            "openftl bench --workload random",
+            "openftl bench --workload zipf:1.2,reads=30% --warm-up auto",
             "openftl sweep docs/sweep.toml --jobs 2 --out a.csv --json",
             "openftl compare --drive cosmos --drive mine.toml:fdp,binding=by-object:4 --workload lsm --seed 3 --capacity 64MiB \
              --drive-writes 1 --warm-up 0 --fill 80% --html a.html --csv a.csv --json",
@@ -803,7 +762,6 @@ mod tests {
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),
             ("openftl bench --warm-up some", "--warm-up", "some"),
             ("openftl serve disk.oftl --scrub-interval weekly", "--scrub-interval", "weekly"),
-            ("openftl bench --workload zipfian", "--workload", "zipfian"),
             ("openftl bench --checkpoint-interval 10", "--checkpoint-interval", "10s"),
             ("openftl reproduce ox-recovery --list", "--list", "NAME"),
             ("openftl explore --jobs 0", "--jobs", "0"),

@@ -281,7 +281,7 @@ impl<'a> DriveObject<'a> {
             erases: Erases { min, mean: tried.erases_mean(), max },
             placement_statistics: &tried.measured.statistics.placement,
             blocks_verified: tried.blocks_verified,
-            figures: tried.measured.figures(),
+            figures: tried.figures(),
         }
     }
 }
@@ -321,12 +321,16 @@ mod tests {
             let host: Vec<u64> =
                 findings.drives.iter().map(|(_, tried)| tried.measured.statistics.host_blocks_written).collect();
             assert!(host[0] >= 8192 && host.iter().all(|blocks| *blocks == host[0]), "{workload}: {host:?}");
-            for (Contender { name, .. }, Tried { measured, samples, .. }) in &findings.drives {
+            for (Contender { name, .. }, Tried { measured, .. }) in &findings.drives {
                 let statistics = &measured.statistics;
                 assert_eq!(statistics.programmed[0], host[0], "{name}: all that was written counts, and no more");
-                let last = samples.last().unwrap();
-                assert!(samples.len() > 16 && last.written == host[0], "{name}: {last:?}");
-                assert!(samples.is_sorted_by(|one, next| one.seconds <= next.seconds && one.written <= next.written));
+                let last = measured.samples.last().unwrap();
+                assert!(measured.samples.len() > 16 && last.written == host[0], "{name}: {last:?}");
+                assert!(
+                    measured
+                        .samples
+                        .is_sorted_by(|one, next| one.seconds <= next.seconds && one.written <= next.written)
+                );
             }
         }
     }

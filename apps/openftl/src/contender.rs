@@ -181,7 +181,7 @@ fn count(option: &str, value: &str, most: u32) -> Result<u32, Failure> {
 }
 
 /// What a host tells a drive with this placement, if it tells it all that the drive heeds.
-fn binding_for(placement: PlacementName, handles: u8) -> Binding {
+pub fn binding_for(placement: PlacementName, handles: u8) -> Binding {
     match placement {
         PlacementName::None | PlacementName::HotCold | PlacementName::Learned => Binding::None,
         PlacementName::Streams | PlacementName::StreamsKept => Binding::ByObject { handles },

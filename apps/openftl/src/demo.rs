@@ -5,26 +5,27 @@
 
 use crate::assembly;
 use crate::cli::{self, Store};
-use crate::clock::BenchClock;
 use crate::failure::Failure;
 use crate::figures::Figures;
-use crate::measure::Bench;
+use crate::flash::Flash;
+use crate::measure::{Trying, Watched, ended_early};
 use crate::report::{self, Seconds};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, FrameForm, Time};
+use openftl_core::{BLOCK_BYTES, Nanos, Time};
 use openftl_ftl::{BlockTarget, RecoveryReport, VictimPolicy};
-use openftl_lab::driver::Progress;
+use openftl_lab::load_spec::Model;
 use openftl_lab::picture::{bar, sparkline, strip, thousands};
-use openftl_lab::{Driver, Limit, Outcome, Pattern, Workload, WorkloadConfig};
-use openftl_media::Timing as MediaTiming;
+use openftl_lab::trial::View;
+use openftl_lab::{Binding, Limit, LoadSpec, Outcome, TrialError};
+use openftl_media::{Media, Timing as MediaTiming};
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 const CAPACITY: ByteSize = ByteSize(512 << 20);
-const QUEUE_DEPTH: usize = 32;
+const QUEUE_DEPTH: u32 = 32;
 const READ_SHARE: Share = Share::percent(30);
 const HOT_ACCESSES: Share = Share::percent(90);
 const HOT_SPACE: Share = Share::percent(10);
@@ -51,54 +52,71 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     // Made for loads that have a hot part.
     let flags = cli::DriveFlags { victim: Some(VictimPolicy::CostBenefit), ..cli::DriveFlags::default() };
     let settings = Settings::gather(&flags, CAPACITY)?;
-    let mut clock = BenchClock::simulated();
-    let config = settings.drive.config(FrameForm::Bytes, SEED);
-    let drive = assembly::new_in_memory(&settings, config, Store::Ram, MediaTiming::Modelled, SEED, &mut clock)?;
+    let load = LoadSpec {
+        reads: Some(READ_SHARE),
+        ..LoadSpec::new(Model::HotCold { accesses: HOT_ACCESSES, space: HOT_SPACE })
+    };
+    let trying = Trying {
+        load,
+        binding: Binding::None,
+        seed: SEED,
+        queue_depth: QUEUE_DEPTH,
+        store: Store::Ram,
+        timing: MediaTiming::Modelled,
+    };
+    let mut trial = trying.begin(&settings)?;
     let tell = |text: &str| if arguments.json { Ok(()) } else { say(text) };
-    tell(&introduction(&settings, assembly::geometry(&drive), palette))?;
-    let driver = Driver::new(drive.blocks(), QUEUE_DEPTH, crate::measure::SWEEP_BLOCKS as usize);
-    let live = if arguments.json { Live::silent() } else { Live::new(true) };
-    let mut bench = Bench { drive, clock, driver, live };
+    tell(&introduction(&settings, assembly::geometry(&trial.drive), palette))?;
+    let mut watched = Watched::new(if arguments.json { Live::silent() } else { Live::new(true) });
+    let failed = |error: TrialError| ended_early(&error, None);
 
     let filling = Instant::now();
-    let filled = bench.fill()?;
+    let filled = trial.fill(&mut |view: View<'_, Flash>| {
+        watched.see(&view);
+        ControlFlow::Continue(())
+    });
+    watched.clear();
+    let filled = filled.map_err(failed)?;
     tell(&step(
         "filled",
         palette,
         &format!("{} written in order, {}", settings.drive.capacity, speeds(&filled, filling.elapsed())),
     ))?;
 
-    let mut workload = Workload::new(&WorkloadConfig {
-        pattern: Pattern::HotCold { accesses: HOT_ACCESSES, space: HOT_SPACE },
-        read_share: READ_SHARE,
-        access_blocks: 1,
-        drive_blocks: bench.drive.blocks(),
-        seed: SEED,
-    });
     let end = Duration::from_secs_f64(arguments.seconds * (1.0 - READ_BACK_SHARE));
     let mut scene = Scene::new(end.saturating_sub(started.elapsed()));
-    let measured = bench.measure(&mut workload, Limit::Until(Time::NEVER), |live, progress, _| {
+    let overwriting = Instant::now();
+    let measured = trial.measure(Limit::Until(Time::NEVER), Nanos::ZERO, &mut |view: View<'_, Flash>| {
+        let live = watched.live();
         if live.is_due() {
-            let lines = scene.draw(&progress, live.palette());
+            let lines = scene.draw(&view, live.palette());
             live.show(&lines);
         }
         if started.elapsed() >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    let drive_writes = measured.outcome.writes.blocks as f64 / bench.drive.blocks() as f64;
+    });
+    let wall_seconds = overwriting.elapsed().as_secs_f64();
+    watched.clear();
+    let measured = measured.map_err(failed)?;
+    let drive_writes = measured.outcome.writes.blocks as f64 / trial.drive.blocks() as f64;
     let mix = format!(
         "{drive_writes:.1} times its capacity, {HOT_ACCESSES} of it on {HOT_SPACE} of the blocks; {READ_SHARE} reads"
     );
     tell(&step("overwritten", palette, &mix))?;
 
-    bench.drive = assembly::restart(bench.drive, &mut bench.clock)?;
-    let restart = bench.drive.recovery_report().clone();
+    trial.drive = assembly::restart(trial.drive, &mut trial.clock)?;
+    let restart = trial.drive.recovery_report().clone();
     let opened =
         format!("stopped with a checkpoint, {} in {}", assembly::opened_how(&restart), assembly::opened_in(&restart));
     tell(&step("restarted", palette, &opened))?;
 
     let reading = Instant::now();
-    let read_back = bench.read_back()?;
-    let verified = measured.outcome.reads.blocks + read_back.reads.blocks;
+    let read_back = trial.read_back(&mut |view: View<'_, Flash>| {
+        watched.see(&view);
+        ControlFlow::Continue(())
+    });
+    watched.clear();
+    let read_back = read_back.map_err(failed)?;
+    let verified = trial.blocks_verified();
     tell(&step(
         "read back",
         palette,
@@ -107,7 +125,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
 
     if arguments.json {
         return say(&crate::json(&Findings {
-            figures: measured.figures(),
+            figures: Figures::of(&measured, wall_seconds),
             profile: settings.profile.name.clone(),
             capacity_bytes: settings.drive.capacity.0,
             fill_virtual_seconds: filled.seconds(),
@@ -116,7 +134,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
             seed: SEED,
         })?);
     }
-    let mut page = report::page(&measured, Seconds::Simulated, palette);
+    let mut page = report::page(&measured, Seconds::Simulated { wall_seconds }, palette);
     page.push_str(&format!(
         "\n{} {} blocks were read and compared, none was wrong.\n",
         palette.paint(Ink::Good, "✓"),
@@ -191,24 +209,24 @@ impl Scene {
         }
     }
 
-    fn draw(&mut self, progress: &Progress<'_, assembly::Drive>, palette: Palette) -> Vec<String> {
-        let statistics = progress.target.statistics();
+    fn draw(&mut self, view: &View<'_, Flash>, palette: Palette) -> Vec<String> {
+        let statistics = view.drive.statistics();
         let (host, nand) = (statistics.host_blocks_written, statistics.nand_blocks_written());
         if host > self.last_host {
             self.waf.push((nand - self.last_nand) as f64 / (host - self.last_host) as f64);
             let excess = self.waf.len().saturating_sub(HISTORY);
             self.waf.drain(..excess);
         }
-        let busy = assembly::pu_busy(progress.target);
-        let span = progress.now.since(self.last_now).as_secs_f64();
+        let busy = view.drive.media().pu_busy();
+        let span = view.now.since(self.last_now).as_secs_f64();
         let dies = strip(busy.iter().enumerate().map(|(index, &busy)| {
             let before = self.last_busy.get(index).copied().unwrap_or(busy);
             if span > 0.0 { (busy - before).as_secs_f64() / span } else { 0.0 }
         }));
-        (self.last_host, self.last_nand, self.last_now, self.last_busy) = (host, nand, progress.now, busy);
+        (self.last_host, self.last_nand, self.last_now, self.last_busy) = (host, nand, view.now, busy);
         let share = self.began.elapsed().as_secs_f64() / self.lasts.as_secs_f64().max(1e-9);
-        let outcome = progress.outcome;
-        let simulated = progress.now.since(outcome.started).as_secs_f64();
+        let outcome = view.outcome;
+        let simulated = view.now.since(outcome.started).as_secs_f64();
         let rate = |seconds: f64| thousands((outcome.requests() as f64 / seconds.max(1e-9)) as u64);
         let waf = self.waf.last().copied().unwrap_or(0.0);
         let picture = |text: &str| palette.paint(Ink::Picture, text);

@@ -1,26 +1,12 @@
 //! What was measured, as figures for scripts.
 
 use hdrhistogram::Histogram;
-use openftl_core::{Geometry, Nanos};
-use openftl_ftl::{Purpose, Statistics};
-use openftl_lab::Outcome;
+use openftl_core::Nanos;
+use openftl_ftl::Purpose;
 use openftl_lab::outcome::Requests;
+use openftl_lab::{Measured, Outcome};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// One measured phase on one drive.
-pub struct Measured {
-    /// The host's view.
-    pub outcome: Outcome,
-    /// The FTL's view, of the same phase.
-    pub statistics: Statistics,
-    /// How long the die of each parallel unit was busy in it.
-    pub pu_busy: Vec<Nanos>,
-    pub geometry: Geometry,
-    pub effective_over_provisioning: f64,
-    /// How long it took.
-    pub wall_seconds: f64,
-}
 
 /// Latency percentiles in nanoseconds.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,18 +87,10 @@ pub struct Figures {
     pub trace_hash: String,
 }
 
-impl Measured {
-    /// Share of the phase that each die was busy.
-    pub fn utilisation(&self) -> Vec<f64> {
-        let seconds = self.outcome.seconds();
-        self.pu_busy
-            .iter()
-            .map(|busy| if seconds > 0.0 { (busy.as_secs_f64() / seconds).min(1.0) } else { 0.0 })
-            .collect()
-    }
-
-    pub fn figures(&self) -> Figures {
-        let (outcome, statistics) = (&self.outcome, &self.statistics);
+impl Figures {
+    /// Of one phase on one drive, which took `wall_seconds` here.
+    pub fn of(measured: &Measured, wall_seconds: f64) -> Figures {
+        let (outcome, statistics) = (&measured.outcome, &measured.statistics);
         let wrote = statistics.host_blocks_written > 0;
         Figures {
             host_blocks_written: statistics.host_blocks_written,
@@ -122,13 +100,13 @@ impl Measured {
             relocation_waf: wrote.then(|| statistics.relocation_waf()),
             iops: outcome.iops(),
             virtual_seconds: outcome.seconds(),
-            wall_seconds: self.wall_seconds,
+            wall_seconds,
             latency_ns: Latency::of(&outcome.latency(), outcome.reads.slowest.max(outcome.writes.slowest)),
             read_latency_ns: Latency::of_some(&outcome.reads),
             write_latency_ns: Latency::of_some(&outcome.writes),
             lateness_ns: Latency::of_lateness(outcome),
-            pages_per_block: self.geometry.blocks_per_chunk,
-            effective_over_provisioning: self.effective_over_provisioning,
+            pages_per_block: measured.geometry.blocks_per_chunk,
+            effective_over_provisioning: measured.effective_over_provisioning,
             programmed: Purpose::ALL
                 .iter()
                 .map(|&purpose| (purpose.name(), statistics.programmed_for(purpose)))
@@ -143,7 +121,7 @@ impl Measured {
             retired_chunks: statistics.retired_chunks,
             encounters: statistics.encounters,
             groups: statistics.groups.clone(),
-            pu_utilisation: self.utilisation(),
+            pu_utilisation: measured.utilisation(),
             turned_read_only: outcome.turned_read_only,
             trace_hash: outcome.trace_hash.to_string(),
         }

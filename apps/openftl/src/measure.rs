@@ -1,166 +1,119 @@
-//! The phases of a run: fill, warm up, measure. Each watches its own progress.
+//! A drive put under a load, and how people see its progress.
 
-use crate::assembly::{self, Drive};
+use crate::assembly;
+use crate::cli::Store;
 use crate::clock::BenchClock;
 use crate::failure::Failure;
-use crate::figures::Measured;
+use crate::flash::Flash;
+use crate::settings::Settings;
 use crate::terminal::{Ink, Live};
-use openftl_core::BLOCK_BYTES;
-use openftl_core::units::Share;
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, Statistics};
-use openftl_lab::driver::Progress;
+use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_lab::picture::{bar, sparkline, thousands};
-use openftl_lab::steady::{SteadyState, WINDOWS_PER_DRIVE_WRITE};
-use openftl_lab::{Driver, Limit, Outcome, Pattern, RunError, Workload, WorkloadConfig};
-use std::ops::ControlFlow;
+use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
+use openftl_lab::{Binding, Load, LoadSpec, RunError, Trial, TrialError};
+use openftl_media::Timing;
+use std::fs::File;
+use std::io::BufReader;
 use std::time::Instant;
 
-/// Drive writes after which a warm-up gives up waiting for the steady state.
-const WARM_UP_DRIVE_WRITES_MAX: u64 = 12;
-
-/// A drive under test: the drive, its clock, and who asks and checks.
-pub struct Bench {
-    pub drive: Drive,
-    pub clock: BenchClock,
-    pub driver: Driver,
-    pub live: Live,
+/// What a new drive is put to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trying {
+    /// What the host does.
+    pub load: LoadSpec,
+    /// What of its hints the drive is told.
+    pub binding: Binding,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// Requests under way at a time.
+    pub queue_depth: u32,
+    /// What keeps the payload.
+    pub store: Store,
+    /// How long the NAND takes.
+    pub timing: Timing,
 }
 
-/// How far a warm-up went.
-#[derive(serde::Serialize, Clone, PartialEq, Debug)]
-pub struct WarmedUp {
-    /// Capacities written, the fill not counted.
-    pub drive_writes: f64,
-    /// Write amplification of each window.
-    pub waf: Vec<f64>,
-    /// Whether the last windows agreed; null if nobody asked.
-    pub steady: Option<bool>,
+impl Trying {
+    /// Makes the drive, in memory and in simulated time.
+    pub fn begin(&self, settings: &Settings) -> Result<Trial<Flash, BenchClock>, Failure> {
+        let payload = match self.store {
+            Store::Ram => FrameForm::Bytes,
+            Store::Stamps => FrameForm::Stamp,
+        };
+        let mut config = settings.drive.config(payload, self.seed);
+        let load = build(&self.load, config.capacity_blocks, self.seed)?;
+        let access_blocks = load.access_blocks_max().max(SWEEP_BLOCKS);
+        // Room for all requests under way twice, so that the drive's buffer and not the pool is what fills up.
+        config.host_frames = config.host_frames.max(2 * self.queue_depth * access_blocks);
+        let mut clock = BenchClock::simulated();
+        let drive = assembly::new_in_memory(settings, config, self.store, self.timing, self.seed, &mut clock)?;
+        Ok(Trial::new(drive, clock, load, self.queue_depth as usize, self.binding))
+    }
 }
 
-impl Bench {
-    /// Writes the whole drive once, in order.
-    pub fn fill(&mut self) -> Result<Outcome, Failure> {
-        self.sweep("fill", Share::percent(0))
+/// Makes a load, which also says whether it can be made.
+fn build(load: &LoadSpec, drive_blocks: u64, seed: u64) -> Result<Box<dyn Load>, Failure> {
+    load.build(drive_blocks, seed, &mut |name| Ok(Box::new(BufReader::new(File::open(name)?)) as _))
+        .map_err(Failure::bad_input_with_fix)
+}
+
+/// Refuses a load that cannot be before anything runs.
+pub fn check(load: &LoadSpec, capacity: ByteSize, seed: u64) -> Result<(), Failure> {
+    build(load, capacity.0 / BLOCK_BYTES as u64, seed).map(drop)
+}
+
+/// Refuses a measured phase of a load that had already come to its end: one of no blocks.
+pub fn expect_something(blocks: u64) -> Result<(), Failure> {
+    if blocks > 0 {
+        return Ok(());
+    }
+    Err(Failure::bad_input("the load came to its end before anything was measured")
+        .fix("choose a smaller --warm-up, or a longer trace"))
+}
+
+/// A trial as it is shown: one line that changes.
+pub struct Watched {
+    live: Live,
+    phase: Phase,
+    began: Instant,
+}
+
+impl Watched {
+    pub fn new(live: Live) -> Watched {
+        Watched { live, phase: Phase::Fill, began: Instant::now() }
     }
 
-    /// Reads the whole drive once, in order, and compares every block.
-    pub fn read_back(&mut self) -> Result<Outcome, Failure> {
-        self.sweep("read back", Share::percent(100))
-    }
-
-    fn sweep(&mut self, name: &str, read_share: Share) -> Result<Outcome, Failure> {
-        let mut workload = Workload::new(&WorkloadConfig {
-            pattern: Pattern::Sequential,
-            read_share,
-            access_blocks: SWEEP_BLOCKS,
-            drive_blocks: self.drive.blocks(),
-            seed: 0,
-        });
-        let limit = Limit::Requests(workload.slots());
-        let capacity = self.drive.blocks();
-        self.phase(&mut workload, limit, |live, progress, started| {
-            let blocks = progress.outcome.writes.blocks + progress.outcome.reads.blocks;
-            show(live, name, blocks as f64 / capacity as f64, &rate(blocks, started));
-        })
-    }
-
-    /// Runs `workload` in windows until the write amplification is steady, or for a given number of capacities.
-    pub fn warm_up(&mut self, workload: &mut Workload, drive_writes: Option<f64>) -> Result<WarmedUp, Failure> {
-        let capacity = self.drive.blocks();
-        let mut warmed_up = WarmedUp { drive_writes: 0.0, waf: Vec::new(), steady: None };
-        if let Some(drive_writes) = drive_writes {
-            let blocks = (drive_writes * capacity as f64).round() as u64;
-            if blocks > 0 {
-                warmed_up.waf.push(self.window(workload, blocks, "warm-up")?);
-                warmed_up.drive_writes = drive_writes;
-            }
-            return Ok(warmed_up);
+    /// Shows how far the trial is.
+    pub fn see(&mut self, view: &View<'_, Flash>) {
+        if self.phase != view.phase {
+            (self.phase, self.began) = (view.phase, Instant::now());
         }
-        let mut state = SteadyState::default();
-        let window = capacity.div_ceil(WINDOWS_PER_DRIVE_WRITE);
-        let mut steady = false;
-        while !steady && (warmed_up.waf.len() as u64) < WARM_UP_DRIVE_WRITES_MAX * WINDOWS_PER_DRIVE_WRITE {
-            let name = format!("warm-up {}", sparkline(&warmed_up.waf));
-            let waf = self.window(workload, window, &name)?;
-            warmed_up.waf.push(waf);
-            steady = state.is_steady_with(waf);
-            if self.drive.is_read_only() {
-                break;
-            }
+        if !self.live.is_due() {
+            return;
         }
-        warmed_up.steady = Some(steady);
-        warmed_up.drive_writes = warmed_up.waf.len() as f64 / WINDOWS_PER_DRIVE_WRITE as f64;
-        Ok(warmed_up)
+        let rate = rate(view.outcome.reads.blocks + view.outcome.writes.blocks, self.began);
+        let name = view.phase.name();
+        match view.phase {
+            Phase::WarmUp => show(&mut self.live, &format!("{name} {}", sparkline(view.windows)), view.share, &rate),
+            Phase::Measure => {
+                let waf = view.drive.statistics().waf();
+                show(&mut self.live, name, view.share, &format!("{rate}, WAF {waf:.3}"));
+            }
+            _ => show(&mut self.live, name, view.share, &rate),
+        }
     }
 
-    /// The write amplification of `blocks` more blocks written.
-    fn window(&mut self, workload: &mut Workload, blocks: u64, name: &str) -> Result<f64, Failure> {
-        let before = (self.drive.statistics().host_blocks_written, self.drive.statistics().nand_blocks_written());
-        self.phase(workload, Limit::BlocksWritten(blocks), |live, progress, started| {
-            let written = progress.outcome.writes.blocks;
-            show(live, name, written as f64 / blocks as f64, &rate(written, started));
-        })?;
-        let after = self.drive.statistics();
-        let host = after.host_blocks_written - before.0;
-        Ok(if host == 0 { 0.0 } else { (after.nand_blocks_written() - before.1) as f64 / host as f64 })
+    /// For lines of another kind.
+    pub fn live(&mut self) -> &mut Live {
+        &mut self.live
     }
 
-    /// Measures `workload` until `limit`; `watch` shows the progress and may end it.
-    pub fn measure(
-        &mut self,
-        workload: &mut Workload,
-        limit: Limit,
-        mut watch: impl FnMut(&mut Live, Progress<'_, Drive>, Instant) -> ControlFlow<()>,
-    ) -> Result<Measured, Failure> {
-        self.drive.reset_statistics();
-        let busy_before = assembly::pu_busy(&self.drive);
-        let started = Instant::now();
-        let live = &mut self.live;
-        let outcome = self
-            .driver
-            .run(&mut self.drive, &mut self.clock, workload, limit, |progress| watch(live, progress, started))
-            .map_err(|error| unsound(&error))?;
-        let wall_seconds = started.elapsed().as_secs_f64();
+    /// Takes the line away.
+    pub fn clear(&mut self) {
         self.live.clear();
-        let statistics: Statistics = self.drive.statistics().clone();
-        let pu_busy =
-            assembly::pu_busy(&self.drive).iter().zip(busy_before).map(|(&after, before)| after - before).collect();
-        Ok(Measured {
-            effective_over_provisioning: self.drive.effective_over_provisioning(),
-            outcome,
-            statistics,
-            pu_busy,
-            geometry: *assembly::geometry(&self.drive),
-            wall_seconds,
-        })
-    }
-
-    fn phase(
-        &mut self,
-        workload: &mut Workload,
-        limit: Limit,
-        mut watch: impl FnMut(&mut Live, &Progress<'_, Drive>, Instant),
-    ) -> Result<Outcome, Failure> {
-        let started = Instant::now();
-        let live = &mut self.live;
-        let outcome = self
-            .driver
-            .run(&mut self.drive, &mut self.clock, workload, limit, |progress| {
-                if live.is_due() {
-                    watch(live, &progress, started);
-                }
-                ControlFlow::Continue(())
-            })
-            .map_err(|error| unsound(&error));
-        self.live.clear();
-        outcome
     }
 }
-
-/// Blocks of an access of a sweep.
-pub const SWEEP_BLOCKS: u32 = 64;
-const _: () = assert!(SWEEP_BLOCKS as usize <= TRANSACTION_BLOCKS_MAX);
 
 /// One line of progress.
 pub fn show(live: &mut Live, name: &str, share: f64, rest: &str) {
@@ -178,8 +131,31 @@ pub fn rate(blocks: u64, started: Instant) -> String {
     )
 }
 
+/// A trial did not come to its end. `reason` is the drive's, if it turned read-only.
+pub fn ended_early(error: &TrialError, reason: Option<String>) -> Failure {
+    match error {
+        TrialError::Run(error) => unsound(error),
+        TrialError::ReadOnly { phase } => read_only(*phase, reason),
+        TrialError::Stopped { .. } => Failure::failed(error),
+    }
+}
+
+/// A drive turned read-only where that leaves nothing to say.
+pub fn read_only(phase: Phase, reason: Option<String>) -> Failure {
+    let when = match phase {
+        Phase::Fill => "while it was filled",
+        Phase::WarmUp => "in the warm-up",
+        Phase::Flush => "while it was flushed",
+        Phase::Measure => "while it was measured",
+        Phase::ReadBack => "while it was read back",
+    };
+    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    Failure::failed(format_args!("it turned read-only {when}{reason}"))
+        .fix("write less, or choose a profile that lasts longer or more over-provisioning")
+}
+
 /// A run ended because the drive is at fault.
-pub fn unsound(error: &RunError) -> Failure {
+fn unsound(error: &RunError) -> Failure {
     let fix = match error {
         RunError::WrongData { .. } | RunError::Stalled { .. } => {
             "this is a defect of the FTL or of its device, and the same command with the same seed shows it again"

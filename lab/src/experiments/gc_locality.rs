@@ -11,12 +11,12 @@
 //! The work of collection is the same wherever it is done, so over a long time its share of the commands need not differ.
 //! What a rule decides is whom it meets while it is at work. That is what the paper's percentages are of.
 
-use super::full_drive::{FullDrive, Settled};
+use super::full_drive::FullDrive;
 use super::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Paper, Plot, Report, Series, Source, Table,
 };
 use crate::load_spec::Model;
-use crate::{Binding, LoadSpec};
+use crate::{Binding, LoadSpec, Measured};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::{CollectionScope, Config};
@@ -82,13 +82,13 @@ struct Case {
     groups: u32,
     rule: usize,
     saturated: bool,
-    settled: Settled,
+    measured: Measured,
 }
 
 impl Case {
     /// Of the commands while any group was marked, the share that went to one that was not.
     fn in_peace(&self) -> f64 {
-        1.0 - self.settled.statistics.encounters.share_while_collecting()
+        1.0 - self.measured.statistics.encounters.share_while_collecting()
     }
 }
 
@@ -104,12 +104,13 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
             for (rule, Rule { name, .. }) in RULES.iter().enumerate() {
                 let load = if saturated { "saturated" } else { "in peace" };
                 assistant.progress(cases.len() as f64 / runs, &format!("{groups} groups, {name}, {load}"));
-                let settled = settled(&scale, groups, rule, if saturated { Nanos::ZERO } else { pace }, options.seed)?;
+                let measured =
+                    measured(&scale, groups, rule, if saturated { Nanos::ZERO } else { pace }, options.seed)?;
                 if saturated && rule == ONE_GROUP {
-                    let iops = settled.outcome.iops().unwrap_or(f64::INFINITY);
+                    let iops = measured.outcome.iops().unwrap_or(f64::INFINITY);
                     pace = Nanos((1e9 / (iops * PEACEFUL)) as u64);
                 }
-                cases.push(Case { groups, rule, saturated, settled });
+                cases.push(Case { groups, rule, saturated, measured });
             }
         }
     }
@@ -118,7 +119,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
     Ok(report(options, &scale, &cases, cpu))
 }
 
-fn settled(scale: &Scale, groups: u32, rule: usize, pace: Nanos, seed: u64) -> Result<Settled, ExperimentError> {
+fn measured(scale: &Scale, groups: u32, rule: usize, pace: Nanos, seed: u64) -> Result<Measured, ExperimentError> {
     let mut profile = Profile::builtin(PROFILE)?;
     profile.groups = groups;
     profile.chip.blocks_per_chunk = scale.blocks_per_chunk;
@@ -173,8 +174,8 @@ fn report(options: Options, scale: &Scale, cases: &[Case], cpu: Nanos) -> Report
             ("WAF", ""),
         ],
     );
-    for Case { groups, rule, saturated, settled } in cases {
-        let (outcome, encounters) = (&settled.outcome, &settled.statistics.encounters);
+    for Case { groups, rule, saturated, measured } in cases {
+        let (outcome, encounters) = (&measured.outcome, &measured.statistics.encounters);
         let percent = |share: f64| Cell::Number(share * 100.0, 2);
         let micros = |nanos: u64| Cell::Number(nanos as f64 / 1e3, 0);
         let (reads, writes) = (&outcome.reads.latency, &outcome.writes.latency);
@@ -191,7 +192,7 @@ fn report(options: Options, scale: &Scale, cases: &[Case], cpu: Nanos) -> Report
             micros(reads.value_at_quantile(0.99)),
             micros(reads.value_at_quantile(0.999)),
             micros(writes.value_at_quantile(0.99)),
-            Cell::Number(settled.statistics.waf(), 3),
+            Cell::Number(measured.statistics.waf(), 3),
         ]);
     }
     report.tables.push(table);
@@ -219,12 +220,12 @@ fn plot(cases: &[Case]) -> Plot {
         x: Axis { name: "requests that wait longer, one of", unit: "" },
         y: Axis { name: "latency", unit: "us" },
         series: peaceful
-            .map(|Case { groups, rule, settled, .. }| Series {
+            .map(|Case { groups, rule, measured, .. }| Series {
                 name: format!("{groups}, {}", RULES[*rule].name),
                 points: QUANTILES
                     .iter()
                     .map(|quantile| {
-                        let nanos = settled.outcome.reads.latency.value_at_quantile(*quantile);
+                        let nanos = measured.outcome.reads.latency.value_at_quantile(*quantile);
                         (1.0 / (1.0 - quantile), nanos as f64 / 1e3)
                     })
                     .collect(),
@@ -279,9 +280,9 @@ fn findings(cases: &[Case]) -> Vec<Finding> {
         measured: format!("{:.1} times on 16 groups, {:.1} times on 8", ratio(16), ratio(8)),
         why: "Writes go round the groups, so that all of them run short of free chunks at about the same time.",
     };
-    let all = |groups, rule| case(cases, groups, rule, false).settled.statistics.encounters.met_share() * 100.0;
+    let all = |groups, rule| case(cases, groups, rule, false).measured.statistics.encounters.met_share() * 100.0;
     let p99 = |groups, rule| {
-        case(cases, groups, rule, false).settled.outcome.reads.latency.value_at_quantile(0.99) as f64 / 1e6
+        case(cases, groups, rule, false).measured.outcome.reads.latency.value_at_quantile(0.99) as f64 / 1e6
     };
     let words = GROUPS.map(|groups| {
         format!(
@@ -307,7 +308,7 @@ fn findings(cases: &[Case]) -> Vec<Finding> {
     let never_less = GROUPS.iter().all(|&groups| {
         (ONE_GROUP..=DEVICE_WIDE).all(|rule| met(groups, rule, true) >= 1.0 / f64::from(groups) - TOLERANCE)
     });
-    let speed = |groups, rule| case(cases, groups, rule, true).settled.outcome.iops().unwrap_or(0.0);
+    let speed = |groups, rule| case(cases, groups, rule, true).measured.outcome.iops().unwrap_or(0.0);
     let saturated = Finding {
         source: Source::OpenFtl,
         claim: "A host that saturates the drive is left in peace no more than that, by any rule.",

@@ -42,7 +42,7 @@ pub use page::{Page, Section};
 pub use plot::{Axis, Plot, Series, Spread};
 pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
 
-use crate::{LoadError, RunError};
+use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
 use openftl_ftl::{OpenError, PlanError};
 use openftl_media::{DeviceError, ProfileError, StoreError};
@@ -123,6 +123,9 @@ pub enum ExperimentError {
     /// The drive was at fault.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The drive was at fault, or turned read-only.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
     /// Who served the drive, or used it.
     #[error("{0}")]
     Host(String),

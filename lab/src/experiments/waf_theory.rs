@@ -4,13 +4,13 @@
 //! and checkpoints; so measured and computed are compared at the over-provisioning that garbage collection really had, and
 //! only data and relocation count.
 
-use super::full_drive::{FullDrive, Settled};
+use super::full_drive::FullDrive;
 use super::{
     Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Plot, Report, Series, Source, Table,
 };
 use crate::load_spec::Model;
 use crate::theory;
-use crate::{Binding, LoadSpec};
+use crate::{Binding, LoadSpec, Measured};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::{Config, VictimPolicy};
@@ -130,8 +130,8 @@ fn point(scale: &Scale, policy: VictimPolicy, over_provisioning: u32, seed: u64)
         drive_writes: scale.drive_writes,
         seed,
     };
-    let Settled { statistics, effective_over_provisioning: effective, pages, .. } = drive.run()?;
-    let theory = theory_of(policy, effective, pages);
+    let Measured { statistics, effective_over_provisioning: effective, geometry, .. } = drive.run()?;
+    let theory = theory_of(policy, effective, geometry.blocks_per_chunk);
     Ok(Point { policy, over_provisioning, effective, measured: statistics.relocation_waf(), theory })
 }
 

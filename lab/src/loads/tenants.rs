@@ -3,6 +3,7 @@
 use crate::load::{Access, Load, Operation};
 use crate::trace::TraceError;
 use crate::workload::below;
+use openftl_ftl::target::Extent;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -20,6 +21,8 @@ pub struct Tenants {
     /// Those that have not come to their end, and those that still fill their part.
     running: Vec<usize>,
     filling: Vec<usize>,
+    /// Whose turn it was.
+    last: usize,
 }
 
 impl Tenants {
@@ -36,7 +39,7 @@ impl Tenants {
             })
             .collect();
         let all: Vec<usize> = (0..tenants.len()).collect();
-        Tenants { rng: Xoshiro256PlusPlus::seed_from_u64(seed), tenants, running: all.clone(), filling: all }
+        Tenants { rng: Xoshiro256PlusPlus::seed_from_u64(seed), tenants, running: all.clone(), filling: all, last: 0 }
     }
 
     fn turn(&mut self, fill: bool) -> Option<Access> {
@@ -52,6 +55,7 @@ impl Tenants {
                 those.remove(place);
                 continue;
             };
+            self.last = index;
             if access.operation != Operation::Flush {
                 access.first += tenant.first;
             }
@@ -74,6 +78,11 @@ impl Load for Tenants {
 
     fn fill_step(&mut self) -> Option<Access> {
         self.turn(true)
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        let Tenant { load, first, .. } = &self.tenants[self.last];
+        load.extents().into_iter().map(|extent| Extent { first: first + extent.first, ..extent }).collect()
     }
 
     fn kinds(&self) -> Vec<String> {

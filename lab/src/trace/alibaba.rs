@@ -25,5 +25,6 @@ pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
     };
     let offset = number("offset (3rd field)", fields.next())?;
     let bytes = number("length (4th field)", fields.next())?;
-    Ok(Some(Record { device, operation, offset, bytes }))
+    let time = fields.next().unwrap_or_default();
+    Ok(Some(Record { device, time, operation, offset, bytes }))
 }

@@ -25,6 +25,13 @@ pub(super) fn is_summary(text: &str) -> bool {
     (text.starts_with("CPU") || text.starts_with("Total")) && text.ends_with(':')
 }
 
+/// Seconds with nine places behind the point, as nanoseconds.
+pub(super) fn nanos(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let nanos: u64 = fraction.parse().ok().filter(|_| fraction.len() == 9)?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
 /// What a line asks for, if it is a request.
 ///
 /// # Errors
@@ -39,7 +46,8 @@ pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
             fix: "a line begins with the numbers of a device, as 8,0",
         });
     }
-    if words.nth(4) != Some("Q") {
+    let time = words.nth(2).unwrap_or_default();
+    if words.nth(1) != Some("Q") {
         return Ok(None);
     }
     let rwbs = words.next().unwrap_or_default();
@@ -57,7 +65,7 @@ pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
         }
     };
     if operation == Operation::Flush {
-        return Ok(Some(Record { device, operation, offset: 0, bytes: 0 }));
+        return Ok(Some(Record { device, time, operation, offset: 0, bytes: 0 }));
     }
     let first = sectors("sector", sector)?;
     let plus = words.next().unwrap_or_default();
@@ -65,7 +73,7 @@ pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
         return Err(Fault { field: "sector and count", value: plus, fix: "write them as `223490 + 8`" });
     }
     let count = sectors("count", words.next())?;
-    Ok(Some(Record { device, operation, offset: first, bytes: count }))
+    Ok(Some(Record { device, time, operation, offset: first, bytes: count }))
 }
 
 /// A number of sectors as bytes.

@@ -24,8 +24,9 @@ pub fn record(line: u64, text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
     let mut words = text.split_whitespace();
     let mut file = words.next();
     // A file's name is a path, so a number in front is the time.
-    if file.is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
-        file = words.next();
+    let mut time = "";
+    if let Some(word) = file.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
+        (time, file) = (word, words.next());
     }
     let device = file.unwrap_or_default();
     let action = words.next().unwrap_or_default();
@@ -41,9 +42,9 @@ pub fn record(line: u64, text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
         }
     };
     if operation == Operation::Flush {
-        return Ok(Some(Record { device, operation, offset: 0, bytes: 0 }));
+        return Ok(Some(Record { device, time, operation, offset: 0, bytes: 0 }));
     }
     let offset = number("offset", words.next())?;
     let bytes = number("length", words.next())?;
-    Ok(Some(Record { device, operation, offset, bytes }))
+    Ok(Some(Record { device, time, operation, offset, bytes }))
 }

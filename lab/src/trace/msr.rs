@@ -14,7 +14,9 @@ use super::{Fault, Operation, Record, number};
 /// # Errors
 /// If it is no line of such a trace.
 pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
-    let mut fields = text.split(',').map(str::trim).skip(2);
+    let mut fields = text.split(',').map(str::trim);
+    let time = fields.next().unwrap_or_default();
+    let mut fields = fields.skip(1);
     let device = fields.next().unwrap_or_default();
     let operation = match fields.next().unwrap_or_default() {
         word if word.eq_ignore_ascii_case("read") => Operation::Read,
@@ -23,5 +25,5 @@ pub fn record(text: &str) -> Result<Option<Record<'_>>, Fault<'_>> {
     };
     let offset = number("offset (5th field)", fields.next())?;
     let bytes = number("size (6th field)", fields.next())?;
-    Ok(Some(Record { device, operation, offset, bytes }))
+    Ok(Some(Record { device, time, operation, offset, bytes }))
 }

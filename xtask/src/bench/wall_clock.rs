@@ -12,8 +12,8 @@ const FEW_MICROSECONDS: f64 = 5_000.0;
 pub fn measure(openftl: &Tool) -> Result<Figure, Unmeasured> {
     let mut figure = Figure::default();
     for depth in ["1", "8"] {
-        let workload = ["bench", "--profile", "cosmos", "--timing", "wall-clock", "--workload", "mixed"];
-        let scale = ["--read-share", "100%", "--seconds", "3", "--warm-up", "0", "--seed", "1", "--json"];
+        let workload = ["bench", "--profile", "cosmos", "--timing", "wall-clock", "--workload", "uniform,reads=100%"];
+        let scale = ["--seconds", "3", "--warm-up", "0", "--seed", "1", "--json"];
         let depth_flag = ["--queue-depth", depth];
         let mut command = openftl.command(workload.into_iter().chain(scale).chain(depth_flag));
         let line = shell::line(&command);

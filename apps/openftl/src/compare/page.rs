@@ -3,11 +3,12 @@
 use super::Findings;
 use crate::chunk_map::{Cell, Mark};
 use crate::metrics::GROUPS;
-use crate::trial::{Sample, Tried};
+use crate::trial::Tried;
 use openftl_ftl::Purpose;
 use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series, Spread};
 use openftl_lab::outcome::Requests;
 use openftl_lab::picture::thousands;
+use openftl_lab::trial::Sample;
 
 /// From so many samples before to so many later a point of a line is taken: what is programmed comes in bursts, and what is
 /// buffered at either end would be most of what is seen.
@@ -94,7 +95,7 @@ fn amplification(findings: &Findings) -> Section {
             let middle = (one.written + next.written) as f64 / 2.0 / capacity;
             (written > 0).then(|| (middle, (next.programmed - one.programmed) as f64 / written as f64))
         };
-        steps(&tried.samples).filter_map(point).collect()
+        steps(&tried.measured.samples).filter_map(point).collect()
     });
     Section {
         title: title.to_owned(),
@@ -107,7 +108,7 @@ fn amplification(findings: &Findings) -> Section {
 fn throughput(findings: &Findings) -> Section {
     let title = "Throughput over time";
     let axes = [("simulated time", "s"), ("throughput", "thousand blocks/s")];
-    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| speeds(&tried.samples));
+    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| speeds(&tried.measured.samples));
     Section {
         title: title.to_owned(),
         pictures: vec![picture],
