@@ -375,8 +375,8 @@ fn findings(scale: &Scale, cases: &Cases) -> Vec<Finding> {
             .map(|load| format!("{}: {}", LOADS[load].name, streams_load(load)))
             .join("; "),
         why: "There are more segments than streams: hot and cold ones share them, and collection mixes what it moves. For \
-              tables it is not so: those that are written at a time have streams of their own, and end before their stream is \
-              used for much else.",
+              tables it is not so: those that share a stream are written at about the same time, and end soon after each \
+              other.",
     };
     let latency = |drive| {
         let latency = &cases.of(LSMS, drive).measured.outcome.writes.latency;
