@@ -302,7 +302,8 @@ impl<M: Media> BlockFtl<M> {
                 let open = self.units.open(chunk, write_pointer);
                 match self.placement.rest() {
                     Class::ORDINARY => {
-                        let index = self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
+                        let index =
+                            self.host.order.iter().position(|other| *other == pu).expect("all are in the order");
                         self.host.open[index] = Some(open);
                         self.host.opened += 1;
                     }

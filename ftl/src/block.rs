@@ -776,6 +776,7 @@ impl<M: Media> BlockFtl<M> {
                     self.chunks.abandon(self.buffer.slot(*frame).ppa);
                     self.collection.move_again(unit.owner, *frame);
                 }
+                self.place_again(id);
             }
             Purpose::Log => self.log.copy_failed(unit.owner),
             Purpose::Checkpoint => self.checkpoint.write_again(unit.owner as usize, unit.frames()),

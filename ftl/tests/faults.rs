@@ -2,7 +2,7 @@
 //! that wear out.
 
 use openftl_core::units::Share;
-use openftl_core::{ChunkId, FrameForm};
+use openftl_core::{ChunkId, FrameForm, Nanos};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason, RelocateBy};
@@ -86,7 +86,8 @@ fn a_failed_program_of_data_is_repeated_elsewhere() {
 fn a_failed_program_of_a_relocated_block_is_repeated_elsewhere() {
     let both = FAILURES.map(|failure| [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy].map(|by| (failure, by)));
     for (failure, relocate_by) in both.into_iter().flatten() {
-        let config = Config { relocate_by, ..config(700, 2) };
+        let collect_when_idle = Some(Nanos::from_millis(1));
+        let config = Config { relocate_by, collect_when_idle, over_provisioning: Share::percent(60), ..config(700, 2) };
         let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 100, 2);
         world.write_all(16);
         let mut met = 0;
@@ -94,7 +95,8 @@ fn a_failed_program_of_a_relocated_block_is_repeated_elsewhere() {
             overwrite(&mut world, 30);
             world.flush();
             let (data, failed) = (world.ftl().statistics().programmed_for(Purpose::Data), failures(&mut world));
-            if met < 3 {
+            // Each failure may cost a chunk: not before there is something to relocate.
+            if met < 3 && world.ftl().statistics().programmed_for(Purpose::Relocation) > 0 {
                 let open = chunks_used_for(&mut world, ChunkUse::Open);
                 inject(&world, open, failure);
             }

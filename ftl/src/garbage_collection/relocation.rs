@@ -442,6 +442,15 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
+    /// Blocks of a unit that failed go elsewhere, whether or not their group is still collected.
+    pub(crate) fn place_again(&mut self, failed: UnitId) {
+        let (group, frontier) = group_and_frontier(self.units.unit(failed).owner);
+        self.place_on(group, frontier);
+        let collecting = &mut self.collection.groups[group as usize];
+        // Without room they wait until it is.
+        collecting.frontiers[frontier].stalled &= collecting.marked;
+    }
+
     /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
     /// any.
     pub(super) fn place_on(&mut self, group: u32, frontier: usize) -> bool {
