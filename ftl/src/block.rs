@@ -680,6 +680,11 @@ impl<M: Media> BlockFtl<M> {
             Status::OutOfOrderWrite if self.units.may_come_again(unit) => {}
             _ => self.unit_settled(unit, status),
         }
+        self.submit_held(unit);
+    }
+
+    /// Submits what was held back in the chunk of `unit` and may go now.
+    pub(crate) fn submit_held(&mut self, unit: UnitId) {
         while let Some(next) = self.units.next_held(unit, |next| self.buffer.is_copy(next)) {
             self.submit_errand(Errand::Unit(next));
         }

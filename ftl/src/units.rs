@@ -86,8 +86,8 @@ pub struct OpenChunk {
     /// Units that the device has, and how many of them it copies.
     submitted: u32,
     copies: u32,
-    /// A unit that could not be copied is being read.
-    reading: bool,
+    /// Units that could not be copied and are being read.
+    reading: u32,
     /// The device has refused units behind one that it could not copy.
     disordered: bool,
     /// Units that wait to be submitted, in order.
@@ -151,7 +151,7 @@ impl Units {
             waiting_completed: 0,
             submitted: 0,
             copies: 0,
-            reading: false,
+            reading: 0,
             disordered: false,
             held: VecDeque::new(),
             live: true,
@@ -285,14 +285,22 @@ impl Units {
     /// `unit` could not be copied, and is read instead.
     pub fn read_instead(&mut self, unit: UnitId) {
         let open = self.open_of(unit);
-        (open.reading, open.disordered) = (true, true);
+        open.reading += 1;
+        open.disordered = true;
     }
 
-    /// It has been read, and is submitted as a write.
-    pub fn written_instead(&mut self, unit: UnitId) {
-        let open = self.open_of(unit);
-        open.reading = false;
-        open.submitted += 1;
+    /// It has been read, and may be submitted as a write by [`Units::next_held`], after those before it.
+    pub fn has_been_read(&mut self, unit: UnitId) {
+        self.open_of(unit).reading -= 1;
+        self.hold(unit);
+    }
+
+    fn hold(&mut self, unit: UnitId) {
+        let units = &self.units;
+        let open = &mut self.open[units[unit.0 as usize].open.index as usize];
+        let first = |id: &UnitId| units[id.0 as usize].first;
+        let at = open.held.partition_point(|id| first(id) < first(&unit));
+        open.held.insert(at, unit);
     }
 
     /// Holds `unit` back, which the device has refused, if that may be for a unit before it that was to be copied. Returns
@@ -300,15 +308,13 @@ impl Units {
     pub fn may_come_again(&mut self, unit: UnitId) -> bool {
         let units = &self.units;
         let open = &mut self.open[units[unit.0 as usize].open.index as usize];
-        let first = |id: &UnitId| units[id.0 as usize].first;
         let is_open = |id: &UnitId| units[id.0 as usize].state == State::UnderWay;
         let waits_for_copy = !open.closed
             && (open.copies > 0 || open.disordered)
             && open.waiting.iter().take_while(|id| **id != unit).any(is_open);
         if waits_for_copy {
-            let at = open.held.partition_point(|id| first(id) < first(&unit));
-            open.held.insert(at, unit);
             open.disordered = true;
+            self.hold(unit);
         }
         waits_for_copy
     }
@@ -318,7 +324,7 @@ impl Units {
     pub fn next_held(&mut self, unit: UnitId, is_copy: impl Fn(&Unit) -> bool) -> Option<UnitId> {
         let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
         if open.disordered {
-            if open.submitted > 0 || open.reading {
+            if open.submitted > 0 || open.reading > 0 {
                 return None;
             }
             open.disordered = false;
@@ -474,11 +480,27 @@ mod tests {
         units.came_back(write, false);
         assert!(units.may_come_again(write));
         assert_eq!(units.next_held(write, |_| true), None, "the first is still being read");
-        units.written_instead(failed);
-        units.came_back(failed, false);
-        units.completed(failed);
+        units.has_been_read(failed);
         let again: Vec<_> = std::iter::from_fn(|| units.next_held(failed, |unit| unit.first == 8)).collect();
-        assert_eq!(again, [write, copy, last]);
+        assert_eq!(again, [failed, write, copy, last]);
+    }
+
+    #[test]
+    fn of_two_failed_copies_the_first_is_written_first_whichever_is_read_sooner() {
+        let (mut units, open) = units(0, false);
+        let [first, second] = [(); 2].map(|()| begin(&mut units, open));
+        for id in [first, second] {
+            assert!(units.may_go(id, true));
+        }
+        for id in [first, second] {
+            units.came_back(id, true);
+            units.read_instead(id);
+        }
+        units.has_been_read(second);
+        assert_eq!(units.next_held(second, |_| false), None, "the first is still being read");
+        units.has_been_read(first);
+        let order: Vec<_> = std::iter::from_fn(|| units.next_held(first, |_| false)).collect();
+        assert_eq!(order, [first, second]);
     }
 
     #[test]

@@ -254,6 +254,36 @@ const CUT_BEHIND_A_FULL_PAIR: &str = "\
     w1664+64 w1728+64 w1792+64 w1856+64 w1920+64 w1984+64 w0+128 w2176+64 w2240+64 w2304+64 w2368+64 w2432+64 \
     w2496+64 w2560+64 w2624+64 w0+256 w0+255 w0+29 r1344+22 T2232+20 x32 s w0+98 r137+25 r141+25 x1+26/1/79";
 
+/// Found by the explorer: two units of one chunk could not be copied, the second of them was read sooner, and was written
+/// where the first was still to be. The device refused it, and the drive took the chunk for closed.
+#[test]
+fn of_two_copies_that_fail_in_one_chunk_the_first_is_written_first() {
+    let steps = "w34+3 w562+10 w0+6 w439+3 w230+12 w363+5 w621+9 w476+9 u355+7 w332+3 w163+3 w340+8 w77+4 w13+8 w0+1 \
+                 w187+9 w463+10 w97+11 !close1590 !corrupt1450 f w197+3 w108+5 w322+8 f x4 r7+14 r320+28 r87+20 r357+11 \
+                 x1 x1";
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.page_blocks, chip.blocks_per_chunk, chip.pair_distance) = (Cell::Tlc, 4, 48, Some(1));
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80], vec![400, 800, 1_600]);
+    (profile.groups, profile.pus_per_group) = (1, 2);
+    (profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (16, false);
+    let config = Config {
+        capacity_blocks: 637,
+        over_provisioning: Share::percent(20),
+        drive_id: 0xD21E_0000 + 188,
+        payload: FrameForm::Stamp,
+        host_frames: 400,
+        checkpoint_log_blocks: Some(8),
+        victim: VictimPolicy::CostBenefit,
+        relocate_by: RelocateBy::DeviceCopy,
+        collect_when_idle: Some(Nanos::from_millis(1)),
+        ..Config::default()
+    };
+    let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2 };
+    let run = Run { seed: 188, setting, steps: parse_steps(steps).unwrap() };
+    assert_eq!(explore(&run).failure, None);
+}
+
 /// Found by the explorer in itself: a superblock that an exchange had put elsewhere counted as one of its copies, so the
 /// other one could go too.
 #[test]

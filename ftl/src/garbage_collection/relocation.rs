@@ -308,8 +308,8 @@ impl<M: Media> BlockFtl<M> {
         }
         let (group, _) = group_and_frontier(unit.owner);
         self.collection.groups[group as usize].copying -= unit.used;
-        self.units.written_instead(id);
-        self.submit_errand(Errand::Unit(id));
+        self.units.has_been_read(id);
+        self.submit_held(id);
     }
 
     /// The device has copied a unit.
