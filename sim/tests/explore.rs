@@ -2,7 +2,7 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
-use openftl_ftl::{Config, PlacementName, ReadOnlyReason, VictimPolicy};
+use openftl_ftl::{Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_sim::step::{Step, parse_steps, write_steps};
@@ -263,20 +263,22 @@ fn of_two_copies_that_fail_in_one_chunk_the_first_is_written_first() {
                  x1 x1";
     let mut profile = Profile::builtin("tiny").unwrap();
     let chip = &mut profile.chip;
-    (chip.cell, chip.page_blocks, chip.blocks_per_chunk, chip.pair_distance) = (Cell::Tlc, 4, 48, Some(1));
+    (chip.cell, chip.page_blocks, chip.blocks_per_chunk, chip.pair_distance) = (Cell::Tlc, 4, 48, Some(2));
     (chip.read_us, chip.program_us) = (vec![40, 60, 80], vec![400, 800, 1_600]);
     (profile.groups, profile.pus_per_group) = (1, 2);
+    (profile.faults.read_retry, profile.faults.high_ecc) = (0.01, 0.05);
     (profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (16, false);
     let config = Config {
         capacity_blocks: 637,
         over_provisioning: Share::percent(20),
-        drive_id: 0xD21E_0000 + 188,
-        payload: FrameForm::Stamp,
-        host_frames: 400,
+        drive_id: 3_525_181_628,
+        payload: FrameForm::Bytes,
+        host_frames: 300,
         checkpoint_log_blocks: Some(8),
         victim: VictimPolicy::CostBenefit,
+        wear_spread_max: None,
         relocate_by: RelocateBy::DeviceCopy,
-        collect_when_idle: Some(Nanos::from_millis(1)),
+        collect_when_idle: Some(Nanos::from_millis(10)),
         ..Config::default()
     };
     let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2 };
