@@ -46,6 +46,9 @@ pub const KEYS: [&str; 17] = [
     "seed",
 ];
 
+/// Of [`KEYS`]: the options of a drive.
+const OPTIONS: std::ops::Range<usize> = 1..9;
+
 /// More than anybody waits for.
 const RUNS_MAX: usize = 100_000;
 
@@ -208,17 +211,7 @@ impl Run {
             None => "cosmos".parse()?,
             Some(setting) => setting.text.parse().map_err(|failure: Failure| failure.about(setting.words()))?,
         };
-        for key in [
-            "placement",
-            "binding",
-            "victim",
-            "collection",
-            "relocate_by",
-            "collect_when_idle",
-            "over_provisioning",
-            "handles",
-            "objects_max",
-        ] {
+        for key in &KEYS[OPTIONS] {
             if let Some(setting) = settings.get(key) {
                 spec.set(&key.replace('_', "-"), &setting.text).map_err(|failure| failure.about(setting.words()))?;
             }
