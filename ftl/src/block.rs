@@ -673,7 +673,7 @@ impl<M: Media> BlockFtl<M> {
         let is_copy = self.buffer.is_copy(self.units.unit(unit));
         self.units.came_back(unit, is_copy);
         match status {
-            Status::Success if is_copy => self.copy_ended(unit),
+            _ if is_copy && status.data_is_good() => self.copy_ended(unit),
             Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {
                 self.read_instead_of_copy(unit);
             }

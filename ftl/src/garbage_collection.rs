@@ -2,7 +2,7 @@
 //! groups are left in peace. On a drive of 8 groups seven eighths of the host's requests never meet it.
 //!
 //! ```text
-//!   victim ── read valid blocks, verify ──▶ queue ── full unit ──▶ relocation chunk ── readable ──▶ map, log
+//!   victim ── read or copy valid blocks ──▶ queue ── full unit ──▶ relocation chunk ── readable ──▶ map, log
 //!     │                                                                                              │
 //!     └── all its blocks have moved ──▶ waits until the log says so durably ──▶ reset ──▶ free ◀─────┘
 //! ```
@@ -25,7 +25,10 @@
 //! ([`crate::wear_levelling`]): one in each group at a time, marked or not, with room beyond the reserve.
 //!
 //! A block that cannot be read, or is not what the map says, is lost. In its place moves a block that says so
-//! ([`BlockKind::Lost`](crate::oob::BlockKind)): reads of it fail until the host writes or trims it, and its chunk is used again like any other.
+//! ([`BlockKind::Lost`](crate::oob::BlockKind)): reads of it fail until the host writes or trims it, and its chunk is used
+//! again like any other.
+//!
+//! This file says which groups are collected, when, and which victims; `garbage_collection/relocation.rs` how their blocks move.
 
 mod relocation;
 
@@ -66,7 +69,7 @@ struct Victim {
     /// The next block to look at.
     next: u32,
     scanned: bool,
-    /// Blocks that were read and are not in the map at their new place yet.
+    /// Blocks that are on their way, and not in the map at their new place yet.
     outstanding: u32,
     /// Reads of it under way.
     reading: u32,
@@ -376,7 +379,7 @@ impl<M: Media> BlockFtl<M> {
         self.collection.marked > before
     }
 
-    /// One group that is marked or cared for: reads victims, writes full units.
+    /// One group that is marked or cared for: chooses victims and moves what they hold.
     fn collect(&mut self, group: u32) {
         loop {
             self.place_relocations(group);

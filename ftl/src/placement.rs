@@ -20,9 +20,9 @@
 //! | `fdp-persistent` | the same | each handle by itself: persistently isolated |
 //! | `flash-alloc` | one for each object that is being written, and the rest | objects by themselves, never with others |
 //!
-//! A class is a wish. Chunks that are open for classes beyond the ordinary one, or what stands for it, take room that over-provisioning gave to
-//! garbage collection, so all of them together have a budget ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is
-//! placed with the ordinary writes, and [`PlacementStatistics`] counts that. A drive that runs out of room places what
+//! A class is a wish. Chunks that are open for classes beyond the ordinary one, or what stands for it, take room that
+//! over-provisioning gave to garbage collection, so all of them together have a budget
+//! ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is placed with the ordinary writes, and [`PlacementStatistics`] counts that. A drive that runs out of room places what
 //! it has anywhere ([`PlacementStatistics::spilled`]): a promise about durability comes before a wish about lifetimes.
 //!
 //! Classes are forgotten when the drive is closed or loses power, and so are the labels of its chunks: they are

@@ -102,8 +102,8 @@ fn victims(world: &mut World) -> u64 {
     world.ftl().statistics().groups.iter().map(|group| group.victims).sum()
 }
 
-/// While the host is silent a drive may make room that it does not need yet: it comes to rest by itself, begins nothing more
-/// when the host is back, and the next burst of writes meets less of collection.
+/// While the host is silent a drive may make room that it does not need yet: it comes to rest by itself, and the next burst of
+/// writes meets less of collection.
 #[test]
 fn room_is_made_while_the_host_is_silent() {
     let bursts = |collect_when_idle| {

@@ -159,6 +159,22 @@ fn a_copy_is_read_and_programmed() {
 }
 
 #[test]
+fn of_a_copy_the_first_unit_is_programmed_while_the_next_is_read() {
+    let mut host = Host::new(&tiny(), 2);
+    let (from, to, worn) = (host.chunk(0, 0, 0), host.chunk(1, 0, 0), host.chunk(1, 0, 1));
+    let start = host.fill(&[from, worn]);
+    let (from, to) = (host.ppas(from, 0, 8), host.ppas(to, 0, 8));
+    let command = Command::Copy { from: &from, to: &to, fua: false };
+    host.device.submit(start, &mut host.frames, 0, command).unwrap();
+    // The die that it goes to erases when it has programmed both units.
+    host.reset(start, 1, worn);
+    let (read, accepted, programmed) = (LOWER_READ + 4 * BLOCK, 4 * BLOCK_IN_CACHE, 4 * BLOCK + LOWER_PROGRAM);
+    let expected = [2 * read + accepted, read + accepted + 2 * programmed + ERASE];
+    assert_eq!(host.finish_times(), expected.map(|span| start.0 + span));
+    assert_eq!(host.device.statistics().blocks_copied, 8);
+}
+
+#[test]
 fn instant_media_take_no_time() {
     let device = EmulatedDevice::new(tiny(), 2, Store::Stamps, Timing::Instant, 1).unwrap();
     let mut host = Host::with(device);

@@ -566,6 +566,7 @@ impl<M: Media> BlockFtl<M> {
             for frame in &frames[..used] {
                 let slot = *self.buffer.slot(*frame);
                 let from = Ppa(u64::from(slot.older.0));
+                let victim = self.format.chunk_of(from);
                 // The host may have overwritten or trimmed the block meanwhile.
                 if self.buffer.rebase(&mut self.mapping, slot.block, slot.older, Entry::media(slot.ppa)) {
                     self.chunks.invalidate(from);
@@ -573,13 +574,12 @@ impl<M: Media> BlockFtl<M> {
                     let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
                     self.log.append(&mut self.frames, record);
                     self.statistics.groups[group as usize].relocated += 1;
-                    let chunk = self.format.chunk_of(from);
-                    self.placement.events.moved(chunk, self.chunks.label(chunk), slot.block);
+                    self.placement.events.moved(victim, self.chunks.label(victim), slot.block);
                 } else {
                     self.chunks.abandon(slot.ppa);
                 }
                 self.collection.frames.push(*frame);
-                self.block_settled(group, self.format.chunk_of(from), 1);
+                self.block_settled(group, victim, 1);
             }
             self.units.finish(id);
             self.stirred = true;
