@@ -1,0 +1,194 @@
+/*
+ * OpenFTL: a table drive (an FTL for LSM-trees) from C.
+ *
+ * A drive is opened by its URI and used by any number of threads. What it keeps are files by name:
+ *
+ *   tables      write once, from front to back; there as a whole when they are synced or closed, or not at all
+ *   log files   appended to and synced as often as one likes; any size from one byte on
+ *   folders     which exist so that they can be listed
+ *
+ * Which of the two kinds of file a name is, is said when it is made. Paths are absolute, of at most OPENFTL_PATH_MAX bytes,
+ * with "/" between names; "." and ".." mean nothing.
+ *
+ * What is synced is found again after a power cut and after the death of the process. What is not synced may be lost with
+ * either, newest first: a file then ends where it ended earlier, and names are as they were earlier. openftl_sync_folder
+ * makes every change of names before it durable.
+ *
+ * Every function returns an openftl_status; `error`, where it is not null, is filled when that is not OPENFTL_OK.
+ */
+#ifndef OPENFTL_H
+#define OPENFTL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this interface; openftl_abi_version() is that of the library. They have to be equal. */
+#define OPENFTL_ABI_VERSION 1
+
+/* Bytes of a path, its end not counted. */
+#define OPENFTL_PATH_MAX 1024
+
+typedef enum openftl_status {
+    OPENFTL_OK = 0,
+    OPENFTL_NOT_FOUND = 1,     /* no such file or folder */
+    OPENFTL_EXISTS = 2,        /* there is one already */
+    OPENFTL_NO_SPACE = 3,      /* no room now; there is when files have been deleted */
+    OPENFTL_TOO_LARGE = 4,     /* more than the drive could hold if it were empty */
+    OPENFTL_IO_ERROR = 5,      /* the medium lost data, or the link to a served drive broke */
+    OPENFTL_CORRUPTION = 6,    /* what is on media does not verify */
+    OPENFTL_BUSY = 7,          /* the drive is open elsewhere, or a lock is held, or a folder is not empty */
+    OPENFTL_INVALID = 8,       /* an argument is wrong */
+    OPENFTL_NOT_SUPPORTED = 9, /* a table cannot do that */
+    OPENFTL_READ_ONLY = 10     /* the drive is worn out, or has failed */
+} openftl_status;
+
+typedef struct openftl_error {
+    char message[512]; /* one line, ends with 0 */
+} openftl_error;
+
+typedef struct openftl_drive openftl_drive;
+typedef struct openftl_file openftl_file;
+
+typedef enum openftl_kind { OPENFTL_TABLE = 0, OPENFTL_LOG = 1, OPENFTL_FOLDER = 2 } openftl_kind;
+
+/* How long what is written will live. */
+typedef enum openftl_lifetime {
+    OPENFTL_LIFETIME_UNKNOWN = 0,
+    OPENFTL_LIFETIME_SHORT = 1,
+    OPENFTL_LIFETIME_MEDIUM = 2,
+    OPENFTL_LIFETIME_LONG = 3,
+    OPENFTL_LIFETIME_EXTREME = 4
+} openftl_lifetime;
+
+/* For what it is written. */
+typedef enum openftl_activity {
+    OPENFTL_ACTIVITY_UNKNOWN = 0,
+    OPENFTL_ACTIVITY_FLUSH = 1,
+    OPENFTL_ACTIVITY_COMPACTION = 2
+} openftl_activity;
+
+typedef struct openftl_attributes {
+    uint64_t bytes;
+    uint64_t modified_s; /* seconds since 1970 */
+    openftl_kind kind;
+} openftl_attributes;
+
+uint32_t openftl_abi_version(void);
+
+/* ---- drives ---- */
+
+/* Opens the drive of a URI, "openftl://" and the path of a drive file (TOML): "openftl:///srv/lsm.toml", or relative to the
+ * working folder, "openftl://lsm.toml". A drive that a server of this machine has open is used through that server. A process
+ * that opens the same drive again gets the same one. */
+openftl_status openftl_open(const char *uri, openftl_drive **drive, openftl_error *error);
+
+/* Ends the use of a drive; the last one closes it. Files of it have to be closed before. */
+openftl_status openftl_close(openftl_drive *drive, openftl_error *error);
+
+/* Bytes that tables could still take, and that they could if the drive were empty. */
+openftl_status openftl_space(openftl_drive *drive, uint64_t *free_bytes, uint64_t *all_bytes, openftl_error *error);
+
+/* What the drive did since it was opened, as JSON. Free it with openftl_free_text. */
+openftl_status openftl_statistics(openftl_drive *drive, char **json, openftl_error *error);
+void openftl_free_text(char *text);
+
+/* ---- files being written ---- */
+
+/* Makes a file, in place of one of that name, if there is one. Its folder has to be there. */
+openftl_status openftl_create(openftl_drive *drive, const char *path, openftl_kind kind, openftl_file **file,
+                              openftl_error *error);
+
+/* Goes on at the end of a log file, or makes it. A table cannot be gone on with. */
+openftl_status openftl_append_to(openftl_drive *drive, const char *path, openftl_file **file, openftl_error *error);
+
+/* Hints, before the first byte; they say where a table is placed, and never what can be done with it. 0 bytes: unknown. */
+void openftl_hint_size(openftl_file *file, uint64_t expected_bytes);
+void openftl_hint_lifetime(openftl_file *file, openftl_lifetime lifetime);
+void openftl_hint_activity(openftl_file *file, openftl_activity activity);
+
+openftl_status openftl_append(openftl_file *file, const void *data, size_t bytes, openftl_error *error);
+
+/* Writes at `offset`, which may be the end of the file, or before it by less than OPENFTL_REWRITE_MAX bytes: what is there is
+ * replaced. */
+#define OPENFTL_REWRITE_MAX 4096
+openftl_status openftl_write_at(openftl_file *file, uint64_t offset, const void *data, size_t bytes,
+                                openftl_error *error);
+
+/* Cuts the file to `bytes`, which is at most its size. */
+openftl_status openftl_truncate(openftl_file *file, uint64_t bytes, openftl_error *error);
+
+/* What was appended survives the death of this process, if a server has the drive. */
+openftl_status openftl_flush(openftl_file *file, openftl_error *error);
+
+/* What was appended is durable, and so is the name of the file. */
+openftl_status openftl_sync(openftl_file *file, openftl_error *error);
+
+/* Bytes of the file so far. */
+uint64_t openftl_size(const openftl_file *file);
+
+/* Ends the file. A table that was not synced is there as a whole from now on, but a power cut may take it away. Also frees
+ * `file` when it fails. */
+openftl_status openftl_close_file(openftl_file *file, openftl_error *error);
+
+/* ---- files being read ---- */
+
+/* Opens a file for reading; it can be read until it is closed, also when it has been deleted or replaced. */
+openftl_status openftl_open_read(openftl_drive *drive, const char *path, openftl_file **file, openftl_error *error);
+
+/* Reads up to `bytes` bytes from `offset` on; `got` is less only at the end of the file. */
+openftl_status openftl_read(openftl_file *file, uint64_t offset, size_t bytes, void *buffer, size_t *got,
+                            openftl_error *error);
+
+typedef struct openftl_read_request {
+    uint64_t offset;
+    size_t bytes;
+    void *buffer;
+    size_t got;            /* out */
+    openftl_status status; /* out */
+} openftl_read_request;
+
+/* Reads all of them at a time. Returns the first status that is not OPENFTL_OK, if any. */
+openftl_status openftl_read_many(openftl_file *file, openftl_read_request *requests, size_t count,
+                                 openftl_error *error);
+
+/* A number that differs from that of every other file that the drive has had. */
+uint64_t openftl_file_id(const openftl_file *file);
+
+/* ---- names ---- */
+
+openftl_status openftl_stat(openftl_drive *drive, const char *path, openftl_attributes *attributes,
+                            openftl_error *error);
+
+/* Calls `each` for everything in a folder, in the order of the names. */
+typedef void (*openftl_each)(void *context, const char *name, const openftl_attributes *attributes);
+openftl_status openftl_list(openftl_drive *drive, const char *folder, openftl_each each, void *context,
+                            openftl_error *error);
+
+/* Deletes a file. */
+openftl_status openftl_delete(openftl_drive *drive, const char *path, openftl_error *error);
+
+/* Gives a file another name; one that has it is replaced, all at once. */
+openftl_status openftl_rename(openftl_drive *drive, const char *from, const char *to, openftl_error *error);
+
+/* OPENFTL_EXISTS if it is there. Folders above it have to be there, but for "/". */
+openftl_status openftl_make_folder(openftl_drive *drive, const char *path, openftl_error *error);
+
+/* OPENFTL_BUSY if it is not empty. */
+openftl_status openftl_delete_folder(openftl_drive *drive, const char *path, openftl_error *error);
+
+/* Every change of names before this is durable. */
+openftl_status openftl_sync_folder(openftl_drive *drive, const char *path, openftl_error *error);
+
+/* Locks a name, whether or not it is a file; OPENFTL_BUSY if it is locked. Locks end with the process. */
+openftl_status openftl_lock(openftl_drive *drive, const char *path, openftl_error *error);
+openftl_status openftl_unlock(openftl_drive *drive, const char *path, openftl_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
