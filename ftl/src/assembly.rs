@@ -24,6 +24,7 @@ use crate::statistics::{Care, GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
 use crate::survey::{Chunks, TakenUp, make_free, pad, superblock_pus, take_up};
+use crate::tables::Tables;
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::transactions::Transactions;
 use crate::units::Units;
@@ -82,6 +83,7 @@ impl<M: Media> BlockFtl<M> {
             sequence: 0,
             capacity_blocks: config.capacity_blocks,
             over_provisioning: config.over_provisioning,
+            catalog_blocks: config.catalog_blocks,
             geometry: Superblock::geometry_of(&geometry),
             clean: false,
             checkpoint: Default::default(),
@@ -145,8 +147,14 @@ impl<M: Media> BlockFtl<M> {
         let stuck = (plan.host_frontiers + plan.placement_chunks) as usize * (unit_blocks + mw_cunits) as usize
             + placement.classes() * unit_blocks as usize;
         let scrub_frames = Scrub::frames_needed(&config);
-        let payload =
-            collection_frames + stuck + TRANSACTION_BLOCKS_MAX + config.host_frames as usize + 1 + scrub_frames;
+        let table_frames = if config.catalog_blocks > 0 { Tables::frames_needed(&geometry) } else { 0 };
+        let payload = collection_frames
+            + table_frames
+            + stuck
+            + TRANSACTION_BLOCKS_MAX
+            + config.host_frames as usize
+            + 1
+            + scrub_frames;
         let metadata = Log::frames_needed(ws_min)
             + scrub_frames
             + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
@@ -179,7 +187,9 @@ impl<M: Media> BlockFtl<M> {
         let format = geometry.format();
         order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));
         let mut provisioning = Provisioning::new(&geometry, &plan);
-        provisioning.hold_spares(good.saturating_sub(plan.chunks()) as u32);
+        let beyond = good.saturating_sub(plan.chunks());
+        let spares = if config.catalog_blocks > 0 { beyond.min(Tables::spares(good)) } else { beyond };
+        provisioning.hold_spares(spares as u32);
         provisioning.keep_apart(placement.kept_apart());
         BlockFtl {
             format,
@@ -198,6 +208,7 @@ impl<M: Media> BlockFtl<M> {
             scrub,
             bad_chunks: BadChunks::new(good, good_min),
             transactions: Transactions::default(),
+            tables: Tables::new(&geometry),
             reads: Default::default(),
             statistics: Statistics {
                 groups: vec![GroupStatistics::default(); groups as usize],
@@ -274,12 +285,18 @@ impl<M: Media> BlockFtl<M> {
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
     pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
         let mut open = Vec::new();
+        if self.config.catalog_blocks > 0 {
+            self.share_with_tables(chunks);
+        }
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
             if self.chunks.usage(chunk) != ChunkUse::Free {
                 continue;
             }
             let valid = self.chunks.valid(chunk);
+            if self.config.catalog_blocks > 0 && valid == 0 && self.find_table_chunk(descriptor) {
+                continue;
+            }
             match descriptor.state {
                 ChunkState::Offline if valid > 0 => {
                     self.chunks.set_usage(chunk, ChunkUse::Closed, 0);

@@ -97,6 +97,7 @@ impl<M: Media> BlockFtl<M> {
 
     fn leave_resetting(&mut self, chunk: ChunkId) {
         self.provisioning.arrived(self.group_of(chunk));
+        self.leave_tables(chunk);
         self.collection.stir();
     }
 

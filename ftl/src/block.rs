@@ -36,6 +36,7 @@ use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
+use crate::tables::Tables;
 use crate::target::{BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
@@ -121,6 +122,7 @@ pub struct BlockFtl<M> {
     pub(crate) scrub: Scrub,
     pub(crate) bad_chunks: BadChunks,
     pub(crate) transactions: Transactions,
+    pub(crate) tables: Tables,
     pub(crate) reads: Reads,
     pub(crate) statistics: Statistics,
     pub(crate) recovery: RecoveryReport,
@@ -355,7 +357,14 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Writes `used` blocks of `frames`, and padding up to the whole of it, to the next place of `open`.
-    pub(crate) fn write_unit(&mut self, open: OpenId, purpose: Purpose, owner: u64, frames: &[Frame], used: u32) {
+    pub(crate) fn write_unit(
+        &mut self,
+        open: OpenId,
+        purpose: Purpose,
+        owner: u64,
+        frames: &[Frame],
+        used: u32,
+    ) -> UnitId {
         self.statistics.programmed[purpose as usize] += u64::from(used);
         self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
         let unit = self.units.begin(open, purpose, owner, frames, used);
@@ -363,6 +372,7 @@ impl<M: Media> BlockFtl<M> {
         if self.units.may_go(unit, is_copy) {
             self.submit_errand(Errand::Unit(unit));
         }
+        unit
     }
 
     /// Writes padding behind what `open` holds, so that it can be read.
@@ -371,7 +381,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Writes so many blocks of padding to `open`.
-    fn pad_by(&mut self, open: OpenId, mut blocks: u32) {
+    pub(crate) fn pad_by(&mut self, open: OpenId, mut blocks: u32) {
         let most = VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min;
         while blocks > 0 {
             let count = blocks.min(most);
@@ -653,6 +663,7 @@ impl<M: Media> BlockFtl<M> {
             self.advance_transactions();
             self.advance_refresh();
             self.advance_collection();
+            self.advance_tables();
             self.advance_resets();
             self.advance_checkpoint();
             self.advance_log();
@@ -723,6 +734,7 @@ impl<M: Media> BlockFtl<M> {
                             self.buffer.advance();
                         }
                         Purpose::Log => self.log.copy_durable(unit.owner),
+                        Purpose::Table => self.table_unit_programmed(id),
                         _ => {}
                     }
                 }
@@ -741,12 +753,14 @@ impl<M: Media> BlockFtl<M> {
                         }
                         Purpose::Checkpoint => self.checkpoint.written(unit.frames()),
                         Purpose::Superblock => self.superblock.copy_written(unit.owner),
+                        Purpose::Table => self.table_unit_readable(id),
                         Purpose::Log | Purpose::Padding => {}
                     }
                     self.units.finish(id);
                 }
                 Event::Failed(id) => self.unit_failed(id),
                 Event::Closed(chunk) => {
+                    self.table_chunk_closed(chunk);
                     if self.chunks.usage(chunk) == ChunkUse::Open {
                         self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
                         self.collection.stir();
@@ -786,6 +800,7 @@ impl<M: Media> BlockFtl<M> {
             Purpose::Log => self.log.copy_failed(unit.owner),
             Purpose::Checkpoint => self.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.superblock.copy_failed(unit.owner),
+            Purpose::Table => self.table_unit_failed(id),
             Purpose::Padding => {}
         }
         self.units.finish(id);

@@ -163,7 +163,9 @@ impl<M: Media> BlockFtl<M> {
             let agree = match usage {
                 ChunkUse::Free => descriptor.state == ChunkState::Free,
                 ChunkUse::Closed | ChunkUse::Victim => descriptor.state == ChunkState::Closed,
-                ChunkUse::Open => matches!(descriptor.state, ChunkState::Open | ChunkState::Free | ChunkState::Closed),
+                ChunkUse::Open | ChunkUse::Table => {
+                    matches!(descriptor.state, ChunkState::Open | ChunkState::Free | ChunkState::Closed)
+                }
                 ChunkUse::Retired | ChunkUse::Resetting | ChunkUse::Metadata => true,
             };
             if !agree {

@@ -42,6 +42,8 @@ pub enum ChunkUse {
     Resetting,
     /// Log, checkpoint or superblock.
     Metadata,
+    /// Of a table, or partly written for one that is no more.
+    Table,
 }
 
 const NONE: u32 = u32::MAX;

@@ -70,6 +70,9 @@ pub struct Config {
     pub capacity_blocks: u64,
     /// Flash for data beyond the capacity.
     pub over_provisioning: Share,
+    /// Logical blocks, the first of the capacity, in which a [table drive](crate::tables) keeps its catalog. Chunks beyond
+    /// those that the capacity needs are for tables then. 0: a block drive.
+    pub catalog_blocks: u32,
     /// Tells this drive from others, so that a chunk of another life of the flash is recognised. Chosen by the caller.
     pub drive_id: u64,
     /// What payload the host brings: bytes for a real drive, stamps for a simulated one.
@@ -123,6 +126,7 @@ impl Default for Config {
         Config {
             capacity_blocks: 0,
             over_provisioning: Share::percent(10),
+            catalog_blocks: 0,
             drive_id: 0,
             payload: FrameForm::Bytes,
             host_frames: 4096,

@@ -63,6 +63,7 @@ pub mod statistics;
 pub mod superblock;
 pub mod superblock_writer;
 mod survey;
+pub mod tables;
 pub mod target;
 pub mod throttle;
 pub mod transactions;

@@ -7,8 +7,8 @@
 //! | 0 | kind ([`BlockKind`]) |
 //! | 1 | format version ([`OOB_VERSION`]) |
 //! | 2-3 | sequence, bits 47-32 |
-//! | 4-7 | address: logical block, index in the checkpoint or the superblock; 0 in the log |
-//! | 8-11 | sequence, bits 31-0: the number of the write, the log block, the checkpoint or the superblock |
+//! | 4-7 | address: logical block, index in the checkpoint, the superblock or the table; 0 in the log |
+//! | 8-11 | sequence, bits 31-0: the number of the write, the log block, the checkpoint, the superblock or the table |
 //! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp) |
 //!
 //! A sequence of 48 bits is never used up, so of two versions of a logical block the newer is known without the map.
@@ -43,12 +43,16 @@ pub enum BlockKind {
     /// A logical block that the host wants to be an error until it writes or trims it (Write Uncorrectable). It holds
     /// zeroes.
     Uncorrectable = 7,
+    /// A block of a table: its address is its place in the table, its sequence the number of the table.
+    Table = 8,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Uncorrectable};
-        [Data, Padding, Log, Checkpoint, Superblock, Lost, Uncorrectable].into_iter().find(|kind| *kind as u8 == byte)
+        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Table, Uncorrectable};
+        [Data, Padding, Log, Checkpoint, Superblock, Lost, Uncorrectable, Table]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 
     /// Whether the block stands for a logical block of the host, which its address names.
@@ -200,7 +204,7 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
         (
             std::mem::offset_of!(OobBytes, kind),
             1,
-            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable",
+            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table",
         ),
         (std::mem::offset_of!(OobBytes, version), 1, "format version, 2"),
         (std::mem::offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),

@@ -8,7 +8,8 @@
 //! - **reserve**: each group keeps [`RELOCATION_RESERVE_CHUNKS`] for relocation;
 //! - **kept apart**: what collection may still open for blocks that a [placement](crate::placement) keeps apart;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
-//! - **metadata**: what log and checkpoints may still need.
+//! - **metadata**: what log and checkpoints may still need;
+//! - **tables**: on a [table drive](crate::tables), each group's share for tables. Nothing else counts them as free.
 //!
 //! The copies of the metadata have different *homes*: every other group, or every other parallel unit of the one group.
 //! They leave them only when there is no room.
@@ -36,6 +37,8 @@ pub enum Claim {
         /// Whose turn it is.
         turn: u32,
     },
+    /// A table, on one parallel unit.
+    Table(PuId),
 }
 
 /// The free chunks.
@@ -55,6 +58,9 @@ pub struct Provisioning {
     metadata_in_use: u32,
     /// Chunks that collection may still open for what is kept apart.
     kept_apart: u32,
+    /// Chunks of each group that tables may have, and those that they have.
+    table_share: Vec<u32>,
+    tables_in_use: Vec<u32>,
     is_at_end_of_life: bool,
 }
 
@@ -74,8 +80,48 @@ impl Provisioning {
             metadata_budget: plan.metadata_chunks() as u32,
             metadata_in_use: 0,
             kept_apart: 0,
+            table_share: vec![0; geometry.groups as usize],
+            tables_in_use: vec![0; geometry.groups as usize],
             is_at_end_of_life: false,
         }
+    }
+
+    /// Gives tables a share of each group.
+    pub fn share_with_tables(&mut self, share: Vec<u32>) {
+        self.table_share = share;
+    }
+
+    /// A chunk of `group` was found in use for a table when the drive was opened.
+    pub fn begin_table_chunk(&mut self, group: u32) {
+        self.tables_in_use[group as usize] += 1;
+    }
+
+    /// A chunk of `group` is no longer in use for a table (it comes back through [`Provisioning::give`] after its reset).
+    pub fn end_table_chunk(&mut self, group: u32) {
+        self.tables_in_use[group as usize] -= 1;
+    }
+
+    /// Chunks of `group` that tables may have, whether they have them or not.
+    #[must_use]
+    pub fn table_share(&self, group: u32) -> u32 {
+        self.table_share[group as usize]
+    }
+
+    /// Chunks of `group` that tables do not have yet, and could when nothing waits for its reset.
+    #[must_use]
+    pub fn table_share_left(&self, group: u32) -> u32 {
+        self.table_share[group as usize].saturating_sub(self.tables_in_use[group as usize])
+    }
+
+    /// Free chunks of `pu` that a table may have now.
+    #[must_use]
+    pub fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
+        (self.free_on_pu(pu) as u32).min(self.table_share_left(self.format.group_of(pu)))
+    }
+
+    /// Free chunks of `group` that are kept for tables.
+    fn kept_for_tables(&self, group: u32) -> u32 {
+        self.table_share_left(group).min(self.free_in_group[group as usize])
     }
 
     /// Holds back `spares` chunks, spread over the groups.
@@ -92,7 +138,14 @@ impl Provisioning {
             self.lent -= 1;
             return true;
         }
-        self.take_spare(group)
+        if self.take_spare(group) {
+            return true;
+        }
+        // Tables do with less before data do.
+        let share = &mut self.table_share[group as usize];
+        let had = *share > 0;
+        *share -= u32::from(had);
+        had
     }
 
     /// Holds one spare less back, ahead of the next chunk that goes bad: programs have failed in chunks that cannot be
@@ -169,15 +222,15 @@ impl Provisioning {
     pub fn relocation_chunks(&self, group: u32) -> u32 {
         let groups = self.free_in_group.len() as u32;
         let needed = groups * RELOCATION_RESERVE_CHUNKS + self.metadata_to_come();
-        let beyond = self.free_total.saturating_sub(needed);
+        let beyond = self.free_total().saturating_sub(needed);
         let free = self.free_in_group(group);
         free.min(RELOCATION_RESERVE_CHUNKS + free.saturating_sub(RELOCATION_RESERVE_CHUNKS).min(beyond))
     }
 
-    /// Free chunks of `group`.
+    /// Free chunks of `group`, those for tables not counted.
     #[must_use]
     pub fn free_in_group(&self, group: u32) -> u32 {
-        self.free_in_group[group as usize]
+        self.free_in_group[group as usize] - self.kept_for_tables(group)
     }
 
     /// Free chunks of `pu`.
@@ -186,10 +239,11 @@ impl Provisioning {
         self.free[pu.0 as usize].len()
     }
 
-    /// Free chunks of the drive.
+    /// Free chunks of the drive, those for tables not counted.
     #[must_use]
     pub fn free_total(&self) -> u32 {
-        self.free_total
+        let groups = 0..self.table_share.len() as u32;
+        self.free_total - groups.map(|group| self.kept_for_tables(group)).sum::<u32>()
     }
 
     /// Free chunks of the drive below which collection should begin.
@@ -221,13 +275,13 @@ impl Provisioning {
 
     fn host_chunks_in_group(&self, group: u32) -> u32 {
         let held = RELOCATION_RESERVE_CHUNKS + self.spares_in_group[group as usize];
-        self.free_in_group[group as usize].saturating_sub(held)
+        self.free_in_group(group).saturating_sub(held)
     }
 
     fn host_chunks_in_all(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
         let held = self.spares() + self.metadata_to_come() + self.kept_apart;
-        self.free_total.saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + held)
+        self.free_total().saturating_sub(groups * RELOCATION_RESERVE_CHUNKS + held)
     }
 
     /// Takes a free chunk for `claim`, or `None` if none may be had.
@@ -246,14 +300,18 @@ impl Provisioning {
             Claim::Relocation(group) | Claim::Destination(group) => self.fullest_pu(group),
             Claim::WornRelocation(group) => self.most_worn_pu(group),
             Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
+            Claim::Table(pu) if self.table_chunks_on_pu(pu) == 0 => return None,
+            Claim::Table(pu) => pu,
         };
         let free = &mut self.free[pu.0 as usize];
         let taken = if matches!(claim, Claim::WornRelocation(_)) { free.pop_last() } else { free.pop_first() };
         let (_, chunk) = taken?;
         self.free_in_group[self.format.group_of(pu) as usize] -= 1;
         self.free_total -= 1;
-        if matches!(claim, Claim::Metadata { .. }) {
-            self.metadata_in_use += 1;
+        match claim {
+            Claim::Metadata { .. } => self.metadata_in_use += 1,
+            Claim::Table(pu) => self.begin_table_chunk(self.format.group_of(pu)),
+            _ => {}
         }
         Some(chunk)
     }

@@ -8,6 +8,7 @@ use crate::block::{BlockFtl, Errand};
 use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
 use crate::statistics::Care;
+use crate::tables::TableBlock;
 use crate::target::{Done, IoError};
 use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Media, Status};
@@ -68,6 +69,8 @@ struct ReadCommand {
     blocks: u32,
     epoch: u64,
     retried: bool,
+    /// The number of the table that is read; `None`: the map.
+    table: Option<u64>,
     places: [Ppa; VECTOR_BLOCKS_MAX],
     logical: [u32; VECTOR_BLOCKS_MAX],
     frames: [Frame; VECTOR_BLOCKS_MAX],
@@ -120,6 +123,16 @@ impl Reads {
         self.epochs.reach(epoch)
     }
 
+    /// Adds a block to a command. Returns whether that is full now.
+    #[inline]
+    fn add(&mut self, command: u32, ppa: Ppa, block: u32, frame: Frame) -> bool {
+        let reading = &mut self.commands[command as usize];
+        let at = reading.blocks as usize;
+        (reading.places[at], reading.logical[at], reading.frames[at]) = (ppa, block, frame);
+        reading.blocks += 1;
+        reading.blocks as usize == VECTOR_BLOCKS_MAX
+    }
+
     fn begin_request(&mut self, tag: u64, began: Time) -> u32 {
         let request = Request { tag, began, commands: 0, error: None };
         if let Some(index) = self.free_requests.pop() {
@@ -130,12 +143,13 @@ impl Reads {
         self.requests.len() as u32 - 1
     }
 
-    fn begin_command(&mut self, request: u32) -> u32 {
+    fn begin_command(&mut self, request: u32, table: Option<u64>) -> u32 {
         self.requests[request as usize].commands += 1;
         let epoch = self.epochs.begin();
         if let Some(index) = self.free_commands.pop() {
             let command = &mut self.commands[index as usize];
             (command.request, command.blocks, command.epoch, command.retried) = (request, 0, epoch, false);
+            command.table = table;
             return index;
         }
         self.commands.push(ReadCommand {
@@ -143,6 +157,7 @@ impl Reads {
             blocks: 0,
             epoch,
             retried: false,
+            table,
             places: [Ppa(0); VECTOR_BLOCKS_MAX],
             logical: [0; VECTOR_BLOCKS_MAX],
             frames: [Frame(0); VECTOR_BLOCKS_MAX],
@@ -174,19 +189,49 @@ impl<M: Media> BlockFtl<M> {
                         request = self.reads.begin_request(tag, self.now);
                     }
                     if command == NONE {
-                        command = self.reads.begin_command(request);
+                        command = self.reads.begin_command(request, None);
                     }
-                    let reading = &mut self.reads.commands[command as usize];
-                    let at = reading.blocks as usize;
-                    (reading.places[at], reading.logical[at], reading.frames[at]) = (ppa, block, *frame);
-                    reading.blocks += 1;
-                    if reading.blocks as usize == VECTOR_BLOCKS_MAX {
+                    if self.reads.add(command, ppa, block, *frame) {
                         self.submit_errand(Errand::HostRead(command));
                         command = NONE;
                     }
                 }
             }
         }
+        self.submit_read(tag, request, command, lost);
+        Ok(())
+    }
+
+    /// Reads blocks of a table from block `first` on: no more than it has.
+    pub(crate) fn read_table(&mut self, tag: u64, slot: u32, number: u64, first: u32, frames: &[Frame]) {
+        self.statistics.host_blocks_read += frames.len() as u64;
+        let (mut request, mut command) = (NONE, NONE);
+        for (block, frame) in (first..).zip(frames) {
+            match self.table_block(slot, block) {
+                TableBlock::Frame(buffered) => {
+                    self.statistics.buffer_hits += 1;
+                    self.frames.copy(buffered, *frame);
+                }
+                TableBlock::Media(ppa) => {
+                    if request == NONE {
+                        request = self.reads.begin_request(tag, self.now);
+                    }
+                    if command == NONE {
+                        command = self.reads.begin_command(request, Some(number));
+                    }
+                    if self.reads.add(command, ppa, block, *frame) {
+                        self.submit_errand(Errand::HostRead(command));
+                        command = NONE;
+                    }
+                }
+            }
+        }
+        self.submit_read(tag, request, command, None);
+    }
+
+    /// Submits the last command of a read, if it is not full, and ends a read that needs none.
+    #[inline]
+    fn submit_read(&mut self, tag: u64, request: u32, command: u32, lost: Option<IoError>) {
         if command != NONE {
             self.submit_errand(Errand::HostRead(command));
         }
@@ -197,7 +242,6 @@ impl<M: Media> BlockFtl<M> {
         } else {
             self.reads.requests[request as usize].error = lost;
         }
-        Ok(())
     }
 
     pub(crate) fn host_read_ended(&mut self, index: u32, completion: Completion) {
@@ -213,7 +257,9 @@ impl<M: Media> BlockFtl<M> {
             let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
             let found = match lost {
                 true => Err(IoError::Unrecovered { block: u64::from(block) }),
-                false => verdict(&self.frames, command.frames[at], u64::from(block), self.config.verify_reads),
+                false => {
+                    verdict(&self.frames, command.frames[at], command.table, u64::from(block), self.config.verify_reads)
+                }
             };
             // What the host wants to be an error is one at once, and no failure of the medium.
             if let Err(marked @ IoError::Uncorrectable { .. }) = found {
@@ -249,11 +295,13 @@ impl<M: Media> BlockFtl<M> {
     }
 }
 
-/// Whether `frame` holds logical block `block`.
+/// Whether `frame` holds logical block `block`, or that block of a table.
 #[inline]
-fn verdict(frames: &Frames, frame: Frame, block: u64, verify: bool) -> Result<(), IoError> {
+fn verdict(frames: &Frames, frame: Frame, table: Option<u64>, block: u64, verify: bool) -> Result<(), IoError> {
     let oob = if verify { Oob::verify(frames, frame) } else { Oob::peek(frames, frame) };
     match oob {
+        Ok(Oob { kind: BlockKind::Table, address, sequence }) if address == block && table == Some(sequence) => Ok(()),
+        _ if table.is_some() => Err(IoError::WrongBlock { block }),
         Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
         Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),
         Ok(Oob { kind: BlockKind::Uncorrectable, address, .. }) if address == block => {

@@ -124,6 +124,19 @@ pub enum OpenError {
         /// Of the device.
         found: [u32; 4],
     },
+    /// The drive was formatted for another FTL.
+    #[error(
+        "this is a {found} drive, and it is to be opened as a {wanted} drive; say kind = \"{found}\" in its drive file"
+    )]
+    OtherKind {
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// The catalog of a table drive cannot be used.
+    #[error(transparent)]
+    Catalog(#[from] crate::tables::CatalogError),
     /// Log is in a chunk that no superblock names.
     #[error(
         "chunk {chunk} holds log block {lsn}, and superblock {sequence}, the newest that can be read, does not know that \
@@ -260,6 +273,8 @@ impl<M: Media> BlockFtl<M> {
         trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
+        expect_kind(&config, &superblock)?;
+        config.catalog_blocks = superblock.catalog_blocks;
         config.drive_id = superblock.drive;
         let plan = Plan::new(&geometry, &config)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
@@ -435,6 +450,16 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
         return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
     }
     Ok(superblock.validate(geometry)?)
+}
+
+/// Whether the drive was formatted for the FTL that is to open it.
+fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
+    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "tables" } else { "block" };
+    let (found, wanted) = (kind(superblock.catalog_blocks), kind(config.catalog_blocks));
+    if found != wanted {
+        return Err(OpenError::OtherKind { found, wanted });
+    }
+    Ok(())
 }
 
 /// What is there only once and should be there twice.

@@ -150,7 +150,7 @@ impl<M: Media> BlockFtl<M> {
         let is_metadata = self.chunks.usage(chunk) == ChunkUse::Metadata;
         let end = match self.chunks.usage(chunk) {
             ChunkUse::Open | ChunkUse::Closed | ChunkUse::Metadata => self.readable(chunk),
-            ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting => 0,
+            ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting | ChunkUse::Table => 0,
         };
         if end == 0 {
             self.end_chunk();

@@ -31,12 +31,21 @@ pub enum Purpose {
     Superblock = 4,
     /// Nothing: fills a write unit that could not wait, or a chunk that had to be closed.
     Padding = 5,
+    /// A block of a table that the host wrote.
+    Table = 6,
 }
 
 impl Purpose {
     /// Every purpose, in the order of [`Statistics::programmed`].
-    pub const ALL: [Purpose; 6] =
-        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
+    pub const ALL: [Purpose; 7] = [
+        Purpose::Data,
+        Purpose::Relocation,
+        Purpose::Log,
+        Purpose::Checkpoint,
+        Purpose::Superblock,
+        Purpose::Padding,
+        Purpose::Table,
+    ];
 
     /// The word that reports use.
     #[must_use]
@@ -48,6 +57,7 @@ impl Purpose {
             Purpose::Checkpoint => "checkpoint",
             Purpose::Superblock => "superblock",
             Purpose::Padding => "padding",
+            Purpose::Table => "tables",
         }
     }
 }
@@ -140,7 +150,7 @@ pub struct Statistics {
     /// Blocks that were found in the write buffer when read.
     pub buffer_hits: u64,
     /// Blocks programmed, by [`Purpose`].
-    pub programmed: [u64; 6],
+    pub programmed: [u64; 7],
     /// Blocks that garbage collection read.
     pub relocation_reads: u64,
     /// Blocks that the device copied for garbage collection, without their being read.

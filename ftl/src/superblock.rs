@@ -86,7 +86,7 @@ struct Header {
     extents: [U32; METADATA_COPIES],
     log_chunks: [U32; METADATA_COPIES],
     log_gaps: U32,
-    reserved: U32,
+    catalog_blocks: U32,
     places: [U32; 4],
 }
 
@@ -156,6 +156,8 @@ pub struct Superblock {
     pub capacity_blocks: u64,
     /// As formatted.
     pub over_provisioning: Share,
+    /// Logical blocks in which a table drive keeps its catalog; 0: a block drive.
+    pub catalog_blocks: u32,
     /// Groups, PUs per group, chunks per PU, blocks per chunk.
     pub geometry: [u32; 4],
     /// Whether the drive was closed cleanly, with nothing in its log.
@@ -267,7 +269,7 @@ impl Superblock {
             extents: self.checkpoint.copies.each_ref().map(|copy| count(copy.len())),
             log_chunks: self.log_chunks.each_ref().map(|copy| count(copy.len())),
             log_gaps: count(self.log_gaps.len()),
-            reserved: U32::ZERO,
+            catalog_blocks: U32::new(self.catalog_blocks),
             places: self.places.map(U32::new),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
@@ -335,6 +337,7 @@ impl Superblock {
             sequence: header.sequence.get(),
             capacity_blocks: header.capacity_blocks.get(),
             over_provisioning: Share { millionths: header.over_provisioning.get() },
+            catalog_blocks: header.catalog_blocks.get(),
             geometry: [
                 header.groups.get(),
                 header.pus_per_group.get(),
@@ -379,6 +382,10 @@ impl Superblock {
         if self.capacity_blocks == 0 || self.capacity_blocks > geometry.blocks() {
             let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
             return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
+        }
+        if u64::from(self.catalog_blocks) >= self.capacity_blocks {
+            let (catalog, capacity) = (self.catalog_blocks, self.capacity_blocks);
+            return untrue(format!("the catalog has {catalog} blocks, and the whole capacity is {capacity}"));
         }
         let format = geometry.format();
         for (index, chunk) in (0..).zip(self.places).filter(|(_, chunk)| *chunk != u32::MAX) {
@@ -504,7 +511,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, extents), 8, "extents of the checkpoint, of copy 0 and of copy 1 (4 bytes each)"),
         (offset_of!(Header, log_chunks), 8, "log chunks of copy 0 and of copy 1 (4 bytes each)"),
         (offset_of!(Header, log_gaps), 4, "gaps in the log"),
-        (offset_of!(Header, reserved), 4, "0"),
+        (offset_of!(Header, catalog_blocks), 4, "logical blocks of the catalog of a table drive; 0 = a block drive"),
         (offset_of!(Header, places), 16, "chunks for superblocks, two of each place; FFFF_FFFFh = none"),
         (
             size_of::<Header>(),
@@ -533,6 +540,7 @@ mod tests {
             sequence: 17,
             capacity_blocks: 1 << 20,
             over_provisioning: Share::percent(7),
+            catalog_blocks: 0,
             geometry: [8, 4, 1474, 6144],
             clean: true,
             checkpoint: CheckpointPlace {

@@ -1,0 +1,186 @@
+//! LightLSM: tables of whole chunks beside a log area of blocks, for a database that is an LSM-tree.
+//!
+//! A table is written from front to back, there as a whole or not at all, read block by block, and deleted as a whole. Its
+//! chunks hold nothing else, so deleting it comes down to erasing them: nothing is ever relocated to make room for tables.
+//!
+//! ```text
+//!   capacity of the block FTL                              chunks beyond it
+//!   [ catalog | log area: 4 KiB blocks of the host ]       [ table ][ table ][ free ] …
+//!        │ names the chunks of each table ─────────────────────▲
+//! ```
+//!
+//! The rest of the drive is the block FTL as it is, with its transactions, log, checkpoints and garbage collection. It keeps
+//! what is small: the log area, which the host uses as it likes, and in front of it the *catalog* ([`catalog`]), which says
+//! what tables there are and where they lie. Chunks for tables come from the same [provisioning](crate::provisioning), so wear is shared.
+//!
+//! # The life of a table, and what a crash after each step leaves
+//! 1. **Begun**: it has *columns* ([`columns`]), parallel units that its write units go to in turns. *Crash: nothing of it.*
+//! 2. **Written**: full units are on media or on their way. *Crash: chunks that nobody names; they are reset.*
+//! 3. **Committed**: all of it is programmed, and then its entry is written to the catalog: a transaction of the block FTL, in
+//!    order with all the others. *Crash: all of it or nothing of it.*
+//! 4. **Deleted**: its entry is overwritten. *Crash: all of it or nothing of it.*
+//! 5. **Released**: that is durable, nobody reads it any more, and its chunks are reset. A chunk that is not full
+//!    cannot be reset; it goes on with the next table that has a column there.
+//!
+//! # Reads
+//! A table is read at the unit of read, 4 KiB, whatever the unit of write: what crosses the device's interface for a
+//! lookup is the blocks that it needs. Every block says which table it is of, and where in it ([`crate::oob`]).
+//!
+//! | file | noun |
+//! |---|---|
+//! | [`columns`] | where tables go: horizontal, vertical, by load |
+//! | `table` | one table: where each of its units is |
+//! | [`catalog`] | what is on media beside the tables |
+//! | `writing` | units of tables on their way, and their chunks afterwards |
+//! | [`drive`] | the drive: what a host may ask |
+
+pub mod catalog;
+pub mod columns;
+pub mod drive;
+mod table;
+mod writing;
+
+pub use catalog::CatalogError;
+pub use columns::{TableLifetime, TablePlacement, Wish};
+pub use drive::{TableError, TableFtl, TableId};
+
+use crate::block::BlockFtl;
+use crate::survey::Chunks;
+use crate::units::OpenId;
+use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
+use openftl_media::{ChunkDescriptor, ChunkState, Media};
+use std::collections::{HashMap, HashSet, VecDeque};
+use table::Table;
+
+pub(crate) use writing::TableBlock;
+
+/// Tables that may be written at a time.
+pub const WRITING_MAX: usize = 32;
+
+/// Of so many good chunks one is a spare.
+const CHUNKS_PER_SPARE: u64 = 64;
+
+/// Every table of a drive, and the chunks of those that are no more.
+pub struct Tables {
+    /// Blocks of a write unit of a table: as WS_OPT, and a chunk is a whole number of them.
+    pub(crate) unit_blocks: u32,
+    slots: Vec<Option<Table>>,
+    free_slots: Vec<u32>,
+    /// Tables being written on each parallel unit, by [`PuId`].
+    writers: Vec<u32>,
+    /// Tables that were ended and are not wholly readable yet, or have units to be written again.
+    unsettled: Vec<u32>,
+    /// Chunks of tables that are not full.
+    half_full: HashMap<ChunkId, OpenId>,
+    /// Chunks that are partly written and of no table, by [`PuId`].
+    partial: Vec<VecDeque<OpenId>>,
+    /// Chunks on their way to be free.
+    leaving: HashSet<ChunkId>,
+    /// What was found when the drive was opened, until the catalog says whose it is.
+    found: HashMap<ChunkId, Found>,
+    /// Tables begun so far: the columns of the next one begin elsewhere.
+    turns: u64,
+}
+
+/// A chunk that is of a table or was to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Found {
+    write_pointer: u32,
+    is_open: bool,
+}
+
+impl Tables {
+    /// No table.
+    pub(crate) fn new(geometry: &Geometry) -> Tables {
+        let pus = geometry.format().pu_ids();
+        Tables {
+            unit_blocks: unit_blocks(geometry),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            writers: vec![0; pus],
+            unsettled: Vec::new(),
+            half_full: HashMap::new(),
+            partial: vec![VecDeque::new(); pus],
+            leaving: HashSet::new(),
+            found: HashMap::new(),
+            turns: 0,
+        }
+    }
+
+    /// Spares of a drive with so many good chunks.
+    pub(crate) fn spares(good: u64) -> u64 {
+        good.div_ceil(CHUNKS_PER_SPARE)
+    }
+
+    /// Frames for tables on their way: those that cannot be read yet, and those that fill the next unit.
+    pub(crate) fn frames_needed(geometry: &Geometry) -> usize {
+        let unit = unit_blocks(geometry);
+        // With columns everywhere; a unit may be under way behind those that wait for it.
+        let behind = if geometry.mw_cunits == 0 { 0 } else { geometry.pus() * (geometry.mw_cunits + unit) };
+        WRITING_MAX * (behind + unit) as usize
+    }
+
+    fn table(&self, slot: u32) -> &Table {
+        self.slots[slot as usize].as_ref().expect("a slot that is named has a table")
+    }
+
+    fn table_mut(&mut self, slot: u32) -> &mut Table {
+        self.slots[slot as usize].as_mut().expect("a slot that is named has a table")
+    }
+
+    fn add(&mut self, table: Table) -> u32 {
+        if let Some(slot) = self.free_slots.pop() {
+            self.slots[slot as usize] = Some(table);
+            return slot;
+        }
+        self.slots.push(Some(table));
+        self.slots.len() as u32 - 1
+    }
+
+    fn remove(&mut self, slot: u32) -> Table {
+        self.unsettled.retain(|other| *other != slot);
+        self.free_slots.push(slot);
+        self.slots[slot as usize].take().expect("a slot that is named has a table")
+    }
+}
+
+/// Blocks of a write unit of a table: WS_OPT as far as one command reaches, or less of whole WS_MIN, so that a chunk is a
+/// whole number of units.
+fn unit_blocks(geometry: &Geometry) -> u32 {
+    let most = geometry.ws_opt.min(VECTOR_BLOCKS_MAX as u32) / geometry.ws_min;
+    let fits = |units: &u32| geometry.blocks_per_chunk.is_multiple_of(units * geometry.ws_min);
+    (1..=most).rev().find(fits).unwrap_or(1) * geometry.ws_min
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Gives tables what the device has beyond the plan and the spares, group by group.
+    pub(crate) fn share_with_tables(&mut self, chunks: &Chunks) {
+        let groups = self.geometry.groups as usize;
+        let mut good = vec![0_u32; groups];
+        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
+            if self.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
+                good[self.group_of(descriptor.chunk) as usize] += 1;
+            }
+        }
+        let others = self.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
+        let others = others.div_ceil(groups as u64) as u32;
+        self.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
+    }
+
+    /// A chunk in which the map has nothing may be of a table: the catalog will say. Returns false if it cannot be.
+    pub(crate) fn find_table_chunk(&mut self, descriptor: &ChunkDescriptor) -> bool {
+        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
+        if matches!(state, ChunkState::Free | ChunkState::Offline) {
+            return false;
+        }
+        self.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table, 0);
+        self.provisioning.begin_table_chunk(self.group_of(chunk));
+        self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        true
+    }
+
+    /// Table chunks that are free, and rooms of partly written ones, on `pu`.
+    pub(crate) fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
+        self.provisioning.table_chunks_on_pu(pu) + self.tables.partial[pu.0 as usize].len() as u32
+    }
+}

@@ -1,0 +1,792 @@
+//! The drive: tables, the log area, and the catalog that holds them together.
+//!
+//! Sans-IO like every FTL: requests are begun with a tag, [`TableFtl::poll`] gives back what has ended, and
+//! [`TableFtl::next_due`] says when to poll again. Names mean nothing here: an entry of the catalog has a number and a note, and
+//! what the note says is the host's.
+//!
+//! All changes of the catalog and all writes to the log area are transactions of one block FTL, so what survives a power cut is
+//! a prefix of them, in the order in which they were made. A flush makes all before it durable.
+
+use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
+use super::columns::{TablePlacement, Wish};
+use super::table::Table;
+use super::writing::Room;
+use super::{Found, Tables};
+use crate::block::{BlockFtl, ReadOnlyReason};
+use crate::config::Config;
+use crate::recovery::{Access, OpenError, RecoveryReport};
+use crate::statistics::Statistics;
+use crate::target::{BlockTarget, Done, Durability, Handle, IoError, Request};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
+use openftl_media::Media;
+use std::collections::{HashMap, VecDeque};
+
+/// Marks the tags of what the drive asks of itself.
+const OWN: u64 = 1 << 63;
+
+/// Blocks of the catalog that are read at a time when a drive is opened.
+const READ_BLOCKS: u32 = 64;
+
+/// Names a table for as long as it is there and nobody has released it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TableId {
+    slot: u32,
+    number: u64,
+}
+
+impl TableId {
+    /// The number of its entry in the catalog.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.number
+    }
+}
+
+/// A request that a table drive cannot fulfil.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableError {
+    /// No chunk is left.
+    #[error("no chunk is free for another part of the table; delete tables to make room")]
+    NoSpace,
+    /// The catalog is full.
+    #[error("the catalog has no room for another entry; delete tables or files to make room")]
+    CatalogFull,
+    /// Too many tables at a time.
+    #[error("{} tables are being written, the most at a time; end one first", super::WRITING_MAX)]
+    TooManyWriters,
+    /// A note is too long.
+    #[error("a note of {bytes} bytes: the longest has {NOTE_BYTES_MAX}")]
+    NoteTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Beyond the end of a table.
+    #[error("blocks {first} to {} of a table that has {blocks}", first + count)]
+    OutOfRange {
+        /// The first that was asked for.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// What there is.
+        blocks: u32,
+    },
+    /// The drive takes no writes.
+    #[error("the drive is read-only: {0}")]
+    ReadOnly(ReadOnlyReason),
+    /// A block could not be read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// A request has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableDone {
+    /// The host's tag.
+    pub tag: u64,
+    /// How.
+    pub result: Result<(), TableError>,
+    /// When.
+    pub at: Time,
+}
+
+/// An entry of the catalog as it was found when the drive was opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundEntry {
+    /// Its number.
+    pub number: u64,
+    /// The host's note.
+    pub note: Vec<u8>,
+    /// Its table and that table's blocks, if it has one.
+    pub table: Option<(TableId, u32)>,
+}
+
+/// A table that waits to be whole.
+struct Commit {
+    tag: u64,
+    table: TableId,
+    note: Vec<u8>,
+}
+
+/// A change of the catalog on its way.
+struct Change {
+    /// Writes that have not been acknowledged.
+    left: u32,
+    /// Whom to tell.
+    tag: Option<u64>,
+}
+
+/// A table that is in the catalog no more.
+struct Doomed {
+    table: TableId,
+    /// The change that took it out, until that is acknowledged; then the number of changes acknowledged by then.
+    change: Option<u64>,
+    acknowledged: u64,
+}
+
+/// What was done with tables since the drive was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct TableStatistics {
+    /// Tables begun.
+    pub begun: u64,
+    /// Tables committed.
+    pub committed: u64,
+    /// Tables deleted.
+    pub deleted: u64,
+    /// Blocks of the catalog written.
+    pub catalog_blocks: u64,
+    /// Times that a writer had to wait for chunks.
+    pub waits_for_chunks: u64,
+}
+
+/// A table drive. See the module.
+pub struct TableFtl<M> {
+    ftl: BlockFtl<M>,
+    catalog: Catalog,
+    /// How tables are placed that are begun from now on.
+    placement: TablePlacement,
+    commits: Vec<Commit>,
+    /// Tables that were given up and still have units on their way.
+    abandoned: Vec<u32>,
+    doomed: Vec<Doomed>,
+    pins: HashMap<u64, u32>,
+    changes: HashMap<u64, Change>,
+    next_change: u64,
+    /// Parts that wait for frames, in order, with their changes.
+    waiting: VecDeque<(u64, Parts)>,
+    /// Changes acknowledged, and how many of them are durable.
+    acknowledged: u64,
+    durable: u64,
+    /// Flushes under way, and what had been acknowledged when they began.
+    flushes: HashMap<u64, u64>,
+    own_flush: bool,
+    done: Vec<TableDone>,
+    ended: Vec<Done>,
+    statistics: TableStatistics,
+}
+
+impl<M: Media> TableFtl<M> {
+    /// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
+    #[must_use]
+    pub fn catalog_blocks(geometry: &Geometry) -> u32 {
+        geometry.chunks().min(1 << 16) as u32 + 64
+    }
+
+    /// Makes a new drive on a device. What was on it is lost. The capacity of `config` is the log area without the catalog.
+    ///
+    /// # Errors
+    /// If the log area does not fit the device, or the device fails.
+    pub fn format(media: M, config: Config, clock: &mut impl Clock) -> Result<TableFtl<M>, OpenError> {
+        let catalog_blocks = TableFtl::<M>::catalog_blocks(media.geometry());
+        let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
+        let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
+        let mut ftl = BlockFtl::format(media, config, clock)?;
+        ftl.release_found_chunks();
+        Ok(TableFtl::new(ftl, Catalog::new(catalog_blocks)))
+    }
+
+    /// Opens a drive with the access that is wanted, and says what is in its catalog.
+    ///
+    /// # Errors
+    /// If no consistent state can be reached, or the drive is no table drive.
+    pub fn open_with(
+        media: M,
+        config: Config,
+        access: Access,
+        clock: &mut impl Clock,
+    ) -> Result<(TableFtl<M>, Vec<FoundEntry>), OpenError> {
+        let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
+        let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
+        let reader = read_catalog(&mut ftl, clock)?;
+        let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+        let mut found = Vec::new();
+        for Entry { number, note, table } in entries {
+            let table = match table {
+                Some(runs) => Some((TableId { slot: ftl.adopt_table(number, &runs)?, number }, runs.blocks)),
+                None => None,
+            };
+            found.push(FoundEntry { number, note, table });
+        }
+        if access != Access::Inspect {
+            ftl.release_found_chunks();
+        }
+        let mut drive = TableFtl::new(ftl, catalog);
+        if access != Access::Inspect {
+            for parts in stale {
+                drive.change(vec![parts], None);
+            }
+        }
+        Ok((drive, found))
+    }
+
+    fn new(ftl: BlockFtl<M>, catalog: Catalog) -> TableFtl<M> {
+        TableFtl {
+            ftl,
+            catalog,
+            placement: TablePlacement::default(),
+            commits: Vec::new(),
+            abandoned: Vec::new(),
+            doomed: Vec::new(),
+            pins: HashMap::new(),
+            changes: HashMap::new(),
+            next_change: 0,
+            waiting: VecDeque::new(),
+            acknowledged: 0,
+            durable: 0,
+            flushes: HashMap::new(),
+            own_flush: false,
+            done: Vec::new(),
+            ended: Vec::new(),
+            statistics: TableStatistics::default(),
+        }
+    }
+
+    /// How tables are placed that are begun from now on.
+    pub fn place_tables(&mut self, placement: TablePlacement) {
+        self.placement = placement;
+    }
+
+    /// The block FTL below: its log area, accounting and recovery.
+    #[must_use]
+    pub fn block(&self) -> &BlockFtl<M> {
+        &self.ftl
+    }
+
+    /// The device, for those who test what the FTL bears.
+    pub fn media_mut(&mut self) -> &mut M {
+        self.ftl.media_mut()
+    }
+
+    /// Gives the device back as it is: what a crash of the FTL leaves behind.
+    #[must_use]
+    pub fn crash(self) -> M {
+        self.ftl.crash()
+    }
+
+    /// What happened since the drive was opened.
+    #[must_use]
+    pub fn statistics(&self) -> (&Statistics, &TableStatistics) {
+        (self.ftl.statistics(), &self.statistics)
+    }
+
+    /// How the drive was opened.
+    #[must_use]
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        self.ftl.recovery_report()
+    }
+
+    /// The memory that payload travels in.
+    #[must_use]
+    pub fn frames(&self) -> &Frames {
+        self.ftl.frames()
+    }
+
+    /// The same, to take frames from it and to fill them.
+    pub fn frames_mut(&mut self) -> &mut Frames {
+        self.ftl.frames_mut()
+    }
+
+    /// Blocks of the log area.
+    #[must_use]
+    pub fn log_blocks(&self) -> u64 {
+        self.ftl.blocks() - u64::from(self.ftl.config().catalog_blocks)
+    }
+
+    /// Blocks that tables may still take now or when chunks on their way have been reset, and blocks that they could take if
+    /// there were none.
+    #[must_use]
+    pub fn table_space(&self) -> (u64, u64) {
+        self.ftl.table_space()
+    }
+
+    /// Blocks of a write unit of a table.
+    #[must_use]
+    pub fn unit_blocks(&self) -> u32 {
+        self.ftl.tables.unit_blocks
+    }
+
+    fn expect_writable(&self) -> Result<(), TableError> {
+        self.ftl.read_only_reason().map_or(Ok(()), |reason| Err(TableError::ReadOnly(reason)))
+    }
+
+    /// A number for a new entry without a table.
+    pub fn new_number(&mut self) -> u64 {
+        self.catalog.new_number()
+    }
+
+    /// Begins a table.
+    ///
+    /// # Errors
+    /// If the drive is read-only or too many tables are being written.
+    pub fn begin(&mut self, wish: Wish) -> Result<TableId, TableError> {
+        self.expect_writable()?;
+        let number = self.catalog.new_number();
+        let slot = self.ftl.begin_table(number, self.placement, wish).ok_or(TableError::TooManyWriters)?;
+        self.statistics.begun += 1;
+        Ok(TableId { slot, number })
+    }
+
+    /// How many blocks can be appended to a table now; 0: not before the drive has been polled again.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive is read-only.
+    pub fn room(&mut self, now: Time, table: TableId) -> Result<u32, TableError> {
+        self.expect_writable()?;
+        self.ftl.now = self.ftl.now.max(now);
+        match self.ftl.table_room(table.slot) {
+            Room::Blocks(blocks) => Ok(blocks),
+            room => {
+                self.statistics.waits_for_chunks += 1;
+                if self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number)) {
+                    self.flush_for_room();
+                    return Ok(0);
+                }
+                if room == Room::Wait { Ok(0) } else { Err(TableError::NoSpace) }
+            }
+        }
+    }
+
+    /// Appends blocks to a table, as many as there is room for at most. Their frames are the drive's from now on.
+    pub fn append(&mut self, now: Time, table: TableId, frames: &[Frame]) {
+        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.append_to_table(table.slot, frames);
+    }
+
+    /// Blocks of a table, appended or found.
+    #[must_use]
+    pub fn blocks_of(&self, table: TableId) -> u32 {
+        self.ftl.tables.table(table.slot).blocks
+    }
+
+    /// Ends a table and puts it into the catalog, with `note`, once all of it is on media. It can be read meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be begun; the table is as it was.
+    pub fn commit(&mut self, now: Time, tag: u64, table: TableId, note: &[u8]) -> Result<(), TableError> {
+        self.expect_writable()?;
+        expect_short(note)?;
+        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.end_table(table.slot);
+        self.commits.push(Commit { tag, table, note: note.to_vec() });
+        Ok(())
+    }
+
+    /// Gives a table up that was not committed.
+    pub fn abandon(&mut self, now: Time, table: TableId) {
+        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.abandon_table(table.slot);
+        self.abandoned.push(table.slot);
+    }
+
+    /// Reads blocks of a table into frames, one each.
+    ///
+    /// # Errors
+    /// If the table has no such blocks.
+    pub fn read(
+        &mut self,
+        now: Time,
+        tag: u64,
+        table: TableId,
+        first: u32,
+        frames: &[Frame],
+    ) -> Result<(), TableError> {
+        let (blocks, count) = (self.blocks_of(table), frames.len() as u32);
+        if first.checked_add(count).is_none_or(|end| end > blocks) {
+            return Err(TableError::OutOfRange { first, count, blocks });
+        }
+        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.read_table(tag, table.slot, table.number, first, frames);
+        Ok(())
+    }
+
+    /// Writes an entry: a new one, or another note for one that is there. `table` is its table, if it has one, which has to be
+    /// committed.
+    ///
+    /// # Errors
+    /// If the catalog has no room for it.
+    pub fn put(
+        &mut self,
+        now: Time,
+        tag: u64,
+        number: u64,
+        table: Option<TableId>,
+        note: &[u8],
+    ) -> Result<(), TableError> {
+        self.expect_writable()?;
+        expect_short(note)?;
+        self.ftl.now = self.ftl.now.max(now);
+        let runs = table.map(|table| self.ftl.table_runs(table.slot).expect("a committed table is on media"));
+        let parts = self.catalog.put(number, note, runs.as_ref()).ok_or(TableError::CatalogFull)?;
+        self.change(parts, Some(tag));
+        Ok(())
+    }
+
+    /// Deletes an entry and its table, which can be read for as long as it is [pinned](TableFtl::pin).
+    ///
+    /// # Errors
+    /// If the drive is read-only.
+    pub fn delete(&mut self, now: Time, tag: u64, number: u64, table: Option<TableId>) -> Result<(), TableError> {
+        self.expect_writable()?;
+        self.ftl.now = self.ftl.now.max(now);
+        let Some(parts) = self.catalog.remove(number) else {
+            self.done.push(TableDone { tag, result: Ok(()), at: self.ftl.now });
+            return Ok(());
+        };
+        let change = self.change(vec![parts], Some(tag));
+        if let Some(table) = table {
+            self.statistics.deleted += 1;
+            self.doomed.push(Doomed { table, change: Some(change), acknowledged: 0 });
+        }
+        Ok(())
+    }
+
+    /// A table that is deleted stays readable until it is unpinned as often as it was pinned.
+    pub fn pin(&mut self, table: TableId) {
+        *self.pins.entry(table.number).or_default() += 1;
+    }
+
+    /// See [`TableFtl::pin`].
+    pub fn unpin(&mut self, table: TableId) {
+        if let Some(pins) = self.pins.get_mut(&table.number) {
+            *pins -= 1;
+            if *pins == 0 {
+                self.pins.remove(&table.number);
+            }
+        }
+    }
+
+    /// Reads, writes or trims blocks of the log area, or makes everything before durable.
+    ///
+    /// # Errors
+    /// If it cannot be started; frames stay the caller's.
+    pub fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), TableError> {
+        let offset = u64::from(self.ftl.config().catalog_blocks);
+        let capacity = self.log_blocks();
+        let expect = |first: u64, blocks: u64| match first.checked_add(blocks) {
+            Some(end) if end <= capacity => Ok(()),
+            _ => Err(IoError::OutOfRange { first, blocks, capacity }),
+        };
+        let request = match request {
+            Request::Read { first, frames } => {
+                expect(first, frames.len() as u64)?;
+                Request::Read { first: first + offset, frames }
+            }
+            Request::Write { first, frames, durability, handle } => {
+                expect(first, frames.len() as u64)?;
+                Request::Write { first: first + offset, frames, durability, handle }
+            }
+            Request::Trim { first, blocks, durability } => {
+                expect(first, blocks)?;
+                Request::Trim { first: first + offset, blocks, durability }
+            }
+            Request::Flush => {
+                // A drive that lies tells the host at once, and itself nothing.
+                if !self.ftl.config().lies_about_flush {
+                    self.flushes.insert(tag, self.acknowledged);
+                }
+                Request::Flush
+            }
+            Request::WriteUncorrectable { .. } | Request::FlashAlloc { .. } => {
+                return Err(IoError::OutOfRange { first: 0, blocks: 0, capacity }.into());
+            }
+        };
+        Ok(self.ftl.submit(now, tag, request)?)
+    }
+
+    /// Lets the drive work and appends what has ended by `now`.
+    pub fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
+        loop {
+            self.ftl.poll(now, &mut self.ended);
+            let is_news = !self.ended.is_empty();
+            for index in 0..self.ended.len() {
+                let ended = self.ended[index];
+                self.take(ended);
+            }
+            self.ended.clear();
+            let has_acted = self.write_waiting() | self.commit_whole() | self.release();
+            if !is_news && !has_acted {
+                break;
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    /// When to poll again, if the drive has work under way. A time not after `now` means at once.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
+    }
+
+    /// Stops cleanly: everything committed is durable, and what was not is gone.
+    ///
+    /// # Errors
+    /// If the device stops completing commands, or the drive has failed.
+    pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
+        let mut done = Vec::new();
+        let is_at_work = |drive: &TableFtl<M>| !drive.waiting.is_empty() || !drive.commits.is_empty();
+        self.poll(clock.now(), &mut done);
+        while is_at_work(&self) && self.ftl.may_program() {
+            let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
+            clock.wait_until(due);
+            self.poll(clock.now(), &mut done);
+        }
+        self.ftl.close(clock)
+    }
+
+    /// A request has ended: of the host, or of the drive itself.
+    fn take(&mut self, Done { tag, result, at }: Done) {
+        if let Some(acknowledged) = self.flushes.remove(&tag)
+            && result.is_ok()
+        {
+            self.durable = self.durable.max(acknowledged);
+        }
+        if tag & OWN == 0 {
+            self.done.push(TableDone { tag, result: result.map_err(TableError::Io), at });
+            return;
+        }
+        if tag == OWN {
+            self.own_flush = false;
+            return;
+        }
+        let id = tag & !OWN;
+        let change = self.changes.get_mut(&id).expect("a change ends once");
+        change.left -= 1;
+        if let Err(error) = result {
+            let tag = change.tag.take();
+            self.done.extend(tag.map(|tag| TableDone { tag, result: Err(self.failure(error)), at }));
+            return;
+        }
+        if change.left == 0 {
+            let change = self.changes.remove(&id).expect("it was there");
+            self.acknowledged += 1;
+            for doomed in self.doomed.iter_mut().filter(|doomed| doomed.change == Some(id)) {
+                (doomed.change, doomed.acknowledged) = (None, self.acknowledged);
+            }
+            self.done.extend(change.tag.map(|tag| TableDone { tag, result: Ok(()), at }));
+        }
+    }
+
+    fn failure(&self, error: IoError) -> TableError {
+        match self.ftl.read_only_reason() {
+            Some(reason) => TableError::ReadOnly(reason),
+            None => error.into(),
+        }
+    }
+
+    /// Has parts written, and says so under `tag` when they are acknowledged.
+    fn change(&mut self, parts: Vec<Parts>, tag: Option<u64>) -> u64 {
+        self.next_change += 1;
+        let id = self.next_change;
+        self.changes.insert(id, Change { left: parts.len() as u32, tag });
+        self.waiting.extend(parts.into_iter().map(|parts| (id, parts)));
+        self.write_waiting();
+        id
+    }
+
+    /// Writes parts of the catalog as far as there are frames. Returns whether any was written.
+    fn write_waiting(&mut self) -> bool {
+        let mut has_written = false;
+        while let Some((id, parts)) = self.waiting.front() {
+            let mut frames: Vec<Frame> = Vec::new();
+            if !self.ftl.frames.acquire_many(FrameForm::Bytes, parts.blocks.len(), &mut frames) {
+                break;
+            }
+            for (frame, bytes) in frames.iter().zip(&parts.blocks) {
+                self.ftl.frames.bytes_mut(*frame).copy_from_slice(&bytes[..]);
+            }
+            let first = u64::from(parts.first);
+            let (durability, handle) = (Durability::Volatile, Handle::NONE);
+            let request = Request::Write { first, frames: &frames, durability, handle };
+            let (now, tag) = (self.ftl.now, OWN | id);
+            let written = self.ftl.submit(now, tag, request);
+            if let Err(error) = written {
+                for frame in frames {
+                    self.ftl.frames.release(frame);
+                }
+                if error == IoError::QueueFull {
+                    break;
+                }
+                self.take(Done { tag, result: Err(error), at: now });
+            } else {
+                // They are the drive's own, and not the host's.
+                self.ftl.statistics.host_blocks_written -= frames.len() as u64;
+                self.statistics.catalog_blocks += frames.len() as u64;
+            }
+            self.waiting.pop_front();
+            has_written = true;
+        }
+        has_written
+    }
+
+    /// Puts tables that are whole into the catalog. Returns whether there was any.
+    fn commit_whole(&mut self) -> bool {
+        let mut has_acted = false;
+        for at in (0..self.commits.len()).rev() {
+            let TableId { slot, number } = self.commits[at].table;
+            let failed = match self.ftl.read_only_reason() {
+                Some(reason) if !self.ftl.may_program() => Some(TableError::ReadOnly(reason)),
+                _ if self.ftl.table_has_failed(slot) && !self.doomed.is_empty() => {
+                    self.flush_for_room();
+                    None
+                }
+                _ => self.ftl.table_has_failed(slot).then_some(TableError::NoSpace),
+            };
+            if failed.is_none() && !self.ftl.table_is_at_rest(slot) {
+                continue;
+            }
+            has_acted = true;
+            let Commit { tag, table, note } = self.commits.swap_remove(at);
+            let put = match failed {
+                Some(error) => Err(error),
+                None => {
+                    self.ftl.table_written(slot);
+                    let runs = self.ftl.table_runs(slot).expect("all of it is on media");
+                    self.catalog.put(number, &note, Some(&runs)).ok_or(TableError::CatalogFull)
+                }
+            };
+            match put {
+                Ok(parts) => {
+                    self.statistics.committed += 1;
+                    self.change(parts, Some(tag));
+                }
+                Err(error) => {
+                    self.done.push(TableDone { tag, result: Err(error), at: self.ftl.now });
+                    if self.ftl.table_is_at_rest(slot) {
+                        self.ftl.release_table(slot);
+                    } else {
+                        self.abandon(self.ftl.now, table);
+                    }
+                }
+            }
+        }
+        has_acted
+    }
+
+    /// Releases tables that nobody can need any more. Returns whether there was any.
+    fn release(&mut self) -> bool {
+        let mut has_acted = false;
+        for at in (0..self.doomed.len()).rev() {
+            let Doomed { table, change, acknowledged } = self.doomed[at];
+            if change.is_none() && acknowledged <= self.durable && !self.pins.contains_key(&table.number) {
+                self.doomed.swap_remove(at);
+                self.ftl.release_table(table.slot);
+                has_acted = true;
+            }
+        }
+        for at in (0..self.abandoned.len()).rev() {
+            let slot = self.abandoned[at];
+            if self.ftl.table_is_at_rest(slot) {
+                self.abandoned.swap_remove(at);
+                self.ftl.release_table(slot);
+                has_acted = true;
+            }
+        }
+        has_acted
+    }
+
+    /// What was deleted has to be durable before there is room.
+    fn flush_for_room(&mut self) {
+        if !self.own_flush && self.ftl.flush(OWN).is_ok() {
+            self.own_flush = true;
+            self.flushes.insert(OWN, self.acknowledged);
+        }
+    }
+}
+
+fn expect_short(note: &[u8]) -> Result<(), TableError> {
+    let bytes = note.len();
+    if bytes > NOTE_BYTES_MAX { Err(TableError::NoteTooLong { bytes }) } else { Ok(()) }
+}
+
+/// Reads every block of the catalog that was ever written.
+fn read_catalog<M: Media>(ftl: &mut BlockFtl<M>, clock: &mut impl Clock) -> Result<Reader, OpenError> {
+    let mut reader = Reader::default();
+    let mut frames = Vec::new();
+    let blocks = ftl.config().catalog_blocks;
+    let count = READ_BLOCKS.min(blocks);
+    assert!(ftl.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames), "a drive has frames for a read");
+    for first in (0..blocks).step_by(count as usize) {
+        let wanted = (first..(first + count).min(blocks))
+            .filter(|block| !matches!(ftl.place(u64::from(*block)), crate::mapping::Place::Unmapped));
+        for block in wanted.collect::<Vec<u32>>() {
+            let frame = frames[(block - first) as usize];
+            let read = Request::Read { first: block.into(), frames: &[frame] };
+            let now = clock.now();
+            ftl.submit(now, block.into(), read).map_err(|error| lost(block, &error))?;
+        }
+        ftl.run(clock, |ftl| ftl.reads.is_idle())?;
+        let mut done = Vec::new();
+        ftl.poll(clock.now(), &mut done);
+        for Done { tag, result, .. } in done {
+            let block = tag as u32;
+            result.map_err(|error| lost(block, &error))?;
+            reader.take(block, ftl.frames.bytes(frames[(block - first) as usize]))?;
+        }
+    }
+    for frame in frames {
+        ftl.frames.release(frame);
+    }
+    Ok(reader)
+}
+
+fn lost(block: u32, error: &IoError) -> CatalogError {
+    CatalogError::Lost { block, reason: error.to_string() }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Takes over a table that the catalog describes.
+    fn adopt_table(&mut self, number: u64, found: &super::catalog::TableRuns) -> Result<u32, CatalogError> {
+        let wrong = |reason: String| CatalogError::Entry { number, block: 0, reason };
+        let unit_blocks = self.tables.unit_blocks;
+        for run in &found.runs {
+            let end = u64::from(run.first) + u64::from(run.units) * u64::from(unit_blocks);
+            if !self.geometry.has_chunk(run.chunk) || end > u64::from(self.geometry.blocks_per_chunk) {
+                return Err(wrong(format!("{run:?} is beyond the device")));
+            }
+        }
+        let table = Table::from_runs(number, found.blocks, unit_blocks, self.format, &found.runs);
+        let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
+        for chunk in &table.chunks {
+            match self.tables.found.remove(chunk) {
+                Some(Found { write_pointer, is_open: true }) => {
+                    let open = self.units.open(*chunk, write_pointer);
+                    self.tables.half_full.insert(*chunk, open);
+                }
+                Some(_) => {}
+                // What the device has taken out of use is lost, and the rest of the table is not.
+                None if self.chunks.usage(*chunk) == crate::chunk_table::ChunkUse::Retired => {}
+                None => {
+                    let address = self.format.unpack_chunk(*chunk);
+                    return Err(wrong(format!("the chunk of {address} is free, or of something else")));
+                }
+            }
+        }
+        Ok(self.tables.add(table))
+    }
+
+    /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
+    fn release_found_chunks(&mut self) {
+        let found: Vec<_> = self.tables.found.drain().collect();
+        for (chunk, Found { write_pointer, is_open }) in found {
+            let open = is_open.then(|| self.units.open(chunk, write_pointer));
+            self.release_table_chunk(chunk, open);
+        }
+    }
+
+    fn table_space(&self) -> (u64, u64) {
+        let blocks = u64::from(self.geometry.blocks_per_chunk);
+        let groups = 0..self.geometry.groups;
+        let (left, all) = groups
+            .map(|group| (self.provisioning.table_share_left(group), self.provisioning.table_share(group)))
+            .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
+        let partial = self.tables.partial.iter().flatten().map(|open| u64::from(self.units.room(*open)));
+        (left * blocks + partial.sum::<u64>() + self.tables.leaving.len() as u64 * blocks, all * blocks)
+    }
+}
+
+impl Tables {
+    /// Tables that are being written.
+    #[must_use]
+    pub fn writing(&self) -> usize {
+        self.slots.iter().flatten().filter(|table| table.writing.is_some()).count()
+    }
+}

@@ -1,0 +1,399 @@
+//! Units of tables on their way to the medium, and what becomes of their chunks.
+//!
+//! A unit goes to the next column of its table. One whose program fails is written again behind the others, in the next column
+//! that has room: the table says where each of its units is, so none has to be where it would have been. Blocks that cannot
+//! be read yet are read from their frames, and a table that has ended is padded as far as MW_CUNITS asks for it.
+
+use super::WRITING_MAX;
+use super::catalog::TableRuns;
+use super::columns::{self, TablePlacement, Unit, Wish};
+use super::table::{Table, UnitPlace};
+use crate::block::BlockFtl;
+use crate::chunk_table::ChunkUse;
+use crate::oob::{BlockKind, Oob};
+use crate::placement::Label;
+use crate::provisioning::Claim;
+use crate::statistics::Purpose;
+use crate::units::{OpenId, UnitId};
+use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
+use openftl_media::Media;
+
+/// Whether more can be appended to a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// So many blocks.
+    Blocks(u32),
+    /// Not now, but chunks are on their way to be free.
+    Wait,
+    /// No chunk is free, and none will be before a table is deleted.
+    None,
+}
+
+impl<M: Media> BlockFtl<M> {
+    fn pus(&self) -> Vec<PuId> {
+        self.geometry.pu_ids().collect()
+    }
+
+    /// Begins a table. `None` if too many are being written.
+    pub(super) fn begin_table(&mut self, number: u64, placement: TablePlacement, wish: Wish) -> Option<u32> {
+        let writing = self.tables.slots.iter().flatten().filter(|table| table.writing.is_some()).count();
+        if writing >= WRITING_MAX {
+            return None;
+        }
+        let pus = self.pus();
+        let place_mask = (1 << self.format.pu_bits) - 1;
+        let unit = |pu: &PuId| Unit {
+            group: self.format.group_of(*pu),
+            place: pu.0 & place_mask,
+            chunks: self.table_chunks_on_pu(*pu),
+            writers: self.tables.writers[pu.0 as usize],
+        };
+        let units: Vec<Unit> = pus.iter().map(unit).collect();
+        let chosen =
+            columns::columns(placement, wish, &units, writing as u32, self.tables.turns, self.tables.unit_blocks);
+        self.tables.turns += 1;
+        for index in &chosen {
+            self.tables.writers[pus[*index].0 as usize] += 1;
+        }
+        Some(self.tables.add(Table::new(number, chosen.into_iter().map(|index| pus[index]))))
+    }
+
+    /// How many blocks can be appended now. Opens a chunk for the next unit if it has to.
+    pub(super) fn table_room(&mut self, slot: u32) -> Room {
+        let unit = self.tables.unit_blocks;
+        let filled = self.tables.table_mut(slot).writing().filling.len() as u32;
+        if filled > 0 || self.table_frontier(slot).is_some() {
+            return Room::Blocks(unit - filled);
+        }
+        if self.provisioning.coming() > 0 || !self.tables.leaving.is_empty() { Room::Wait } else { Room::None }
+    }
+
+    /// Appends blocks, as many as there is room for at most. Their frames are the FTL's from now on.
+    pub(super) fn append_to_table(&mut self, slot: u32, frames: &[Frame]) {
+        let unit_blocks = self.tables.unit_blocks as usize;
+        self.statistics.host_blocks_written += frames.len() as u64;
+        for frame in frames {
+            let table = self.tables.table_mut(slot);
+            let oob = Oob { kind: BlockKind::Table, address: table.blocks.into(), sequence: table.number };
+            oob.seal(&mut self.frames, *frame);
+            table.blocks += 1;
+            let writing = table.writing();
+            writing.filling.push(*frame);
+            if writing.filling.len() == unit_blocks {
+                let unit = table.units();
+                let frames = std::mem::take(&mut table.writing().filling);
+                self.write_table_unit(slot, unit, &frames);
+                // The list is used again, empty.
+                let mut frames = frames;
+                frames.clear();
+                self.tables.table_mut(slot).writing().filling = frames;
+            }
+        }
+    }
+
+    /// Nothing more comes, and nothing of it will be needed.
+    pub(super) fn abandon_table(&mut self, slot: u32) {
+        let writing = self.tables.table_mut(slot).writing();
+        writing.is_ended = true;
+        let dropped = writing.again.len() as u32;
+        (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - dropped, writing.unreadable - dropped);
+        let again = std::mem::take(&mut writing.again).into_iter().flat_map(|(_, frames)| frames);
+        for frame in again.chain(std::mem::take(&mut writing.filling)) {
+            self.frames.release(frame);
+        }
+        self.unsettle(slot);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end_table(&mut self, slot: u32) {
+        let table = self.tables.table_mut(slot);
+        let unit = table.units();
+        let writing = table.writing();
+        writing.is_ended = true;
+        let frames = std::mem::take(&mut writing.filling);
+        if !frames.is_empty() {
+            self.write_table_unit(slot, unit, &frames);
+        }
+        self.unsettle(slot);
+    }
+
+    fn unsettle(&mut self, slot: u32) {
+        if !self.tables.unsettled.contains(&slot) {
+            self.tables.unsettled.push(slot);
+        }
+        self.stirred = true;
+    }
+
+    /// Writes unit `unit` of a table to its next column, or has it wait if there is no room anywhere.
+    fn write_table_unit(&mut self, slot: u32, unit: u32, frames: &[Frame]) {
+        let Some(open) = self.table_frontier(slot) else {
+            let table = self.tables.table_mut(slot);
+            table.writing().again.push_back((unit, frames.to_vec()));
+            table.set_place(unit, UnitPlace::Again);
+            table.writing().unprogrammed += 1;
+            table.writing().unreadable += 1;
+            self.unsettle(slot);
+            return;
+        };
+        let mut blocks = [self.padding; VECTOR_BLOCKS_MAX];
+        blocks[..frames.len()].copy_from_slice(frames);
+        let count = frames.len().next_multiple_of(self.geometry.ws_min as usize);
+        let owner = u64::from(slot) << 32 | u64::from(unit);
+        let id = self.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
+        let chunk = self.units.unit(id).chunk;
+        let table = self.tables.table_mut(slot);
+        table.set_place(unit, UnitPlace::UnderWay(id));
+        if !table.chunks.contains(&chunk) {
+            table.chunks.push(chunk);
+        }
+        let writing = table.writing();
+        writing.next = (writing.next + 1) % writing.columns.len();
+        writing.unprogrammed += 1;
+        writing.unreadable += 1;
+    }
+
+    /// The open chunk that the next unit of a table goes to: of its next column, or of the first one after it that has room.
+    fn table_frontier(&mut self, slot: u32) -> Option<OpenId> {
+        let unit = self.tables.unit_blocks;
+        let count = self.tables.table_mut(slot).writing().columns.len();
+        for step in 0..count {
+            let writing = self.tables.table_mut(slot).writing();
+            let index = (writing.next + step) % count;
+            let column = &writing.columns[index];
+            let (pu, open) = (column.pu, column.open);
+            let open = match open.filter(|open| self.units.room(*open) >= unit) {
+                Some(open) => Some(open),
+                None => self.open_table_chunk(slot, pu),
+            };
+            if let Some(open) = open {
+                let writing = self.tables.table_mut(slot).writing();
+                writing.columns[index].open = Some(open);
+                writing.next = index;
+                return Some(open);
+            }
+        }
+        // Nothing is left where it should go: anywhere will do.
+        let elsewhere = self.pus().into_iter().max_by_key(|pu| self.table_chunks_on_pu(*pu))?;
+        let open = self.open_table_chunk(slot, elsewhere)?;
+        self.tables.writers[elsewhere.0 as usize] += 1;
+        let writing = self.tables.table_mut(slot).writing();
+        writing.columns.push(super::table::Column { pu: elsewhere, open: Some(open) });
+        writing.next = writing.columns.len() - 1;
+        Some(open)
+    }
+
+    /// A chunk on `pu` for a table: one that is partly written and of no table, or a free one.
+    fn open_table_chunk(&mut self, slot: u32, pu: PuId) -> Option<OpenId> {
+        let unit = self.tables.unit_blocks;
+        let open = loop {
+            let Some(open) = self.tables.partial[pu.0 as usize].pop_front() else { break None };
+            let room = self.units.room(open);
+            if room >= unit {
+                break Some(open);
+            }
+            // Too little is left for a unit. A closed one is released by its event.
+            self.close_table_chunk(open);
+        };
+        let open = match open {
+            Some(open) => open,
+            None => {
+                let chunk = self.provisioning.take(Claim::Table(pu))?;
+                self.chunks.set_usage(chunk, ChunkUse::Table, self.buffer.head());
+                self.chunks.set_label(chunk, Label::Ordinary);
+                self.units.open(chunk, 0)
+            }
+        };
+        self.tables.table_mut(slot).writing().open.push(open);
+        Some(open)
+    }
+
+    /// Fills an open chunk of no table, and lets it go.
+    fn close_table_chunk(&mut self, open: OpenId) {
+        let Some(chunk) = self.units.chunk_if_open(open) else { return };
+        let room = self.units.room(open);
+        if room > 0 {
+            self.pad_by(open, room);
+        }
+        self.tables.leaving.insert(chunk);
+    }
+
+    /// A unit of a table is safe.
+    pub(crate) fn table_unit_programmed(&mut self, id: UnitId) {
+        let owner = self.units.unit(id).owner;
+        let slot = (owner >> 32) as u32;
+        if let Some(table) = &mut self.tables.slots[slot as usize] {
+            table.writing().unprogrammed -= 1;
+        }
+    }
+
+    /// It can be read: its frames are no longer needed.
+    pub(crate) fn table_unit_readable(&mut self, id: UnitId) {
+        let unit = self.units.unit(id);
+        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
+        let ppa = self.format.ppa(unit.chunk, unit.first);
+        for frame in &unit.frames()[..unit.used as usize] {
+            self.frames.release(*frame);
+        }
+        let table = self.tables.table_mut(slot);
+        table.set_place(index, UnitPlace::Media(ppa));
+        table.writing().unreadable -= 1;
+    }
+
+    /// Its program failed: it is written elsewhere.
+    pub(crate) fn table_unit_failed(&mut self, id: UnitId) {
+        let unit = self.units.unit(id);
+        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
+        let frames = unit.frames()[..unit.used as usize].to_vec();
+        let table = self.tables.table_mut(slot);
+        table.set_place(index, UnitPlace::Again);
+        table.writing().again.push_back((index, frames));
+        self.unsettle(slot);
+    }
+
+    /// Lets tables that have something left to do do it.
+    pub(crate) fn advance_tables(&mut self) {
+        for at in (0..self.tables.unsettled.len()).rev() {
+            let slot = self.tables.unsettled[at];
+            if self.settle_table(slot) {
+                self.tables.unsettled.swap_remove(at);
+            }
+        }
+    }
+
+    /// Writes again what failed, and pads what has ended. Returns whether nothing is left to be done.
+    fn settle_table(&mut self, slot: u32) -> bool {
+        if !self.may_program() {
+            return false;
+        }
+        while let Some((unit, frames)) = self.tables.table_mut(slot).writing().again.pop_front() {
+            if self.table_frontier(slot).is_none() {
+                let coming = self.provisioning.coming() > 0 || !self.tables.leaving.is_empty();
+                let writing = self.tables.table_mut(slot).writing();
+                writing.again.push_front((unit, frames));
+                writing.has_failed = !coming;
+                return false;
+            }
+            self.write_table_unit(slot, unit, &frames);
+            let writing = self.tables.table_mut(slot).writing();
+            // It was counted when it was first written.
+            (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
+        }
+        let writing = self.tables.table_mut(slot).writing();
+        if !writing.is_ended {
+            return true;
+        }
+        if writing.unreadable == 0 {
+            return true;
+        }
+        let open = writing.open.clone();
+        for open in open {
+            if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
+                self.pad(open);
+            }
+        }
+        false
+    }
+
+    /// Whether nothing of a table is on its way any more.
+    pub(super) fn table_is_at_rest(&self, slot: u32) -> bool {
+        let writing = self.tables.table(slot).writing.as_ref();
+        writing.is_none_or(|writing| writing.is_ended && writing.unprogrammed == 0 && writing.unreadable == 0)
+    }
+
+    /// Where all of a table is, once it is on media.
+    pub(super) fn table_runs(&self, slot: u32) -> Option<TableRuns> {
+        let table = self.tables.table(slot);
+        let runs = table.runs(self.tables.unit_blocks, self.format)?;
+        Some(TableRuns { blocks: table.blocks, runs })
+    }
+
+    /// Whether a unit of a table can be written nowhere.
+    pub(super) fn table_has_failed(&mut self, slot: u32) -> bool {
+        self.tables.table_mut(slot).writing().has_failed
+    }
+
+    /// A table is written no more.
+    pub(super) fn table_written(&mut self, slot: u32) {
+        let table = self.tables.table_mut(slot);
+        let Some(writing) = table.writing.take() else { return };
+        for column in &writing.columns {
+            self.tables.writers[column.pu.0 as usize] -= 1;
+        }
+        // Who has room left keeps it until the table is deleted.
+        let open = writing.open.into_iter().filter(|open| self.units.room(*open) > 0);
+        let open: Vec<(ChunkId, OpenId)> =
+            open.filter_map(|open| Some((self.units.chunk_if_open(open)?, open))).collect();
+        self.tables.half_full.extend(open);
+        let limits = [self.geometry.open_chunks_max, self.geometry.open_chunks_per_pu_max];
+        if limits.iter().any(|limit| *limit > 0) {
+            let chunks = self.tables.table(slot).chunks.clone();
+            for chunk in chunks {
+                if let Some(open) = self.tables.half_full.remove(&chunk) {
+                    self.pad_by(open, self.units.room(open));
+                }
+            }
+        }
+    }
+
+    /// A table is no more, and nobody reads it who did not begin before: its chunks are reset, or used for others.
+    pub(super) fn release_table(&mut self, slot: u32) {
+        self.table_written(slot);
+        for chunk in self.tables.remove(slot).chunks {
+            let open = self.tables.half_full.remove(&chunk);
+            self.release_table_chunk(chunk, open);
+        }
+    }
+
+    /// A chunk is of no table any more.
+    pub(super) fn release_table_chunk(&mut self, chunk: ChunkId, open: Option<OpenId>) {
+        match open.filter(|open| self.units.room(*open) > 0) {
+            Some(open) if self.chunks.is_suspect(chunk) => self.close_table_chunk(open),
+            Some(open) => self.tables.partial[self.format.pu_of(chunk).0 as usize].push_back(open),
+            None if self.chunks.usage(chunk) == ChunkUse::Table => {
+                self.tables.leaving.insert(chunk);
+                if open.is_none_or(|open| self.units.chunk_if_open(open).is_none()) {
+                    self.reset_when_durable(chunk, 0);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// All units of a table's chunk have ended, and nothing more can be written to it.
+    pub(crate) fn table_chunk_closed(&mut self, chunk: ChunkId) {
+        if self.tables.leaving.contains(&chunk) && self.chunks.usage(chunk) == ChunkUse::Table {
+            self.reset_when_durable(chunk, 0);
+        }
+    }
+
+    /// A chunk has been reset, or has gone bad.
+    pub(crate) fn leave_tables(&mut self, chunk: ChunkId) {
+        if self.tables.leaving.remove(&chunk) {
+            self.provisioning.end_table_chunk(self.group_of(chunk));
+        }
+    }
+
+    /// Where block `block` of a table is: on media, or in a frame.
+    pub(crate) fn table_block(&self, slot: u32, block: u32) -> TableBlock {
+        let (table, unit_blocks) = (self.tables.table(slot), self.tables.unit_blocks);
+        let (unit, within) = (block / unit_blocks, (block % unit_blocks) as usize);
+        let writing = || table.writing.as_ref().expect("only a table that is being written has frames");
+        if unit == table.units() {
+            return TableBlock::Frame(writing().filling[within]);
+        }
+        match table.place(unit) {
+            UnitPlace::Media(first) => TableBlock::Media(Ppa(first.0 + within as u64)),
+            UnitPlace::UnderWay(id) => TableBlock::Frame(self.units.unit(id).frames()[within]),
+            UnitPlace::Again => {
+                let again = writing().again.iter().find(|(other, _)| *other == unit);
+                TableBlock::Frame(again.expect("a unit whose program failed waits").1[within])
+            }
+        }
+    }
+}
+
+/// Where a block of a table is.
+pub(crate) enum TableBlock {
+    Media(Ppa),
+    Frame(Frame),
+}
