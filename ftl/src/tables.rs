@@ -42,7 +42,7 @@ mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
-pub use drive::{TableError, TableFtl, TableId};
+pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
 
 use crate::block::BlockFtl;
 use crate::survey::Chunks;

@@ -1,0 +1,233 @@
+//! One drive, many threads.
+//!
+//! A drive has one owner at a time: whoever holds its lock. A thread that asks for something submits it itself and, where it is
+//! done at once, takes the answer with it: with instant media no other thread is ever woken. Where it has to wait, one of those who wait
+//! *leads*: it sleeps until something is due, polls the drive, and wakes those whose requests have ended. When its own has, another leads.
+//!
+//! ```text
+//!   thread ── lock ─ submit ─ poll ─ done? ──yes──▶ answer
+//!                                     │ no
+//!                     nobody leads ◀──┴──▶ somebody leads
+//!                     sleep until due      sleep until woken
+//! ```
+//!
+//! So all writes to the device are submitted by one thread at a time, which is what its write pointers ask for.
+
+use crate::FileError;
+use openftl_core::{Clock, Nanos, Time};
+use openftl_ftl::tables::{TableDone, TableError, TableFtl};
+use openftl_media::Media;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// Waits shorter than this are not slept through.
+const SPIN: Nanos = Nanos(2_000);
+
+/// How time passes for a drive.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// It is the time of everybody, since then.
+    Wall(Instant),
+    /// It jumps to the next thing that is due as soon as somebody waits for it.
+    Virtual,
+}
+
+impl Pace {
+    /// Real time from now on.
+    #[must_use]
+    pub fn wall() -> Pace {
+        Pace::Wall(Instant::now())
+    }
+}
+
+/// A clock for opening and closing a drive.
+pub(crate) struct PaceClock {
+    pub(crate) pace: Pace,
+    pub(crate) now: Time,
+}
+
+impl Clock for PaceClock {
+    fn now(&mut self) -> Time {
+        if let Pace::Wall(start) = self.pace {
+            self.now = Time(start.elapsed().as_nanos() as u64);
+        }
+        self.now
+    }
+
+    fn wait_until(&mut self, due: Time) -> Time {
+        match self.pace {
+            Pace::Virtual => self.now = self.now.max(due),
+            Pace::Wall(_) => {
+                let now = self.now();
+                if due > now {
+                    std::thread::sleep(Duration::from_nanos(due.since(now).0));
+                }
+            }
+        }
+        self.now()
+    }
+}
+
+/// Who waits to be woken.
+struct Sleeper {
+    thread: Thread,
+    /// For the end of this request; 0: for anything that has happened.
+    tag: u64,
+}
+
+/// The drive and those who wait for it.
+pub(crate) struct Owned<M> {
+    pub(crate) drive: TableFtl<M>,
+    /// The time of the last poll.
+    pub(crate) now: Time,
+    ended: Vec<TableDone>,
+    results: HashMap<u64, Result<(), TableError>>,
+    next_tag: u64,
+    leader: Option<(Thread, Time)>,
+    sleepers: Vec<Sleeper>,
+}
+
+impl<M: Media> Owned<M> {
+    /// A tag for a request whose end is waited for.
+    pub(crate) fn tag(&mut self) -> u64 {
+        self.next_tag += 1;
+        self.next_tag
+    }
+
+    /// Takes what has ended, and wakes those who wait for it.
+    fn poll(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.drive.poll(self.now, &mut self.ended);
+        if self.ended.is_empty() && self.sleepers.is_empty() {
+            return;
+        }
+        for TableDone { tag, result, .. } in self.ended.drain(..) {
+            self.results.insert(tag, result);
+        }
+        let results = &self.results;
+        self.sleepers.retain(|sleeper| {
+            let is_due = sleeper.tag == 0 || results.contains_key(&sleeper.tag);
+            if is_due {
+                sleeper.thread.unpark();
+            }
+            !is_due
+        });
+    }
+}
+
+/// The drive behind its lock.
+pub(crate) struct Dispatcher<M> {
+    owned: Mutex<Owned<M>>,
+    pace: Pace,
+}
+
+/// What a thread does with the drive while it holds the lock.
+pub(crate) type Owner<'a, M> = MutexGuard<'a, Owned<M>>;
+
+impl<M: Media> Dispatcher<M> {
+    pub(crate) fn new(drive: TableFtl<M>, clock: PaceClock) -> Dispatcher<M> {
+        let owned = Owned {
+            drive,
+            now: clock.now,
+            ended: Vec::new(),
+            results: HashMap::new(),
+            next_tag: 0,
+            leader: None,
+            sleepers: Vec::new(),
+        };
+        Dispatcher { owned: Mutex::new(owned), pace: clock.pace }
+    }
+
+    /// Becomes the owner of the drive.
+    pub(crate) fn own(&self) -> Owner<'_, M> {
+        // A thread that panicked has left a drive that others may still read from; its own asserts protect it.
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        owned.now = self.now(&owned);
+        owned
+    }
+
+    fn now(&self, owned: &Owned<M>) -> Time {
+        match self.pace {
+            Pace::Wall(start) => owned.now.max(Time(start.elapsed().as_nanos() as u64)),
+            Pace::Virtual => owned.now,
+        }
+    }
+
+    /// Gives the drive back, for closing.
+    pub(crate) fn into_drive(self) -> (TableFtl<M>, PaceClock) {
+        let owned = self.owned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (owned.drive, PaceClock { pace: self.pace, now: owned.now })
+    }
+
+    /// Waits for the end of request `tag`.
+    pub(crate) fn wait<'a>(&'a self, owner: Owner<'a, M>, tag: u64) -> (Owner<'a, M>, Result<(), FileError>) {
+        let (owner, result) = self.wait_until(owner, tag, |owned| owned.results.remove(&tag));
+        (owner, result.and_then(|result| result.map_err(FileError::from)))
+    }
+
+    /// Waits until `until` gives something. It is asked again when request `tag` has ended, or after anything that happens for a tag of 0.
+    pub(crate) fn wait_until<'a, T>(
+        &'a self,
+        mut owner: Owner<'a, M>,
+        tag: u64,
+        mut until: impl FnMut(&mut Owned<M>) -> Option<T>,
+    ) -> (Owner<'a, M>, Result<T, FileError>) {
+        loop {
+            let now = self.now(&owner);
+            owner.poll(now);
+            if let Some(found) = until(&mut owner) {
+                // Somebody has to watch the drive for the others.
+                if owner.leader.is_none()
+                    && let Some(sleeper) = owner.sleepers.pop()
+                {
+                    sleeper.thread.unpark();
+                }
+                return (owner, Ok(found));
+            }
+            let due = owner.drive.next_due();
+            if let Some((leader, watched)) = &owner.leader {
+                if due.is_some_and(|due| due < *watched) {
+                    leader.unpark();
+                }
+                owner.sleepers.push(Sleeper { thread: std::thread::current(), tag });
+                drop(owner);
+                std::thread::park();
+                owner = self.own();
+                let own = std::thread::current().id();
+                owner.sleepers.retain(|sleeper| sleeper.thread.id() != own);
+                continue;
+            }
+            let Some(due) = due else {
+                let reason = "the device has stopped: nothing is due, and the drive still waits".to_owned();
+                return (owner, Err(FileError::Io(reason)));
+            };
+            match self.pace {
+                Pace::Virtual => owner.now = owner.now.max(due),
+                Pace::Wall(_) if due > now + SPIN => {
+                    owner.leader = Some((std::thread::current(), due));
+                    drop(owner);
+                    sleep_at_most(due.since(now));
+                    owner = self.own();
+                    owner.leader = None;
+                }
+                Pace::Wall(_) => std::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+/// Sleeps until woken, or for so long.
+fn sleep_at_most(span: Nanos) {
+    thread_local! {
+        static IS_PRECISE: Cell<bool> = const { Cell::new(false) };
+    }
+    if !IS_PRECISE.replace(true) {
+        // Without it sleeps are up to 50 µs too long, and nothing else is different.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    }
+    std::thread::park_timeout(Duration::from_nanos(span.0));
+}

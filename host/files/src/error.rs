@@ -1,0 +1,103 @@
+//! What can go wrong with a file.
+
+use openftl_ftl::tables::TableError;
+use openftl_ftl::{IoError, OpenError};
+
+/// Why something could not be done. Each has one fate: the caller is told, and the drive goes on.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FileError {
+    /// There is no such file or folder.
+    #[error("{0}: no such file or folder")]
+    NotFound(String),
+    /// It is there already.
+    #[error("{0}: is there already")]
+    Exists(String),
+    /// No room now.
+    #[error("no space: {0}")]
+    NoSpace(String),
+    /// More than the drive could hold if it were empty.
+    #[error("too large: {0}")]
+    TooLarge(String),
+    /// The medium lost data, or does not answer.
+    #[error("{0}")]
+    Io(String),
+    /// What is on media does not verify.
+    #[error("{0}")]
+    Corruption(String),
+    /// It is in use.
+    #[error("{0}")]
+    Busy(String),
+    /// An argument is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// A table cannot do that.
+    #[error("{0}")]
+    NotSupported(String),
+    /// The drive takes no writes.
+    #[error("{0}")]
+    ReadOnly(String),
+}
+
+impl FileError {
+    /// Its status in the C interface.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        match self {
+            FileError::NotFound(_) => 1,
+            FileError::Exists(_) => 2,
+            FileError::NoSpace(_) => 3,
+            FileError::TooLarge(_) => 4,
+            FileError::Io(_) => 5,
+            FileError::Corruption(_) => 6,
+            FileError::Busy(_) => 7,
+            FileError::Invalid(_) => 8,
+            FileError::NotSupported(_) => 9,
+            FileError::ReadOnly(_) => 10,
+        }
+    }
+
+    /// The same, said of `path`.
+    #[must_use]
+    pub fn of(self, path: &str) -> FileError {
+        let with = |text: String| format!("{path}: {text}");
+        match self {
+            FileError::NoSpace(text) => FileError::NoSpace(with(text)),
+            FileError::TooLarge(text) => FileError::TooLarge(with(text)),
+            FileError::Io(text) => FileError::Io(with(text)),
+            FileError::Corruption(text) => FileError::Corruption(with(text)),
+            FileError::Invalid(text) => FileError::Invalid(with(text)),
+            FileError::NotSupported(text) => FileError::NotSupported(with(text)),
+            FileError::ReadOnly(text) => FileError::ReadOnly(with(text)),
+            other => other,
+        }
+    }
+}
+
+impl From<TableError> for FileError {
+    fn from(error: TableError) -> FileError {
+        let text = error.to_string();
+        match error {
+            TableError::NoSpace | TableError::CatalogFull => FileError::NoSpace(text),
+            TableError::TooManyWriters => FileError::Busy(text),
+            TableError::NoteTooLong { .. } | TableError::OutOfRange { .. } => FileError::Invalid(text),
+            TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly) => FileError::ReadOnly(text),
+            TableError::Io(IoError::WrongBlock { .. }) => FileError::Corruption(text),
+            TableError::Io(_) => FileError::Io(text),
+        }
+    }
+}
+
+impl From<OpenError> for FileError {
+    fn from(error: OpenError) -> FileError {
+        let text = error.to_string();
+        match error {
+            OpenError::OtherKind { .. } | OpenError::OtherGeometry { .. } | OpenError::NotFormatted => {
+                FileError::Invalid(text)
+            }
+            OpenError::Media(_) | OpenError::Stopped => FileError::Io(text),
+            OpenError::Plan(_) | OpenError::Geometry(_) => FileError::Invalid(text),
+            OpenError::Unwritable(_) => FileError::ReadOnly(text),
+            _ => FileError::Corruption(text),
+        }
+    }
+}

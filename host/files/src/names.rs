@@ -1,0 +1,149 @@
+//! Which files there are, by their names; all in memory.
+
+use crate::note::LogExtent;
+use crate::{FileError, FileKind, path};
+use openftl_ftl::tables::TableId;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A file or folder, with or without a name.
+pub(crate) struct Node {
+    pub(crate) number: u64,
+    pub(crate) kind: FileKind,
+    /// Its table, once it has one.
+    pub(crate) table: OnceLock<TableId>,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) modified: AtomicU64,
+    contents: Mutex<Contents>,
+}
+
+/// What changes while a file is written.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// Of a log file: where it lies in the log area.
+    pub(crate) extents: Vec<LogExtent>,
+    /// Its end, from a whole block on, that is not on its way to the drive yet; a last block that is not whole stays here.
+    pub(crate) tail: Vec<u8>,
+    /// The catalog has it.
+    pub(crate) is_noted: bool,
+    /// It has been written since.
+    pub(crate) has_changed: bool,
+    /// It has no name any more.
+    pub(crate) is_deleted: bool,
+    /// Readers and writers of it.
+    pub(crate) users: u32,
+}
+
+impl Node {
+    pub(crate) fn new(number: u64, kind: FileKind, modified: u64) -> Arc<Node> {
+        Arc::new(Node {
+            number,
+            kind,
+            table: OnceLock::new(),
+            bytes: AtomicU64::new(0),
+            modified: AtomicU64::new(modified),
+            contents: Mutex::default(),
+        })
+    }
+
+    /// Nobody holds this lock while they wait for that of the drive's names.
+    pub(crate) fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of its entry in the catalog.
+    pub(crate) fn entry(&self) -> u64 {
+        self.table.get().map_or(self.number, |table| table.number())
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Release);
+    }
+}
+
+/// Every name of a drive.
+pub(crate) struct Names {
+    nodes: BTreeMap<String, Arc<Node>>,
+    locked: HashSet<String>,
+    /// Changes of names so far.
+    named: u64,
+}
+
+impl Names {
+    pub(crate) fn new() -> Names {
+        Names { nodes: BTreeMap::new(), locked: HashSet::new(), named: 0 }
+    }
+
+    /// Counts one more change of names.
+    pub(crate) fn next_change(&mut self) -> u64 {
+        self.named += 1;
+        self.named
+    }
+
+    /// Names were changed so often before.
+    pub(crate) fn resume(&mut self, named: u64) {
+        self.named = self.named.max(named);
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<&Arc<Node>, FileError> {
+        self.nodes.get(path).ok_or_else(|| FileError::NotFound(path.to_owned()))
+    }
+
+    /// The same, if it is a file.
+    pub(crate) fn file(&self, path: &str) -> Result<&Arc<Node>, FileError> {
+        let node = self.get(path)?;
+        match node.kind {
+            FileKind::Folder => Err(FileError::Invalid(format!("{path} is a folder"))),
+            FileKind::Table | FileKind::Log => Ok(node),
+        }
+    }
+
+    pub(crate) fn expect_folder(&self, path: &str) -> Result<(), FileError> {
+        match self.nodes.get(path) {
+            _ if path == "/" => Ok(()),
+            Some(node) if node.kind == FileKind::Folder => Ok(()),
+            Some(_) => Err(FileError::Invalid(format!("{path} is a file, and no folder"))),
+            None => Err(FileError::NotFound(path.to_owned())),
+        }
+    }
+
+    /// Whether the folder that `path` is to be in is there.
+    pub(crate) fn expect_folder_of(&self, path: &str) -> Result<(), FileError> {
+        match path::folder(path) {
+            Some(folder) => self.expect_folder(folder),
+            None => Err(FileError::Invalid("/ is a folder, and no file".to_owned())),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, path: &str, node: Arc<Node>) -> Option<Arc<Node>> {
+        self.nodes.insert(path.to_owned(), node)
+    }
+
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<Node>> {
+        self.nodes.remove(path)
+    }
+
+    /// What is in a folder, by the names that it has there.
+    pub(crate) fn in_folder<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a Arc<Node>)> {
+        let prefix = if folder == "/" { "/".to_owned() } else { format!("{folder}/") };
+        let length = prefix.len();
+        let from = self.nodes.range::<str, _>((std::ops::Bound::Excluded(prefix.as_str()), std::ops::Bound::Unbounded));
+        from.take_while(move |(path, _)| path.starts_with(&prefix))
+            .map(move |(path, node)| (&path[length..], node))
+            .filter(|(name, _)| !name.contains('/'))
+    }
+
+    pub(crate) fn lock(&mut self, path: &str) -> bool {
+        self.locked.insert(path.to_owned())
+    }
+
+    pub(crate) fn unlock(&mut self, path: &str) -> bool {
+        self.locked.remove(path)
+    }
+}

@@ -1,0 +1,76 @@
+//! Paths: absolute, with one "/" between names.
+
+use crate::FileError;
+
+/// The longest path in bytes.
+pub const PATH_BYTES_MAX: usize = 1024;
+
+/// `path` as the drive keeps it: one "/" between names, none at the end.
+///
+/// # Errors
+/// If it is empty, relative, too long, or has "." or ".." in it.
+pub fn normal(path: &str) -> Result<String, FileError> {
+    let invalid = |reason: &str| FileError::Invalid(format!("path {path:?} {reason}"));
+    if path.len() > PATH_BYTES_MAX {
+        return Err(invalid("is longer than 1024 bytes"));
+    }
+    if !path.starts_with('/') {
+        return Err(invalid("does not begin with \"/\": a drive has no working folder"));
+    }
+    let mut normal = String::with_capacity(path.len());
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        if name == "." || name == ".." {
+            return Err(invalid("has \".\" or \"..\" in it, which mean nothing on a drive"));
+        }
+        normal.push('/');
+        normal.push_str(name);
+    }
+    if normal.is_empty() {
+        normal.push('/');
+    }
+    Ok(normal)
+}
+
+/// The folder that a normal path is in; "/" is in none.
+#[must_use]
+pub fn folder(path: &str) -> Option<&str> {
+    match path.rfind('/') {
+        Some(0) if path.len() == 1 => None,
+        Some(0) => Some("/"),
+        Some(at) => Some(&path[..at]),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_one_form() {
+        let check = |path: &str, expected: &str| assert_eq!(normal(path).unwrap(), expected);
+        check("/db/000001.sst", "/db/000001.sst");
+        check("//db///000001.sst/", "/db/000001.sst");
+        check("/", "/");
+        check("//", "/");
+    }
+
+    #[test]
+    fn what_is_no_path_is_named() {
+        let check = |path: &str, part: &str| {
+            let error = normal(path).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        check("db", "\"db\" does not begin with");
+        check("", "does not begin with");
+        check("/db/../x", "\"..\"");
+        check(&format!("/{}", "x".repeat(1024)), "longer than 1024");
+    }
+
+    #[test]
+    fn every_path_but_the_first_is_in_a_folder() {
+        assert_eq!(folder("/a/b"), Some("/a"));
+        assert_eq!(folder("/a"), Some("/"));
+        assert_eq!(folder("/"), None);
+    }
+}

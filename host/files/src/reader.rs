@@ -1,0 +1,228 @@
+//! A file being read, by any number of threads.
+
+use crate::dispatch::Owner;
+use crate::files::{Counts, Shared};
+use crate::names::Node;
+use crate::note::LogExtent;
+use crate::{FileError, FileKind};
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm};
+use openftl_ftl::Request;
+use openftl_ftl::tables::TableId;
+use openftl_media::Media;
+use std::sync::{Arc, OnceLock};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Blocks of one request to the drive, at most: 256 KiB.
+const READ_BLOCKS_MAX: usize = 64;
+
+/// A file that can be read, whatever becomes of its name.
+pub struct FileReader<M: Media> {
+    shared: Arc<Shared<M>>,
+    node: Arc<Node>,
+    /// The table that is pinned for this reader.
+    table: OnceLock<TableId>,
+}
+
+/// One of several reads.
+pub struct ReadRequest<'a> {
+    /// From this byte on.
+    pub offset: u64,
+    /// As much as fits.
+    pub buffer: &'a mut [u8],
+    /// How much that was, or why nothing was read.
+    pub result: Result<usize, FileError>,
+}
+
+/// A part of a read that the drive does at a time.
+struct Piece {
+    request: usize,
+    /// Where in the request's buffer it goes, and how many bytes.
+    at: usize,
+    bytes: usize,
+    /// Where in its first block it begins.
+    within: usize,
+    tag: u64,
+    frames: Vec<Frame>,
+}
+
+impl<M: Media> FileReader<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>) -> FileReader<M> {
+        node.contents().users += 1;
+        let reader = FileReader { shared, node, table: OnceLock::new() };
+        reader.table(&mut reader.shared.dispatcher.own());
+        reader
+    }
+
+    /// The file's table, once it has one.
+    fn table(&self, owner: &mut Owner<'_, M>) -> Option<TableId> {
+        let table = *self.node.table.get()?;
+        Some(*self.table.get_or_init(|| {
+            owner.drive.pin(table);
+            table
+        }))
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.node.bytes()
+    }
+
+    /// A number that differs from that of every other file that the drive has had.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.node.entry()
+    }
+
+    /// Reads from `offset` on, as much as fits into `buffer`; less only at the end of the file.
+    ///
+    /// # Errors
+    /// If the medium has lost it.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        let mut requests = [ReadRequest { offset, buffer, result: Ok(0) }];
+        self.read_many(&mut requests);
+        let [request] = requests;
+        request.result
+    }
+
+    /// Reads all of them at a time.
+    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) {
+        Counts::add(&self.shared.counts.reads, requests.len() as u64);
+        match self.node.kind {
+            FileKind::Log => self.read_log(requests),
+            FileKind::Table | FileKind::Folder => self.read_pieces(requests, None),
+        }
+        let read = requests.iter().filter_map(|request| request.result.as_ref().ok()).sum::<usize>();
+        Counts::add(&self.shared.counts.bytes_read, read as u64);
+    }
+
+    /// Of a log file, the end may not be on the drive yet.
+    fn read_log(&self, requests: &mut [ReadRequest<'_>]) {
+        let contents = self.node.contents();
+        let (bytes, extents) = (self.node.bytes(), contents.extents.clone());
+        let on_drive = bytes - contents.tail.len() as u64;
+        for request in requests.iter_mut() {
+            let end = bytes.min(request.offset.saturating_add(request.buffer.len() as u64));
+            let from = request.offset.max(on_drive);
+            if from < end {
+                let tail = &contents.tail[(from - on_drive) as usize..(end - on_drive) as usize];
+                request.buffer[(from - request.offset) as usize..][..tail.len()].copy_from_slice(tail);
+            }
+        }
+        drop(contents);
+        let whole: Vec<usize> = requests.iter().map(|request| available(bytes, request)).collect();
+        self.read_pieces(requests, Some((on_drive, &extents)));
+        for (request, whole) in requests.iter_mut().zip(whole) {
+            if request.result.is_ok() {
+                request.result = Ok(whole);
+            }
+        }
+    }
+
+    fn read_pieces(&self, requests: &mut [ReadRequest<'_>], log: Option<(u64, &[LogExtent])>) {
+        let bytes = log.map_or_else(|| self.node.bytes(), |(on_drive, _)| on_drive);
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut owner = self.shared.dispatcher.own();
+        let table = self.table(&mut owner);
+        for index in 0..requests.len() {
+            let length = available(bytes, &requests[index]);
+            requests[index].result = Ok(length);
+            let mut at = 0;
+            while at < length {
+                let offset = requests[index].offset + at as u64;
+                let (block, within) = (offset / BLOCK, (offset % BLOCK) as usize);
+                let wanted = (within + length - at).div_ceil(BLOCK_BYTES).min(READ_BLOCKS_MAX);
+                let (place, count) = match log {
+                    Some((_, extents)) => locate(extents, block, wanted),
+                    None => (block as u32, wanted),
+                };
+                let mut frames = Vec::with_capacity(count);
+                while !owner.drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames) {
+                    // What this thread has read already gives frames back.
+                    if pieces.is_empty() {
+                        let (after, waited) = self.shared.dispatcher.wait_until(owner, 0, |owned| {
+                            (owned.drive.frames().available(FrameForm::Bytes) >= count).then_some(())
+                        });
+                        owner = after;
+                        if let Err(error) = waited {
+                            requests[index].result = Err(error);
+                            return;
+                        }
+                    }
+                    for piece in pieces.drain(..) {
+                        owner = self.finish(owner, piece, requests);
+                    }
+                }
+                let (now, tag) = (owner.now, owner.tag());
+                let submitted = match (log, table) {
+                    (None, Some(table)) => owner.drive.read(now, tag, table, place, &frames),
+                    _ => owner.drive.submit(now, tag, Request::Read { first: place.into(), frames: &frames }),
+                };
+                let read = (count * BLOCK_BYTES - within).min(length - at);
+                if let Err(error) = submitted {
+                    release(&mut owner, &frames);
+                    requests[index].result = Err(error.into());
+                    break;
+                }
+                pieces.push(Piece { request: index, at, bytes: read, within, tag, frames });
+                at += read;
+            }
+        }
+        for piece in pieces {
+            owner = self.finish(owner, piece, requests);
+        }
+    }
+
+    /// Waits for a piece and copies it to where it is wanted.
+    fn finish<'a>(&'a self, owner: Owner<'a, M>, piece: Piece, requests: &mut [ReadRequest<'_>]) -> Owner<'a, M> {
+        let (mut owner, result) = self.shared.dispatcher.wait(owner, piece.tag);
+        let request = &mut requests[piece.request];
+        match result {
+            Err(error) => request.result = Err(error),
+            Ok(()) => {
+                let (mut to, mut within) = (&mut request.buffer[piece.at..piece.at + piece.bytes], piece.within);
+                for frame in &piece.frames {
+                    let count = (BLOCK_BYTES - within).min(to.len());
+                    let (here, rest) = to.split_at_mut(count);
+                    here.copy_from_slice(&owner.drive.frames().bytes(*frame)[within..within + count]);
+                    (to, within) = (rest, 0);
+                }
+            }
+        }
+        release(&mut owner, &piece.frames);
+        owner
+    }
+}
+
+fn release<M: Media>(owner: &mut Owner<'_, M>, frames: &[Frame]) {
+    for frame in frames {
+        owner.drive.frames_mut().release(*frame);
+    }
+}
+
+/// How much of a request there is in a file of `bytes`.
+fn available(bytes: u64, request: &ReadRequest<'_>) -> usize {
+    bytes.saturating_sub(request.offset).min(request.buffer.len() as u64) as usize
+}
+
+/// Where block `block` of a log file is in the log area, and how many of the `wanted` blocks from there on follow it.
+pub(crate) fn locate(extents: &[LogExtent], mut block: u64, wanted: usize) -> (u32, usize) {
+    for extent in extents {
+        if block < u64::from(extent.blocks) {
+            let left = (u64::from(extent.blocks) - block) as usize;
+            return (extent.first + block as u32, left.min(wanted));
+        }
+        block -= u64::from(extent.blocks);
+    }
+    unreachable!("a block of a file is in one of its extents")
+}
+
+impl<M: Media> Drop for FileReader<M> {
+    fn drop(&mut self) {
+        if let Some(table) = self.table.get() {
+            self.shared.dispatcher.own().drive.unpin(*table);
+        }
+        self.shared.leave(&self.node);
+    }
+}

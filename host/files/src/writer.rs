@@ -1,0 +1,178 @@
+//! A file being written, by one thread at a time.
+
+use crate::dispatch::Owner;
+use crate::files::{Counts, Shared, now_s};
+use crate::names::Node;
+use crate::table_file::TableFile;
+use crate::{FileError, FileKind};
+use openftl_core::BLOCK_BYTES;
+use openftl_ftl::tables::{TableLifetime, Wish};
+use openftl_media::Media;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How far before its end a file can be written again.
+pub const REWRITE_BYTES_MAX: u64 = BLOCK_BYTES as u64;
+
+/// A file that is written from front to back.
+pub struct FileWriter<M: Media> {
+    pub(crate) shared: Arc<Shared<M>>,
+    pub(crate) node: Arc<Node>,
+    /// As it was made or last opened; whoever renames a file does not write to it.
+    pub(crate) path: String,
+    pub(crate) wish: Wish,
+    pub(crate) table: TableFile,
+    is_closed: bool,
+}
+
+impl<M: Media> FileWriter<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>, path: String) -> FileWriter<M> {
+        node.contents().users += 1;
+        FileWriter { shared, node, path, wish: Wish::default(), table: TableFile::default(), is_closed: false }
+    }
+
+    /// So many bytes will come at most. A hint, before the first byte; 0: unknown.
+    pub fn hint_size(&mut self, bytes: u64) {
+        self.wish.blocks = (bytes > 0).then(|| bytes.div_ceil(BLOCK_BYTES as u64));
+    }
+
+    /// It will live so long. A hint, before the first byte.
+    pub fn hint_lifetime(&mut self, lifetime: TableLifetime) {
+        self.wish.lifetime = lifetime;
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.node.bytes()
+    }
+
+    /// Appends `data`.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn append(&mut self, data: &[u8]) -> Result<(), FileError> {
+        let appended = match self.node.kind {
+            FileKind::Table => {
+                Counts::add(&self.shared.counts.table_bytes, data.len() as u64);
+                self.append_to_table(data)
+            }
+            FileKind::Log | FileKind::Folder => {
+                Counts::add(&self.shared.counts.log_bytes, data.len() as u64);
+                self.append_to_log(data)
+            }
+        };
+        self.node.modified.store(now_s(), Ordering::Relaxed);
+        appended.map_err(|error| self.explain(error))
+    }
+
+    /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`] before it. The file ends behind it.
+    ///
+    /// # Errors
+    /// If it is elsewhere, there is no room, or the drive fails.
+    pub fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), FileError> {
+        let bytes = self.bytes();
+        let end = offset.saturating_add(data.len() as u64);
+        if offset > bytes || offset + REWRITE_BYTES_MAX < bytes || end < bytes {
+            return Err(FileError::NotSupported(format!(
+                "{}: bytes {offset} to {end} of a file of {bytes} cannot be written: only its end, and the last {REWRITE_BYTES_MAX} bytes \
+                 before it as a whole",
+                self.path
+            )));
+        }
+        if offset < bytes {
+            self.truncate(offset)?;
+        }
+        self.append(data)
+    }
+
+    /// Cuts the file to `bytes`.
+    ///
+    /// # Errors
+    /// If it is not so long, or the drive fails.
+    pub fn truncate(&mut self, bytes: u64) -> Result<(), FileError> {
+        let found = self.bytes();
+        if bytes > found {
+            let path = &self.path;
+            return Err(FileError::Invalid(format!("{path}: a file of {found} bytes cannot be cut to {bytes}")));
+        }
+        let cut = match self.node.kind {
+            _ if bytes == found => Ok(()),
+            FileKind::Table => self.truncate_table(bytes),
+            FileKind::Log | FileKind::Folder => self.truncate_log(bytes),
+        };
+        cut.map_err(|error| self.explain(error))
+    }
+
+    /// What was appended can be read by others, and does not depend on this writer any more.
+    ///
+    /// # Errors
+    /// If the drive fails.
+    pub fn flush(&mut self) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    /// What was appended is durable, and so is the file's name.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        Counts::add(&self.shared.counts.syncs, 1);
+        self.hand_over().map_err(|error| self.explain(error))?;
+        self.shared.flush().map_err(|error| error.of(&self.path))
+    }
+
+    /// Ends the file: a table is there as a whole from now on.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn close(mut self) -> Result<(), FileError> {
+        self.is_closed = true;
+        self.hand_over().map_err(|error| self.explain(error))
+    }
+
+    /// All that was appended is the drive's, and the catalog knows of it.
+    fn hand_over(&mut self) -> Result<(), FileError> {
+        match self.node.kind {
+            FileKind::Table => self.commit_table(),
+            FileKind::Log | FileKind::Folder => self.note_log(),
+        }
+    }
+
+    /// The error as the caller understands it: what is more than the drive could ever hold is too large.
+    fn explain(&self, error: FileError) -> FileError {
+        let (bytes, most) = (self.bytes(), self.shared.table_bytes_max);
+        let expected = self.wish.blocks.unwrap_or(0).saturating_mul(BLOCK_BYTES as u64);
+        match error.of(&self.path) {
+            FileError::NoSpace(_) if self.node.kind == FileKind::Table && bytes.max(expected) > most => {
+                let path = &self.path;
+                FileError::TooLarge(format!("{path} has more than the {most} bytes that tables could have on this drive"))
+            }
+            error => error,
+        }
+    }
+}
+
+impl<M: Media> Drop for FileWriter<M> {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            // Whoever drops a writer does not want to know.
+            let _ = self.hand_over();
+        }
+        if self.node.kind == FileKind::Table {
+            self.abandon_table();
+        }
+        self.shared.leave(&self.node);
+    }
+}
+
+/// Waits until `count` frames are free, and takes them.
+pub(crate) fn take_frames<'a, M: Media>(
+    shared: &'a Shared<M>,
+    owner: Owner<'a, M>,
+    count: usize,
+    frames: &mut Vec<openftl_core::Frame>,
+) -> (Owner<'a, M>, Result<(), FileError>) {
+    let form = openftl_core::FrameForm::Bytes;
+    shared.dispatcher.wait_until(owner, 0, |owned| owned.drive.frames_mut().acquire_many(form, count, frames).then_some(()))
+}
