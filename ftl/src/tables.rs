@@ -33,16 +33,19 @@
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | [`drive`] | the drive: what a host may ask |
+//! | `sizing` | how much flash a drive needs |
 
 pub mod catalog;
 pub mod columns;
 pub mod drive;
+mod sizing;
 mod table;
 mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
 pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
+pub use sizing::chunks_per_pu;
 
 use crate::block::BlockFtl;
 use crate::survey::Chunks;

@@ -26,6 +26,10 @@
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
 //! wear_spread_max = 32            # resets that chunks of a group may differ by before data move; 0: any number
 //!
+//!                                 # with kind = "tables", for RocksDB: media.capacity is what its tables can hold
+//! log_area = "512MiB"             # for its write-ahead logs and other small files
+//! table_placement = "by-load"     # "horizontal", "vertical" or "by-load"
+//!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
 //! nvme_tcp = ["127.0.0.1:4420"]
@@ -66,6 +70,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
+use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{PartKind, PartName};
@@ -148,6 +153,10 @@ pub struct FtlSection {
     pub scrub_interval: Option<Interval>,
     /// Resets that chunks of a group may differ by before data move; 0 means that wear is not levelled.
     pub wear_spread_max: Option<u32>,
+    /// Of a table drive: bytes of its log area.
+    pub log_area: Option<ByteSize>,
+    /// Of a table drive: where tables go.
+    pub table_placement: Option<TablePlacement>,
 }
 
 /// How the outside reaches the drive.
@@ -267,6 +276,8 @@ pub enum StoreName {
 pub enum FtlKind {
     /// 4 KiB blocks, transactions up to 1 MiB.
     Block,
+    /// Tables of an LSM-tree, and a log area: see [`crate::table_drive`].
+    Tables,
 }
 
 impl DriveFile {
@@ -505,7 +516,7 @@ mod tests {
               |
             2 | kind = "zns"
               |        ^^^^^
-            unknown variant `zns`, expected `block`"#]],
+            unknown variant `zns`, expected `block` or `tables`"#]],
         );
         check(
             "[media\n",

@@ -2,3 +2,4 @@
 
 pub mod drive_file;
 pub mod failure;
+pub mod table_drive;

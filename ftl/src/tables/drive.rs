@@ -165,18 +165,12 @@ pub struct TableFtl<M> {
 }
 
 impl<M: Media> TableFtl<M> {
-    /// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
-    #[must_use]
-    pub fn catalog_blocks(geometry: &Geometry) -> u32 {
-        geometry.chunks().min(1 << 16) as u32 + 64
-    }
-
     /// Makes a new drive on a device. What was on it is lost. The capacity of `config` is the log area without the catalog.
     ///
     /// # Errors
     /// If the log area does not fit the device, or the device fails.
     pub fn format(media: M, config: Config, clock: &mut impl Clock) -> Result<TableFtl<M>, OpenError> {
-        let catalog_blocks = TableFtl::<M>::catalog_blocks(media.geometry());
+        let catalog_blocks = catalog_blocks(media.geometry());
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
         let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::format(media, config, clock)?;
@@ -690,6 +684,11 @@ impl<M: Media> TableFtl<M> {
             self.flushes.insert(OWN, self.acknowledged);
         }
     }
+}
+
+/// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
+pub(super) fn catalog_blocks(geometry: &Geometry) -> u32 {
+    geometry.chunks().min(1 << 16) as u32 + 64
 }
 
 fn expect_short(note: &[u8]) -> Result<(), TableError> {

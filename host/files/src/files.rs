@@ -164,7 +164,9 @@ impl<M: Media> Shared<M> {
         let mut area = self.area();
         let all = area.free.blocks();
         area.free.take(wanted).ok_or_else(|| {
-            FileError::NoSpace(format!("the log area of {all} blocks is full; delete log files, or make a drive with a larger one"))
+            FileError::NoSpace(format!(
+                "the log area of {all} blocks is full; delete log files, or make a drive with a larger one"
+            ))
         })
     }
 
@@ -404,9 +406,9 @@ impl<M: Media> Files<M> {
                 self.load_tail(&node)?;
                 Ok(FileWriter::new(Arc::clone(&self.shared), node, path))
             }
-            Some(_) => {
-                Err(FileError::NotSupported(format!("{path} is a table: it is written once, and cannot be appended to")))
-            }
+            Some(_) => Err(FileError::NotSupported(format!(
+                "{path} is a table: it is written once, and cannot be appended to"
+            ))),
         }
     }
 

@@ -89,7 +89,8 @@ impl<M: Media> FileWriter<M> {
             };
             owner = after;
             let room = room?.inspect_err(|_| self.table.has_failed = true)?;
-            let count = if owner.drive.frames().available(openftl_core::FrameForm::Bytes) > room as usize { room } else { 1 };
+            let count =
+                if owner.drive.frames().available(openftl_core::FrameForm::Bytes) > room as usize { room } else { 1 };
             let (after, taken) = take_frames(&self.shared, owner, count as usize, &mut frames);
             owner = after;
             taken?;

@@ -47,6 +47,12 @@ impl<M: Media> FileWriter<M> {
         self.node.bytes()
     }
 
+    /// A number that differs from that of every other file that the drive has had, once it has a byte.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.node.entry()
+    }
+
     /// Appends `data`.
     ///
     /// # Errors
@@ -146,7 +152,9 @@ impl<M: Media> FileWriter<M> {
         match error.of(&self.path) {
             FileError::NoSpace(_) if self.node.kind == FileKind::Table && bytes.max(expected) > most => {
                 let path = &self.path;
-                FileError::TooLarge(format!("{path} has more than the {most} bytes that tables could have on this drive"))
+                FileError::TooLarge(format!(
+                    "{path} has more than the {most} bytes that tables could have on this drive"
+                ))
             }
             error => error,
         }
@@ -174,5 +182,7 @@ pub(crate) fn take_frames<'a, M: Media>(
     frames: &mut Vec<openftl_core::Frame>,
 ) -> (Owner<'a, M>, Result<(), FileError>) {
     let form = openftl_core::FrameForm::Bytes;
-    shared.dispatcher.wait_until(owner, 0, |owned| owned.drive.frames_mut().acquire_many(form, count, frames).then_some(()))
+    shared
+        .dispatcher
+        .wait_until(owner, 0, |owned| owned.drive.frames_mut().acquire_many(form, count, frames).then_some(()))
 }

@@ -1,0 +1,202 @@
+//! A table drive from its drive file: for `openftl` itself, and for programs that have the drive inside them.
+
+use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing};
+use openftl_core::units::{ByteSize, Share};
+use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_files::{FileError, Files, Pace};
+use openftl_ftl::tables::{self, TablePlacement};
+use openftl_ftl::{Access, Config};
+use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What tables can hold unless the drive file says otherwise.
+pub const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
+/// The log area unless the drive file says otherwise, or an eighth of the capacity if that is less.
+pub const LOG_AREA_DEFAULT: ByteSize = ByteSize(1 << 30);
+/// Frames of 4 KiB for requests under way.
+const HOST_FRAMES: u32 = 4096;
+
+/// The files of a drive whose flash is emulated.
+pub type TableFiles = Files<EmulatedDevice>;
+
+/// What a drive file says of a table drive.
+#[derive(Clone, Debug)]
+pub struct TableDrive {
+    profile: Profile,
+    capacity: ByteSize,
+    log_area: ByteSize,
+    over_provisioning: Share,
+    /// The file that the flash is kept in; none: it is in memory.
+    disk: Option<PathBuf>,
+    timing: Timing,
+    placement: TablePlacement,
+    checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
+}
+
+impl TableDrive {
+    /// Reads a drive file.
+    ///
+    /// # Errors
+    /// If it cannot be read or understood, or is of another kind of drive.
+    pub fn read(path: &Path) -> Result<TableDrive, FileError> {
+        let file = DriveFile::read(path).map_err(|failure| FileError::Invalid(failure.to_string()))?;
+        TableDrive::of(&file).map_err(|error| error.of(&path.display().to_string()))
+    }
+
+    /// What `file` says.
+    ///
+    /// # Errors
+    /// If it is of another kind of drive, or says what cannot be.
+    pub fn of(file: &DriveFile) -> Result<TableDrive, FileError> {
+        let invalid = |reason: &str| Err(FileError::Invalid(reason.to_owned()));
+        if file.ftl.kind != Some(FtlKind::Tables) {
+            return invalid(
+                "ftl.kind is not \"tables\": only a table drive has files; write kind = \"tables\" in [ftl]",
+            );
+        }
+        if !file.namespaces.is_empty() {
+            return invalid("[[namespace]]: a table drive cannot be divided; leave it away");
+        }
+        let name = file.media.profile.as_deref().unwrap_or("cosmos");
+        let profile = match Path::new(name) {
+            path if name.ends_with(".toml") => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?;
+                Profile::parse(&text)
+                    .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?
+            }
+            _ => Profile::builtin(name)
+                .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?,
+        };
+        let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
+        let log_area = file.ftl.log_area.unwrap_or(ByteSize(LOG_AREA_DEFAULT.0.min(capacity.0 / 8)));
+        for (field, bytes) in [("media.capacity", capacity), ("ftl.log_area", log_area)] {
+            if bytes.0 == 0 || !bytes.0.is_multiple_of(BLOCK_BYTES as u64) {
+                return invalid(&format!("{field} = {} bytes: give a multiple of {BLOCK_BYTES}", bytes.0));
+            }
+        }
+        let disk = match file.media.store {
+            Some(StoreName::Stamps) => {
+                return invalid(
+                    "media.store = \"stamps\" keeps no bytes, and files have some; choose \"ram\" or \"file\"",
+                );
+            }
+            Some(StoreName::File) => file.media.path.clone(),
+            Some(StoreName::Ram) | None => None,
+        };
+        Ok(TableDrive {
+            profile,
+            capacity,
+            log_area,
+            over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
+            disk,
+            timing: file.media.timing.unwrap_or(Timing::WallClock),
+            placement: file.ftl.table_placement.unwrap_or_default(),
+            checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
+        })
+    }
+
+    /// The file that the flash is kept in; none: it is in memory, and new each time.
+    #[must_use]
+    pub fn disk(&self) -> Option<&Path> {
+        self.disk.as_deref()
+    }
+
+    /// What tables can hold.
+    #[must_use]
+    pub fn capacity(&self) -> ByteSize {
+        self.capacity
+    }
+
+    /// The log area.
+    #[must_use]
+    pub fn log_area(&self) -> ByteSize {
+        self.log_area
+    }
+
+    fn config(&self, drive_id: u64) -> Config {
+        Config {
+            capacity_blocks: self.log_area.0 / BLOCK_BYTES as u64,
+            over_provisioning: self.over_provisioning,
+            drive_id,
+            payload: FrameForm::Bytes,
+            host_frames: HOST_FRAMES,
+            checkpoint_log_blocks: self.checkpoint.0,
+            checkpoint_interval: self.checkpoint.1,
+            ..Config::default()
+        }
+    }
+
+    fn pace(&self) -> (Pace, MediaTiming) {
+        match self.timing {
+            Timing::Virtual => (Pace::Virtual, MediaTiming::Modelled),
+            Timing::WallClock => (Pace::wall(), MediaTiming::Modelled),
+            Timing::Instant => (Pace::wall(), MediaTiming::Instant),
+        }
+    }
+
+    fn chunks_per_pu(&self) -> Result<u32, FileError> {
+        let shape = self.profile.geometry(1).map_err(|error| device_error(&error.into()))?;
+        let table_blocks = self.capacity.0 / BLOCK_BYTES as u64;
+        tables::chunks_per_pu(&shape, &self.config(0), table_blocks)
+            .map_err(|error| FileError::Invalid(format!("media.capacity, ftl.log_area: {error}")))
+    }
+
+    /// Makes the drive in its file, which must not exist.
+    ///
+    /// # Errors
+    /// If it exists or cannot be made, or the drive file has none.
+    pub fn create(&self) -> Result<(), FileError> {
+        let Some(disk) = &self.disk else {
+            return Err(FileError::Invalid(
+                "media.store is not \"file\": the drive is in memory, and made anew when it is opened".to_owned(),
+            ));
+        };
+        let (seed, chunks) = (another_seed(), self.chunks_per_pu()?);
+        let device = EmulatedDevice::create(disk, &self.profile, chunks, MediaTiming::Instant, seed);
+        let device = device.map_err(|error| device_error(&error))?;
+        let made = Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close);
+        if made.is_err() {
+            let _ = std::fs::remove_file(disk);
+        }
+        made.map(|_| ())
+    }
+
+    /// Opens the drive, or makes one in memory.
+    ///
+    /// # Errors
+    /// If it is not there, in use, of another kind, or cannot be trusted.
+    pub fn open(&self, access: Access) -> Result<TableFiles, FileError> {
+        let (pace, timing) = self.pace();
+        let Some(disk) = &self.disk else {
+            let (seed, chunks) = (another_seed(), self.chunks_per_pu()?);
+            let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Ram, timing, seed);
+            let device = device.map_err(|error| device_error(&error))?;
+            return Files::format(device, self.config(seed), self.placement, pace);
+        };
+        if !disk.exists() {
+            let disk = disk.display();
+            return Err(FileError::NotFound(format!("{disk}: make it with `openftl create` and the drive file first")));
+        }
+        let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
+        Files::open(device, self.config(0), self.placement, access, pace)
+            .map_err(|error| error.of(&disk.display().to_string()))
+    }
+}
+
+fn device_error(error: &DeviceError) -> FileError {
+    let text = error.to_string();
+    match error {
+        DeviceError::Store(StoreError::Locked { .. }) => FileError::Busy(text),
+        DeviceError::Store(StoreError::NotADrive { .. } | StoreError::NewerVersion { .. })
+        | DeviceError::Profile(_) => FileError::Invalid(text),
+        DeviceError::Store(_) => FileError::Io(text),
+    }
+}
+
+/// Another one each time.
+fn another_seed() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    nanos ^ u64::from(std::process::id()).rotate_left(48)
+}

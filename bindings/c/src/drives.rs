@@ -1,0 +1,77 @@
+//! The drives that this process has open: each once, however often it is asked for.
+
+use crate::Shared;
+use openftl_drive::table_drive::{TableDrive, TableFiles};
+use openftl_files::FileError;
+use openftl_ftl::Access;
+use std::collections::HashMap;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A path as C gives it.
+pub type Path<'a> = &'a str;
+
+/// What a URI begins with.
+const SCHEME: &str = "openftl://";
+
+static OPEN: Mutex<Option<HashMap<PathBuf, Shared>>> = Mutex::new(None);
+
+/// `openftl_drive`: one use of an open drive.
+pub struct Drive {
+    file: PathBuf,
+    files: Option<Shared>,
+}
+
+impl Drive {
+    /// Opens the drive of a URI, or takes part in it if this process has it open.
+    pub fn open(uri: &str) -> Result<Drive, FileError> {
+        let Some(path) = uri.strip_prefix(SCHEME).filter(|path| !path.is_empty()) else {
+            return Err(FileError::Invalid(format!(
+                "the URI {uri:?} names no drive; write it like {SCHEME}/srv/lsm.toml, with the path of a drive file"
+            )));
+        };
+        let file =
+            FilePath::new(path).canonicalize().map_err(|error| FileError::NotFound(format!("{path} ({error})")))?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let drives = open.get_or_insert_default();
+        if let Some(files) = drives.get(&file) {
+            return Ok(Drive { files: Some(Arc::clone(files)), file });
+        }
+        let files = Arc::new(TableDrive::read(&file)?.open(Access::ReadWrite)?);
+        drives.insert(file.clone(), Arc::clone(&files));
+        Ok(Drive { files: Some(files), file })
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &TableFiles {
+        self.files.as_ref().expect("a drive that is not closed")
+    }
+
+    /// Ends this use; the last one closes the drive.
+    pub fn close(mut self) -> Result<(), FileError> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<(), FileError> {
+        let Some(files) = self.files.take() else { return Ok(()) };
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(drives) = open.as_mut() else { return Ok(()) };
+        // This use, and the table of open drives.
+        if Arc::strong_count(&files) > 2 {
+            return Ok(());
+        }
+        drives.remove(&self.file);
+        let Some(files) = Arc::into_inner(files) else { return Ok(()) };
+        match files.close()? {
+            Some(_) => Ok(()),
+            None => Err(FileError::Busy(format!("{}: files of the drive are still open", self.file.display()))),
+        }
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // Who does not close it does not want to know.
+        let _ = self.leave();
+    }
+}
