@@ -1,6 +1,6 @@
 //! The drive: its names, and what can be done with them.
 
-use crate::dispatch::{Dispatcher, Pace, PaceClock};
+use crate::dispatch::{Dispatcher, Pace, PaceClock, Watch};
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
@@ -64,6 +64,9 @@ pub(crate) struct Counts {
     pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) syncs: AtomicU64,
+    /// Changes given to the drive, and of them those that are durable.
+    pub(crate) changes: AtomicU64,
+    pub(crate) durable: AtomicU64,
 }
 
 impl Counts {
@@ -118,12 +121,21 @@ impl<M: Media> Shared<M> {
 
     /// Everything before is durable.
     pub(crate) fn flush(&self) -> Result<(), FileError> {
-        let left = self.area().left;
+        let (left, freed) = {
+            let area = self.area();
+            (area.left, area.freed)
+        };
+        // A database syncs a table and then the folder that it is in: the second time there is nothing to do.
+        let changes = self.counts.changes.load(Ordering::Acquire);
+        if changes == self.counts.durable.load(Ordering::Acquire) && left == freed {
+            return Ok(());
+        }
         let mut owner = self.dispatcher.own();
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.submit(now, tag, Request::Flush)?;
         let (mut owner, result) = self.dispatcher.wait(owner, tag);
         result?;
+        self.counts.durable.fetch_max(changes, Ordering::AcqRel);
         // What was given back before is of nobody, whatever happens to the power.
         let mut area = self.area();
         while area.freed < left {
@@ -175,7 +187,14 @@ impl<M: Media> Shared<M> {
         let mut owner = self.dispatcher.own();
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.put(now, tag, node.entry(), node.table.get().copied(), &note.encode())?;
-        self.dispatcher.wait(owner, tag).1
+        let ended = self.dispatcher.wait(owner, tag).1;
+        self.has_changed();
+        ended
+    }
+
+    /// Something was written that is not durable yet.
+    pub(crate) fn has_changed(&self) {
+        self.counts.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Takes the catalog's entry of a file away, and gives back what it has, if nobody uses it.
@@ -187,6 +206,7 @@ impl<M: Media> Shared<M> {
             let (now, tag) = (owner.now, owner.tag());
             owner.drive.delete(now, tag, node.entry(), node.table.get().copied())?;
             self.dispatcher.wait(owner, tag).1?;
+            self.has_changed();
             contents.is_noted = false;
         }
         if contents.users == 0 {
@@ -325,6 +345,11 @@ impl<M: Media> Files<M> {
     /// Calls `with` on the drive below, for those who ask it what it did.
     pub fn with_drive<T>(&self, with: impl FnOnce(&mut TableFtl<M>) -> T) -> T {
         with(&mut self.shared.dispatcher.own().drive)
+    }
+
+    /// Has `watch` called with the drive after each poll: for those who test what a database bears.
+    pub fn watch(&self, watch: Watch<M>) {
+        self.shared.dispatcher.own().watch = Some(watch);
     }
 
     /// Bytes that tables can still take, and that they could if there were none.
