@@ -137,6 +137,11 @@ impl<M: Media> FileWriter<M> {
         self.hand_over().map_err(|error| self.explain(error))
     }
 
+    /// Ends the writer and leaves the file as it is: what a crash does.
+    pub fn forget(mut self) {
+        self.is_closed = true;
+    }
+
     /// All that was appended is the drive's, and the catalog knows of it.
     fn hand_over(&mut self) -> Result<(), FileError> {
         match self.node.kind {
