@@ -4,8 +4,10 @@ namespace openftl {
 
 using rocksdb::IOStatus;
 
-IOStatus Failure(openftl_status status, const std::string& path, const openftl_error& error) {
-  const char* const message = error.message;
+IOStatus Failure(openftl_status status, const std::string& about, const openftl_error& error) {
+  // RocksDB puts the path before the message; once is enough.
+  const std::string message = error.message;
+  const std::string path = message.find(about) == std::string::npos ? about : "openftl";
   switch (status) {
     case OPENFTL_OK:
       return IOStatus::OK();
