@@ -1,5 +1,7 @@
 #include "file_system.h"
 
+#include <algorithm>
+
 #include "path.h"
 #include "readable_file.h"
 #include "status.h"
@@ -140,12 +142,39 @@ IOStatus FileSystem::DeleteFile(const std::string& path, const IOOptions&, IODeb
   return Call(normal, [&](openftl_error* error) { return openftl_delete(drive_->get(), normal.c_str(), error); });
 }
 
-IOStatus FileSystem::RenameFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) {
+IOStatus FileSystem::RenameFile(const std::string& from, const std::string& to, const IOOptions& options,
+                                IODebugContext* debug) {
   const std::string normal = Normalise(from);
   const std::string target = Normalise(to);
+  openftl_attributes attributes;
+  const IOStatus status = Stat(normal, &attributes);
+  if (status.ok() && attributes.kind == OPENFTL_FOLDER) {
+    return RenameFolder(normal, target, options, debug);
+  }
   return Call(normal, [&](openftl_error* error) {
     return openftl_rename(drive_->get(), normal.c_str(), target.c_str(), error);
   });
+}
+
+IOStatus FileSystem::RenameFolder(const std::string& from, const std::string& to, const IOOptions& options,
+                                  IODebugContext* debug) {
+  if (to == from) {
+    return IOStatus::OK();
+  }
+  if (to.compare(0, from.size() + 1, from + "/") == 0) {
+    return IOStatus::InvalidArgument(from, "a folder cannot be moved into itself, to " + to);
+  }
+  std::vector<std::string> names;
+  IOStatus status = GetChildren(from, options, &names, debug);
+  if (status.ok()) {
+    status = CreateDir(to, options, debug);
+  }
+  // Without CURRENT a folder is no database.
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != "CURRENT"; });
+  for (size_t i = 0; status.ok() && i < names.size(); i++) {
+    status = RenameFile(from + "/" + names[i], to + "/" + names[i], options, debug);
+  }
+  return status.ok() ? DeleteDir(from, options, debug) : status;
 }
 
 IOStatus FileSystem::LinkFile(const std::string& from, const std::string&, const IOOptions&, IODebugContext*) {

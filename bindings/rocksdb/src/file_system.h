@@ -48,8 +48,9 @@ class FileSystem : public rocksdb::FileSystem {
   // Names.
   rocksdb::IOStatus FileExists(const std::string& path, const rocksdb::IOOptions&, rocksdb::IODebugContext*) override;
   rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions&, rocksdb::IODebugContext*) override;
-  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to, const rocksdb::IOOptions&,
-                               rocksdb::IODebugContext*) override;
+  // Folders as well: a checkpoint is made beside its place.
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to, const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
   // RocksDB copies instead.
   rocksdb::IOStatus LinkFile(const std::string& from, const std::string& to, const rocksdb::IOOptions&,
                              rocksdb::IODebugContext*) override;
@@ -93,6 +94,11 @@ class FileSystem : public rocksdb::FileSystem {
 
  private:
   rocksdb::IOStatus Stat(const std::string& path, openftl_attributes* attributes) const;
+
+  // Moves what is in a folder into a new one. A power cut may leave some of it in either; a database is moved so that
+  // it cannot be opened before all of it is there.
+  rocksdb::IOStatus RenameFolder(const std::string& from, const std::string& to, const rocksdb::IOOptions& options,
+                                 rocksdb::IODebugContext* debug);
 
   const std::shared_ptr<Drive> drive_;
 };

@@ -158,6 +158,22 @@ class Operations {
     IS(fs_->NewDirectory(Path("b.log"), kIo, &directory, nullptr), IOError);
   }
 
+  // As a checkpoint is made: beside its place, and moved there when it is whole.
+  void RenamedFolders() {
+    OK(fs_->CreateDirIfMissing(kFolder + "/moved.tmp/in", kIo, nullptr));
+    Write("moved.tmp/CURRENT", "MANIFEST-000001");
+    Write("moved.tmp/000001.sst", "table");
+    Write("moved.tmp/in/OPTIONS", "options");
+    IS(fs_->RenameFile(kFolder + "/moved.tmp", kFolder + "/moved.tmp/in/itself", kIo, nullptr), InvalidArgument);
+    OK(fs_->RenameFile(kFolder + "/moved.tmp", kFolder + "/moved/", kIo, nullptr));
+    IS(fs_->FileExists(kFolder + "/moved.tmp", kIo, nullptr), NotFound);
+    EQUAL(Contents("moved/CURRENT"), "MANIFEST-000001");
+    EQUAL(Contents("moved/000001.sst"), "table");
+    EQUAL(Contents("moved/in/OPTIONS"), "options");
+    OK(fs_->CreateDir(kFolder + "/other", kIo, nullptr));
+    IS(fs_->RenameFile(kFolder + "/other", kFolder + "/moved", kIo, nullptr), IOError);
+  }
+
   void Names() {
     Write("one", "one");
     Write("two", "two");
@@ -520,6 +536,7 @@ int main(int count, char** arguments) {
   }
   operations.Folders();
   operations.Names();
+  operations.RenamedFolders();
   operations.Locks();
   operations.Logs();
   operations.ConcurrentSync();
