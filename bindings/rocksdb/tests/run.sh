@@ -5,8 +5,8 @@
 #
 # PLUGIN is libopenftl_rocksdb.so, with the test `operations` beside it; URI is a drive that the next process finds again
 # (for the model: openftl:// and a folder that exists); TOOLS is the folder of a build of RocksDB (db_bench, tools/ldb,
-# tools/sst_dump, db_stress_tool/db_stress), and without it Debian's programs are run. SECONDS_OF_STRESS=60 is how long
-# db_stress runs, where there is one.
+# tools/sst_dump, db_stress_tool/db_stress), and without it Debian's programs are run. STRESS=100000 is the number
+# of operations in each of four threads of db_stress, where there is one.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,10p' "$0"; exit 1; }
 plugin=$1 uri=$2 tools=${3:-}
@@ -17,11 +17,15 @@ tool() { # name, folder in a build of RocksDB
 }
 bench=$(tool db_bench "") ldb=$(tool ldb tools/) sst_dump=$(tool sst_dump tools/) stress=$(tool db_stress db_stress_tool/)
 
-# Runs a program with the plugin; its output is $here/out.
+# Runs a program with the plugin; its output is $here/out. With `kills` it is killed after as many seconds.
+kills=0
 on_drive() {
-    echo "- $*" | cut -c 1-128
-    timeout 600 env LD_PRELOAD="$plugin" "$@" --fs_uri="$uri" >"$here/out" 2>&1 || {
+    echo "- ${1##*/} $*" | sed "s# $1# #" | cut -c 1-128
+    limit="600"
+    [ $kills = 0 ] || limit="-s KILL $kills"
+    timeout $limit env LD_PRELOAD="$plugin" "$@" --fs_uri="$uri" >"$here/out" 2>&1 || {
         status=$?
+        [ $kills = 0 ] || [ $status != 137 ] || return 0
         tail -n 30 "$here/out"
         echo "FAILED with $status: $*"
         exit 1
@@ -77,20 +81,49 @@ on_drive "$ldb" --db=/db/small repair
 on_drive "$ldb" --db=/db/small get quince
 expect '^yellow$'
 on_drive "$sst_dump" --file=/db/bench --command=check --verify_checksum
-on_drive "$ldb" --db=/db/checkpoint destroy
+on_drive "$ldb" --db=/db/small backup --backup_fs_uri="$uri" --backup_dir=/db/backup
+on_drive "$ldb" --db=/db/restored restore --backup_fs_uri="$uri" --backup_dir=/db/backup
+on_drive "$ldb" --db=/db/restored get apple
+expect '^red$'
+echo 'cherry ==> black' | on_drive "$ldb" --db=/db/small write_extern_sst /db/extern.sst
+on_drive "$ldb" --db=/db/small ingest_extern_sst /db/extern.sst
+on_drive "$ldb" --db=/db/small get cherry
+expect '^black$'
 
-if [ -n "$tools" ] && [ -x "$stress" ]; then
+# db_stress compares every value with what it noted on the host. Its own remote compactions fail without any plugin, and
+# what it restores it opens on the host.
+stress() {
+    on_drive "$stress" "$@" --db="$here/db" --expected_values_dir="$here/expected" --threads=4 --max_key=20000 \
+        --value_size_mult=32 --write_buffer_size=1000000 --target_file_size_base=1000000 --max_bytes_for_level_base=4000000 \
+        --compression_type=none --bottommost_compression_type=none --compression_manager=none --sync_fault_injection=0 \
+        --read_fault_one_in=0 --write_fault_one_in=0 --metadata_read_fault_one_in=0 --metadata_write_fault_one_in=0 \
+        --open_metadata_read_fault_one_in=0 --open_metadata_write_fault_one_in=0 --open_read_fault_one_in=0 \
+        --open_write_fault_one_in=0 --remote_compaction_worker_threads=0 --clear_column_family_one_in=0 --backup_one_in=0 \
+        --checkpoint_one_in=10000 --flush_one_in=5000 --compact_files_one_in=5000 --verify_checksum_one_in=20000 \
+        --ingest_external_file_one_in=5000 --get_live_files_apis_one_in=5000 --recycle_log_file_num=2
+}
+anew() { # with nothing on the drive, and nothing expected
+    rm -rf "$here/expected"
     mkdir "$here/expected"
-    on_drive "$stress" --db="$here/db" --expected_values_dir="$here/expected" --destroy_db_initially=1 \
-        --ops_per_thread=100000000 --duration="${SECONDS_OF_STRESS:-60}" --threads=4 --max_key=20000 --value_size_mult=32 \
-        --write_buffer_size=1000000 --target_file_size_base=1000000 --max_bytes_for_level_base=4000000 --reopen=3 \
-        --compression_type=none --bottommost_compression_type=none --compression_manager=none \
-        --sync_fault_injection=0 --read_fault_one_in=0 --write_fault_one_in=0 --metadata_read_fault_one_in=0 \
-        --metadata_write_fault_one_in=0 --open_metadata_read_fault_one_in=0 --open_metadata_write_fault_one_in=0 \
-        --open_read_fault_one_in=0 --open_write_fault_one_in=0 --checkpoint_one_in=10000 --backup_one_in=20000 \
-        --sync_wal_one_in=1000 --flush_one_in=5000 --compact_files_one_in=5000 --ingest_external_file_one_in=5000 \
-        --get_live_files_apis_one_in=5000 --verify_checksum_one_in=20000 --manual_wal_flush_one_in=1000 \
-        --recycle_log_file_num=2
+    stress --destroy_db_initially=1 "$@"
+}
+if [ -n "$tools" ] && [ -x "$stress" ]; then
+    operations=${STRESS:-100000}
+    anew --ops_per_thread="$operations" --reopen=3 --sync_wal_one_in=1000 --manual_wal_flush_one_in=1000
+    expect 'Verification successful'
+    anew --ops_per_thread="$operations" --reopen=3 --async_io=1 --use_direct_reads=1 \
+        --use_direct_io_for_flush_and_compaction=1 --mmap_read=0 --enable_blob_files=1 --min_blob_size=64 \
+        --enable_blob_garbage_collection=1 --sync_wal_one_in=0 --ingest_external_file_one_in=0
+    expect 'Verification successful'
+    # Killed again and again; every write had been synced.
+    kills=6
+    anew --ops_per_thread=100000000 --reopen=0 --sync=1
+    for round in 2 3 4; do
+        stress --destroy_db_initially=0 --ops_per_thread=100000000 --reopen=0 --sync=1
+        expect 'Starting database operations'
+    done
+    kills=0
+    stress --destroy_db_initially=0 --ops_per_thread=1000 --reopen=0
     expect 'Verification successful'
 fi
 echo "RocksDB's programs run on $uri"
