@@ -31,6 +31,11 @@ ReadableFile::ReadableFile(std::shared_ptr<Drive> drive, const std::string& path
 ReadableFile::~ReadableFile() { openftl_close_file(file_, nullptr); }
 
 IOStatus ReadableFile::Read(uint64_t offset, size_t bytes, Slice* result, char* scratch) const {
+  if (scratch == nullptr && bytes > 0) {
+    // Plain and cuckoo tables want what is in memory already.
+    *result = Slice();
+    return IOStatus::NotSupported(path_, "is not in memory: a file of a table drive is not mapped; allow_mmap_reads = false");
+  }
   size_t got = 0;
   const IOStatus status = Call(path_, [&](openftl_error* error) {
     return openftl_read(file_, offset, bytes, scratch, &got, error);

@@ -394,6 +394,8 @@ class Operations {
     EQUAL(ReadAt(file.get(), 299990, 100), data.substr(299990));
     EQUAL(ReadAt(file.get(), 300000, 100), "");
     EQUAL(ReadAt(file.get(), 400000, 100), "");
+    Slice mapped;
+    IS(file->Read(0, 100, kIo, &mapped, nullptr, nullptr), NotSupported);
     IS(file->Prefetch(0, 65536, kIo, nullptr), NotSupported);
 
     std::vector<FSReadRequest> requests(5);
