@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "info_log.h"
 #include "path.h"
 #include "readable_file.h"
 #include "status.h"
@@ -94,6 +95,16 @@ IOStatus FileSystem::NewMemoryMappedFileBuffer(const std::string& path,
                                                std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* result) {
   result->reset();
   return IOStatus::NotSupported(path, "a file of a table drive cannot be mapped into memory");
+}
+
+IOStatus FileSystem::NewLogger(const std::string& path, const IOOptions&, std::shared_ptr<rocksdb::Logger>* result,
+                               IODebugContext* debug) {
+  std::unique_ptr<FSWritableFile> file;
+  const IOStatus status = NewWritableFile(path, FileOptions(), &file, debug);
+  if (status.ok()) {
+    result->reset(new InfoLog(std::move(file)));
+  }
+  return status;
 }
 
 IOStatus FileSystem::Truncate(const std::string& path, size_t size, const IOOptions& options, IODebugContext* debug) {

@@ -39,6 +39,8 @@ class FileSystem : public rocksdb::FileSystem {
                                     std::unique_ptr<rocksdb::FSRandomRWFile>* result, rocksdb::IODebugContext*) override;
   rocksdb::IOStatus NewMemoryMappedFileBuffer(const std::string& path,
                                               std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* result) override;
+  rocksdb::IOStatus NewLogger(const std::string& path, const rocksdb::IOOptions& options,
+                              std::shared_ptr<rocksdb::Logger>* result, rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus Truncate(const std::string& path, size_t size, const rocksdb::IOOptions& options,
                              rocksdb::IODebugContext* debug) override;
   // Since RocksDB 11.

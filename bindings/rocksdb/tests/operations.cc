@@ -467,8 +467,13 @@ class Operations {
     OK(fs_->NewLogger(Path("LOG"), kIo, &logger, nullptr));
     logger->SetInfoLogLevel(InfoLogLevel::INFO_LEVEL);
     Log(InfoLogLevel::INFO_LEVEL, logger, "a word about %d things", 42);
+    Log(InfoLogLevel::INFO_LEVEL, logger, "%s", std::string(100000, 'x').c_str());
+    logger->Flush();
+    TRUE(logger->GetLogFileSize() > 100000);
     OK(logger->Close());
-    TRUE(Contents("LOG").find("a word about 42 things\n") != std::string::npos);
+    const std::string text = Contents("LOG");
+    TRUE(text.find(" a word about 42 things\n") != std::string::npos);
+    TRUE(text.find(" " + std::string(100000, 'x') + "\n") != std::string::npos);
   }
 
  private:
