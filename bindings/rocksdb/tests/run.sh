@@ -6,7 +6,8 @@
 # PLUGIN is libopenftl_rocksdb.so, with the test `operations` beside it; URI is a drive that the next process finds again
 # (for the model: openftl:// and a folder that exists); TOOLS is the folder of a build of RocksDB (db_bench, tools/ldb,
 # tools/sst_dump, db_stress_tool/db_stress), and without it Debian's programs are run. STRESS=100000 is the number
-# of operations in each of four threads of db_stress, where there is one.
+# of operations in each of four threads of db_stress, where there is one. SMALL is the URI of a drive of at most 100 MB,
+# that is filled (for the model: openftl://small).
 set -eu
 [ $# -ge 2 ] || { sed -n '2,10p' "$0"; exit 1; }
 plugin=$1 uri=$2 tools=${3:-}
@@ -125,5 +126,13 @@ if [ -n "$tools" ] && [ -x "$stress" ]; then
     kills=0
     stress --destroy_db_initially=0 --ops_per_thread=1000 --reopen=0
     expect 'Verification successful'
+fi
+if [ -n "${SMALL:-}" ]; then
+    echo "- db_bench on a drive that is too small"
+    status=0
+    OPENFTL_MODEL_BYTES=50000000 timeout 600 env LD_PRELOAD="$plugin" "$bench" --fs_uri="$SMALL" --db=/db --num=4000000 \
+        --compression_type=none --benchmarks=fillrandom --write_buffer_size=1000000 >"$here/out" 2>&1 || status=$?
+    expect 'No space left on device'
+    [ $status = 1 ] || { echo "FAILED: it ends with $status instead of an error"; exit 1; }
 fi
 echo "RocksDB's programs run on $uri"
