@@ -3,8 +3,8 @@
 #
 #   tests/run.sh PLUGIN URI [TOOLS]
 #
-# PLUGIN is libopenftl_rocksdb.so, with the test `operations` beside it; URI is a drive that the next process finds again
-# (for the model: openftl:// and a folder that exists); TOOLS is the folder of a build of RocksDB (db_bench, tools/ldb,
+# PLUGIN is libopenftl_rocksdb.so, with the test `operations` beside it; URI is a new drive that the next process finds again
+# (for the model: openftl:// and an empty folder); TOOLS is the folder of a build of RocksDB (db_bench, tools/ldb,
 # tools/sst_dump, db_stress_tool/db_stress), and without it Debian's programs are run. STRESS=100000 is the number
 # of operations in each of four threads of db_stress, where there is one. SMALL is the URI of a drive of at most 100 MB,
 # that is filled (for the model: openftl://small).
