@@ -112,7 +112,7 @@ void openftl_hint_activity(openftl_file *file, openftl_activity activity);
 
 openftl_status openftl_append(openftl_file *file, const void *data, size_t bytes, openftl_error *error);
 
-/* Writes at `offset`, which may be the end of the file, or before it by less than OPENFTL_REWRITE_MAX bytes: what is there is
+/* Writes at `offset`, which may be the end of the file, or before it by at most OPENFTL_REWRITE_MAX bytes: what is there is
  * replaced. */
 #define OPENFTL_REWRITE_MAX 4096
 openftl_status openftl_write_at(openftl_file *file, uint64_t offset, const void *data, size_t bytes,
