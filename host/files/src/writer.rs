@@ -123,9 +123,17 @@ impl<M: Media> FileWriter<M> {
     /// # Errors
     /// If there is no room, or the drive fails.
     pub fn sync(&mut self) -> Result<(), FileError> {
+        self.begin_sync()?.finish()
+    }
+
+    /// The first half of a sync. What is left waits for the drive and needs the writer no more: meanwhile it can be appended to.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn begin_sync(&mut self) -> Result<PendingSync<M>, FileError> {
         Counts::add(&self.shared.counts.syncs, 1);
         self.hand_over().map_err(|error| self.explain(error))?;
-        self.shared.flush().map_err(|error| error.of(&self.path))
+        Ok(PendingSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 
     /// Ends the file: a table is there as a whole from now on.
@@ -163,6 +171,22 @@ impl<M: Media> FileWriter<M> {
             }
             error => error,
         }
+    }
+}
+
+/// A sync that waits for the drive.
+pub struct PendingSync<M: Media> {
+    shared: Arc<Shared<M>>,
+    path: String,
+}
+
+impl<M: Media> PendingSync<M> {
+    /// What had been appended when the sync began is durable.
+    ///
+    /// # Errors
+    /// If the drive fails.
+    pub fn finish(self) -> Result<(), FileError> {
+        self.shared.flush().map_err(|error| error.of(&self.path))
     }
 }
 

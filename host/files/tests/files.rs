@@ -12,7 +12,8 @@ const KINDS: [FileKind; 2] = [FileKind::Table, FileKind::Log];
 fn what_was_written_is_read_back_whatever_the_pieces() {
     let files = tiny(64, 1);
     for kind in KINDS {
-        for (count, piece) in [(0, 1), (1, 1), (4095, 7), (4096, 4096), (4097, 5000), (100_000, 333), (300_000, 65_536)] {
+        for (count, piece) in [(0, 1), (1, 1), (4095, 7), (4096, 4096), (4097, 5000), (100_000, 333), (300_000, 65_536)]
+        {
             let path = format!("/{kind:?}-{count}-{piece}");
             write(&files, &path, kind, count, count, piece);
             assert_eq!(content(&files, &path), bytes(count, 0, count), "{path}");
@@ -114,7 +115,8 @@ fn a_table_is_written_once_and_a_log_is_gone_on_with() {
 #[test]
 fn names_are_those_of_a_tree() {
     let files = tiny(64, 6);
-    let not_found = |result: Result<(), FileError>| assert!(matches!(result, Err(FileError::NotFound(_))), "{result:?}");
+    let not_found =
+        |result: Result<(), FileError>| assert!(matches!(result, Err(FileError::NotFound(_))), "{result:?}");
     not_found(files.create("/db/x", FileKind::Log).map(|_| ()));
     not_found(files.make_folder("/db/wal"));
     files.make_folder("/db").unwrap();
