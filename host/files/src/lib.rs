@@ -44,7 +44,7 @@ mod writer;
 
 pub use dispatch::Pace;
 pub use error::FileError;
-pub use files::{Attributes, FileStatistics, Files};
+pub use files::{Attributes, FileStatistics, Files, NameStatistics};
 pub use reader::{FileReader, ReadRequest};
 pub use writer::{FileWriter, PendingSync};
 
