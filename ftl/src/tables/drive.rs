@@ -13,6 +13,7 @@ use super::table::Table;
 use super::writing::Room;
 use super::{Found, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
+use crate::check::CheckReport;
 use crate::config::Config;
 use crate::recovery::{Access, OpenError, RecoveryReport};
 use crate::statistics::Statistics;
@@ -266,6 +267,18 @@ impl<M: Media> TableFtl<M> {
     #[must_use]
     pub fn statistics(&self) -> (&Statistics, &TableStatistics) {
         (self.ftl.statistics(), &self.statistics)
+    }
+
+    /// Verifies log area, catalog and metadata as [`BlockFtl::check`] does; tables are not read.
+    ///
+    /// # Errors
+    /// If the device stops answering.
+    pub fn check(
+        &mut self,
+        clock: &mut impl Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        self.ftl.check(clock, progress)
     }
 
     /// How the drive was opened.
