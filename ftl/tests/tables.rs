@@ -6,7 +6,7 @@ use openftl_sim::TableWorld;
 use openftl_sim::world::{config, profile};
 
 /// Seeds of each kind of flash.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 40;
 
 const UNPROTECTED: (&str, &str) = ("power_loss_protection = true", "power_loss_protection = false");
 const ONE_SHOT: [(&str, &str); 2] = [
@@ -21,6 +21,7 @@ fn small(seed: u64) -> Config {
 /// Many requests under way, restarts and power cuts: what is found is always what the model allows.
 fn live(profile: &Profile, config: impl Fn(u64) -> Config, seed: u64) -> TableWorld {
     let mut world = TableWorld::new(profile.clone(), config(seed), 8, seed);
+    println!("seed {seed}");
     for _ in 0..12 {
         for _ in 0..world.below(60) {
             world.operation(1 + seed as usize % 7);
@@ -45,7 +46,6 @@ fn live(profile: &Profile, config: impl Fn(u64) -> Config, seed: u64) -> TableWo
 fn live_on(changes: &[(&str, &str)]) {
     let profile = profile("tiny", changes);
     for seed in 0..SEEDS {
-        println!("seed {seed}");
         live(&profile, small, seed);
     }
 }
@@ -78,4 +78,5 @@ fn a_table_drive_is_what_the_model_says_in_one_group() {
 #[test]
 fn a_table_drive_is_what_the_model_says_where_few_chunks_may_be_open() {
     live_on(&[("vector_copy = true", "vector_copy = true\nopen_chunks_max = 20")]);
+    live_on(&[("vector_copy = true", "vector_copy = true\nopen_chunks_per_pu_max = 17")]);
 }

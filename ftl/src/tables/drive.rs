@@ -53,7 +53,7 @@ pub enum TableError {
     #[error("the catalog has no room for another entry; delete tables or files to make room")]
     CatalogFull,
     /// Too many tables at a time.
-    #[error("{} tables are being written, the most at a time; end one first", super::WRITING_MAX)]
+    #[error("as many tables are being written as this drive can write at a time; end one first")]
     TooManyWriters,
     /// A note is too long.
     #[error("a note of {bytes} bytes: the longest has {NOTE_BYTES_MAX}")]
@@ -349,7 +349,7 @@ impl<M: Media> TableFtl<M> {
             Room::Blocks(blocks) => Ok(blocks),
             room => {
                 self.statistics.waits_for_chunks += 1;
-                if self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number)) {
+                if self.can_release() {
                     self.flush_for_room();
                     return Ok(0);
                 }
@@ -463,6 +463,7 @@ impl<M: Media> TableFtl<M> {
             *pins -= 1;
             if *pins == 0 {
                 self.pins.remove(&table.number);
+                self.ftl.stirred = true;
             }
         }
     }
@@ -492,11 +493,12 @@ impl<M: Media> TableFtl<M> {
                 Request::Trim { first: first + offset, blocks, durability }
             }
             Request::Flush => {
+                self.ftl.submit(now, tag, request)?;
                 // A drive that lies tells the host at once, and itself nothing.
                 if !self.ftl.config().lies_about_flush {
                     self.flushes.insert(tag, self.acknowledged);
                 }
-                Request::Flush
+                return Ok(());
             }
             Request::WriteUncorrectable { .. } | Request::FlashAlloc { .. } => {
                 return Err(IoError::OutOfRange { first: 0, blocks: 0, capacity }.into());
@@ -620,8 +622,6 @@ impl<M: Media> TableFtl<M> {
                 }
                 self.take(Done { tag, result: Err(error), at: now });
             } else {
-                // They are the drive's own, and not the host's.
-                self.ftl.statistics.host_blocks_written -= frames.len() as u64;
                 self.statistics.catalog_blocks += frames.len() as u64;
             }
             self.waiting.pop_front();
@@ -637,7 +637,7 @@ impl<M: Media> TableFtl<M> {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
                 Some(reason) if !self.ftl.may_program() => Some(TableError::ReadOnly(reason)),
-                _ if self.ftl.table_has_failed(slot) && !self.doomed.is_empty() => {
+                _ if self.ftl.table_has_failed(slot) && self.can_release() => {
                     self.flush_for_room();
                     None
                 }
@@ -694,6 +694,11 @@ impl<M: Media> TableFtl<M> {
             }
         }
         has_acted
+    }
+
+    /// Whether a table was deleted that nobody reads, and has not been released.
+    fn can_release(&self) -> bool {
+        self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number))
     }
 
     /// What was deleted has to be durable before there is room.
