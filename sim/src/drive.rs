@@ -8,7 +8,7 @@ use openftl_ftl::tables::{TableError, TableFtl};
 use openftl_ftl::{Access, BlockFtl, BlockTarget, CheckReport, Config, Done, IoError, OpenError, Request};
 
 /// Tags of requests for tables have this bit; others are of the log area.
-pub const TABLE_TAG: u64 = 1 << 62;
+pub const TABLE_TAG: u64 = 1 << 61;
 
 /// A drive on a wire.
 pub trait Drive: BlockTarget + Sized {
@@ -36,9 +36,9 @@ pub trait Drive: BlockTarget + Sized {
     /// Has it verify itself.
     fn check(&mut self, clock: &mut impl Clock) -> CheckReport;
 
-    /// Whether requests have ended that [`BlockTarget::poll`] does not speak of.
-    fn has_ended(&self) -> bool {
-        false
+    /// How many requests have ended that [`BlockTarget::poll`] does not speak of, and are not booked.
+    fn ended(&self) -> usize {
+        0
     }
 }
 
@@ -102,8 +102,8 @@ impl Drive for TableDrive {
         self.ftl.check(clock, &mut |_, _| ()).expect("the device answers")
     }
 
-    fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
+    fn ended(&self) -> usize {
+        self.ended.len()
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`mod@drive`] | what a world needs of a drive |
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
+//! | [`stage`] | what both have in common |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -34,6 +35,7 @@ pub mod explore;
 pub mod fault;
 pub mod history;
 pub mod shrink;
+pub mod stage;
 pub mod step;
 pub mod swarm;
 pub mod table_world;

@@ -11,13 +11,14 @@
 
 use crate::drive::{Drive, TABLE_TAG, TableDrive};
 use crate::history::{Change, Found, History, Kind};
+use crate::step::{Deed, DeedKind};
 use crate::wire::CrashPoint;
 use crate::world::{Judgeable, World, head_of};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Nanos};
 use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
 use openftl_ftl::tables::drive::{FoundEntry, TableDone};
-use openftl_ftl::tables::{TableError, TableFtl, TableId, Wish};
+use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, ReadOnlyReason, chunks_per_pu};
 use openftl_media::Profile;
 use std::ops::{Deref, DerefMut};
@@ -345,7 +346,7 @@ impl TableWorld {
         let mut left = blocks;
         while left > 0 {
             let (id, now) = (self.id(serial), self.world.clock.now());
-            let room = match self.drive().room(now, id) {
+            let room = match self.room(id) {
                 Ok(room) => room.min(left),
                 Err(TableError::NoSpace) => return false,
                 Err(error) => {
@@ -372,6 +373,19 @@ impl TableWorld {
             left -= room;
         }
         true
+    }
+
+    /// How many blocks can be appended to a table now: 0 after it was asked twice, so that there is something to wait for.
+    fn room(&mut self, id: TableId) -> Result<u32, TableError> {
+        let now = self.world.clock.now();
+        match self.drive().room(now, id) {
+            Ok(0) => {
+                self.world.poll();
+                self.book();
+                self.drive().room(now, id)
+            }
+            room => room,
+        }
     }
 
     /// Ends a table, to be put into the catalog with a note of so many bytes.
@@ -648,6 +662,44 @@ impl TableWorld {
                 if block < self.history.blocks() { self.history.readable(block, 1).remove(0) } else { vec![0] };
             let is_allowed = allowed.iter().any(|change| self.history.value(*change) == found);
             assert!(is_allowed, "entry {}: change {found} found, one of {allowed:?} expected", block - blocks);
+        }
+    }
+
+    /// Does something with a table, if there is one that it can be done with.
+    pub fn perform(&mut self, Deed { kind, pick, size }: Deed) {
+        let picked = |among: &[u32]| (!among.is_empty()).then(|| among[pick as usize % among.len()]);
+        let note_bytes = NOTE_BYTES_MIN + size as usize;
+        match kind {
+            DeedKind::Begin => {
+                let lifetimes =
+                    [TableLifetime::Unknown, TableLifetime::Short, TableLifetime::Medium, TableLifetime::Extreme];
+                let lifetime = lifetimes[pick as usize % lifetimes.len()];
+                self.begin(Wish { blocks: Some(size.into()).filter(|blocks| *blocks > 0), lifetime });
+            }
+            DeedKind::Append => _ = picked(&self.being_written()).map(|table| self.append(table, size)),
+            DeedKind::Commit => _ = picked(&self.being_written()).map(|table| self.commit(table, note_bytes)),
+            DeedKind::Abandon => _ = picked(&self.being_written()).map(|table| self.abandon(table)),
+            DeedKind::Note => _ = picked(&self.committed()).map(|table| self.put(table, note_bytes)),
+            DeedKind::Delete => _ = picked(&self.committed()).map(|table| self.delete(table)),
+            DeedKind::Pin => _ = picked(&self.committed()).map(|table| self.pin(table)),
+            DeedKind::Unpin => _ = picked(&self.pinned()).map(|table| self.unpin(table)),
+            DeedKind::Read => {
+                let Some(table) = picked(&self.readable()) else { return };
+                let blocks = self.blocks_of(table);
+                if blocks > 0 {
+                    let first = pick.wrapping_mul(31) % blocks;
+                    self.read(table, first, size.clamp(1, blocks - first));
+                }
+            }
+            DeedKind::PutFile => {
+                let number = self.files.get(pick as usize % self.files.len().max(1)).copied();
+                self.put_file(number.filter(|_| !pick.is_multiple_of(2)), note_bytes);
+            }
+            DeedKind::DeleteFile => {
+                if let Some(number) = self.files.get(pick as usize % self.files.len().max(1)).copied() {
+                    self.delete_file(number);
+                }
+            }
         }
     }
 

@@ -302,10 +302,10 @@ impl<D: Drive> World<D> {
     /// Lets the drive work until something has ended.
     fn step(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
-        let now = self.clock.now();
+        let (now, ended) = (self.clock.now(), self.ftl().ended());
         self.ftl().poll(now, &mut done);
         assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().block().describe());
-        if done.is_empty() && !self.ftl().has_ended() {
+        if done.is_empty() && self.ftl().ended() == ended {
             let Some(due) = self.ftl().next_due() else {
                 let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
                 panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
@@ -319,6 +319,13 @@ impl<D: Drive> World<D> {
     /// Lets the drive work once more, and books what has ended.
     pub fn pump(&mut self) {
         let done = self.step();
+        self.take(done);
+    }
+
+    /// Lets the drive do what it can without waiting, and books what has ended.
+    pub(crate) fn poll(&mut self) {
+        let (now, mut done) = (self.clock.now(), Vec::new());
+        self.ftl().poll(now, &mut done);
         self.take(done);
     }
 

@@ -1,6 +1,6 @@
 //! The drive: tables, the log area, and the catalog that holds them together.
 //!
-//! Sans-IO like every FTL: requests are begun with a tag, [`TableFtl::poll`] gives back what has ended, and
+//! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`TableFtl::poll`] gives back what has ended, and
 //! [`TableFtl::next_due`] says when to poll again. Names mean nothing here: an entry of the catalog has a number and a note, and
 //! what the note says is the host's.
 //!
@@ -22,8 +22,14 @@ use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
 use openftl_media::Media;
 use std::collections::{HashMap, VecDeque};
 
-/// Marks the tags of what the drive asks of itself.
+/// Marks the tags of what the drive asks of itself. Those of the host are below [`TAGS`].
 const OWN: u64 = 1 << 63;
+
+/// Marks the tags of reads of tables: what they could not read is a block of the table, and not of the log area.
+const OF_TABLE: u64 = 1 << 62;
+
+/// Tags of the host are below this.
+pub const TAGS: u64 = OF_TABLE;
 
 /// Blocks of the catalog that are read at a time when a drive is opened.
 const READ_BLOCKS: u32 = 64;
@@ -407,7 +413,7 @@ impl<M: Media> TableFtl<M> {
             return Err(TableError::OutOfRange { first, count, blocks });
         }
         self.ftl.now = self.ftl.now.max(now);
-        self.ftl.read_table(tag, table.slot, table.number, first, frames);
+        self.ftl.read_table(tag | OF_TABLE, table.slot, table.number, first, frames);
         Ok(())
     }
 
@@ -555,7 +561,12 @@ impl<M: Media> TableFtl<M> {
             self.durable = self.durable.max(acknowledged);
         }
         if tag & OWN == 0 {
-            self.done.push(TableDone { tag, result: result.map_err(TableError::Io), at });
+            let catalog = u64::from(self.ftl.config().catalog_blocks);
+            let result = result.map_err(|error| match tag & OF_TABLE {
+                0 => error.renamed(|block| block - catalog),
+                _ => error,
+            });
+            self.done.push(TableDone { tag: tag & !OF_TABLE, result: result.map_err(TableError::Io), at });
             return;
         }
         if tag == OWN {
