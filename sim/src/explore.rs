@@ -125,6 +125,9 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     fn act(&mut self, step: &Step) {
+        if let Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Read(range) = step {
+            self.world.await_frames(range.blocks);
+        }
         let blocks = self.world.blocks();
         match step {
             Step::Write(range, durability) => _ = blocks.submit_write(range.first, range.blocks, *durability),

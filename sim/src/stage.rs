@@ -20,6 +20,9 @@ pub trait Stage: Sized {
     /// Does something with a table; nothing on a drive without.
     fn perform(&mut self, deed: Deed);
 
+    /// Waits until there are frames for a request of so many blocks, which reads of tables may have.
+    fn await_frames(&mut self, _blocks: u64) {}
+
     /// Requests that have not ended.
     fn requests_under_way(&self) -> usize;
 
@@ -127,6 +130,10 @@ impl Stage for TableWorld {
 
     fn perform(&mut self, deed: Deed) {
         TableWorld::perform(self, deed);
+    }
+
+    fn await_frames(&mut self, blocks: u64) {
+        TableWorld::await_frames(self, blocks);
     }
 
     fn requests_under_way(&self) -> usize {

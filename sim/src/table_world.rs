@@ -509,6 +509,13 @@ impl TableWorld {
         self.under_way.push((tag, Errand::Read { serial, first, frames }));
     }
 
+    /// Waits until there are so many frames.
+    pub fn await_frames(&mut self, count: u64) {
+        for frame in self.frames(count) {
+            self.world.ftl().frames_mut().release(frame);
+        }
+    }
+
     /// Frames for a request, once there are so many.
     fn frames(&mut self, count: u64) -> Vec<Frame> {
         let form = self.world.config.payload;
@@ -701,6 +708,11 @@ impl TableWorld {
                 }
             }
         }
+    }
+
+    /// A block of a table may be an error from now on.
+    pub fn lose_of_table(&mut self, serial: u32, block: u32) {
+        self.world.model().damage_table(serial, block);
     }
 
     /// One more of a mix of all requests.
