@@ -188,13 +188,13 @@ fn placed(config: Config) -> Config {
 /// Tables of several chunks, written side by side and in pieces, with the log area in between: committed, noted anew with a
 /// longer note (which moves the entry), deleted, pinned and given up. What was deleted is released, its chunks are reset and used again.
 const TABLES: &str = "\
-    b0+0 p0+10 w0+3 b0+0 p1+5 p0+20 e0+20 w5+2 p0+9 q0+4 e0+9000 s W3+2 n0+30 b0+0 p0+40 f n1+12 d0+0 t0+4 e0+7 m0+50 s k0+0 \
-    d0+0 W1+1 b0+0 p0+17 g0+0 l0+0 f s b0+0 p0+30 q0+9 e0+0 m2+9000 v0+0 f s";
+    b0+4 p0+18 w0+3 b0+0 p1+5 e0+20 q0+4 p0+9 e0+5000 s n0+30 f n1+12 d0+0 s k0+0 d0+0 W1+1 b0+0 p0+9 g0+0 l0+0 f s \
+    b0+0 p0+20 e0+0 f s";
 
 /// The steps of [`TABLES`], cut wherever it makes a difference, and each recovery likewise.
 fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 300, ..config(40, seed) };
-    let mut world = TableWorld::new(profile, config, 4, seed);
+    let mut world = TableWorld::new(Profile { pus_per_group: 1, ..profile }, config, 8, seed);
     world.wire.watch();
     let mut crash_points = CrashPoints::default();
     let mut expect_sound = |world: &mut TableWorld| {
@@ -217,10 +217,10 @@ fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
         expect_sound(&mut world);
     }
     let (statistics, tables) = world.drive().statistics();
-    assert!(tables.committed > 3 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
+    assert!(tables.committed > 2 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
     let CrashPoints { cuts, recovery_cuts, .. } = crash_points;
     println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
-    assert!(cuts > 100 && recovery_cuts > 1_000, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
+    assert!(cuts > 50 && recovery_cuts > 1_000, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
 }
 
 #[test]
