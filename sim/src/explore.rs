@@ -77,10 +77,10 @@ pub fn explore(run: &Run) -> Explored {
     let mut tally = Tally { runs: 1, ..Tally::default() };
     let mut trace = TraceHash::START;
     let failure = caught(|| match run.setting.world().expect("a setting that was drawn or tried") {
-        World::Block(world) => trace = play(world, run, &mut tally),
+        World::Block(world) => trace = play(*world, run, &mut tally),
         World::Tables(world) => {
             tally.table_drives += 1;
-            trace = play(world, run, &mut tally);
+            trace = play(*world, run, &mut tally);
         }
     })
     .err();

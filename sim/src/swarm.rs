@@ -63,9 +63,9 @@ pub struct Setting {
 /// The world at the beginning of a run.
 pub enum World {
     /// With a block drive.
-    Block(crate::World),
+    Block(Box<crate::World>),
     /// With a table drive.
-    Tables(TableWorld),
+    Tables(Box<TableWorld>),
 }
 
 impl Setting {
@@ -103,12 +103,12 @@ impl Setting {
             None => {
                 let mut world = crate::World::try_new(profile, config, self.spare, self.seed)?;
                 world.may_wear_out = true;
-                World::Block(world)
+                World::Block(Box::new(world))
             }
             Some(tables) => {
                 let mut world = TableWorld::try_new(profile, config, self.spare, tables, self.seed)?;
                 world.may_wear_out = true;
-                World::Tables(world)
+                World::Tables(Box::new(world))
             }
         })
     }
