@@ -113,6 +113,12 @@ impl Provisioning {
         self.table_share[group as usize].saturating_sub(self.tables_in_use[group as usize])
     }
 
+    /// Whether tables have more of `group` than their share: what was left open there may have been found in use for them.
+    #[must_use]
+    pub fn tables_have_too_much(&self, group: u32) -> bool {
+        self.tables_in_use[group as usize] > self.table_share[group as usize]
+    }
+
     /// Free chunks of `pu` that a table may have now.
     #[must_use]
     pub fn table_chunks_on_pu(&self, pu: PuId) -> u32 {

@@ -364,7 +364,8 @@ impl<M: Media> BlockFtl<M> {
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
-            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan);
+            let is_of_tables = |chunk: ChunkId| config.catalog_blocks > 0 && table.valid(chunk) == 0;
+            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tables);
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
