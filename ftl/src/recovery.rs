@@ -125,9 +125,7 @@ pub enum OpenError {
         found: [u32; 4],
     },
     /// The drive was formatted for another FTL.
-    #[error(
-        "this is a {found} drive, and it is to be opened as a {wanted} drive; say kind = \"{found}\" in its drive file"
-    )]
+    #[error("this is a {found} drive, and it is to be opened as a {wanted} drive")]
     OtherKind {
         /// What it is.
         found: &'static str,
@@ -455,7 +453,7 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
 
 /// Whether the drive was formatted for the FTL that is to open it.
 fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
-    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "tables" } else { "block" };
+    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "table" } else { "block" };
     let (found, wanted) = (kind(superblock.catalog_blocks), kind(config.catalog_blocks));
     if found != wanted {
         return Err(OpenError::OtherKind { found, wanted });

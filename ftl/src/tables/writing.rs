@@ -239,14 +239,17 @@ impl<M: Media> BlockFtl<M> {
         if !self.may_open_table_chunk(slot, pu) {
             return None;
         }
-        let unit = self.tables.unit_blocks;
+        // What was written before stays dead in it for as long as the table lives. That costs nothing while there are free
+        // chunks; without them a chunk is used again only where that is little, and reset first where it is much.
+        let is_short = self.provisioning.table_chunks_on_pu(pu) == 0;
+        let wanted = if is_short { self.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
+        let wanted = wanted.max(self.tables.unit_blocks);
         let open = loop {
             let Some(open) = self.tables.partial[pu.0 as usize].pop_front() else { break None };
-            let room = self.units.room(open);
-            if room >= unit {
+            if self.units.room(open) >= wanted {
                 break Some(open);
             }
-            // Too little is left for a unit. A closed one is released by its event.
+            // A chunk is released when it is full.
             self.close_table_chunk(open);
         };
         let open = match open {
