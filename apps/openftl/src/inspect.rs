@@ -299,7 +299,7 @@ pub fn cells(drive: &Drive) -> Vec<Cell> {
         ChunkUse::Retired => Mark::Bad,
         ChunkUse::Free => Mark::Free,
         ChunkUse::Open => Mark::Open,
-        ChunkUse::Closed => Mark::Data,
+        ChunkUse::Closed | ChunkUse::Table => Mark::Data,
         ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
         ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
         ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
