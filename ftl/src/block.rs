@@ -196,6 +196,12 @@ impl<M: Media> BlockFtl<M> {
         self.media
     }
 
+    /// The time of the last call.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
     /// What this drive was configured with.
     #[must_use]
     pub fn config(&self) -> &Config {

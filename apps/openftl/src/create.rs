@@ -7,6 +7,9 @@ use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
+use openftl_drive::drive_file::{DriveFile, FtlKind};
+use openftl_drive::table_drive::TableDrive;
+use openftl_files::FileError;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use serde::Serialize;
@@ -47,8 +50,11 @@ struct MadeNamespace {
 }
 
 pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
-    let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
     let disk = &arguments.disk;
+    if let Some(drive) = table_drive(&arguments.flags)? {
+        return make_table_drive(&drive, arguments);
+    }
+    let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
     if disk.exists() && !arguments.force {
         return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
             .fix("choose another name, or add --force to replace it"));
@@ -93,6 +99,68 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     };
     _ = writeln!(text, "\nNext\n  openftl serve {} --nbd unix:/tmp/openftl.sock{nvme}", disk.display());
     say(&text)
+}
+
+/// The table drive that the drive file describes, if it does.
+fn table_drive(flags: &cli::DriveFlags) -> Result<Option<TableDrive>, Failure> {
+    let Some(path) = &flags.drive else { return Ok(None) };
+    let file = DriveFile::read(path)?;
+    if file.ftl.kind != Some(FtlKind::Tables) {
+        return Ok(None);
+    }
+    let drive = TableDrive::of(&file).map_err(|error| Failure::bad_input(error.of(&path.display().to_string())))?;
+    Ok(Some(drive))
+}
+
+#[derive(Serialize)]
+struct MadeTableDrive<'a> {
+    disk: &'a Path,
+    /// What tables can hold.
+    capacity_bytes: u64,
+    log_area_bytes: u64,
+    flash_bytes: u64,
+}
+
+fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), Failure> {
+    let disk = &arguments.disk;
+    let failed = |error: FileError| Failure::bad_input(error);
+    if let Some(named) = drive.disk().filter(|named| named != disk) {
+        let (named, disk) = (named.display(), disk.display());
+        return Err(Failure::bad_input(format_args!("the drive file keeps its flash in {named}, and not in {disk}"))
+            .fix(format_args!("openftl create {named} --drive …")));
+    }
+    let cli::DriveFlags { capacity, over_provisioning, profile, .. } = &arguments.flags;
+    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() {
+        return Err(Failure::bad_input("--capacity, --over-provisioning and --profile are for block drives")
+            .fix("leave them away; the drive file says what a table drive is"));
+    }
+    if disk.exists() {
+        if !arguments.force {
+            return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
+                .fix("choose another name, or add --force to replace it"));
+        }
+        replace_by(disk, |beside| drive.create(beside, arguments.seed).map_err(failed))?;
+    } else {
+        drive.create(disk, arguments.seed).map_err(failed)?;
+    }
+    let geometry = drive.geometry().map_err(failed)?;
+    let flash_bytes = geometry.bytes();
+    let (capacity, log_area) = (drive.capacity(), drive.log_area());
+    if arguments.json {
+        let (capacity_bytes, log_area_bytes) = (capacity.0, log_area.0);
+        return say(&crate::json(&MadeTableDrive { disk, capacity_bytes, log_area_bytes, flash_bytes })?);
+    }
+    let sign = Palette::of_stdout().paint(Ink::Good, "✓");
+    let file = arguments.flags.drive.as_deref().unwrap_or(disk).display();
+    say(&format!(
+        "{sign} {}: {capacity} for tables and {log_area} for logs, on {} of flash ({} dies in {} groups, {} chunks on each)\n\n\
+         Next\n  env LD_PRELOAD=libopenftl_rocksdb.so db_bench --fs_uri=openftl://{file} --db=/db\n",
+        disk.display(),
+        ByteSize(flash_bytes),
+        geometry.pus(),
+        geometry.groups,
+        geometry.chunks_per_pu,
+    ))
 }
 
 fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u64) -> Made<'a> {
@@ -146,17 +214,21 @@ pub fn make(settings: &Settings, path: &Path, seed: u64) -> Result<Geometry, Fai
 
 /// Makes a drive beside the one at `disk` and puts it in its place once it is whole.
 fn replace(settings: &Settings, disk: &Path, seed: u64) -> Result<Geometry, Failure> {
+    replace_by(disk, |beside| make(settings, beside, seed))
+}
+
+fn replace_by<T>(disk: &Path, make: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
     if let Err(DeviceError::Store(error @ StoreError::Locked { .. })) = EmulatedDevice::open(disk, Timing::Instant) {
         return Err(Failure::failed(error));
     }
     let name = disk.file_name().unwrap_or_default().to_string_lossy();
     let beside = disk.with_file_name(format!(".{name}.{}", std::process::id()));
-    let geometry = make(settings, &beside, seed)?;
+    let made = make(&beside)?;
     std::fs::rename(&beside, disk).map_err(|error| {
         let _ = std::fs::remove_file(&beside);
         Failure::failed(format_args!("cannot replace {}: {error}", disk.display()))
     })?;
-    Ok(geometry)
+    Ok(made)
 }
 
 /// Another one each time.

@@ -1,7 +1,7 @@
 //! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{DriveFile, HostSection, NamespaceSection, Numbers, StoreName, is_file_name};
+use crate::drive_file::{DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, is_file_name};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
@@ -78,6 +78,12 @@ impl Settings {
     /// Flags over drive file over defaults.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
         let file = flags.drive.as_deref().map(DriveFile::read).transpose()?.unwrap_or_default();
+        if file.ftl.kind == Some(FtlKind::Tables) {
+            return Err(Failure::bad_input(
+                "ftl.kind = \"tables\": this command is for block drives, and a table drive has files",
+            )
+            .fix("`openftl create` makes it, `openftl files` shows what is on it, and RocksDB opens it by its URI"));
+        }
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {

@@ -2,7 +2,7 @@
 
 use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing};
 use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{FileError, Files, Pace};
 use openftl_ftl::tables::{self, TablePlacement};
 use openftl_ftl::{Access, Config};
@@ -143,17 +143,20 @@ impl TableDrive {
             .map_err(|error| FileError::Invalid(format!("media.capacity, ftl.log_area: {error}")))
     }
 
-    /// Makes the drive in its file, which must not exist.
+    /// The shape of its device.
     ///
     /// # Errors
-    /// If it exists or cannot be made, or the drive file has none.
-    pub fn create(&self) -> Result<(), FileError> {
-        let Some(disk) = &self.disk else {
-            return Err(FileError::Invalid(
-                "media.store is not \"file\": the drive is in memory, and made anew when it is opened".to_owned(),
-            ));
-        };
-        let (seed, chunks) = (another_seed(), self.chunks_per_pu()?);
+    /// If there is no such device.
+    pub fn geometry(&self) -> Result<Geometry, FileError> {
+        self.profile.geometry(self.chunks_per_pu()?).map_err(|error| device_error(&error.into()))
+    }
+
+    /// Makes the drive in the file `disk`, which must not exist.
+    ///
+    /// # Errors
+    /// If it exists or cannot be made.
+    pub fn create(&self, disk: &Path, seed: Option<u64>) -> Result<(), FileError> {
+        let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
         let device = EmulatedDevice::create(disk, &self.profile, chunks, MediaTiming::Instant, seed);
         let device = device.map_err(|error| device_error(&error))?;
         let made = Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close);
@@ -177,7 +180,9 @@ impl TableDrive {
         };
         if !disk.exists() {
             let disk = disk.display();
-            return Err(FileError::NotFound(format!("{disk}: make it with `openftl create` and the drive file first")));
+            return Err(FileError::NotFound(format!(
+                "{disk}: make it first, with `openftl create {disk}` and the drive file as --drive"
+            )));
         }
         let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
         Files::open(device, self.config(0), self.placement, access, pace)

@@ -96,7 +96,11 @@ openftl_status openftl_space(openftl_drive *drive, uint64_t *free_bytes, uint64_
 openftl_status openftl_statistics(openftl_drive *drive, char **json, openftl_error *error);
 void openftl_free_text(char *text);
 
-/* ---- files being written ---- */
+/* ---- files being written ----
+ *
+ * A file is appended to by one thread at a time; another may sync or flush it meanwhile. What was appended to a log file is read by others at
+ * once; what was appended to a table too, but for its last 4096 bytes, which are when it is synced or closed. A table that was synced
+ * is there as a whole, and cannot be appended to (OPENFTL_NOT_SUPPORTED). */
 
 /* Makes a file, in place of one of that name, if there is one. Its folder has to be there. */
 openftl_status openftl_create(openftl_drive *drive, const char *path, openftl_kind kind, openftl_file **file,
@@ -112,7 +116,7 @@ void openftl_hint_activity(openftl_file *file, openftl_activity activity);
 
 openftl_status openftl_append(openftl_file *file, const void *data, size_t bytes, openftl_error *error);
 
-/* Writes at `offset`, which may be the end of the file, or before it by less than OPENFTL_REWRITE_MAX bytes: what is there is
+/* Writes at `offset`, which may be the end of the file, or before it by at most OPENFTL_REWRITE_MAX bytes: what is there is
  * replaced. */
 #define OPENFTL_REWRITE_MAX 4096
 openftl_status openftl_write_at(openftl_file *file, uint64_t offset, const void *data, size_t bytes,
@@ -151,7 +155,7 @@ typedef struct openftl_read_request {
     openftl_status status; /* out */
 } openftl_read_request;
 
-/* Reads all of them at a time. Returns the first status that is not OPENFTL_OK, if any. */
+/* Reads all of them at a time, and sets the status of each. Returns the first status that is not OPENFTL_OK, if any. */
 openftl_status openftl_read_many(openftl_file *file, openftl_read_request *requests, size_t count,
                                  openftl_error *error);
 
@@ -171,7 +175,7 @@ openftl_status openftl_list(openftl_drive *drive, const char *folder, openftl_ea
 /* Deletes a file. */
 openftl_status openftl_delete(openftl_drive *drive, const char *path, openftl_error *error);
 
-/* Gives a file another name; one that has it is replaced, all at once. */
+/* Gives a file another name; one that has it is replaced, all at once. A folder cannot be renamed. */
 openftl_status openftl_rename(openftl_drive *drive, const char *from, const char *to, openftl_error *error);
 
 /* OPENFTL_EXISTS if it is there. Folders above it have to be there, but for "/". */

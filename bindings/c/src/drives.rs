@@ -3,7 +3,9 @@
 use crate::Shared;
 use openftl_drive::table_drive::{TableDrive, TableFiles};
 use openftl_files::FileError;
+use openftl_files::dispatch::Watch;
 use openftl_ftl::Access;
+use openftl_media::EmulatedDevice;
 use std::collections::HashMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +40,9 @@ impl Drive {
             return Ok(Drive { files: Some(Arc::clone(files)), file });
         }
         let files = Arc::new(TableDrive::read(&file)?.open(Access::ReadWrite)?);
+        if let Some(text) = std::env::var_os(POWER_CUT_VARIABLE) {
+            files.watch(power_cut(&text.to_string_lossy())?);
+        }
         drives.insert(file.clone(), Arc::clone(&files));
         Ok(Drive { files: Some(files), file })
     }
@@ -72,6 +77,27 @@ impl Drive {
 
 /// Names a file that gets the statistics of a drive, as JSON, when it is closed.
 const STATISTICS_VARIABLE: &str = "OPENFTL_STATISTICS";
+
+/// Cuts the power of the drive after so many commands of the device, and ends the process as if it were a computer that lost it too:
+/// `10000`, or `10000,torn` for what is being programmed then to be left torn. What the next process finds on a drive in a file is what
+/// the power cut left. For those who test what a database bears.
+const POWER_CUT_VARIABLE: &str = "OPENFTL_POWER_CUT";
+
+fn power_cut(text: &str) -> Result<Watch<EmulatedDevice>, FileError> {
+    let (count, torn) = text.split_once(',').map_or((text, false), |(count, how)| (count, how.trim() == "torn"));
+    let commands: u64 = count.trim().parse().map_err(|_| {
+        FileError::Invalid(format!(
+            "{POWER_CUT_VARIABLE}={text}: give a number of commands of the device, like 10000 or 10000,torn"
+        ))
+    })?;
+    Ok(Box::new(move |drive, now| {
+        if drive.block().media().statistics().commands >= commands {
+            // Whatever became of it, the power is gone.
+            let _ = drive.media_mut().power_cut(now, torn);
+            std::process::abort();
+        }
+    }))
+}
 
 fn keep_statistics(files: &TableFiles) {
     let Some(path) = std::env::var_os(STATISTICS_VARIABLE) else { return };

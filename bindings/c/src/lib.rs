@@ -14,7 +14,7 @@ use openftl_ftl::tables::TableLifetime;
 use openftl_media::EmulatedDevice;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The version of the interface in `openftl.h`.
 const ABI_VERSION: u32 = 1;
@@ -56,8 +56,8 @@ pub struct CReadRequest {
 
 /// `openftl_file`: being written or being read.
 pub enum File {
-    /// By one thread at a time.
-    Written(Box<FileWriter<EmulatedDevice>>),
+    /// By several threads too: a database appends to its log while another thread syncs it.
+    Written(Mutex<FileWriter<EmulatedDevice>>),
     /// By any number.
     Read(FileReader<EmulatedDevice>),
 }
@@ -115,11 +115,11 @@ unsafe fn files<'a>(drive: *const Drive) -> Result<&'a TableFiles, FileError> {
 }
 
 /// # Safety
-/// `file` is null or was given out and not closed, and nobody else uses it now.
-unsafe fn writer<'a>(file: *mut File) -> Result<&'a mut FileWriter<EmulatedDevice>, FileError> {
+/// `file` is null or was given out and not closed.
+unsafe fn writer<'a>(file: *const File) -> Result<MutexGuard<'a, FileWriter<EmulatedDevice>>, FileError> {
     // SAFETY: as the caller of this function promises.
-    match unsafe { file.as_mut() } {
-        Some(File::Written(writer)) => Ok(writer),
+    match unsafe { file.as_ref() } {
+        Some(File::Written(writer)) => Ok(writer.lock().unwrap_or_else(PoisonError::into_inner)),
         Some(File::Read(_)) => Err(FileError::Invalid("the file was opened for reading".to_owned())),
         None => Err(null("the file")),
     }
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn openftl_create(
         let (files, path) = unsafe { (files(drive)?, text(path, "the path")?) };
         let writer = files.create(path, kind(of_kind)?)?;
         // SAFETY: the caller's pointers.
-        unsafe { give(file, Box::into_raw(Box::new(File::Written(Box::new(writer)))), "the place for the file") }
+        unsafe { give(file, Box::into_raw(Box::new(File::Written(Mutex::new(writer)))), "the place for the file") }
     })
 }
 
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn openftl_append_to(
         let (files, path) = unsafe { (files(drive)?, text(path, "the path")?) };
         let writer = files.append_to(path)?;
         // SAFETY: the caller's pointers.
-        unsafe { give(file, Box::into_raw(Box::new(File::Written(Box::new(writer)))), "the place for the file") }
+        unsafe { give(file, Box::into_raw(Box::new(File::Written(Mutex::new(writer)))), "the place for the file") }
     })
 }
 
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn openftl_append_to(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openftl_hint_size(file: *mut File, expected_bytes: u64) {
     // SAFETY: the caller's pointers.
-    if let Ok(writer) = unsafe { writer(file) } {
+    if let Ok(mut writer) = unsafe { writer(file) } {
         writer.hint_size(expected_bytes);
     }
 }
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn openftl_hint_size(file: *mut File, expected_bytes: u64)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn openftl_hint_lifetime(file: *mut File, lifetime: c_int) {
     // SAFETY: the caller's pointers.
-    if let Ok(writer) = unsafe { writer(file) } {
+    if let Ok(mut writer) = unsafe { writer(file) } {
         writer.hint_lifetime(match lifetime {
             1 => TableLifetime::Short,
             2 => TableLifetime::Medium,
@@ -403,7 +403,8 @@ pub unsafe extern "C" fn openftl_flush(file: *mut File, error: *mut Error) -> c_
 pub unsafe extern "C" fn openftl_sync(file: *mut File, error: *mut Error) -> c_int {
     run(error, || {
         // SAFETY: the caller's pointers.
-        unsafe { writer(file) }?.sync()
+        let pending = unsafe { writer(file) }?.begin_sync()?;
+        pending.finish()
     })
 }
 
@@ -415,7 +416,7 @@ pub unsafe extern "C" fn openftl_sync(file: *mut File, error: *mut Error) -> c_i
 pub unsafe extern "C" fn openftl_size(file: *const File) -> u64 {
     // SAFETY: the caller's pointers.
     match unsafe { file.as_ref() } {
-        Some(File::Written(writer)) => writer.bytes(),
+        Some(File::Written(writer)) => writer.lock().unwrap_or_else(PoisonError::into_inner).bytes(),
         Some(File::Read(reader)) => reader.bytes(),
         None => 0,
     }
@@ -433,7 +434,7 @@ pub unsafe extern "C" fn openftl_close_file(file: *mut File, error: *mut Error) 
         }
         // SAFETY: it was given out, and the caller uses it no more.
         match *unsafe { Box::from_raw(file) } {
-            File::Written(writer) => writer.close(),
+            File::Written(writer) => writer.into_inner().unwrap_or_else(PoisonError::into_inner).close(),
             File::Read(_) => Ok(()),
         }
     })
@@ -533,7 +534,7 @@ pub unsafe extern "C" fn openftl_file_id(file: *const File) -> u64 {
     // SAFETY: the caller's pointers.
     match unsafe { file.as_ref() } {
         Some(File::Read(reader)) => reader.id(),
-        Some(File::Written(writer)) => writer.id(),
+        Some(File::Written(writer)) => writer.lock().unwrap_or_else(PoisonError::into_inner).id(),
         None => 0,
     }
 }

@@ -89,7 +89,12 @@ pub(crate) struct Owned<M> {
     next_tag: u64,
     leader: Option<(Thread, Time)>,
     sleepers: Vec<Sleeper>,
+    /// Looks at the drive after each poll.
+    pub(crate) watch: Option<Watch<M>>,
 }
+
+/// What is called with the drive after each poll.
+pub type Watch<M> = Box<dyn FnMut(&mut TableFtl<M>, Time) + Send>;
 
 impl<M: Media> Owned<M> {
     /// A tag for a request whose end is waited for.
@@ -102,6 +107,9 @@ impl<M: Media> Owned<M> {
     fn poll(&mut self, now: Time) {
         self.now = self.now.max(now);
         self.drive.poll(self.now, &mut self.ended);
+        if let Some(watch) = &mut self.watch {
+            watch(&mut self.drive, self.now);
+        }
         if self.ended.is_empty() && self.sleepers.is_empty() {
             return;
         }
@@ -138,6 +146,7 @@ impl<M: Media> Dispatcher<M> {
             next_tag: 0,
             leader: None,
             sleepers: Vec::new(),
+            watch: None,
         };
         Dispatcher { owned: Mutex::new(owned), pace: clock.pace }
     }

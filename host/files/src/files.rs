@@ -1,6 +1,6 @@
 //! The drive: its names, and what can be done with them.
 
-use crate::dispatch::{Dispatcher, Pace, PaceClock};
+use crate::dispatch::{Dispatcher, Pace, PaceClock, Watch};
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
@@ -11,7 +11,7 @@ use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_ftl::tables::{TableFtl, TablePlacement, TableStatistics};
 use openftl_ftl::{Access, Config, Purpose, Request};
 use openftl_media::Media;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -25,6 +25,15 @@ pub struct Attributes {
     pub bytes: u64,
     /// When it was last written, in seconds since 1970.
     pub modified: u64,
+}
+
+/// What was done with files whose names are alike.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct NameStatistics {
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Syncs.
+    pub syncs: u64,
 }
 
 /// What a drive did since it was opened. Blocks are of 4 KiB.
@@ -44,6 +53,10 @@ pub struct FileStatistics {
     pub blocks_in_memory: u64,
     /// Syncs of files and of names.
     pub syncs: u64,
+    /// Of these, syncs that had nothing left to do.
+    pub syncs_for_nothing: u64,
+    /// By what names begin or end with: `*.sst`, `*.log`, `MANIFEST`.
+    pub by_name: BTreeMap<String, NameStatistics>,
     /// Blocks programmed, by what for.
     pub programmed: Vec<(&'static str, u64)>,
     /// Blocks programmed in all.
@@ -63,6 +76,17 @@ pub(crate) struct Counts {
     pub(crate) log_bytes: AtomicU64,
     pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) syncs_for_nothing: AtomicU64,
+    /// Changes given to the drive, and of them those that are durable.
+    pub(crate) changes: AtomicU64,
+    pub(crate) durable: AtomicU64,
+}
+
+/// Counts of files whose names are alike.
+#[derive(Default)]
+pub(crate) struct NameCounts {
+    pub(crate) bytes: AtomicU64,
     pub(crate) syncs: AtomicU64,
 }
 
@@ -87,6 +111,7 @@ pub(crate) struct Shared<M> {
     pub(crate) names: Mutex<Names>,
     pub(crate) area: Mutex<Area>,
     pub(crate) counts: Counts,
+    by_name: Mutex<BTreeMap<String, Arc<NameCounts>>>,
     /// Bytes that tables could take if there were none.
     pub(crate) table_bytes_max: u64,
 }
@@ -116,14 +141,30 @@ impl<M: Media> Shared<M> {
         self.area.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is counted of files that are called like `path`.
+    pub(crate) fn counts_of(&self, path: &str) -> Arc<NameCounts> {
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(by_name.entry(path::likeness(path)).or_default())
+    }
+
     /// Everything before is durable.
     pub(crate) fn flush(&self) -> Result<(), FileError> {
-        let left = self.area().left;
+        let (left, freed) = {
+            let area = self.area();
+            (area.left, area.freed)
+        };
+        // A database syncs a table and then the folder that it is in: the second time there is nothing to do.
+        let changes = self.counts.changes.load(Ordering::Acquire);
+        if changes == self.counts.durable.load(Ordering::Acquire) && left == freed {
+            Counts::add(&self.counts.syncs_for_nothing, 1);
+            return Ok(());
+        }
         let mut owner = self.dispatcher.own();
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.submit(now, tag, Request::Flush)?;
         let (mut owner, result) = self.dispatcher.wait(owner, tag);
         result?;
+        self.counts.durable.fetch_max(changes, Ordering::AcqRel);
         // What was given back before is of nobody, whatever happens to the power.
         let mut area = self.area();
         while area.freed < left {
@@ -175,7 +216,14 @@ impl<M: Media> Shared<M> {
         let mut owner = self.dispatcher.own();
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.put(now, tag, node.entry(), node.table.get().copied(), &note.encode())?;
-        self.dispatcher.wait(owner, tag).1
+        let ended = self.dispatcher.wait(owner, tag).1;
+        self.has_changed();
+        ended
+    }
+
+    /// Something was written that is not durable yet.
+    pub(crate) fn has_changed(&self) {
+        self.counts.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Takes the catalog's entry of a file away, and gives back what it has, if nobody uses it.
@@ -187,6 +235,7 @@ impl<M: Media> Shared<M> {
             let (now, tag) = (owner.now, owner.tag());
             owner.drive.delete(now, tag, node.entry(), node.table.get().copied())?;
             self.dispatcher.wait(owner, tag).1?;
+            self.has_changed();
             contents.is_noted = false;
         }
         if contents.users == 0 {
@@ -299,6 +348,7 @@ impl<M: Media> Files<M> {
                 names: Mutex::new(names),
                 area: Mutex::new(area),
                 counts: Counts::default(),
+                by_name: Mutex::default(),
                 table_bytes_max,
             }),
         }
@@ -327,6 +377,11 @@ impl<M: Media> Files<M> {
         with(&mut self.shared.dispatcher.own().drive)
     }
 
+    /// Has `watch` called with the drive after each poll: for those who test what a database bears.
+    pub fn watch(&self, watch: Watch<M>) {
+        self.shared.dispatcher.own().watch = Some(watch);
+    }
+
     /// Bytes that tables can still take, and that they could if there were none.
     #[must_use]
     pub fn space(&self) -> (u64, u64) {
@@ -339,6 +394,11 @@ impl<M: Media> Files<M> {
     pub fn statistics(&self) -> FileStatistics {
         let counts = &self.shared.counts;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let by_name = self.shared.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_name = by_name.iter().map(|(name, counts)| {
+            (name.clone(), NameStatistics { bytes_written: load(&counts.bytes), syncs: load(&counts.syncs) })
+        });
+        let by_name = by_name.collect();
         let owner = self.shared.dispatcher.own();
         let (block, tables) = owner.drive.statistics();
         let written = load(&counts.table_bytes) + load(&counts.log_bytes);
@@ -351,6 +411,8 @@ impl<M: Media> Files<M> {
             blocks_read: block.host_blocks_read,
             blocks_in_memory: block.buffer_hits,
             syncs: load(&counts.syncs),
+            syncs_for_nothing: load(&counts.syncs_for_nothing),
+            by_name,
             programmed: Purpose::ALL.iter().map(|purpose| (purpose.name(), block.programmed_for(*purpose))).collect(),
             nand_blocks_written: nand,
             write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },

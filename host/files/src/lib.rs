@@ -44,9 +44,9 @@ mod writer;
 
 pub use dispatch::Pace;
 pub use error::FileError;
-pub use files::{Attributes, FileStatistics, Files};
+pub use files::{Attributes, FileStatistics, Files, NameStatistics};
 pub use reader::{FileReader, ReadRequest};
-pub use writer::FileWriter;
+pub use writer::{FileWriter, PendingSync};
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

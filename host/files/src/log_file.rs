@@ -66,7 +66,9 @@ impl<M: Media> FileWriter<M> {
                 }
                 return Err(error.into());
             }
-            self.shared.dispatcher.wait(owner, tag).1?;
+            let ended = self.shared.dispatcher.wait(owner, tag).1;
+            self.shared.has_changed();
+            ended?;
             done += blocks;
         }
         contents.tail.drain(..whole * BLOCK_BYTES);

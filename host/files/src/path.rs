@@ -42,9 +42,29 @@ pub fn folder(path: &str) -> Option<&str> {
     }
 }
 
+/// What files that are for the same have in common: `*.sst` of `/db/000123.sst`, `MANIFEST` of `/db/MANIFEST-000004`.
+#[must_use]
+pub fn likeness(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match name.rsplit_once('.') {
+        Some((_, ending)) if ending.bytes().all(|byte| byte.is_ascii_alphabetic()) => format!("*.{ending}"),
+        _ => name.split(['-', '.']).next().unwrap_or(name).to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_are_for_the_same_are_alike() {
+        let check = |path: &str, expected: &str| assert_eq!(likeness(path), expected);
+        check("/db/000123.sst", "*.sst");
+        check("/db/MANIFEST-000004", "MANIFEST");
+        check("/db/OPTIONS-000007.dbtmp", "*.dbtmp");
+        check("/db/CURRENT", "CURRENT");
+        check("/db/LOG.old.1763823857", "LOG");
+    }
 
     #[test]
     fn paths_have_one_form() {

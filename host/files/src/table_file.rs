@@ -165,6 +165,7 @@ impl<M: Media> FileWriter<M> {
         self.table.is_committed = true;
         let (owner, result) = self.shared.dispatcher.wait(owner, tag);
         drop(owner);
+        self.shared.has_changed();
         result?;
         self.node.contents().is_noted = true;
         Ok(())

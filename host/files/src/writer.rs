@@ -1,7 +1,7 @@
 //! A file being written, by one thread at a time.
 
 use crate::dispatch::Owner;
-use crate::files::{Counts, Shared, now_s};
+use crate::files::{Counts, NameCounts, Shared, now_s};
 use crate::names::Node;
 use crate::table_file::TableFile;
 use crate::{FileError, FileKind};
@@ -22,13 +22,15 @@ pub struct FileWriter<M: Media> {
     pub(crate) path: String,
     pub(crate) wish: Wish,
     pub(crate) table: TableFile,
+    counts: Arc<NameCounts>,
     is_closed: bool,
 }
 
 impl<M: Media> FileWriter<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>, path: String) -> FileWriter<M> {
         node.contents().users += 1;
-        FileWriter { shared, node, path, wish: Wish::default(), table: TableFile::default(), is_closed: false }
+        let counts = shared.counts_of(&path);
+        FileWriter { shared, node, path, wish: Wish::default(), table: TableFile::default(), counts, is_closed: false }
     }
 
     /// So many bytes will come at most. A hint, before the first byte; 0: unknown.
@@ -58,6 +60,7 @@ impl<M: Media> FileWriter<M> {
     /// # Errors
     /// If there is no room, or the drive fails.
     pub fn append(&mut self, data: &[u8]) -> Result<(), FileError> {
+        Counts::add(&self.counts.bytes, data.len() as u64);
         let appended = match self.node.kind {
             FileKind::Table => {
                 Counts::add(&self.shared.counts.table_bytes, data.len() as u64);
@@ -123,9 +126,18 @@ impl<M: Media> FileWriter<M> {
     /// # Errors
     /// If there is no room, or the drive fails.
     pub fn sync(&mut self) -> Result<(), FileError> {
+        self.begin_sync()?.finish()
+    }
+
+    /// The first half of a sync. What is left waits for the drive and needs the writer no more: meanwhile it can be appended to.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn begin_sync(&mut self) -> Result<PendingSync<M>, FileError> {
         Counts::add(&self.shared.counts.syncs, 1);
+        Counts::add(&self.counts.syncs, 1);
         self.hand_over().map_err(|error| self.explain(error))?;
-        self.shared.flush().map_err(|error| error.of(&self.path))
+        Ok(PendingSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 
     /// Ends the file: a table is there as a whole from now on.
@@ -135,6 +147,11 @@ impl<M: Media> FileWriter<M> {
     pub fn close(mut self) -> Result<(), FileError> {
         self.is_closed = true;
         self.hand_over().map_err(|error| self.explain(error))
+    }
+
+    /// Ends the writer and leaves the file as it is: what a crash does.
+    pub fn forget(mut self) {
+        self.is_closed = true;
     }
 
     /// All that was appended is the drive's, and the catalog knows of it.
@@ -158,6 +175,22 @@ impl<M: Media> FileWriter<M> {
             }
             error => error,
         }
+    }
+}
+
+/// A sync that waits for the drive.
+pub struct PendingSync<M: Media> {
+    shared: Arc<Shared<M>>,
+    path: String,
+}
+
+impl<M: Media> PendingSync<M> {
+    /// What had been appended when the sync began is durable.
+    ///
+    /// # Errors
+    /// If the drive fails.
+    pub fn finish(self) -> Result<(), FileError> {
+        self.shared.flush().map_err(|error| error.of(&self.path))
     }
 }
 
