@@ -10,6 +10,7 @@
 use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
 use super::columns::{TablePlacement, Wish};
 use super::table::Table;
+use super::waits::TableWaits;
 use super::writing::Room;
 use super::{Found, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
@@ -260,6 +261,12 @@ impl<M: Media> TableFtl<M> {
     #[must_use]
     pub fn statistics(&self) -> (&Statistics, &TableStatistics) {
         (self.ftl.statistics(), &self.statistics)
+    }
+
+    /// How long units of tables waited.
+    #[must_use]
+    pub fn waits(&self) -> TableWaits {
+        self.ftl.tables.waits.total
     }
 
     /// How the drive was opened.
