@@ -33,6 +33,7 @@
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | [`drive`] | the drive: what a host may ask |
+//! | `waits` | how long units wait, and for whom |
 //! | `sizing` | how much flash a drive needs |
 
 pub mod catalog;
@@ -40,12 +41,14 @@ pub mod columns;
 pub mod drive;
 mod sizing;
 mod table;
+mod waits;
 mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
 pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
 pub use sizing::chunks_per_pu;
+pub use waits::TableWaits;
 
 use crate::block::BlockFtl;
 use crate::survey::Chunks;
@@ -83,6 +86,7 @@ pub struct Tables {
     found: HashMap<ChunkId, Found>,
     /// Tables begun so far: the columns of the next one begin elsewhere.
     turns: u64,
+    waits: waits::Waits,
 }
 
 /// A chunk that is of a table or was to be.
@@ -107,6 +111,7 @@ impl Tables {
             leaving: HashSet::new(),
             found: HashMap::new(),
             turns: 0,
+            waits: waits::Waits::default(),
         }
     }
 

@@ -32,8 +32,11 @@ struct Listing {
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
     if drive.disk().is_none() {
-        return Err(Failure::bad_input(format_args!("{}: the drive is in memory, and gone with its program", arguments.drive.display()))
-            .fix("a drive that is to be looked at has media.store = \"file\""));
+        return Err(Failure::bad_input(format_args!(
+            "{}: the drive is in memory, and gone with its program",
+            arguments.drive.display()
+        ))
+        .fix("a drive that is to be looked at has media.store = \"file\""));
     }
     let files = drive.open(Access::Inspect).map_err(failure)?;
     if let Some(path) = &arguments.get {

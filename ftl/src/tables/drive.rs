@@ -10,6 +10,7 @@
 use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
 use super::columns::{TablePlacement, Wish};
 use super::table::Table;
+use super::waits::TableWaits;
 use super::writing::Room;
 use super::{Found, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
@@ -279,6 +280,12 @@ impl<M: Media> TableFtl<M> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
         self.ftl.check(clock, progress)
+    }
+
+    /// How long units of tables waited.
+    #[must_use]
+    pub fn waits(&self) -> TableWaits {
+        self.ftl.tables.waits.total
     }
 
     /// How the drive was opened.

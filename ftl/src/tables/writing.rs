@@ -192,6 +192,7 @@ impl<M: Media> BlockFtl<M> {
         let owner = u64::from(slot) << 32 | u64::from(unit);
         let id = self.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
         let chunk = self.units.unit(id).chunk;
+        self.tables.waits.begin(id, slot, self.format.pu_of(chunk), self.now);
         let table = self.tables.table_mut(slot);
         table.set_place(unit, UnitPlace::UnderWay(id));
         if !table.chunks.contains(&chunk) {
@@ -277,6 +278,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// A unit of a table is safe.
     pub(crate) fn table_unit_programmed(&mut self, id: UnitId) {
+        self.tables.waits.end(id, self.now);
         let owner = self.units.unit(id).owner;
         let slot = (owner >> 32) as u32;
         if let Some(table) = &mut self.tables.slots[slot as usize] {
@@ -299,6 +301,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Its program failed: it is written elsewhere.
     pub(crate) fn table_unit_failed(&mut self, id: UnitId) {
+        self.tables.waits.end(id, self.now);
         let unit = self.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
         let frames = unit.frames()[..unit.used as usize].to_vec();

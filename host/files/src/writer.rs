@@ -166,7 +166,9 @@ impl<M: Media> FileWriter<M> {
     fn explain(&self, error: FileError) -> FileError {
         let most = self.shared.table_bytes_max;
         match error.of(&self.path) {
-            FileError::NoSpace(_) if self.node.kind == FileKind::Table && self.shared.names().has_no_table_but(&self.node) => {
+            FileError::NoSpace(_)
+                if self.node.kind == FileKind::Table && self.shared.names().has_no_table_but(&self.node) =>
+            {
                 let path = &self.path;
                 FileError::TooLarge(format!(
                     "{path} has more than the {most} bytes that tables could have on this drive"
