@@ -86,6 +86,19 @@ pub fn run(options: Options) -> ExitCode {
     steps.finish()
 }
 
+/// Makes what system tests need: Debian's RocksDB, with the plugin for it.
+pub fn for_tests() -> Outcome {
+    match shell::target_directory() {
+        Ok(target) => debian::prepare(&target),
+        Err(error) => Outcome::Failed(error),
+    }
+}
+
+/// The folder of that.
+pub fn of_tests(target: &Path) -> PathBuf {
+    debian::folder(target)
+}
+
 fn build(steps: &mut Steps, target: &Path) {
     let folder = target.join("rocksdb");
     if !is_built(&folder) && !build_rocksdb(steps, &folder) {

@@ -22,7 +22,7 @@ const PLATFORM: [&str; 5] = [
 
 /// Puts db_stress and the plugin into `target/rocksdb-debian`.
 pub fn build(steps: &mut Steps, target: &Path) {
-    let folder = target.join("rocksdb-debian");
+    let folder = folder(target);
     if !steps.run("programs", || install(&PROGRAMS, &HEADERS)) {
         return;
     }
@@ -33,6 +33,22 @@ pub fn build(steps: &mut Steps, target: &Path) {
     if done {
         println!("\n{}: for tests, which find it where {} says", folder.display(), super::VARIABLE);
     }
+}
+
+/// Where they are.
+pub fn folder(target: &Path) -> PathBuf {
+    target.join("rocksdb-debian")
+}
+
+/// The same as one step.
+pub fn prepare(target: &Path) -> Outcome {
+    let folder = folder(target);
+    match install(&PROGRAMS, &HEADERS) {
+        Outcome::Done => {}
+        other => return other,
+    }
+    let stressed = if folder.join("db_stress").exists() { Ok(()) } else { stress(&folder) };
+    Outcome::of(stressed.and_then(|()| plugin(target, &folder, Path::new("/usr/include"), "none")))
 }
 
 fn stress(folder: &Path) -> Result<(), String> {
