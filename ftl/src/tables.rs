@@ -46,7 +46,7 @@ mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
-pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
+pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics, catalog_blocks};
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 

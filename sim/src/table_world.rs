@@ -125,8 +125,7 @@ pub fn table_chunks_per_pu(
     // The catalog grows with the device, and the device with the catalog.
     let mut chunks = 1;
     loop {
-        let catalog =
-            TableFtl::<crate::wire::Wire>::catalog_blocks(&profile.geometry(chunks).expect("a possible profile"));
+        let catalog = openftl_ftl::tables::catalog_blocks(&profile.geometry(chunks).expect("a possible profile"));
         let capacity_blocks = config.capacity_blocks + u64::from(catalog);
         let needed = chunks_per_pu(&shape, &Config { capacity_blocks, ..config.clone() }, spare)? + for_tables;
         if needed <= chunks {

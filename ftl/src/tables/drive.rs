@@ -723,7 +723,8 @@ impl<M: Media> TableFtl<M> {
 }
 
 /// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
-pub(super) fn catalog_blocks(geometry: &Geometry) -> u32 {
+#[must_use]
+pub fn catalog_blocks(geometry: &Geometry) -> u32 {
     geometry.chunks().min(1 << 16) as u32 + 64
 }
 
