@@ -187,6 +187,12 @@ impl<M: Media> BlockFtl<M> {
         true
     }
 
+    /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
+    pub(crate) fn chunks_of_tables(&self) -> u64 {
+        let others = self.tables.leaving.len() + self.tables.found.len();
+        u64::from(self.provisioning.tables_in_use()).saturating_sub(others as u64)
+    }
+
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.
     pub(crate) fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
         self.provisioning.table_chunks_on_pu(pu) + self.tables.partial[pu.0 as usize].len() as u32

@@ -8,7 +8,7 @@
 //! | `r12+8` | read them |
 //! | `h3` | writes carry handle 3 from here on; 0: none |
 //! | `a12+8` | announce blocks 12 to 19 as one object (FlashAlloc) |
-//! | `b3+40` | begin a table, the last digit of the first number its lifetime, the other its blocks at most (0: unknown) |
+//! | `b3+40` | begin a table; the first number says how long it is to live, the second its blocks at most (0: unknown) |
 //! | `p3+12` | append 12 blocks to one of those being written; the first number picks the table, counted round |
 //! | `e3+90` | end one, with a note of 90 bytes |
 //! | `g3+0` | give one up that is being written |

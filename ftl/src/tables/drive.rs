@@ -210,6 +210,7 @@ impl<M: Media> TableFtl<M> {
         }
         if access != Access::Inspect {
             ftl.release_found_chunks();
+            ftl.turn_read_only_if_worn_out();
         }
         let mut drive = TableFtl::new(ftl, catalog);
         if access != Access::Inspect {
