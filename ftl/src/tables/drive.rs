@@ -802,7 +802,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
     fn release_found_chunks(&mut self) {
-        let found: Vec<_> = self.tables.found.drain().collect();
+        let mut found: Vec<_> = self.tables.found.drain().collect();
+        // In an order that is the same each time.
+        found.sort_unstable_by_key(|(chunk, _)| *chunk);
         for (chunk, Found { write_pointer, is_open }) in found {
             let open = is_open.then(|| self.units.open(chunk, write_pointer));
             self.release_table_chunk(chunk, open);
