@@ -92,7 +92,7 @@ fn its_programs_fill_read_and_look_at_a_database_that_is_there_the_next_time() {
         .succeeded();
     let direct = ["--num=20000", "--use_direct_reads", "--use_direct_io_for_flush_and_compaction", "--threads=4"];
     bench(&drive, "fillseq,readwhilewriting,verifychecksum", &direct).succeeded();
-    drive.run("ldb", &["--db=/db", "scan", "--max_keys=3"]).succeeded().printing(&["==>"]);
+    drive.run("ldb", &["--db=/db", "scan", "--hex", "--max_keys=3"]).succeeded().printing(&["0x"]);
     drive.run("ldb", &["--db=/db", "checkconsistency"]).succeeded().printing(&["OK"]);
     drive.run("sst_dump", &["--file=/db", "--command=check"]).succeeded();
     drive.files().succeeded().printing(&["/db/CURRENT", ".sst"]);
@@ -109,7 +109,7 @@ fn every_operation_of_its_file_system_does_what_it_should() {
 }
 
 /// What `db_stress` does, with every write synced: whatever it was told is done has to be there.
-const STRESS: [&str; 25] = [
+const STRESS: [&str; 34] = [
     "--db=/db",
     "--sync=1",
     "--threads=2",
@@ -135,6 +135,17 @@ const STRESS: [&str; 25] = [
     "--read_fault_one_in=0",
     "--write_fault_one_in=0",
     "--sync_fault_injection=0",
+    // What only newer versions know.
+    "--metadata_read_fault_one_in=0",
+    "--metadata_write_fault_one_in=0",
+    "--open_read_fault_one_in=0",
+    "--open_write_fault_one_in=0",
+    "--open_metadata_read_fault_one_in=0",
+    "--open_metadata_write_fault_one_in=0",
+    "--compression_manager=none",
+    "--remote_compaction_worker_threads=0",
+    "--undefok=metadata_read_fault_one_in,metadata_write_fault_one_in,open_read_fault_one_in,open_write_fault_one_in,\
+     open_metadata_read_fault_one_in,open_metadata_write_fault_one_in,compression_manager,remote_compaction_worker_threads",
 ];
 
 /// One run of it that goes on until it is cut off.
@@ -185,7 +196,7 @@ fn nothing_that_was_synced_is_lost_when_the_power_of_its_drive_is_cut() {
         let commands = 400 + 700 * round;
         let torn = if round % 2 == 0 { "" } else { ",torn" };
         let ended = start(&[&format!("OPENFTL_POWER_CUT={commands}{torn}")]).wait();
-        assert!(!ended.status.success(), "the power is cut: {ended}");
+        assert!(ended.status.code().is_none(), "its own drive ends it: {ended}");
         assert!(!ended.stdout.contains("Verification failed") && !ended.stderr.contains("orruption"), "{ended}");
     });
 }
@@ -198,7 +209,6 @@ fn a_full_drive_is_an_error_and_the_database_goes_on_after_deletes() {
     let drive = TableDrive::create("cosmos", "64MiB", "instant");
     let full = bench(&drive, "fillrandom", &["--num=400000", "--disable_auto_compactions=0"]).failed();
     assert!((full.stdout.clone() + &full.stderr).to_lowercase().contains("no space"), "{full}");
-    bench(&drive, "readrandom", &["--num=1000", "--use_existing_db=1"]).succeeded();
     // A new database in place of the full one: its files are deleted first.
     bench(&drive, "fillseq,readseq", &["--num=20000"]).succeeded();
 }
