@@ -237,11 +237,11 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
     refused(&format!("openftl://{}", block.display()), &["block drive"]);
     let mut user =
         drive.start("db_bench", &[], &["--db=/db", "--benchmarks=fillrandom", "--num=100000000", "--value_size=10"]);
-    crate::program::wait_for("the drive to be in use", || {
+    crate::program::wait_for("db_bench to write", || {
         assert!(user.ended().is_none_or(|ended| panic!("{ended}")));
-        let ended = drive.files();
-        (!ended.status.success()).then_some(())
+        user.stderr().contains("finished").then_some(())
     });
+    drive.files().failed().saying(&["locked by another process"]);
     refused(&drive.uri(), &["locked by another process"]);
     user.kill();
 }
