@@ -46,7 +46,7 @@ pub use dispatch::Pace;
 pub use error::FileError;
 pub use files::{Attributes, FileStatistics, Files, NameStatistics};
 pub use reader::{FileReader, ReadRequest};
-pub use writer::{FileWriter, PendingSync};
+pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
