@@ -93,7 +93,7 @@ impl Drive {
         );
         std::fs::write(of_nand, profile.to_toml()).map_err(of_host)?;
         std::fs::write(drive.file(), text).map_err(of_host)?;
-        drive.described()?.create().map_err(of_host)?;
+        drive.described()?.create(&drive.scratch.join("flash.oftl"), None).map_err(of_host)?;
         Ok(drive)
     }
 
