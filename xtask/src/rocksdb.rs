@@ -86,6 +86,16 @@ pub fn run(options: Options) -> ExitCode {
     steps.finish()
 }
 
+/// The folder that tests are to use: what the variable says, or else what was made here, Debian's first.
+pub fn folder() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE) {
+        return Some(PathBuf::from(named));
+    }
+    let target = shell::target_directory().ok()?;
+    let made = ["rocksdb-debian", "rocksdb"].map(|name| target.join(name));
+    made.into_iter().find(|folder| folder.join("libopenftl_rocksdb.so").exists())
+}
+
 fn build(steps: &mut Steps, target: &Path) {
     let folder = target.join("rocksdb");
     if !is_built(&folder) && !build_rocksdb(steps, &folder) {

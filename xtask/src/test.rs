@@ -5,7 +5,7 @@
 //! `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
 
 use crate::steps::{Outcome, Steps};
-use crate::{fuzz, linux, setup, shell};
+use crate::{fuzz, linux, rocksdb, setup, shell};
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 
@@ -104,6 +104,9 @@ fn tests() -> Result<Tested, String> {
     command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
     if let Some(kernel) = linux::kernel() {
         command.env(linux::VARIABLE, kernel);
+    }
+    if let Some(folder) = rocksdb::folder() {
+        command.env(rocksdb::VARIABLE, folder);
     }
     println!("$ {}", shell::line(&command));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;
