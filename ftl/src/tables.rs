@@ -46,7 +46,7 @@ mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
-pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
+pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics, catalog_blocks};
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 
@@ -185,6 +185,12 @@ impl<M: Media> BlockFtl<M> {
         self.provisioning.begin_table_chunk(self.group_of(chunk));
         self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         true
+    }
+
+    /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
+    pub(crate) fn chunks_of_tables(&self) -> u64 {
+        let others = self.tables.leaving.len() + self.tables.found.len();
+        u64::from(self.provisioning.tables_in_use()).saturating_sub(others as u64)
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.

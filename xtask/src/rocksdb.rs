@@ -86,14 +86,17 @@ pub fn run(options: Options) -> ExitCode {
     steps.finish()
 }
 
-/// The folder that tests are to use: what the variable says, or else what was made here, Debian's first.
-pub fn folder() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os(VARIABLE) {
-        return Some(PathBuf::from(named));
+/// Makes what system tests need: Debian's RocksDB, with the plugin for it.
+pub fn for_tests() -> Outcome {
+    match shell::target_directory() {
+        Ok(target) => debian::prepare(&target),
+        Err(error) => Outcome::Failed(error),
     }
-    let target = shell::target_directory().ok()?;
-    let made = ["rocksdb-debian", "rocksdb"].map(|name| target.join(name));
-    made.into_iter().find(|folder| folder.join("libopenftl_rocksdb.so").exists())
+}
+
+/// The folder of that.
+pub fn of_tests(target: &Path) -> PathBuf {
+    debian::folder(target)
 }
 
 fn build(steps: &mut Steps, target: &Path) {

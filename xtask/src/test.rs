@@ -35,12 +35,13 @@ pub fn run(options: Options) -> ExitCode {
     let mut steps = Steps::new("test");
     let mut left_out = Vec::new();
     steps.run("set-up", setup::install);
+    let has_rocksdb = steps.run("RocksDB", rocksdb::for_tests);
     let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(RELEASE))));
     steps.run("tests", || {
         if !built {
             return Outcome::Failed("system tests need the release build".to_owned());
         }
-        match tests() {
+        match tests(has_rocksdb) {
             Ok(result) => {
                 left_out = result.left_out;
                 Outcome::of(result.passed)
@@ -91,7 +92,7 @@ struct Tested {
     left_out: Vec<String>,
 }
 
-fn tests() -> Result<Tested, String> {
+fn tests(has_rocksdb: bool) -> Result<Tested, String> {
     let target = shell::target_directory()?;
     let notes = target.join("left-out");
     match std::fs::remove_file(&notes) {
@@ -105,8 +106,8 @@ fn tests() -> Result<Tested, String> {
     if let Some(kernel) = linux::kernel() {
         command.env(linux::VARIABLE, kernel);
     }
-    if let Some(folder) = rocksdb::folder() {
-        command.env(rocksdb::VARIABLE, folder);
+    if has_rocksdb && std::env::var_os(rocksdb::VARIABLE).is_none() {
+        command.env(rocksdb::VARIABLE, rocksdb::of_tests(&target));
     }
     println!("$ {}", shell::line(&command));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;

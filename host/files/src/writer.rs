@@ -164,10 +164,11 @@ impl<M: Media> FileWriter<M> {
 
     /// The error as the caller understands it: what is more than the drive could ever hold is too large.
     fn explain(&self, error: FileError) -> FileError {
-        let (bytes, most) = (self.bytes(), self.shared.table_bytes_max);
-        let expected = self.wish.blocks.unwrap_or(0).saturating_mul(BLOCK_BYTES as u64);
+        let most = self.shared.table_bytes_max;
         match error.of(&self.path) {
-            FileError::NoSpace(_) if self.node.kind == FileKind::Table && bytes.max(expected) > most => {
+            FileError::NoSpace(_)
+                if self.node.kind == FileKind::Table && self.shared.names().has_no_table_but(&self.node) =>
+            {
                 let path = &self.path;
                 FileError::TooLarge(format!(
                     "{path} has more than the {most} bytes that tables could have on this drive"

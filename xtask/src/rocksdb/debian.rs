@@ -20,20 +20,14 @@ const PLATFORM: [&str; 5] = [
     "-DROCKSDB_SUPPORT_THREAD_LOCAL",
 ];
 
-/// As in the folder of a build.
-const STRESS: &str = "db_stress_tool/db_stress";
-
 /// Puts db_stress and the plugin into `target/rocksdb-debian`.
 pub fn build(steps: &mut Steps, target: &Path) {
-    let folder = target.join("rocksdb-debian");
+    let folder = folder(target);
     if !steps.run("programs", || install(&PROGRAMS, &HEADERS)) {
         return;
     }
-    if !folder.join(STRESS).exists() && !steps.run("db_stress, half a minute", || Outcome::of(stress(&folder))) {
-        return;
-    }
-    if !steps.run("links to the programs", || Outcome::of(links(&folder))) {
-        return;
+    if !folder.join("db_stress").exists() {
+        steps.run("db_stress, half a minute", || Outcome::of(stress(&folder)));
     }
     let done = steps.run("plugin", || Outcome::of(plugin(target, &folder, Path::new("/usr/include"), "none")));
     if done {
@@ -41,17 +35,20 @@ pub fn build(steps: &mut Steps, target: &Path) {
     }
 }
 
-/// Lets the folder look like that of a build.
-fn links(folder: &Path) -> Result<(), String> {
-    for name in ["db_bench", "tools/ldb", "tools/sst_dump"] {
-        let link = folder.join(name);
-        let program =
-            shell::find(name.rsplit('/').next().unwrap_or(name)).ok_or_else(|| format!("there is no {name}"))?;
-        std::fs::create_dir_all(link.parent().expect("it is in the folder"))
-            .and_then(|()| if link.exists() { Ok(()) } else { std::os::unix::fs::symlink(program, &link) })
-            .map_err(|error| format!("cannot make {}: {error}", link.display()))?;
+/// Where they are.
+pub fn folder(target: &Path) -> PathBuf {
+    target.join("rocksdb-debian")
+}
+
+/// The same as one step.
+pub fn prepare(target: &Path) -> Outcome {
+    let folder = folder(target);
+    match install(&PROGRAMS, &HEADERS) {
+        Outcome::Done => {}
+        other => return other,
     }
-    Ok(())
+    let stressed = if folder.join("db_stress").exists() { Ok(()) } else { stress(&folder) };
+    Outcome::of(stressed.and_then(|()| plugin(target, &folder, Path::new("/usr/include"), "none")))
 }
 
 fn stress(folder: &Path) -> Result<(), String> {
@@ -72,9 +69,7 @@ fn stress(folder: &Path) -> Result<(), String> {
     compiler.arg("-I").arg(&source).arg("-I").arg(source.join("include"));
     compiler.arg("-o").arg(work.join("db_stress")).arg(work.join("db_stress.cc"));
     shell::run(compiler.args(["-lrocksdb", "-lgflags", "-lpthread", "-ldl"]))?;
-    let kept = folder.join(STRESS);
-    std::fs::create_dir_all(kept.parent().expect("it is in the folder")).map_err(failed)?;
-    std::fs::rename(work.join("db_stress"), kept).map_err(failed)?;
+    std::fs::rename(work.join("db_stress"), folder.join("db_stress")).map_err(failed)?;
     std::fs::remove_dir_all(&work).map_err(failed)
 }
 
