@@ -46,6 +46,9 @@ const TABLES_PER_THREAD: u64 = 4;
 /// What the paper's interface moves for a read: a write unit.
 const PAPER_READ_BYTES: f64 = 96.0 * 1024.0;
 
+/// Bytes a second that are written while others read.
+const WRITTEN_WHILE_READING: u64 = 4 << 20;
+
 /// By-load may be so far behind the better of the others.
 const BY_LOAD_MIN: f64 = 0.9;
 const WAF_MAX: f64 = 1.02;
@@ -55,7 +58,9 @@ struct Scale {
     capacity: u64,
     log_area: u64,
     threads: &'static [usize],
+    /// Where there is also a load with a log.
     churn_threads: &'static [usize],
+    churn_placements: &'static [TablePlacement],
     /// Random reads of each thread.
     reads: u64,
     /// Seconds of reading while one more thread writes.
@@ -67,16 +72,18 @@ const FULL: Scale = Scale {
     capacity: 3 << 30,
     log_area: 512 << 20,
     threads: &[1, 2, 4, 8],
-    churn_threads: &[1, 8],
+    churn_threads: &[4],
+    churn_placements: &TablePlacement::ALL,
     reads: 2_000,
     seconds: 8,
 };
 const QUICK: Scale = Scale {
-    blocks_per_chunk: 48,
+    blocks_per_chunk: 24,
     capacity: 1 << 30,
     log_area: 128 << 20,
     threads: &[1, 4],
     churn_threads: &[4],
+    churn_placements: &[TablePlacement::ByLoad],
     reads: 300,
     seconds: 1,
 };
@@ -175,13 +182,15 @@ fn measure(
     let reads = format!("--reads={}", scale.reads);
     let random = bench(&filled, &["--benchmarks=readrandom", "--use_existing_db", &reads])?;
     drop(filled);
-    let churn = match scale.churn_threads.contains(&threads) {
+    let churn = match scale.churn_threads.contains(&threads) && scale.churn_placements.contains(&placement) {
         false => None,
         true => {
             let churned = drive()?;
-            let writes = bench(&churned, &["--benchmarks=fillrandom,overwrite,deleterandom,waitforcompaction"])?;
+            let writes = bench(&churned, &["--benchmarks=fillrandom,overwrite,deleterandom,flush,waitforcompaction"])?;
             let duration = format!("--duration={}", scale.seconds);
-            let mixed = bench(&churned, &["--benchmarks=readwhilewriting", "--use_existing_db", &duration])?;
+            let written = format!("--benchmark_write_rate_limit={WRITTEN_WHILE_READING}");
+            let mixed = ["--benchmarks=readwhilewriting", "--use_existing_db", &duration, &written];
+            let mixed = bench(&churned, &mixed)?;
             Some(Churn { writes, mixed })
         }
     };
@@ -318,7 +327,18 @@ fn begin_row(name: &str, cell: &Measured, bench: &Bench) -> Vec<Cell> {
 fn writes(measured: &[Measured]) -> Table {
     let mut table = Table::new(
         "writes",
-        &[("threads", ""), ("placement", ""), ("tables", ""), ("RocksDB", "WAF"), ("drive", "WAF"), ("both", "WAF")],
+        &[
+            ("threads", ""),
+            ("placement", ""),
+            ("tables", ""),
+            ("RocksDB", "WAF"),
+            ("drive", "WAF"),
+            ("both", "WAF"),
+            ("wait of a unit", "ms"),
+            ("behind others", "%"),
+            ("theirs", "ms"),
+            ("busiest die", "times the mean"),
+        ],
     );
     for cell in measured {
         let (rocksdb, drive) = (rocksdb_amplification(&cell.fill), drive_amplification(&cell.fill));
@@ -329,9 +349,28 @@ fn writes(measured: &[Measured]) -> Table {
             Cell::Number(rocksdb, 3),
             Cell::Number(drive, 4),
             Cell::Number(rocksdb * drive, 3),
+            Cell::Number(milliseconds(&cell.fill, "waited", "units"), 1),
+            Cell::Number(cell.fill.count("/waits/units_behind_others") / cell.fill.count("/waits/units") * 100.0, 0),
+            Cell::Number(milliseconds(&cell.fill, "waited_behind_others", "units_behind_others"), 1),
+            Cell::Number(busiest(&cell.fill), 2),
         ]);
     }
     table
+}
+
+/// How long units waited for their die, on average.
+fn milliseconds(bench: &Bench, waited: &str, units: &str) -> f64 {
+    match bench.count(&format!("/waits/{units}")) {
+        0.0 => 0.0,
+        units => bench.count(&format!("/waits/{waited}")) / units / 1e6,
+    }
+}
+
+/// The time that the busiest die was busy, against the mean of all.
+fn busiest(bench: &Bench) -> f64 {
+    let dies = bench.drive["pu_busy"].as_array().map_or(&[][..], Vec::as_slice);
+    let busy: Vec<f64> = dies.iter().filter_map(serde_json::Value::as_f64).collect();
+    busy.iter().copied().fold(0.0, f64::max) * busy.len() as f64 / busy.iter().sum::<f64>()
 }
 
 fn churn(measured: &[Measured]) -> Table {
