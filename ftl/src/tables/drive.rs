@@ -5,7 +5,7 @@
 //! what the note says is the host's.
 //!
 //! All changes of the catalog and all writes to the log area are transactions of one block FTL, so what survives a power cut is
-//! a prefix of them, in the order in which they were made. A flush makes all before it durable.
+//! a prefix of them, in the order in which they were acknowledged. A flush makes all before it durable.
 
 use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
 use super::columns::{TablePlacement, Wish};
@@ -199,7 +199,8 @@ impl<M: Media> TableFtl<M> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
         let reader = read_catalog(&mut ftl, clock)?;
-        let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+        let (mut catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+        catalog.number_from(ftl.buffer.head());
         let mut found = Vec::new();
         for Entry { number, note, table } in entries {
             let table = match table {
