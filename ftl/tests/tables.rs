@@ -379,20 +379,17 @@ fn so_many_tables_are_written_at_a_time_and_no_more() {
 
 #[test]
 fn a_drive_of_the_other_kind_is_refused_both_ways() {
-    let message = |found: &str, wanted: &str| {
-        format!(
-            "this is a {found} drive, and it is to be opened as a {wanted} drive; say kind = \"{found}\" in its drive file"
-        )
-    };
+    let message =
+        |found: &str, wanted: &str| format!("this is a {found} drive, and it is to be opened as a {wanted} drive");
     let mut world = roomy(11);
     let drive = world.ftl.take().unwrap();
     let wire = drive.ftl.crash();
     let error = BlockFtl::open(wire, world.config.clone(), &mut world.clock).err().unwrap();
-    assert_eq!(error.to_string(), message("tables", "block"));
+    assert_eq!(error.to_string(), message("table", "block"));
     let mut world = World::tiny(300, 11);
     let wire = world.ftl.take().unwrap().crash();
     let error = TableFtl::open_with(wire, world.config.clone(), Access::ReadWrite, &mut world.clock).err().unwrap();
-    assert_eq!(error.to_string(), message("block", "tables"));
+    assert_eq!(error.to_string(), message("block", "table"));
 }
 
 /// Blocks that tables cannot have: of what is in use for tables only chunks that are partly written may be, up to where they are.
