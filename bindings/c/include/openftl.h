@@ -159,7 +159,7 @@ typedef struct openftl_read_request {
 openftl_status openftl_read_many(openftl_file *file, openftl_read_request *requests, size_t count,
                                  openftl_error *error);
 
-/* A number that differs from that of every other file that the drive has had. */
+/* A number that differs from that of every other file on the drive. */
 uint64_t openftl_file_id(const openftl_file *file);
 
 /* ---- names ---- */

@@ -304,11 +304,6 @@ impl Catalog {
         }
     }
 
-    /// Numbers below this may have been used by entries that have left no trace: more blocks have been written than entries made.
-    pub fn number_from(&mut self, number: u64) {
-        self.next_number = self.next_number.max(number);
-    }
-
     /// A number that no entry has had, as far as the catalog remembers.
     pub fn new_number(&mut self) -> u64 {
         self.next_number += 1;

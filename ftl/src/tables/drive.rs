@@ -199,8 +199,7 @@ impl<M: Media> TableFtl<M> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
         let reader = read_catalog(&mut ftl, clock)?;
-        let (mut catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
-        catalog.number_from(ftl.buffer.head());
+        let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
         let mut found = Vec::new();
         for Entry { number, note, table } in entries {
             let table = match table {

@@ -69,7 +69,7 @@ impl<M: Media> FileReader<M> {
         self.node.bytes()
     }
 
-    /// A number that differs from that of every other file that the drive has had.
+    /// A number that differs from that of every other file on the drive.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.node.entry()

@@ -49,7 +49,7 @@ impl<M: Media> FileWriter<M> {
         self.node.bytes()
     }
 
-    /// A number that differs from that of every other file that the drive has had, once it has a byte.
+    /// A number that differs from that of every other file on the drive, once it has a byte.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.node.entry()
