@@ -58,7 +58,7 @@ impl<M: Media> FileWriter<M> {
         if let Some(table) = self.table.table {
             return Ok(table);
         }
-        let owner = self.shared.dispatcher.own();
+        let owner = self.shared.dispatcher.own()?;
         let wish = self.wish;
         // With too many writers this one waits for another to end.
         let (_owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
@@ -76,7 +76,7 @@ impl<M: Media> FileWriter<M> {
     fn push<'d>(&mut self, blocks: impl Iterator<Item = &'d [u8]>) -> Result<(), FileError> {
         let table = self.table.table.expect("it was begun");
         let mut blocks = blocks.peekable();
-        let mut owner = self.shared.dispatcher.own();
+        let mut owner = self.shared.dispatcher.own()?;
         let mut frames: Vec<Frame> = Vec::new();
         while blocks.peek().is_some() {
             let mut now = owner.now;
@@ -158,7 +158,7 @@ impl<M: Media> FileWriter<M> {
         self.table.tail.clear();
         // Deleted before it was there: nobody wants it.
         let Some(note) = self.note() else { return Ok(()) };
-        let mut owner = self.shared.dispatcher.own();
+        let mut owner = self.shared.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.commit(now, tag, table, &note.encode())?;
         // From here on the table is the drive's, whether it comes to be there or not.
@@ -171,10 +171,24 @@ impl<M: Media> FileWriter<M> {
         Ok(())
     }
 
+    /// Takes the name of a table away that was not committed.
+    pub(crate) fn forget_table(&mut self) {
+        let mut names = self.shared.names();
+        if !self.table.is_committed && names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node)) {
+            names.remove(&self.path);
+        }
+    }
+
     /// Gives up a table that was not committed.
     pub(crate) fn abandon_table(&mut self) {
-        if let Some(table) = self.table.table.take().filter(|_| !self.table.is_committed) {
-            let mut owner = self.shared.dispatcher.own();
+        if self.table.is_committed {
+            return;
+        }
+        // Whoever has it open finds nothing in it.
+        self.node.set_bytes(0);
+        if let Some(table) = self.table.table.take()
+            && let Ok(mut owner) = self.shared.dispatcher.own()
+        {
             let now = owner.now;
             owner.drive.abandon(now, table);
         }
