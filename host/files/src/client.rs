@@ -11,6 +11,7 @@
 //! from then on. The drive is to be opened again.
 
 use crate::stream::{Inbox, ReceiveError, Stream};
+use crate::table_file::is_whole;
 use crate::wire::{Answer, DATA_BYTES_MAX, Head, PARTS_MAX, Part, Request, WireError};
 use crate::writer::expect_end;
 use crate::{Attributes, FileError, FileKind, ReadRequest};
@@ -79,6 +80,8 @@ struct Writing {
     bytes: u64,
     /// Whether the client looks after it when names or log files are looked at.
     is_unsettled: bool,
+    /// A table that was synced.
+    is_committed: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -308,7 +311,14 @@ impl Client {
             Err(error) => Err(shared.breaks(&error)),
         });
         let (link, bytes) = begun.inspect_err(|_| lock(&shared.links).writers -= 1)?;
-        let writing = Writing { link: Some(link), gathered: Vec::new(), unconfirmed: 0, bytes, is_unsettled: false };
+        let writing = Writing {
+            link: Some(link),
+            gathered: Vec::new(),
+            unconfirmed: 0,
+            bytes,
+            is_unsettled: false,
+            is_committed: false,
+        };
         Ok(ClientWriter {
             shared: Arc::clone(shared),
             path: path.to_owned(),
@@ -553,6 +563,9 @@ impl ClientWriter {
     pub fn append(&mut self, data: &[u8]) -> Result<(), FileError> {
         self.shared.expect_whole()?;
         let mut writing = lock(&self.writing);
+        if writing.is_committed && !data.is_empty() {
+            return Err(is_whole().of(&self.path));
+        }
         writing.bytes += data.len() as u64;
         if writing.gathered.len() + data.len() >= GATHER_BYTES {
             writing.gathered.extend_from_slice(data);
@@ -625,7 +638,9 @@ impl ClientWriter {
     /// # Errors
     /// If there is no room, the drive fails, or the connection breaks.
     pub fn begin_sync(&mut self) -> Result<ClientSync, FileError> {
-        lock(&self.writing).confirm(&self.shared, &Request::BeginSync)?;
+        let mut writing = lock(&self.writing);
+        writing.confirm(&self.shared, &Request::BeginSync)?;
+        writing.is_committed = self.kind == FileKind::Table;
         Ok(ClientSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 

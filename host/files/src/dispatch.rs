@@ -154,6 +154,10 @@ impl<M: Media> Dispatcher<M> {
         Dispatcher { owned: Mutex::new(owned), pace: clock.pace }
     }
 
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
     /// Becomes the owner of the drive.
     ///
     /// # Errors

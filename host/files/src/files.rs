@@ -248,7 +248,13 @@ impl<M: Media> Shared<M> {
     pub(crate) fn leave(&self, node: &Node) {
         let mut contents = node.contents();
         contents.users -= 1;
-        if contents.users == 0 && contents.is_deleted {
+        if contents.users > 0 {
+            return;
+        }
+        if let (Some(table), true) = (node.table.get(), node.is_pinned.swap(false, Ordering::Relaxed)) {
+            self.dispatcher.look().drive.unpin(*table);
+        }
+        if contents.is_deleted {
             self.give_back(std::mem::take(&mut contents.extents));
         }
     }
@@ -370,6 +376,12 @@ impl<M: Media> Files<M> {
     pub fn crash(self) -> Option<M> {
         let shared = Arc::try_unwrap(self.shared).ok()?;
         Some(shared.dispatcher.into_drive().0.crash())
+    }
+
+    /// How time passes for it.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.shared.dispatcher.pace()
     }
 
     /// Stops the drive at once with `last`, as a power cut does: whoever uses a file gets errors from now on, also who waits.

@@ -9,6 +9,7 @@ use openftl_core::{BLOCK_BYTES, Frame, FrameForm};
 use openftl_ftl::Request;
 use openftl_ftl::tables::TableId;
 use openftl_media::Media;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -56,7 +57,10 @@ impl<M: Media> FileReader<M> {
 
     /// The file's table, once it has one.
     fn table(&self, owner: &mut Owner<'_, M>) -> Option<TableId> {
-        let table = *self.node.table.get()?;
+        let Some(table) = self.node.table.get().copied() else {
+            self.node.is_awaited.store(true, Ordering::Relaxed);
+            return None;
+        };
         Some(*self.table.get_or_init(|| {
             owner.drive.pin(table);
             table

@@ -11,6 +11,7 @@ use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_ftl::tables::TableId;
 use openftl_media::Media;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What there is of a table file only while it is written.
 #[derive(Default)]
@@ -23,15 +24,20 @@ pub(crate) struct TableFile {
     has_failed: bool,
 }
 
+/// Why nothing more can be appended.
+pub(crate) fn is_whole() -> FileError {
+    FileError::NotSupported(
+        "a table that was synced or closed is there as a whole, and cannot be appended to".to_owned(),
+    )
+}
+
 impl<M: Media> FileWriter<M> {
     pub(crate) fn append_to_table(&mut self, mut data: &[u8]) -> Result<(), FileError> {
         if data.is_empty() {
             return Ok(());
         }
         if self.table.is_committed {
-            return Err(FileError::NotSupported(
-                "a table that was synced or closed is there as a whole, and cannot be appended to".to_owned(),
-            ));
+            return Err(is_whole());
         }
         self.begin_table()?;
         let bytes = self.bytes() + data.len() as u64;
@@ -61,7 +67,7 @@ impl<M: Media> FileWriter<M> {
         let owner = self.shared.dispatcher.own()?;
         let wish = self.wish;
         // With too many writers this one waits for another to end.
-        let (_owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
+        let (mut owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
             Err(openftl_ftl::tables::TableError::TooManyWriters) => None,
             begun => Some(begun),
         });
@@ -69,6 +75,10 @@ impl<M: Media> FileWriter<M> {
         self.table.table = Some(table);
         self.table.tail.reserve(BLOCK_BYTES);
         self.node.table.set(table).expect("a file has one table");
+        if self.node.is_awaited.load(Ordering::Relaxed) {
+            owner.drive.pin(table);
+            self.node.is_pinned.store(true, Ordering::Relaxed);
+        }
         Ok(table)
     }
 
