@@ -160,7 +160,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Early enough to save what was acknowledged: there are chunks left, and room for a superblock.
     pub(crate) fn turn_read_only_if_worn_out(&mut self) {
-        if self.bad_chunks.good < self.bad_chunks.good_min || !self.superblock.can_go_on() {
+        // What tables have is not there for the log area.
+        let good = self.bad_chunks.good.saturating_sub(self.chunks_of_tables());
+        if good < self.bad_chunks.good_min || !self.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }
     }

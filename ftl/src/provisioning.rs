@@ -113,6 +113,18 @@ impl Provisioning {
         self.table_share[group as usize].saturating_sub(self.tables_in_use[group as usize])
     }
 
+    /// Chunks in use for tables.
+    #[must_use]
+    pub fn tables_in_use(&self) -> u32 {
+        self.tables_in_use.iter().sum()
+    }
+
+    /// Whether tables have more of `group` than their share: what was left open there may have been found in use for them.
+    #[must_use]
+    pub fn tables_have_too_much(&self, group: u32) -> bool {
+        self.tables_in_use[group as usize] > self.table_share[group as usize]
+    }
+
     /// Free chunks of `pu` that a table may have now.
     #[must_use]
     pub fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
@@ -366,6 +378,8 @@ impl Provisioning {
     pub fn end_of_life(&mut self) {
         self.metadata_budget = self.metadata_budget.min(self.metadata_in_use + METADATA_COPIES as u32);
         self.spares_in_group.fill(0);
+        // No table is begun any more, and the log may have what they would have had.
+        self.table_share.fill(0);
         self.is_at_end_of_life = true;
     }
 

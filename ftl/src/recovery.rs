@@ -125,9 +125,7 @@ pub enum OpenError {
         found: [u32; 4],
     },
     /// The drive was formatted for another FTL.
-    #[error(
-        "this is a {found} drive, and it is to be opened as a {wanted} drive; say kind = \"{found}\" in its drive file"
-    )]
+    #[error("this is a {found} drive, and it is to be opened as a {wanted} drive")]
     OtherKind {
         /// What it is.
         found: &'static str,
@@ -364,7 +362,8 @@ impl<M: Media> BlockFtl<M> {
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
             close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
-            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan);
+            let is_of_tables = |chunk: ChunkId| config.catalog_blocks > 0 && table.valid(chunk) == 0;
+            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tables);
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
@@ -454,7 +453,7 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
 
 /// Whether the drive was formatted for the FTL that is to open it.
 fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
-    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "tables" } else { "block" };
+    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "table" } else { "block" };
     let (found, wanted) = (kind(superblock.catalog_blocks), kind(config.catalog_blocks));
     if found != wanted {
         return Err(OpenError::OtherKind { found, wanted });

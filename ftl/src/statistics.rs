@@ -47,6 +47,10 @@ impl Purpose {
         Purpose::Table,
     ];
 
+    /// Those of a block drive.
+    pub const OF_BLOCKS: [Purpose; 6] =
+        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
+
     /// The word that reports use.
     #[must_use]
     pub fn name(self) -> &'static str {

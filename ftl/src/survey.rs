@@ -199,7 +199,7 @@ pub(crate) fn take_up(
 
 /// Makes sure that no more chunks are open than the plan counts on, where the device has a limit. What is open beyond (every
 /// recovery that is cut off may leave the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any
-/// more.
+/// more. On a table drive nothing goes on in what may be a table's.
 pub(crate) fn close_beyond_plan(
     media: &mut impl Media,
     clock: &mut impl Clock,
@@ -207,13 +207,23 @@ pub(crate) fn close_beyond_plan(
     chunks: &mut Chunks,
     superblock: &Superblock,
     plan: &Plan,
+    is_of_tables: impl Fn(ChunkId) -> bool,
 ) {
     let geometry = chunks.geometry;
-    if geometry.open_chunks_max == 0 {
+    if geometry.open_chunks_max == 0 && geometry.open_chunks_per_pu_max == 0 {
         return;
     }
     let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     let is_open = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && !named.contains(&chunk.chunk);
+    let of_tables: Vec<ChunkId> =
+        chunks.all().filter(is_open).map(|open| open.chunk).filter(|chunk| is_of_tables(*chunk)).collect();
+    for chunk in of_tables {
+        let descriptor = chunks.table[chunk.0 as usize].as_mut().expect("it is open");
+        pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
+    }
+    if geometry.open_chunks_max == 0 {
+        return;
+    }
     let open = chunks.all().filter(is_open).copied().collect();
     for (descriptor, _) in take_up(open, geometry.format(), plan).iter().filter(|(_, by)| *by == TakenUp::Beyond) {
         let descriptor = chunks.table[descriptor.chunk.0 as usize].as_mut().expect("it is open");

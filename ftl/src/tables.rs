@@ -33,6 +33,7 @@
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | [`drive`] | the drive: what a host may ask |
+//! | `waits` | how long units wait, and for whom |
 //! | `sizing` | how much flash a drive needs |
 
 pub mod catalog;
@@ -40,12 +41,14 @@ pub mod columns;
 pub mod drive;
 mod sizing;
 mod table;
+mod waits;
 mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
-pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics};
+pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics, catalog_blocks};
 pub use sizing::chunks_per_pu;
+pub use waits::TableWaits;
 
 use crate::block::BlockFtl;
 use crate::survey::Chunks;
@@ -83,6 +86,7 @@ pub struct Tables {
     found: HashMap<ChunkId, Found>,
     /// Tables begun so far: the columns of the next one begin elsewhere.
     turns: u64,
+    waits: waits::Waits,
 }
 
 /// A chunk that is of a table or was to be.
@@ -107,6 +111,7 @@ impl Tables {
             leaving: HashSet::new(),
             found: HashMap::new(),
             turns: 0,
+            waits: waits::Waits::default(),
         }
     }
 
@@ -180,6 +185,12 @@ impl<M: Media> BlockFtl<M> {
         self.provisioning.begin_table_chunk(self.group_of(chunk));
         self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         true
+    }
+
+    /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
+    pub(crate) fn chunks_of_tables(&self) -> u64 {
+        let others = self.tables.leaving.len() + self.tables.found.len();
+        u64::from(self.provisioning.tables_in_use()).saturating_sub(others as u64)
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.

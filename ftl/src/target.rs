@@ -258,6 +258,17 @@ impl IoError {
         }
     }
 
+    /// The same error of the block that is called by `name` of it: a part of a drive counts its blocks for itself.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(u64) -> u64) -> IoError {
+        match self {
+            IoError::Unrecovered { block } => IoError::Unrecovered { block: name(block) },
+            IoError::WrongBlock { block } => IoError::WrongBlock { block: name(block) },
+            IoError::Uncorrectable { block } => IoError::Uncorrectable { block: name(block) },
+            other => other,
+        }
+    }
+
     /// Of two errors of one request the one that its host is told: that of the first block.
     #[must_use]
     pub fn or_earlier(self, other: IoError) -> IoError {

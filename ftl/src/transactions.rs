@@ -260,7 +260,10 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.count_ended_objects();
-        self.statistics.host_blocks_written += blocks as u64;
+        // The catalog of a table drive is its own, and not the host's.
+        if first >= self.config.catalog_blocks {
+            self.statistics.host_blocks_written += blocks as u64;
+        }
         self.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };
         match durability {
             Durability::Volatile => {

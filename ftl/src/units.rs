@@ -96,6 +96,14 @@ pub struct OpenChunk {
     generation: u32,
 }
 
+impl OpenChunk {
+    /// Whether nothing more can be written to it: it closes when its last units have ended.
+    #[must_use]
+    pub fn is_closing(&self, blocks_per_chunk: u32) -> bool {
+        self.closed || self.next == blocks_per_chunk
+    }
+}
+
 /// What has happened to a unit or a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -180,6 +188,20 @@ impl Units {
             Some(open) if !open.closed => self.blocks_per_chunk - open.next,
             _ => 0,
         }
+    }
+
+    /// Lets go of an open chunk that nothing was written to.
+    pub fn forget(&mut self, open: OpenId) {
+        let chunk = &mut self.open[open.index as usize];
+        assert!(chunk.live && chunk.generation == open.generation && chunk.next == 0, "nothing was written to it");
+        chunk.live = false;
+        self.free_open.push(open.index);
+    }
+
+    /// Open chunks that `counts`, those included whose last units are under way.
+    #[must_use]
+    pub fn count_open(&self, counts: impl Fn(&OpenChunk) -> bool) -> u32 {
+        self.open.iter().filter(|open| open.live && counts(open)).count() as u32
     }
 
     /// The open chunk.

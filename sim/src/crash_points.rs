@@ -17,8 +17,8 @@
 
 use crate::caught::caught;
 use crate::history::{Found, History};
+use crate::stage::Stage;
 use crate::wire::CrashPoint;
-use crate::world::World;
 use openftl_ftl::Access;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ impl CrashPoints {
     ///
     /// # Errors
     /// What contradicts the model, and after which cut.
-    pub fn judge(&mut self, world: &mut World) -> Result<(), String> {
+    pub fn judge(&mut self, world: &mut impl Stage) -> Result<(), String> {
         for (crash_point, history) in world.crash_points() {
             let name = describe(&crash_point);
             if let Some(found) = self.known.get(&crash_point.fingerprint) {
@@ -56,14 +56,19 @@ impl CrashPoints {
         Ok(())
     }
 
-    fn recover(&mut self, world: &World, crash_point: CrashPoint, history: &Rc<History>) -> Result<Vec<Found>, String> {
+    fn recover(
+        &mut self,
+        world: &impl Stage,
+        crash_point: CrashPoint,
+        history: &Rc<History>,
+    ) -> Result<Vec<Found>, String> {
         self.cuts += 1;
         let mut recovered = world.after_cut(crash_point, history.clone());
-        recovered.wire.watch();
+        recovered.blocks().wire.watch();
         let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;
         let crash_points = recovered.crash_points();
         if self.cuts.is_multiple_of(GOES_ON) {
-            recovered.wire.ignore();
+            recovered.blocks().wire.ignore();
             caught(|| recovered.work_on(&found)).map_err(|panic| format!(", and then: {panic}"))?;
         }
         for (crash_point, _) in crash_points {
@@ -82,12 +87,12 @@ fn describe(crash_point: &CrashPoint) -> String {
 }
 
 /// Opens the drive and compares all of it with the model.
-fn judge(world: &mut World) -> Result<Vec<Found>, String> {
+fn judge(world: &mut impl Stage) -> Result<Vec<Found>, String> {
     caught(|| {
-        world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        world.blocks().open(Access::ReadWrite).map_err(|error| error.to_string())?;
         let found = world.read_all();
-        world.history.verdict(&found)?;
-        world.check();
+        world.blocks().history.verdict(&found)?;
+        world.blocks().check();
         Ok(found)
     })
     .unwrap_or_else(|panic| Err(panic.to_string()))

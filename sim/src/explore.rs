@@ -2,9 +2,9 @@
 
 use crate::caught::{Failure, caught};
 use crate::fault::FaultKind;
+use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
-use crate::swarm::Run;
-use crate::world::World;
+use crate::swarm::{Run, World};
 use openftl_core::{Nanos, TraceHash};
 use openftl_ftl::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub struct Tally {
     pub recovery_cuts: u64,
     /// Clean restarts.
     pub restarts: u64,
+    /// Table drives among the runs.
+    pub table_drives: u64,
     /// Drives that wore out.
     pub worn_out: u64,
     /// Faults injected, by kind.
@@ -50,6 +52,7 @@ impl AddAssign<&Tally> for Tally {
         self.cuts += other.cuts;
         self.recovery_cuts += other.recovery_cuts;
         self.restarts += other.restarts;
+        self.table_drives += other.table_drives;
         self.worn_out += other.worn_out;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
@@ -73,40 +76,48 @@ pub struct Explored {
 pub fn explore(run: &Run) -> Explored {
     let mut tally = Tally { runs: 1, ..Tally::default() };
     let mut trace = TraceHash::START;
-    let failure = caught(|| {
-        let world = run.setting.world().expect("a setting that was drawn or tried");
-        let mut play = Play { world, depth: run.setting.depth, cut: None, tally: &mut tally };
-        for step in &run.steps {
-            play.take(step);
+    let failure = caught(|| match run.setting.world().expect("a setting that was drawn or tried") {
+        World::Block(world) => trace = play(*world, run, &mut tally),
+        World::Tables(world) => {
+            tally.table_drives += 1;
+            trace = play(*world, run, &mut tally);
         }
-        play.end();
-        trace = play.world.trace();
     })
     .err();
     trace.add(u64::from(failure.is_some()));
     Explored { tally, trace, failure }
 }
 
+/// Plays a run in a world.
+fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
+    let mut play = Play { world, depth: run.setting.depth, cut: None, tally };
+    for step in &run.steps {
+        play.take(step);
+    }
+    play.end();
+    play.world.blocks().trace()
+}
+
 /// A run under way.
-struct Play<'a> {
-    world: World,
+struct Play<'a, S> {
+    world: S,
     depth: usize,
     /// The power cut that is to come.
     cut: Option<(Moment, &'a [Moment])>,
     tally: &'a mut Tally,
 }
 
-impl<'a> Play<'a> {
+impl<'a, S: Stage> Play<'a, S> {
     fn take(&mut self, step: &'a Step) {
         self.tally.steps += 1;
         if let Step::Cut { at, recoveries } = step {
             // One that has not come yet comes now.
             self.power_cut();
-            self.world.wire.arm(at.events);
+            self.world.blocks().wire.arm(at.events);
             self.cut = Some((*at, recoveries));
             return;
         }
-        let wire = self.world.wire.clone();
+        let wire = self.world.blocks().wire.clone();
         if wire.until_cut(|| self.act(step)) {
             self.power_cut();
         }
@@ -114,27 +125,31 @@ impl<'a> Play<'a> {
     }
 
     fn act(&mut self, step: &Step) {
-        let world = &mut self.world;
+        if let Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Read(range) = step {
+            self.world.await_frames(range.blocks);
+        }
+        let blocks = self.world.blocks();
         match step {
-            Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, *durability),
+            Step::Write(range, durability) => _ = blocks.submit_write(range.first, range.blocks, *durability),
             Step::WriteUncorrectable(range, durability) => {
-                world.submit_write_uncorrectable(range.first, range.blocks, *durability);
+                blocks.submit_write_uncorrectable(range.first, range.blocks, *durability);
             }
-            Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, *durability),
-            Step::Read(range) => _ = world.submit_read(range.first, range.blocks),
-            Step::Handle(handle) => world.handle = Handle(*handle),
-            Step::Announce(Range { first, blocks }) => {
-                world.submit_flash_alloc(&[Extent { first: *first, blocks: *blocks }]);
+            Step::Trim(range, durability) => _ = blocks.submit_trim(range.first, range.blocks, *durability),
+            Step::Read(range) => _ = blocks.submit_read(range.first, range.blocks),
+            Step::Handle(handle) => blocks.handle = Handle(*handle),
+            Step::Announce(Range { first, blocks: count }) => {
+                blocks.submit_flash_alloc(&[Extent { first: *first, blocks: *count }]);
             }
-            Step::Flush => _ = world.submit_flush(),
-            Step::Settle => world.settle(),
-            Step::Idle(micros) => world.idle(Nanos::from_micros(*micros)),
+            Step::Flush => _ = blocks.submit_flush(),
+            Step::Table(deed) => self.world.perform(*deed),
+            Step::Settle => self.world.settle(),
+            Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
             Step::Restart => {
-                world.clean_restart();
+                self.world.clean_restart();
                 self.tally.restarts += 1;
             }
             Step::Fault(fault) => {
-                let injected = world.inject(*fault);
+                let injected = blocks.inject(*fault);
                 *self.tally.faults.entry(fault.kind).or_default() += u64::from(injected);
             }
             Step::Cut { .. } => unreachable!("taken before"),
@@ -151,14 +166,14 @@ impl<'a> Play<'a> {
         self.tally.cuts += 1;
         world.power_cut_later(at.later as usize, at.torn);
         for at in recoveries {
-            let wire = world.wire.clone();
+            let wire = world.blocks().wire.clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
             self.tally.recovery_cuts += 1;
             world.power_cut_later(at.later as usize, at.torn);
         }
-        if world.ftl.is_none() {
+        if world.blocks().ftl.is_none() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
@@ -167,25 +182,25 @@ impl<'a> Play<'a> {
     }
 
     fn end(&mut self) {
-        let wire = self.world.wire.clone();
+        let wire = self.world.blocks().wire.clone();
         if wire.until_cut(|| self.world.idle(REST)) || wire.is_armed() {
             self.power_cut();
         }
         let world = &mut self.world;
         world.settle();
         world.verify_all();
-        if !world.history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
-            world.check();
+        if !world.blocks().history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
+            world.blocks().check();
         }
-        self.tally.worn_out += u64::from(world.ftl().is_read_only());
+        self.tally.worn_out += u64::from(world.blocks().ftl().is_read_only());
         world.clean_restart();
         world.verify_all();
-        self.tally.events = world.wire.events();
+        self.tally.events = world.blocks().wire.events();
     }
 }
 
-fn open(world: &mut World) {
-    if let Err(error) = world.open(Access::ReadWrite) {
+fn open(world: &mut impl Stage) {
+    if let Err(error) = world.blocks().open(Access::ReadWrite) {
         panic!("the drive is refused: {error}");
     }
 }

@@ -15,6 +15,8 @@
 //! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
 //! is whole and in its place, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
 
+use crate::drive::Drive;
+use crate::table_world::table_in;
 use crate::world::{World, head_of};
 use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
 use openftl_ftl::oob::{BlockKind, Oob};
@@ -103,6 +105,8 @@ struct Inscription {
     head: u64,
     /// An exchange has put it here, where nobody looks for it.
     is_misplaced: bool,
+    /// It is of the catalog of a table drive, which is there only once.
+    is_catalog: bool,
 }
 
 impl Inscription {
@@ -110,7 +114,7 @@ impl Inscription {
     fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
             _ if self.is_misplaced => None,
-            kind if kind.is_of_host() || kind == BlockKind::Padding => None,
+            kind if kind.is_of_host() || matches!(kind, BlockKind::Padding | BlockKind::Table) => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
         }
     }
@@ -123,7 +127,8 @@ struct Inscriptions {
 }
 
 impl Inscriptions {
-    fn read(world: &mut World) -> Inscriptions {
+    fn read(world: &mut World<impl Drive>) -> Inscriptions {
+        let catalog = u64::from(world.ftl().block().config().catalog_blocks);
         let places = world.written_places();
         let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
         let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
@@ -136,7 +141,9 @@ impl Inscriptions {
             }
             let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
             let is_misplaced = misplaced.get(&ppa) == Some(&oob);
-            let inscription = Inscription { ppa, oob, head: head_of(frames.payload(frame)), is_misplaced };
+            let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
+            let head = head_of(frames.payload(frame));
+            let inscription = Inscription { ppa, oob, head, is_misplaced, is_catalog };
             if let Some(metadata) = inscription.metadata() {
                 *found.copies.entry(metadata).or_default() += 1;
             }
@@ -147,6 +154,9 @@ impl Inscriptions {
 
     /// Whether all of these may be damaged at once.
     fn may_go(&self, blocks: &[Inscription]) -> bool {
+        if blocks.iter().any(|block| block.is_catalog) {
+            return false;
+        }
         let mut going: BTreeMap<(u8, u64, u64), u32> = BTreeMap::new();
         for metadata in blocks.iter().filter_map(Inscription::metadata) {
             *going.entry(metadata).or_default() += 1;
@@ -154,13 +164,13 @@ impl Inscriptions {
         going.iter().all(|(metadata, going)| self.copies[metadata] > *going)
     }
 
-    fn in_chunk(&self, world: &World, chunk: ChunkId) -> Vec<Inscription> {
+    fn in_chunk(&self, world: &World<impl Drive>, chunk: ChunkId) -> Vec<Inscription> {
         let format = world.wire.geometry().format();
         self.blocks.iter().copied().filter(|block| format.chunk_of(block.ppa) == chunk).collect()
     }
 }
 
-impl World {
+impl<D: Drive> World<D> {
     /// Lets something go wrong. Gives whether there was a place for it.
     pub fn inject(&mut self, fault: Fault) -> bool {
         let Fault { kind, pick } = fault;
@@ -241,17 +251,19 @@ impl World {
         let endurance = self.device().endurance();
         let worn: Vec<ChunkId> =
             self.device().wear().filter(|(_, resets)| *resets >= endurance).map(|(chunk, _)| chunk).collect();
-        let places: Vec<ChunkId> = self.ftl().superblock().places.iter().copied().map(ChunkId).collect();
+        let places: Vec<ChunkId> = self.ftl().block().superblock().places.iter().copied().map(ChunkId).collect();
         let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
         chunks.retain(|chunk| good > 2 || !places.contains(chunk));
         chunks
     }
 
     fn tell_the_model(&mut self, blocks: &[Inscription]) {
-        for block in blocks {
+        let catalog = u64::from(self.ftl().block().config().catalog_blocks);
+        for block in blocks.iter().filter(|block| !block.is_catalog) {
             match block.oob.kind {
-                BlockKind::Data => self.damage(block.oob.address, block.head),
+                BlockKind::Data => self.damage(block.oob.address - catalog, block.head),
                 BlockKind::Uncorrectable => self.damage_uncorrectable(block.oob.address),
+                BlockKind::Table => self.model().damage_table(table_in(block.head), block.oob.address as u32),
                 _ => {}
             }
         }

@@ -7,6 +7,9 @@
 //! After a power cut the model demands: writes survive as a prefix of that order, each entirely or not at all, and the
 //! prefix has everything that was durable. A trim that was durable holds; one that was not may have been forgotten.
 //!
+//! On a table drive the blocks are those of the log area, and behind them one for each entry of the catalog that ever was, by
+//! its number: it holds what was last noted there, or nothing.
+//!
 //! Where the simulator damaged the medium it says so ([`History::damage`]): that version of that block may be an error
 //! from then on. Wrong data it may never be, and every other block is as if nothing had happened.
 
@@ -31,11 +34,25 @@ pub enum Kind {
     WriteUncorrectable,
     /// They hold zeroes.
     Trim,
+    /// A table's entry is there, and its table: like a write, but it may take effect at any moment until it ends.
+    Commit,
+    /// An entry is no more. Like a write, it has a place in the order.
+    Delete,
 }
 
 impl Kind {
     fn is_write(self) -> bool {
-        matches!(self, Kind::Write | Kind::WriteUncorrectable)
+        self != Kind::Trim
+    }
+
+    /// Whether it takes effect in the order in which it was submitted.
+    fn is_in_order(self) -> bool {
+        self.is_write() && self != Kind::Commit
+    }
+
+    /// Whether nobody can tell from what is found which change it was.
+    fn is_silent(self) -> bool {
+        matches!(self, Kind::WriteUncorrectable | Kind::Delete)
     }
 }
 
@@ -70,6 +87,8 @@ pub struct History {
     durable_below: usize,
     /// Versions of blocks that the simulator damaged.
     damaged: BTreeSet<(u64, Change)>,
+    /// Blocks of tables that it damaged, with what the table was called when it was begun.
+    damaged_tables: BTreeSet<(u32, u32)>,
 }
 
 impl History {
@@ -93,6 +112,15 @@ impl History {
             under_way: 0,
             durable_below: 1,
             damaged: BTreeSet::new(),
+            damaged_tables: BTreeSet::new(),
+        }
+    }
+
+    /// There are as many blocks, at least; new ones hold nothing.
+    pub fn grow(&mut self, blocks: u64) {
+        if blocks > self.blocks() {
+            let block = Block { candidates: vec![0], touched: vec![0] };
+            self.blocks.resize(blocks as usize, block);
         }
     }
 
@@ -138,7 +166,7 @@ impl History {
             // Writes become durable in order, and trims with the writes after them.
             let submitted = self.changes[change as usize].submitted;
             for (index, other) in self.changes.iter_mut().enumerate().skip(self.durable_below) {
-                let before = index < change as usize && other.kind.is_write();
+                let before = index < change as usize && other.kind.is_in_order();
                 other.durable |= before || other.completed.is_some_and(|completed| completed < submitted);
             }
         }
@@ -148,6 +176,16 @@ impl History {
     pub fn fail(&mut self, change: Change) {
         self.under_way -= 1;
         self.changes[change as usize].failed = true;
+    }
+
+    /// It was refused, and has not happened.
+    pub fn refuse(&mut self, change: Change) {
+        self.fail(change);
+        let Entry { first, blocks, .. } = self.changes[change as usize];
+        for block in &mut self.blocks[first as usize..(first + blocks) as usize] {
+            block.candidates.retain(|other| *other != change);
+            block.touched.retain(|other| *other != change);
+        }
     }
 
     /// A flush is submitted; gives what [`History::flushed`] wants to know.
@@ -181,6 +219,17 @@ impl History {
         self.damaged.extend(writes.into_iter().map(|change| (block, change)));
     }
 
+    /// A place that holds block `block` of `table` is damaged.
+    pub fn damage_table(&mut self, table: u32, block: u32) {
+        self.damaged_tables.insert((table, block));
+    }
+
+    /// Whether a read of block `block` of `table` may be an error.
+    #[must_use]
+    pub fn may_be_lost_of_table(&self, table: u32, block: u32) -> bool {
+        self.damaged_tables.contains(&(table, block))
+    }
+
     /// The writes of `block` as an uncorrectable one.
     fn uncorrectable(&self, block: u64) -> impl DoubleEndedIterator<Item = Change> {
         let is_one = move |entry: &Entry| {
@@ -211,9 +260,9 @@ impl History {
     #[must_use]
     pub fn value(&self, change: Change) -> Change {
         match self.changes[change as usize].kind {
-            Kind::Write => change,
+            Kind::Write | Kind::Commit => change,
             Kind::WriteUncorrectable => UNCORRECTABLE,
-            Kind::Trim => 0,
+            Kind::Trim | Kind::Delete => 0,
         }
     }
 
@@ -223,16 +272,24 @@ impl History {
     /// What contradicts the promises, in words.
     pub fn verdict(&self, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
-        let durable = |change: usize| changes[change].kind.is_write() && changes[change].durable;
+        if let Some(beyond) = (self.blocks.len()..found.len()).find(|index| found[*index] != Some(0)) {
+            return Err(format!("block {beyond}: {:?} found, and nothing was ever there", found[beyond]));
+        }
+        let durable = |change: usize| changes[change].kind.is_in_order() && changes[change].durable;
         let durable = (1..changes.len()).rev().find(|change| durable(*change)).unwrap_or(0) as Change;
         let data = found.iter().flatten().copied().filter(|found| *found != UNCORRECTABLE);
-        let newest = data.max().unwrap_or(0).max(durable);
-        // The newest write that survived may be one that only lost or uncorrectable blocks could tell of.
-        let lost = self.damaged.iter().filter(|(block, _)| found[*block as usize].is_none()).map(|(_, change)| *change);
-        let uncorrectable = (self.blocks.iter().zip(found)).filter(|(_, found)| **found == Some(UNCORRECTABLE));
-        let uncorrectable = uncorrectable.flat_map(|(block, _)| block.touched.iter().copied());
-        let uncorrectable = uncorrectable.filter(|change| self.value(*change) == UNCORRECTABLE);
-        let silent: BTreeSet<Change> = lost.chain(uncorrectable).filter(|change| *change > newest).collect();
+        let newest = data.map(|change| self.implied(change)).max().unwrap_or(0).max(durable);
+        // The newest write that survived may be one that only lost, uncorrectable or deleted blocks could tell of.
+        let lost = self.damaged.iter().filter(|(block, _)| self::found(found, *block as usize).is_none());
+        let lost = lost.map(|(_, change)| *change);
+        let silent =
+            self.blocks.iter().enumerate().flat_map(|(index, block)| {
+                let found = self::found(found, index);
+                block.touched.iter().copied().filter(move |change| {
+                    changes[*change as usize].kind.is_silent() && Some(self.value(*change)) == found
+                })
+            });
+        let silent: BTreeSet<Change> = lost.chain(silent).filter(|change| *change > newest).collect();
         let mut result = self.verdict_up_to(newest, durable, found);
         for survived in silent {
             result = result.or_else(|error| self.verdict_up_to(survived, durable, found).map_err(|_| error));
@@ -240,14 +297,24 @@ impl History {
         result
     }
 
+    /// The last write in order that must have survived if `change` did: itself, or the last one before a commit began.
+    fn implied(&self, change: Change) -> Change {
+        match self.changes.get(change as usize) {
+            Some(Entry { kind: Kind::Commit, .. }) => {
+                (0..change).rev().find(|other| self.changes[*other as usize].kind.is_in_order()).unwrap_or(0)
+            }
+            _ => change,
+        }
+    }
+
     /// The verdict if `survived` is the last write that did.
     fn verdict_up_to(&self, survived: Change, durable: Change, found: &[Found]) -> Result<Change, String> {
         let changes = &self.changes;
         for (index, block) in self.blocks.iter().enumerate() {
             let Survivors { written, may_be_zero, may_be_written } = self.survivors(index, survived, found);
-            let found = found[index];
+            let found = self::found(found, index);
             let good = match found {
-                Some(0) => may_be_zero,
+                Some(0) if may_be_zero => true,
                 Some(_) => found == written.map(|written| self.value(written)) && may_be_written,
                 None => may_be_written && written.is_some_and(|written| self.may_be_lost(index as u64, &[written])),
             };
@@ -275,13 +342,20 @@ impl History {
         let (changes, block) = (&self.changes, &self.blocks[index]);
         let boundary = changes[survived as usize].submitted;
         let is_write = |change: &&Change| changes[**change as usize].kind.is_write();
-        let happened = |change: Change| match self.value(change) {
-            _ if !changes[change as usize].failed => true,
-            UNCORRECTABLE => found[index] == Some(UNCORRECTABLE),
-            written => found.contains(&Some(written)),
+        let here = self::found(found, index);
+        let happened = |change: Change| match changes[change as usize] {
+            // Wherever it was in the order: it is there, or it has to be.
+            Entry { kind: Kind::Commit, durable, completed, failed, .. } => {
+                let before = durable || completed.is_some_and(|completed| completed < boundary);
+                here == Some(change) || (before && !failed)
+            }
+            _ if change > survived => false,
+            Entry { failed: false, .. } => true,
+            Entry { kind, .. } if kind.is_silent() => here == Some(self.value(change)),
+            _ => found.contains(&Some(change)),
         };
         let written = block.touched.iter().filter(is_write).copied();
-        let written = written.rev().find(|change| *change <= survived && happened(*change));
+        let written = written.rev().find(|change| happened(*change));
         let mut may_be_zero = written.is_none();
         let mut may_be_written = true;
         for trim in block.touched.iter().filter(|change| !is_write(change)).copied() {
@@ -307,7 +381,8 @@ impl History {
             Some(version) => version,
             None => self.survivors(index, survived, found).written.unwrap_or(0),
         };
-        let versions: Vec<Change> = found.iter().enumerate().map(version).collect();
+        let mut versions: Vec<Change> = found.iter().enumerate().map(version).collect();
+        versions.resize(self.blocks.len(), 0);
         let now = self.tick();
         for change in &mut self.changes[self.durable_below..] {
             change.completed.get_or_insert(now);
@@ -321,6 +396,11 @@ impl History {
             block.touched.clone_from(&block.candidates);
         }
     }
+}
+
+/// What block `index` was found to hold; nothing was found beyond the last.
+fn found(found: &[Found], index: usize) -> Found {
+    found.get(index).copied().unwrap_or(Some(0))
 }
 
 /// What one block may hold after a power cut.

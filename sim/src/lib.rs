@@ -15,7 +15,10 @@
 //! |---|---|
 //! | [`history`] | the reference model: knows nothing of the FTL |
 //! | [`wire`] | what can be cut at every event |
+//! | [`mod@drive`] | what a world needs of a drive |
 //! | [`world`] | drive, host and model |
+//! | [`table_world`] | the same with tables beside the log area |
+//! | [`stage`] | what both have in common |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -27,12 +30,15 @@
 
 pub mod caught;
 pub mod crash_points;
+pub mod drive;
 pub mod explore;
 pub mod fault;
 pub mod history;
 pub mod shrink;
+pub mod stage;
 pub mod step;
 pub mod swarm;
+pub mod table_world;
 pub mod wire;
 pub mod world;
 
@@ -41,4 +47,5 @@ pub use explore::{Explored, Tally, explore};
 pub use fault::FaultKind;
 pub use shrink::{Shrunk, shrink};
 pub use swarm::Run;
+pub use table_world::TableWorld;
 pub use world::World;

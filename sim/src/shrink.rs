@@ -3,7 +3,7 @@
 
 use crate::caught::Failure;
 use crate::explore::explore;
-use crate::step::{Moment, Range, Step};
+use crate::step::{Deed, Moment, Range, Step};
 use crate::swarm::Run;
 
 /// Runs that are tried, at most.
@@ -140,6 +140,13 @@ fn simpler(step: &Step) -> Vec<Step> {
                     Step::Cut { at: *at, recoveries }
                 }));
             }
+        }
+        Step::Table(deed) => {
+            let Deed { pick, size, .. } = *deed;
+            let sizes = [Deed { size: 1, ..*deed }, Deed { size: size / 2, ..*deed }];
+            let fewer = sizes.into_iter().chain([Deed { size: size.saturating_sub(1), ..*deed }]);
+            let simple = std::iter::once(Deed { pick: 0, ..*deed }).filter(|_| pick > 0);
+            simpler.extend(simple.chain(fewer.filter(|deed| deed.size < size)).map(Step::Table));
         }
         Step::Idle(micros) if *micros > 1 => simpler.push(Step::Idle(micros / 2)),
         _ => {}

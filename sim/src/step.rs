@@ -8,6 +8,15 @@
 //! | `r12+8` | read them |
 //! | `h3` | writes carry handle 3 from here on; 0: none |
 //! | `a12+8` | announce blocks 12 to 19 as one object (FlashAlloc) |
+//! | `b3+40` | begin a table; the first number says how long it is to live, the second its blocks at most (0: unknown) |
+//! | `p3+12` | append 12 blocks to one of those being written; the first number picks the table, counted round |
+//! | `e3+90` | end one, with a note of 90 bytes |
+//! | `g3+0` | give one up that is being written |
+//! | `n3+90` | note something else of one that is in the catalog |
+//! | `d3+0` | delete one |
+//! | `k3+0`, `l3+0` | keep one readable, let it go |
+//! | `q3+8` | read 8 blocks of one that can be read |
+//! | `m3+90`, `v3+0` | put an entry without a table: a new one if the number is even; delete one |
 //! | `f` | flush |
 //! | `s` | wait until no request is under way |
 //! | `i500` | let 500 µs pass |
@@ -42,6 +51,68 @@ pub struct Moment {
     pub torn: bool,
 }
 
+/// What is done with tables, by letter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeedKind {
+    /// One is begun.
+    Begin,
+    /// Blocks are appended to one.
+    Append,
+    /// One is ended and put into the catalog.
+    Commit,
+    /// One is given up.
+    Abandon,
+    /// Something else is noted of one.
+    Note,
+    /// One is deleted.
+    Delete,
+    /// One stays readable when it is deleted.
+    Pin,
+    /// Once less than before.
+    Unpin,
+    /// Blocks of one are read.
+    Read,
+    /// An entry without a table is put.
+    PutFile,
+    /// Such an entry is deleted.
+    DeleteFile,
+}
+
+impl DeedKind {
+    /// All of them, with the letter that each is written by.
+    pub const ALL: [(DeedKind, char); 11] = [
+        (DeedKind::Begin, 'b'),
+        (DeedKind::Append, 'p'),
+        (DeedKind::Commit, 'e'),
+        (DeedKind::Abandon, 'g'),
+        (DeedKind::Note, 'n'),
+        (DeedKind::Delete, 'd'),
+        (DeedKind::Pin, 'k'),
+        (DeedKind::Unpin, 'l'),
+        (DeedKind::Read, 'q'),
+        (DeedKind::PutFile, 'm'),
+        (DeedKind::DeleteFile, 'v'),
+    ];
+}
+
+/// Something that is done with a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deed {
+    /// What.
+    pub kind: DeedKind,
+    /// Picks the table, counted round among those that it may be done with.
+    pub pick: u32,
+    /// Blocks, or bytes of a note.
+    pub size: u32,
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, letter) = DeedKind::ALL.into_iter().find(|(kind, _)| *kind == self.kind).expect("all kinds are listed");
+        write!(f, "{letter}{}+{}", self.pick, self.size)
+    }
+}
+
 /// What happens next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -57,6 +128,8 @@ pub enum Step {
     Handle(u8),
     /// An object is announced.
     Announce(Range),
+    /// Something is done with a table.
+    Table(Deed),
     /// A flush is submitted.
     Flush,
     /// All requests end.
@@ -132,6 +205,7 @@ impl fmt::Display for Step {
             Step::Read(range) => write!(f, "r{range}"),
             Step::Handle(handle) => write!(f, "h{handle}"),
             Step::Announce(range) => write!(f, "a{range}"),
+            Step::Table(deed) => write!(f, "{deed}"),
             Step::Flush => write!(f, "f"),
             Step::Settle => write!(f, "s"),
             Step::Idle(micros) => write!(f, "i{micros}"),
@@ -205,7 +279,11 @@ fn parse(text: &str) -> Result<Step, ()> {
             Ok(Step::Cut { at, recoveries: moments.collect::<Result<_, ()>>()? })
         }
         '!' => Ok(Step::Fault(rest.parse()?)),
-        _ => Err(()),
+        letter => {
+            let (kind, _) = DeedKind::ALL.into_iter().find(|(_, other)| *other == letter).ok_or(())?;
+            let (pick, size) = rest.split_once('+').ok_or(())?;
+            Ok(Step::Table(Deed { kind, pick: number(pick)?, size: number(size)? }))
+        }
     }
 }
 
@@ -229,14 +307,13 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text =
-            "w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
+        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 
     #[test]
     fn what_is_no_step_is_named() {
-        for text in ["y", "w12", "w12+", "f1", "x", "x5/", "!burn3", "!lose", "i", "ü3"] {
+        for text in ["y", "p3", "w12", "w12+", "f1", "x", "x5/", "!burn3", "!lose", "i", "ü3"] {
             assert_eq!(parse_steps(text), Err(NoStep(text.to_owned())), "{text}");
         }
     }

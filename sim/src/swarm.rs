@@ -4,8 +4,9 @@
 //! a run without trims.
 
 use crate::fault::{Fault, FaultKind};
-use crate::step::{Moment, Range, Step};
-use crate::world::{VICTIM_POLICIES, World};
+use crate::step::{Deed, DeedKind, Moment, Range, Step};
+use crate::table_world::TableWorld;
+use crate::world::VICTIM_POLICIES;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
@@ -55,17 +56,36 @@ pub struct Setting {
     pub spare: u32,
     /// Requests under way at a time.
     pub depth: usize,
+    /// Chunks of each parallel unit for tables; `None`: a block drive.
+    pub tables: Option<u32>,
+}
+
+/// The world at the beginning of a run.
+pub enum World {
+    /// With a block drive.
+    Block(Box<crate::World>),
+    /// With a table drive.
+    Tables(Box<TableWorld>),
 }
 
 impl Setting {
     fn draw(seed: u64, dice: &mut Dice) -> Setting {
+        let tables = tables(&mut Dice::new((!seed).rotate_left(16)));
         loop {
             let profile = profile(dice);
             let mut config = config(seed, &profile, dice);
             place(&mut config, &mut Dice::new(!seed));
             collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
-            let setting =
-                Setting { seed, config, profile, spare: dice.one_of(&[0, 20, 50]), depth: dice.one_of(&[1, 2, 5, 16]) };
+            if tables.is_some() {
+                config.payload = FrameForm::Bytes;
+                // There is nothing to be announced.
+                config.placement = match config.placement {
+                    PlacementName::FlashAlloc => PlacementName::default(),
+                    placement => placement,
+                };
+            }
+            let (spare, depth) = (dice.one_of(&[0, 20, 50]), dice.one_of(&[1, 2, 5, 16]));
+            let setting = Setting { seed, config, profile, spare, depth, tables };
             // Not every device can hold every drive.
             if setting.profile.validate().is_ok() && setting.world().is_ok() {
                 return setting;
@@ -78,9 +98,19 @@ impl Setting {
     /// # Errors
     /// If there can be no such drive.
     pub fn world(&self) -> Result<World, OpenError> {
-        let mut world = World::try_new(self.profile.clone(), self.config.clone(), self.spare, self.seed)?;
-        world.may_wear_out = true;
-        Ok(world)
+        let (profile, config) = (self.profile.clone(), self.config.clone());
+        Ok(match self.tables {
+            None => {
+                let mut world = crate::World::try_new(profile, config, self.spare, self.seed)?;
+                world.may_wear_out = true;
+                World::Block(Box::new(world))
+            }
+            Some(tables) => {
+                let mut world = TableWorld::try_new(profile, config, self.spare, tables, self.seed)?;
+                world.may_wear_out = true;
+                World::Tables(Box::new(world))
+            }
+        })
     }
 }
 
@@ -168,14 +198,19 @@ fn collect(config: &mut Config, dice: &mut Dice) {
     }
 }
 
+/// One drive of five is a table drive. This is drawn apart, so that the others are what they would be without.
+fn tables(dice: &mut Dice) -> Option<u32> {
+    dice.once_in(5).then(|| dice.between(2, 10) as u32)
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { profile, config, spare, depth, .. } = self;
+        let Setting { profile, config, spare, depth, tables, .. } = self;
         let chip = &profile.chip;
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {}{} {:?} {:?}{}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {}{}{} {:?} {:?}{}, checkpoint after {:?}, {}depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -186,6 +221,7 @@ impl fmt::Display for Setting {
             if profile.cache.power_loss_protection { "protected" } else { "not protected" },
             config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
             config.over_provisioning,
+            tables.map_or(String::new(), |tables| format!("{tables} chunks of each PU for tables, ")),
             match config.placement {
                 placement if placement.heeds_handles() => format!("{placement} with {} handles, ", config.handles),
                 PlacementName::FlashAlloc => format!("flash-alloc with {} objects, ", config.objects_max),
@@ -214,7 +250,9 @@ pub struct Run {
 
 /// A step that the drive of this seed cannot take.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("step `{step}` names blocks beyond the {capacity} (or none, or more than 256) of the drive of seed {seed}")]
+#[error(
+    "step `{step}` names blocks beyond the {capacity} (or none, or more than 256) of the drive of seed {seed}, or something that it has not"
+)]
 pub struct Beyond {
     step: String,
     capacity: u64,
@@ -229,6 +267,7 @@ impl Run {
         let setting = Setting::draw(seed, &mut dice);
         let steps = steps(&setting, &mut dice);
         let steps = with_hints(steps, &setting, &mut Dice::new(!seed));
+        let steps = if setting.tables.is_some() { with_tables(steps, &mut Dice::new(!seed)) } else { steps };
         Run { seed, setting, steps }
     }
 
@@ -244,7 +283,10 @@ impl Run {
                 range.blocks > 0 && range.first.checked_add(range.blocks).is_some_and(|end| end <= capacity)
             };
             let most = if matches!(step, Step::Trim(..) | Step::Announce(_)) { u64::MAX } else { 256 };
-            if step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
+            let is_for_tables = matches!(step, Step::Table(_));
+            let is_for_blocks = matches!(step, Step::WriteUncorrectable(..) | Step::Announce(_));
+            let is_of_the_other_kind = if setting.tables.is_some() { is_for_blocks } else { is_for_tables };
+            if is_of_the_other_kind || step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
                 return Err(Beyond { step: step.to_string(), capacity, seed });
             }
         }
@@ -354,7 +396,54 @@ fn with_hints(steps: Vec<Step>, setting: &Setting, dice: &mut Dice) -> Vec<Step>
     all
 }
 
-fn weighted(weights: &[(Kind, u64)], dice: &mut Dice) -> Kind {
+/// How often each kind comes.
+const DEEDS: [(DeedKind, u64); 11] = [
+    (DeedKind::Begin, 12),
+    (DeedKind::Append, 34),
+    (DeedKind::Commit, 9),
+    (DeedKind::Abandon, 2),
+    (DeedKind::Note, 4),
+    (DeedKind::Delete, 7),
+    (DeedKind::Pin, 2),
+    (DeedKind::Unpin, 3),
+    (DeedKind::Read, 14),
+    (DeedKind::PutFile, 3),
+    (DeedKind::DeleteFile, 2),
+];
+
+/// The same steps for a table drive, with what is done with tables in between.
+fn with_tables(steps: Vec<Step>, dice: &mut Dice) -> Vec<Step> {
+    // Tables may be small or large, and are mostly of one size.
+    let most = dice.one_of(&[8, 40, 200]);
+    let share = dice.one_of(&[1, 2, 4]);
+    let mut all = Vec::new();
+    for step in steps {
+        for _ in 0..share {
+            if dice.once_in(3) {
+                continue;
+            }
+            let kind = weighted(&DEEDS, dice);
+            let pick = dice.between(0, 99) as u32;
+            let size = match kind {
+                DeedKind::Begin => dice.one_of(&[0, 0, most]),
+                DeedKind::Append | DeedKind::Read => dice.between(1, most),
+                DeedKind::Commit | DeedKind::Note | DeedKind::PutFile => match dice.once_in(6) {
+                    true => dice.between(0, 12_000),
+                    false => dice.between(0, 60),
+                },
+                _ => 0,
+            };
+            all.push(Step::Table(Deed { kind, pick, size: size as u32 }));
+        }
+        all.push(match step {
+            Step::WriteUncorrectable(range, durability) => Step::Write(range, durability),
+            step => step,
+        });
+    }
+    all
+}
+
+fn weighted<K: Copy>(weights: &[(K, u64)], dice: &mut Dice) -> K {
     let mut drawn = dice.between(1, weights.iter().map(|(_, weight)| weight).sum());
     for (kind, weight) in weights {
         match drawn.checked_sub(*weight) {

@@ -2,6 +2,7 @@
 //!
 //! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
 
+use crate::drive::Drive;
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::units::Share;
@@ -12,8 +13,8 @@ use openftl_ftl::block::BlockFtl;
 use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
-    Access, BlockTarget, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason,
-    Request, VictimPolicy, chunks_per_pu,
+    Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
+    VictimPolicy, chunks_per_pu,
 };
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
@@ -50,10 +51,10 @@ impl fmt::Display for Errand {
     }
 }
 
-/// All that takes part in a run.
-pub struct World {
+/// All that takes part in a run with a drive `D`.
+pub struct World<D = Ftl> {
     /// The drive; `None` while it is closed.
-    pub ftl: Option<Ftl>,
+    pub ftl: Option<D>,
     /// What the drive is connected to its device by.
     pub wire: Wire,
     /// Virtual time.
@@ -72,8 +73,11 @@ pub struct World {
     under_way: Vec<(u64, Errand)>,
     tag: u64,
     trace: TraceHash,
-    crash_points: Vec<(CrashPoint, Rc<History>)>,
+    crash_points: Vec<Judgeable>,
 }
+
+/// A state that a power cut could leave, and what the model said at that moment.
+pub type Judgeable = (CrashPoint, Rc<History>);
 
 /// Victim policies that drives are drawn with.
 pub const VICTIM_POLICIES: [VictimPolicy; 6] = [
@@ -164,13 +168,32 @@ impl World {
     /// # Panics
     /// If the profile is impossible.
     pub fn try_new(profile: Profile, config: Config, spare: u32, seed: u64) -> Result<World, OpenError> {
-        keep_freed_memory();
         let shape = profile.geometry(profile.chunks_per_pu).unwrap();
         let chunks = chunks_per_pu(&shape, &config, Share::percent(spare))?;
+        World::with_chunks(profile, config, chunks, seed)
+    }
+
+    /// A small drive on the profile `tiny`.
+    #[must_use]
+    pub fn tiny(capacity_blocks: u64, seed: u64) -> World {
+        World::new(Profile::builtin("tiny").unwrap(), config(capacity_blocks, seed), 20, seed)
+    }
+}
+
+impl<D: Drive> World<D> {
+    /// A new drive on a device with so many chunks in each parallel unit, if there can be one like it.
+    ///
+    /// # Errors
+    /// If the device has no such shape, or too few good chunks.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn with_chunks(profile: Profile, config: Config, chunks: u32, seed: u64) -> Result<World<D>, OpenError> {
+        keep_freed_memory();
         let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
         let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
         let mut clock = VirtualClock::default();
-        let ftl = Ftl::format(wire.clone(), config.clone(), &mut clock)?;
+        let ftl = D::format(wire.clone(), config.clone(), &mut clock)?;
         Ok(World {
             ftl: Some(ftl),
             wire,
@@ -190,7 +213,7 @@ impl World {
 
     /// The world after a power cut, with the drive not opened yet and the model as it was then.
     #[must_use]
-    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World {
+    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World<D> {
         World {
             ftl: None,
             wire: Wire::new(crash_point.device),
@@ -209,13 +232,13 @@ impl World {
     }
 
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
-    pub fn crash_points(&mut self) -> Vec<(CrashPoint, Rc<History>)> {
+    pub fn crash_points(&mut self) -> Vec<Judgeable> {
         self.collect_crash_points();
         std::mem::take(&mut self.crash_points)
     }
 
     /// What was done so far left these states; what the host is told next does not count for them.
-    fn collect_crash_points(&mut self) {
+    pub(crate) fn collect_crash_points(&mut self) {
         let found = self.wire.crash_points().into_iter();
         self.crash_points.extend(found.map(|crash_point| (crash_point, self.history.clone())));
     }
@@ -230,21 +253,15 @@ impl World {
         self.model().damage_uncorrectable(block);
     }
 
-    fn model(&mut self) -> &mut History {
+    pub(crate) fn model(&mut self) -> &mut History {
         Rc::make_mut(&mut self.history)
-    }
-
-    /// A small drive on the profile `tiny`.
-    #[must_use]
-    pub fn tiny(capacity_blocks: u64, seed: u64) -> World {
-        World::new(Profile::builtin("tiny").unwrap(), config(capacity_blocks, seed), 20, seed)
     }
 
     /// The drive, which is open.
     ///
     /// # Panics
     /// If it is closed.
-    pub fn ftl(&mut self) -> &mut Ftl {
+    pub fn ftl(&mut self) -> &mut D {
         self.ftl.as_mut().expect("the drive is open")
     }
 
@@ -268,7 +285,7 @@ impl World {
     /// Blocks of the drive.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.history.blocks()
+        self.config.capacity_blocks
     }
 
     /// Frames for a request, once there are so many.
@@ -285,13 +302,13 @@ impl World {
     /// Lets the drive work until something has ended.
     fn step(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
-        let now = self.clock.now();
+        let (now, ended) = (self.clock.now(), self.ftl().ended());
         self.ftl().poll(now, &mut done);
-        assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().describe());
-        if done.is_empty() {
+        assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().block().describe());
+        if done.is_empty() && self.ftl().ended() == ended {
             let Some(due) = self.ftl().next_due() else {
                 let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
-                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().describe());
+                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
             };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
@@ -302,6 +319,13 @@ impl World {
     /// Lets the drive work once more, and books what has ended.
     pub fn pump(&mut self) {
         let done = self.step();
+        self.take(done);
+    }
+
+    /// Lets the drive do what it can without waiting, and books what has ended.
+    pub(crate) fn poll(&mut self) {
+        let (now, mut done) = (self.clock.now(), Vec::new());
+        self.ftl().poll(now, &mut done);
         self.take(done);
     }
 
@@ -374,10 +398,10 @@ impl World {
 
     /// A write may fail only because the drive is worn out.
     fn expect_worn_out(&mut self, error: IoError) {
-        let reason = self.ftl().read_only_reason();
+        let reason = self.ftl().block().read_only_reason();
         let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
         let may = self.may_wear_out && error == IoError::ReadOnly && is_worn_out;
-        assert!(may, "{error}: {reason:?}, {}", self.ftl().describe());
+        assert!(may, "{error}: {reason:?}, {}", self.ftl().block().describe());
     }
 
     fn give_back(&mut self, frames: Vec<Frame>) {
@@ -451,7 +475,7 @@ impl World {
         }
     }
 
-    fn begin(&mut self, kind: Kind, first: u64, blocks: u64) -> Change {
+    pub(crate) fn begin(&mut self, kind: Kind, first: u64, blocks: u64) -> Change {
         let change = self.model().begin(kind, first, blocks);
         for (_, errand) in &mut self.under_way {
             if let Errand::Read { first: from, allowed, .. } = errand {
@@ -574,6 +598,11 @@ impl World {
             self.take(done);
         }
         self.clock.wait_until(until);
+    }
+
+    /// This happened, too.
+    pub(crate) fn add_to_trace(&mut self, words: impl IntoIterator<Item = u64>) {
+        words.into_iter().for_each(|word| self.trace.add(word));
     }
 
     /// A hash over all that happened: requests and their ends, commands and theirs.
@@ -745,24 +774,29 @@ impl World {
     /// Closes the drive and opens it again.
     pub fn clean_restart(&mut self) {
         self.settle();
+        if !self.close_and_open()
+            && let Err(contradiction) = self.recover()
+        {
+            panic!("{contradiction}");
+        }
+    }
+
+    /// The same with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
+    /// there, as after a power cut, and the drive is to be opened like after one.
+    pub(crate) fn close_and_open(&mut self) -> bool {
         let was_read_only = self.ftl().is_read_only();
         let ftl = self.ftl.take().expect("the drive is open");
         match ftl.close(&mut self.clock) {
-            // Not even a superblock can be written any more. What is durable is there, as after a power cut.
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => {
-                if let Err(contradiction) = self.recover() {
-                    panic!("{contradiction}");
-                }
-                return;
-            }
-            closed => drop(closed.unwrap()),
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => return false,
+            closed => closed.unwrap(),
         }
-        let ftl = Ftl::open(self.wire.clone(), self.config.clone(), &mut self.clock).unwrap();
+        self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
-            assert!(ftl.recovery_report().clean, "closed cleanly: {:?}", ftl.recovery_report());
-            assert_eq!(ftl.recovery_report().replayed, 0);
+            let report = self.ftl().block().recovery_report();
+            assert!(report.clean, "closed cleanly: {report:?}");
+            assert_eq!(report.replayed, 0);
         }
-        self.ftl = Some(ftl);
+        true
     }
 
     /// Cuts the power, whatever is under way: with `torn`, as soon as a program operation is to be torn by it.
@@ -786,7 +820,7 @@ impl World {
     /// If it is refused.
     pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
         let wire = self.wire.clone();
-        self.ftl = Some(Ftl::open_with(wire, self.config.clone(), access, &mut self.clock)?);
+        self.ftl = Some(D::open(wire, self.config.clone(), access, &mut self.clock)?);
         Ok(())
     }
 
@@ -826,7 +860,7 @@ impl World {
     /// Has the drive verify itself.
     pub fn check(&mut self) {
         let ftl = self.ftl.as_mut().expect("the drive is open");
-        let report = ftl.check(&mut self.clock, &mut |_, _| ()).unwrap();
+        let report = ftl.check(&mut self.clock);
         assert!(report.is_sound(), "{:#?}", report.findings);
     }
 
@@ -846,7 +880,7 @@ impl World {
     /// # Panics
     /// If it is not on the medium.
     pub fn place_of(&mut self, block: u64) -> Ppa {
-        self.ftl().place_on_media(block).expect("the block is on the medium")
+        self.ftl().block().place_on_media(block).expect("the block is on the medium")
     }
 
     /// What the device says of all its chunks.

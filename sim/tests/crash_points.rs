@@ -4,9 +4,10 @@
 use openftl_core::units::Share;
 use openftl_ftl::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_media::Profile;
-use openftl_sim::World;
 use openftl_sim::crash_points::CrashPoints;
+use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::world::{config, profile};
+use openftl_sim::{TableWorld, World};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The workload: the drive is filled and overwritten until garbage collection works, and then come the requests between
@@ -182,4 +183,63 @@ fn every_crash_point_with_handles() {
 /// With room for chunks of classes.
 fn placed(config: Config) -> Config {
     Config { over_provisioning: Share::percent(20), ..config }
+}
+
+/// Tables of several chunks, written side by side and in pieces, with the log area in between: committed, noted anew with a
+/// longer note (which moves the entry), deleted, pinned and given up. What was deleted is released, its chunks are reset and used again.
+const TABLES: &str = "\
+    b0+4 p0+18 w0+3 b0+0 p1+5 e0+20 q0+4 p0+9 e0+5000 s n0+30 f n1+12 d0+0 s k0+0 d0+0 W1+1 b0+0 p0+9 g0+0 l0+0 f s \
+    b0+0 p0+20 e0+0 f s";
+
+/// The steps of [`TABLES`], cut wherever it makes a difference, and each recovery likewise.
+fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
+    let config = Config { checkpoint_log_blocks: Some(8), host_frames: 300, ..config(40, seed) };
+    let mut world = TableWorld::new(Profile { pus_per_group: 1, ..profile }, config, 8, seed);
+    world.wire.watch();
+    let mut crash_points = CrashPoints::default();
+    let mut expect_sound = |world: &mut TableWorld| {
+        if let Err(contradiction) = crash_points.judge(world) {
+            panic!("{name}, seed {seed}: {contradiction}");
+        }
+    };
+    for step in parse_steps(TABLES).unwrap() {
+        match step {
+            Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, durability),
+            Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, durability),
+            Step::Flush => _ = world.submit_flush(),
+            Step::Settle => world.settle(),
+            Step::Table(deed) => world.perform(deed),
+            other => panic!("{other} is not among them"),
+        }
+        while world.requests_under_way() >= DEPTH {
+            world.pump();
+        }
+        expect_sound(&mut world);
+    }
+    let (statistics, tables) = world.drive().statistics();
+    assert!(tables.committed > 2 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
+    let CrashPoints { cuts, recovery_cuts, .. } = crash_points;
+    println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
+    assert!(cuts > 50 && recovery_cuts > 1_000, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
+}
+
+#[test]
+fn every_crash_point_of_tables_with_power_loss_protection() {
+    expect_many_of_tables("tables, protected", crumb(&[]), 11);
+}
+
+#[test]
+fn every_crash_point_of_tables_without_power_loss_protection() {
+    let profile = crumb(&[("power_loss_protection = true", "power_loss_protection = false")]);
+    expect_many_of_tables("tables, unprotected", profile, 12);
+}
+
+#[test]
+fn every_crash_point_of_tables_with_one_shot_programming() {
+    let changes = [
+        ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
+        ("program_us = [400, 1200]", "program_us = [1600]"),
+        ("power_loss_protection = true", "power_loss_protection = false"),
+    ];
+    expect_many_of_tables("tables, one-shot", crumb(&changes), 13);
 }

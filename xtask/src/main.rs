@@ -8,6 +8,7 @@
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
+//! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
 //! | `interop` | the tests with that kernel over many rounds, and a storm of hosts | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
@@ -17,6 +18,7 @@ mod check;
 mod fuzz;
 mod interop;
 mod linux;
+mod rocksdb;
 mod setup;
 mod shell;
 mod steps;
@@ -45,6 +47,9 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
+  cargo xtask rocksdb [--debian]       builds RocksDB in the folder rocksdb where cargo builds, and the plugin for table drives;
+                                       with --debian the packages of Debian are used, and db_stress and the plugin are
+                                       built for them: for tests, not for figures
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
@@ -66,13 +71,14 @@ fn main() -> ExitCode {
         }
         Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
         Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
+        Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
         Some((&"test", rest)) => test::Options::parse(rest).map(test::run),
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
-            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux and interop"
+            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux, rocksdb and interop"
         )),
     };
     result.unwrap_or_else(|error| {

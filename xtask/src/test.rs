@@ -5,7 +5,7 @@
 //! `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
 
 use crate::steps::{Outcome, Steps};
-use crate::{fuzz, linux, setup, shell};
+use crate::{fuzz, linux, rocksdb, setup, shell};
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 
@@ -35,12 +35,13 @@ pub fn run(options: Options) -> ExitCode {
     let mut steps = Steps::new("test");
     let mut left_out = Vec::new();
     steps.run("set-up", setup::install);
+    let has_rocksdb = steps.run("RocksDB", rocksdb::for_tests);
     let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(RELEASE))));
     steps.run("tests", || {
         if !built {
             return Outcome::Failed("system tests need the release build".to_owned());
         }
-        match tests() {
+        match tests(has_rocksdb) {
             Ok(result) => {
                 left_out = result.left_out;
                 Outcome::of(result.passed)
@@ -91,7 +92,7 @@ struct Tested {
     left_out: Vec<String>,
 }
 
-fn tests() -> Result<Tested, String> {
+fn tests(has_rocksdb: bool) -> Result<Tested, String> {
     let target = shell::target_directory()?;
     let notes = target.join("left-out");
     match std::fs::remove_file(&notes) {
@@ -104,6 +105,9 @@ fn tests() -> Result<Tested, String> {
     command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
     if let Some(kernel) = linux::kernel() {
         command.env(linux::VARIABLE, kernel);
+    }
+    if has_rocksdb && std::env::var_os(rocksdb::VARIABLE).is_none() {
+        command.env(rocksdb::VARIABLE, rocksdb::of_tests(&target));
     }
     println!("$ {}", shell::line(&command));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;

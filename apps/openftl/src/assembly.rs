@@ -297,6 +297,8 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
             Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
         }
         OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
+        OpenError::OtherKind { .. } => Failure::bad_input(failure)
+            .fix("`openftl files` shows what is on a table drive, given the drive file (kind = \"tables\") that it was made with"),
         error if error.is_repairable() => Failure::failed(failure).fix(format_args!(
             "openftl check {} --repair rebuilds what can be rebuilt, and says what was lost",
             stored.words()

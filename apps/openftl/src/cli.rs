@@ -50,6 +50,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Verifies every block of a stored drive, and that map, chunk table and media agree.
     Check(Check),
+    /// Lists the files on a table drive, or copies one out.
+    Files(Files),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.
@@ -544,6 +546,29 @@ pub struct Check {
     #[arg(long)]
     pub repair: bool,
     /// Print the findings as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const FILES_EXAMPLES: &str = "\
+Examples:
+  openftl files lsm.toml
+  openftl files lsm.toml /db --json
+  openftl files lsm.toml --get /db/CURRENT";
+
+#[derive(Args, Debug)]
+#[command(after_help = FILES_EXAMPLES)]
+pub struct Files {
+    /// The drive file of a table drive that nobody has open.
+    #[arg(value_name = "DRIVE.toml")]
+    pub drive: PathBuf,
+    /// Only what is in this folder.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<String>,
+    /// Copy this file to standard output.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["folder", "json"])]
+    pub get: Option<String>,
+    /// Print as JSON.
     #[arg(long)]
     pub json: bool,
 }

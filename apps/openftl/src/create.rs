@@ -9,7 +9,6 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::drive_file::{DriveFile, FtlKind};
 use openftl_drive::table_drive::TableDrive;
-use openftl_files::FileError;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use serde::Serialize;
@@ -123,7 +122,7 @@ struct MadeTableDrive<'a> {
 
 fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let failed = |error: FileError| Failure::bad_input(error);
+    let failed = crate::files::failure;
     if let Some(named) = drive.disk().filter(|named| named != disk) {
         let (named, disk) = (named.display(), disk.display());
         return Err(Failure::bad_input(format_args!("the drive file keeps its flash in {named}, and not in {disk}"))

@@ -107,7 +107,7 @@ impl Figures {
             lateness_ns: Latency::of_lateness(outcome),
             pages_per_block: measured.geometry.blocks_per_chunk,
             effective_over_provisioning: measured.effective_over_provisioning,
-            programmed: Purpose::ALL
+            programmed: Purpose::OF_BLOCKS
                 .iter()
                 .map(|&purpose| (purpose.name(), statistics.programmed_for(purpose)))
                 .collect(),

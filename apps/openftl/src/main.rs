@@ -18,6 +18,7 @@ mod ctl;
 mod demo;
 mod explore;
 mod figures;
+mod files;
 mod flash;
 mod host_access;
 mod inspect;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Files(arguments) => files::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),

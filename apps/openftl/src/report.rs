@@ -97,7 +97,7 @@ pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: 
         _ => format!("Write amplification {:.3}", statistics.waf()),
     };
     write_title(text, &title, "   where each byte written to flash came from", palette);
-    for purpose in Purpose::ALL {
+    for purpose in Purpose::OF_BLOCKS {
         let blocks = statistics.programmed_for(purpose);
         if blocks > 0 {
             let share = blocks as f64 / total as f64;
@@ -216,7 +216,7 @@ mod tests {
             .to_vec();
         let statistics = Statistics {
             host_blocks_written: 20_000,
-            programmed: [20_000, 14_000, 300, 200, 4, 60],
+            programmed: [20_000, 14_000, 300, 200, 4, 60, 0],
             program_failures: 2,
             encounters: Encounters { commands: 30_000, collecting: 10_000, marked: 1_250, met: 2_000 },
             groups,

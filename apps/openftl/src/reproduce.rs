@@ -2,6 +2,8 @@
 
 mod bounced;
 mod ox_copies;
+mod ox_lightlsm;
+mod rocksdb;
 
 use crate::cli;
 use crate::failure::Failure;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Those of the laboratory, in virtual time, and those that need sockets and a real clock.
 fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    ALL.iter().chain([&ox_copies::EXPERIMENT])
+    ALL.iter().chain([&ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT])
 }
 
 pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use openftl_ftl::tables::{self, TablePlacement};
 use openftl_ftl::{Access, Config};
 use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
 use openftl_server::Endpoint;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -178,44 +179,35 @@ impl TableDrive {
         made.map(|_| ())
     }
 
-    /// Opens the drive, or connects to the server that has it open: one in memory that has a server is always there.
+    /// Connects to the server of the drive, or opens it here where nobody serves it.
     ///
     /// # Errors
-    /// As for [`TableDrive::open`]; or if another process has it open and does not serve it.
+    /// As for [`TableDrive::open`]; or if the server turns the client away; or if another process has the drive open and does not
+    /// serve it.
     pub fn open_or_connect(&self) -> Result<TableVolume, FileError> {
-        let in_use = match (&self.server, &self.disk) {
-            (Some(server), None) => {
-                return self.connect(server).map(Volume::Served).map_err(|error| match error {
-                    FileError::Io(text) => FileError::Io(format!(
-                        "the drive is in the memory of a server that does not answer: {text}; run `openftl serve`, or leave host.files away"
-                    )),
-                    other => other,
-                });
+        if let Some(server) = &self.server {
+            match self.connect(server) {
+                // Nobody is there. A server whose drive has no power is, and the drive is its own.
+                Err(FileError::Io(_)) if reach(server).is_err() => {}
+                connected => return connected.map(Volume::Served),
             }
-            _ => match self.open(Access::ReadWrite) {
-                Err(FileError::Busy(text)) => text,
-                opened => return opened.map(Volume::Here),
-            },
-        };
-        let Some(server) = &self.server else {
-            return Err(FileError::Busy(format!(
-                "{in_use}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive file, \
+        }
+        self.open(Access::ReadWrite).map(Volume::Here).map_err(|error| match (error, &self.server) {
+            (FileError::Busy(text), Some(server)) => {
+                let server = written(server);
+                FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))
+            }
+            (FileError::Busy(text), None) => FileError::Busy(format!(
+                "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive file, \
                  and run `openftl serve`"
-            )));
-        };
-        self.connect(server).map(Volume::Served).map_err(|error| match error {
-            FileError::Io(text) => FileError::Busy(format!("{in_use}, and its server does not answer: {text}")),
-            other => other,
+            )),
+            (error, _) => error,
         })
     }
 
     fn connect(&self, server: &Endpoint) -> Result<Client, FileError> {
         let (name, server) = (written(server), server.clone());
-        let connect = move || match &server {
-            Endpoint::Unix(path) => Stream::unix(path),
-            Endpoint::Tcp(address) => Stream::tcp(*address),
-        };
-        Client::connect(name, Box::new(connect))
+        Client::connect(name, Box::new(move || reach(&server)))
     }
 
     /// Opens a device that the drive is on, after it lost its power, with the clock that it had.
@@ -259,6 +251,13 @@ fn endpoint(text: &str) -> Result<Endpoint, FileError> {
             "host.files = {text:?}: other machines could reach it, and there are no passwords; choose 127.0.0.1 or a Unix socket"
         ))),
         Err(error) => Err(FileError::Invalid(format!("host.files = {text:?}: {error}"))),
+    }
+}
+
+fn reach(server: &Endpoint) -> io::Result<Stream> {
+    match server {
+        Endpoint::Unix(path) => Stream::unix(path),
+        Endpoint::Tcp(address) => Stream::tcp(*address),
     }
 }
 

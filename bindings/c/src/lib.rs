@@ -1,6 +1,6 @@
 //! OpenFTL's table drives from C: what `include/openftl.h` says, over [`openftl_files`].
 //!
-//! Every function checks its pointers, catches panics (a bug is an [`OPENFTL_IO_ERROR`](status) with its message, and not the end of the
+//! Every function checks its pointers, catches panics (a bug is an `OPENFTL_IO_ERROR` with its message, and not the end of the
 //! database that called), and fills the caller's error with one line.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -170,11 +170,20 @@ pub struct Parts {
     pub blocks: Vec<Box<[u8; BLOCK_BYTES]>>,
 }
 
+/// A part that was found.
+struct FoundPart {
+    block: u32,
+    /// Of the whole entry; 0: the part is free.
+    parts: u16,
+    part: u16,
+    bytes: Vec<u8>,
+}
+
 /// Puts the parts of entries together as their blocks are read.
 #[derive(Default)]
 pub struct Reader {
-    /// Of each number and sequence, what was found: block, parts in all, this part, bytes.
-    found: BTreeMap<(u64, u64), Vec<(u32, u16, u16, Vec<u8>)>>,
+    /// By number and sequence.
+    found: BTreeMap<(u64, u64), Vec<FoundPart>>,
 }
 
 impl Reader {
@@ -199,7 +208,7 @@ impl Reader {
             return Err(CatalogError::Entry { number, block, reason });
         };
         // A free part counts for the numbers that have been used.
-        self.found.entry((number, sequence)).or_default().push((block, parts, part, bytes.to_vec()));
+        self.found.entry((number, sequence)).or_default().push(FoundPart { block, parts, part, bytes: bytes.to_vec() });
         Ok(())
     }
 
@@ -214,21 +223,19 @@ impl Reader {
         for ((number, sequence), mut parts) in self.found {
             catalog.next_sequence = catalog.next_sequence.max(sequence + 1);
             catalog.next_number = catalog.next_number.max(number + 1);
-            parts.retain(|(_, count, ..)| *count > 0);
-            let Some((first, count, ..)) = parts.first().map(|(first, count, part, _)| (*first, *count, *part)) else {
-                continue;
-            };
-            parts.sort_unstable_by_key(|(_, _, part, _)| *part);
-            let wrong = |reason: String| CatalogError::Entry { number, block: first, reason };
-            let first = parts[0].0;
+            parts.retain(|found| found.parts > 0);
+            let Some((block, count)) = parts.first().map(|found| (found.block, found.parts)) else { continue };
+            parts.sort_unstable_by_key(|found| found.part);
+            let wrong = |reason: String| CatalogError::Entry { number, block, reason };
+            let first = parts[0].block;
             let is_whole = parts.len() == usize::from(count)
-                && (0..).zip(&parts).all(|(index, (block, of, part, _))| {
-                    (*of, u32::from(*part), *block) == (count, index, first + index)
+                && (0..).zip(&parts).all(|(index, found)| {
+                    (found.parts, u32::from(found.part), found.block) == (count, index, first + index)
                 });
             if !is_whole {
                 return Err(wrong(format!("only {} of its {count} parts are there", parts.len())));
             }
-            let bytes: Vec<u8> = parts.into_iter().flat_map(|(.., bytes)| bytes).collect();
+            let bytes: Vec<u8> = parts.into_iter().flat_map(|found| found.bytes).collect();
             let entry = decode(number, &bytes).ok_or_else(|| wrong("its bytes make no sense".to_owned()))?;
             // Sequences rise, so of two versions this one is the newer.
             entries.insert(number, entry);
@@ -295,6 +302,11 @@ impl Catalog {
             next_sequence: 1,
             next_number: 1,
         }
+    }
+
+    /// Numbers below this may have been used by entries that have left no trace: more blocks have been written than entries made.
+    pub fn number_from(&mut self, number: u64) {
+        self.next_number = self.next_number.max(number);
     }
 
     /// A number that no entry has had, as far as the catalog remembers.

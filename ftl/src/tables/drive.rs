@@ -1,18 +1,20 @@
 //! The drive: tables, the log area, and the catalog that holds them together.
 //!
-//! Sans-IO like every FTL: requests are begun with a tag, [`TableFtl::poll`] gives back what has ended, and
+//! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`TableFtl::poll`] gives back what has ended, and
 //! [`TableFtl::next_due`] says when to poll again. Names mean nothing here: an entry of the catalog has a number and a note, and
 //! what the note says is the host's.
 //!
 //! All changes of the catalog and all writes to the log area are transactions of one block FTL, so what survives a power cut is
-//! a prefix of them, in the order in which they were made. A flush makes all before it durable.
+//! a prefix of them, in the order in which they were acknowledged. A flush makes all before it durable.
 
 use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
 use super::columns::{TablePlacement, Wish};
 use super::table::Table;
+use super::waits::TableWaits;
 use super::writing::Room;
 use super::{Found, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
+use crate::check::CheckReport;
 use crate::config::Config;
 use crate::recovery::{Access, OpenError, RecoveryReport};
 use crate::statistics::Statistics;
@@ -21,8 +23,14 @@ use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
 use openftl_media::Media;
 use std::collections::{HashMap, VecDeque};
 
-/// Marks the tags of what the drive asks of itself.
+/// Marks the tags of what the drive asks of itself. Those of the host are below [`TAGS`].
 const OWN: u64 = 1 << 63;
+
+/// Marks the tags of reads of tables: what they could not read is a block of the table, and not of the log area.
+const OF_TABLE: u64 = 1 << 62;
+
+/// Tags of the host are below this.
+pub const TAGS: u64 = OF_TABLE;
 
 /// Blocks of the catalog that are read at a time when a drive is opened.
 const READ_BLOCKS: u32 = 64;
@@ -52,7 +60,7 @@ pub enum TableError {
     #[error("the catalog has no room for another entry; delete tables or files to make room")]
     CatalogFull,
     /// Too many tables at a time.
-    #[error("{} tables are being written, the most at a time; end one first", super::WRITING_MAX)]
+    #[error("as many tables are being written as this drive can write at a time; end one first")]
     TooManyWriters,
     /// A note is too long.
     #[error("a note of {bytes} bytes: the longest has {NOTE_BYTES_MAX}")]
@@ -191,7 +199,8 @@ impl<M: Media> TableFtl<M> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
         let reader = read_catalog(&mut ftl, clock)?;
-        let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+        let (mut catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+        catalog.number_from(ftl.buffer.head());
         let mut found = Vec::new();
         for Entry { number, note, table } in entries {
             let table = match table {
@@ -202,6 +211,7 @@ impl<M: Media> TableFtl<M> {
         }
         if access != Access::Inspect {
             ftl.release_found_chunks();
+            ftl.turn_read_only_if_worn_out();
         }
         let mut drive = TableFtl::new(ftl, catalog);
         if access != Access::Inspect {
@@ -260,6 +270,24 @@ impl<M: Media> TableFtl<M> {
     #[must_use]
     pub fn statistics(&self) -> (&Statistics, &TableStatistics) {
         (self.ftl.statistics(), &self.statistics)
+    }
+
+    /// Verifies log area, catalog and metadata as [`BlockFtl::check`] does; tables are not read.
+    ///
+    /// # Errors
+    /// If the device stops answering.
+    pub fn check(
+        &mut self,
+        clock: &mut impl Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        self.ftl.check(clock, progress)
+    }
+
+    /// How long units of tables waited.
+    #[must_use]
+    pub fn waits(&self) -> TableWaits {
+        self.ftl.tables.waits.total
     }
 
     /// How the drive was opened.
@@ -330,7 +358,7 @@ impl<M: Media> TableFtl<M> {
             Room::Blocks(blocks) => Ok(blocks),
             room => {
                 self.statistics.waits_for_chunks += 1;
-                if self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number)) {
+                if self.can_release() {
                     self.flush_for_room();
                     return Ok(0);
                 }
@@ -388,7 +416,7 @@ impl<M: Media> TableFtl<M> {
             return Err(TableError::OutOfRange { first, count, blocks });
         }
         self.ftl.now = self.ftl.now.max(now);
-        self.ftl.read_table(tag, table.slot, table.number, first, frames);
+        self.ftl.read_table(tag | OF_TABLE, table.slot, table.number, first, frames);
         Ok(())
     }
 
@@ -444,6 +472,7 @@ impl<M: Media> TableFtl<M> {
             *pins -= 1;
             if *pins == 0 {
                 self.pins.remove(&table.number);
+                self.ftl.stirred = true;
             }
         }
     }
@@ -473,11 +502,12 @@ impl<M: Media> TableFtl<M> {
                 Request::Trim { first: first + offset, blocks, durability }
             }
             Request::Flush => {
+                self.ftl.submit(now, tag, request)?;
                 // A drive that lies tells the host at once, and itself nothing.
                 if !self.ftl.config().lies_about_flush {
                     self.flushes.insert(tag, self.acknowledged);
                 }
-                Request::Flush
+                return Ok(());
             }
             Request::WriteUncorrectable { .. } | Request::FlashAlloc { .. } => {
                 return Err(IoError::OutOfRange { first: 0, blocks: 0, capacity }.into());
@@ -534,7 +564,12 @@ impl<M: Media> TableFtl<M> {
             self.durable = self.durable.max(acknowledged);
         }
         if tag & OWN == 0 {
-            self.done.push(TableDone { tag, result: result.map_err(TableError::Io), at });
+            let catalog = u64::from(self.ftl.config().catalog_blocks);
+            let result = result.map_err(|error| match tag & OF_TABLE {
+                0 => error.renamed(|block| block - catalog),
+                _ => error,
+            });
+            self.done.push(TableDone { tag: tag & !OF_TABLE, result: result.map_err(TableError::Io), at });
             return;
         }
         if tag == OWN {
@@ -601,8 +636,6 @@ impl<M: Media> TableFtl<M> {
                 }
                 self.take(Done { tag, result: Err(error), at: now });
             } else {
-                // They are the drive's own, and not the host's.
-                self.ftl.statistics.host_blocks_written -= frames.len() as u64;
                 self.statistics.catalog_blocks += frames.len() as u64;
             }
             self.waiting.pop_front();
@@ -618,7 +651,7 @@ impl<M: Media> TableFtl<M> {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
                 Some(reason) if !self.ftl.may_program() => Some(TableError::ReadOnly(reason)),
-                _ if self.ftl.table_has_failed(slot) && !self.doomed.is_empty() => {
+                _ if self.ftl.table_has_failed(slot) && self.can_release() => {
                     self.flush_for_room();
                     None
                 }
@@ -677,6 +710,11 @@ impl<M: Media> TableFtl<M> {
         has_acted
     }
 
+    /// Whether a table was deleted that nobody reads, and has not been released.
+    fn can_release(&self) -> bool {
+        self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number))
+    }
+
     /// What was deleted has to be durable before there is room.
     fn flush_for_room(&mut self) {
         if !self.own_flush && self.ftl.flush(OWN).is_ok() {
@@ -687,7 +725,8 @@ impl<M: Media> TableFtl<M> {
 }
 
 /// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
-pub(super) fn catalog_blocks(geometry: &Geometry) -> u32 {
+#[must_use]
+pub fn catalog_blocks(geometry: &Geometry) -> u32 {
     geometry.chunks().min(1 << 16) as u32 + 64
 }
 
@@ -764,7 +803,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
     fn release_found_chunks(&mut self) {
-        let found: Vec<_> = self.tables.found.drain().collect();
+        let mut found: Vec<_> = self.tables.found.drain().collect();
+        // In an order that is the same each time.
+        found.sort_unstable_by_key(|(chunk, _)| *chunk);
         for (chunk, Found { write_pointer, is_open }) in found {
             let open = is_open.then(|| self.units.open(chunk, write_pointer));
             self.release_table_chunk(chunk, open);

@@ -83,6 +83,8 @@ pub(super) struct Writing {
     pub(super) is_ended: bool,
     /// A unit can be written nowhere.
     pub(super) has_failed: bool,
+    /// Nothing of it will be needed.
+    pub(super) is_abandoned: bool,
     /// Chunks that were full or failed, and belong to the table.
     pub(super) open: Vec<OpenId>,
 }
@@ -111,6 +113,7 @@ impl Table {
             again: VecDeque::new(),
             is_ended: false,
             has_failed: false,
+            is_abandoned: false,
             open: Vec::new(),
         };
         Table { number, blocks: 0, units: Vec::new(), chunks: Vec::new(), writing: Some(Box::new(writing)) }

@@ -14,7 +14,7 @@ use crate::oob::{BlockKind, Oob};
 use crate::placement::Label;
 use crate::provisioning::Claim;
 use crate::statistics::Purpose;
-use crate::units::{OpenId, UnitId};
+use crate::units::{OpenChunk, OpenId, UnitId};
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::Media;
 
@@ -36,8 +36,8 @@ impl<M: Media> BlockFtl<M> {
 
     /// Begins a table. `None` if too many are being written.
     pub(super) fn begin_table(&mut self, number: u64, placement: TablePlacement, wish: Wish) -> Option<u32> {
-        let writing = self.tables.slots.iter().flatten().filter(|table| table.writing.is_some()).count();
-        if writing >= WRITING_MAX {
+        let writing = self.tables.writing();
+        if writing >= WRITING_MAX.min(self.open_chunks_of_tables() as usize) {
             return None;
         }
         let pus = self.pus();
@@ -49,8 +49,9 @@ impl<M: Media> BlockFtl<M> {
             writers: self.tables.writers[pu.0 as usize],
         };
         let units: Vec<Unit> = pus.iter().map(unit).collect();
-        let chosen =
+        let mut chosen =
             columns::columns(placement, wish, &units, writing as u32, self.tables.turns, self.tables.unit_blocks);
+        chosen.truncate(self.open_chunks_of_one_table() as usize);
         self.tables.turns += 1;
         for index in &chosen {
             self.tables.writers[pus[*index].0 as usize] += 1;
@@ -65,7 +66,57 @@ impl<M: Media> BlockFtl<M> {
         if filled > 0 || self.table_frontier(slot).is_some() {
             return Room::Blocks(unit - filled);
         }
-        if self.provisioning.coming() > 0 || !self.tables.leaving.is_empty() { Room::Wait } else { Room::None }
+        if self.is_room_coming() { Room::Wait } else { Room::None }
+    }
+
+    /// Whether a table that has no room now will have some, whatever the host does.
+    fn is_room_coming(&mut self) -> bool {
+        // What is full is about to be closed, and another may be opened then.
+        let is_closing = |open: &OpenChunk| {
+            self.chunks.usage(open.chunk) == ChunkUse::Table && open.is_closing(self.geometry.blocks_per_chunk)
+        };
+        if !self.tables.leaving.is_empty() || self.units.count_open(is_closing) > 0 {
+            return true;
+        }
+        let is_owed = (0..self.geometry.groups).any(|group| self.provisioning.table_share_left(group) > 0);
+        if !is_owed || self.provisioning.coming() == 0 {
+            return false;
+        }
+        // Nobody else may be in a hurry for what waits for the log.
+        if self.bad_chunks.waiting_for_log(self.log.durable()) > 0 && self.log.is_idle() {
+            self.force_log();
+        }
+        true
+    }
+
+    /// Chunks that all tables together may have open, where the device has a limit.
+    fn open_chunks_of_tables(&self) -> u32 {
+        let on_pus = self.plan.open_table_chunks_on_pu.saturating_mul(self.geometry.pus());
+        self.plan.open_table_chunks.min(on_pus)
+    }
+
+    /// Chunks that each of them may have open, so that none ever waits for another to end.
+    fn open_chunks_of_one_table(&self) -> u32 {
+        let all = self.open_chunks_of_tables();
+        all / all.min(WRITING_MAX as u32)
+    }
+
+    fn has_limit(&self) -> bool {
+        self.open_chunks_of_tables() < u32::MAX
+    }
+
+    /// Whether table `slot` may open one more chunk on `pu`.
+    fn may_open_table_chunk(&self, slot: u32, pu: PuId) -> bool {
+        if !self.has_limit() {
+            return true;
+        }
+        let is_of_table = |open: &OpenChunk| self.chunks.usage(open.chunk) == ChunkUse::Table;
+        let is_here = |open: &OpenChunk| is_of_table(open) && self.format.pu_of(open.chunk) == pu;
+        let writing = self.tables.table(slot).writing.as_ref().expect("a table that is being written");
+        let own = writing.open.iter().filter(|open| self.units.room(**open) > 0).count() as u32;
+        own < self.open_chunks_of_one_table()
+            && self.units.count_open(is_of_table) < self.plan.open_table_chunks
+            && self.units.count_open(is_here) < self.plan.open_table_chunks_on_pu
     }
 
     /// Appends blocks, as many as there is room for at most. Their frames are the FTL's from now on.
@@ -94,7 +145,7 @@ impl<M: Media> BlockFtl<M> {
     /// Nothing more comes, and nothing of it will be needed.
     pub(super) fn abandon_table(&mut self, slot: u32) {
         let writing = self.tables.table_mut(slot).writing();
-        writing.is_ended = true;
+        (writing.is_ended, writing.is_abandoned) = (true, true);
         let dropped = writing.again.len() as u32;
         (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - dropped, writing.unreadable - dropped);
         let again = std::mem::take(&mut writing.again).into_iter().flat_map(|(_, frames)| frames);
@@ -141,6 +192,7 @@ impl<M: Media> BlockFtl<M> {
         let owner = u64::from(slot) << 32 | u64::from(unit);
         let id = self.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
         let chunk = self.units.unit(id).chunk;
+        self.tables.waits.begin(id, slot, self.format.pu_of(chunk), self.now);
         let table = self.tables.table_mut(slot);
         table.set_place(unit, UnitPlace::UnderWay(id));
         if !table.chunks.contains(&chunk) {
@@ -173,7 +225,8 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         // Nothing is left where it should go: anywhere will do.
-        let elsewhere = self.pus().into_iter().max_by_key(|pu| self.table_chunks_on_pu(*pu))?;
+        let may_open = self.pus().into_iter().filter(|pu| self.may_open_table_chunk(slot, *pu));
+        let elsewhere = may_open.max_by_key(|pu| self.table_chunks_on_pu(*pu))?;
         let open = self.open_table_chunk(slot, elsewhere)?;
         self.tables.writers[elsewhere.0 as usize] += 1;
         let writing = self.tables.table_mut(slot).writing();
@@ -184,14 +237,20 @@ impl<M: Media> BlockFtl<M> {
 
     /// A chunk on `pu` for a table: one that is partly written and of no table, or a free one.
     fn open_table_chunk(&mut self, slot: u32, pu: PuId) -> Option<OpenId> {
-        let unit = self.tables.unit_blocks;
+        if !self.may_open_table_chunk(slot, pu) {
+            return None;
+        }
+        // What was written before stays dead in it for as long as the table lives. That costs nothing while there are free
+        // chunks; without them a chunk is used again only where that is little, and reset first where it is much.
+        let is_short = self.provisioning.table_chunks_on_pu(pu) == 0;
+        let wanted = if is_short { self.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
+        let wanted = wanted.max(self.tables.unit_blocks);
         let open = loop {
             let Some(open) = self.tables.partial[pu.0 as usize].pop_front() else { break None };
-            let room = self.units.room(open);
-            if room >= unit {
+            if self.units.room(open) >= wanted {
                 break Some(open);
             }
-            // Too little is left for a unit. A closed one is released by its event.
+            // A chunk is released when it is full.
             self.close_table_chunk(open);
         };
         let open = match open {
@@ -219,6 +278,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// A unit of a table is safe.
     pub(crate) fn table_unit_programmed(&mut self, id: UnitId) {
+        self.tables.waits.end(id, self.now);
         let owner = self.units.unit(id).owner;
         let slot = (owner >> 32) as u32;
         if let Some(table) = &mut self.tables.slots[slot as usize] {
@@ -241,12 +301,19 @@ impl<M: Media> BlockFtl<M> {
 
     /// Its program failed: it is written elsewhere.
     pub(crate) fn table_unit_failed(&mut self, id: UnitId) {
+        self.tables.waits.end(id, self.now);
         let unit = self.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
         let frames = unit.frames()[..unit.used as usize].to_vec();
         let table = self.tables.table_mut(slot);
         table.set_place(index, UnitPlace::Again);
-        table.writing().again.push_back((index, frames));
+        let writing = table.writing();
+        if writing.is_abandoned {
+            (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
+            frames.into_iter().for_each(|frame| self.frames.release(frame));
+        } else {
+            writing.again.push_back((index, frames));
+        }
         self.unsettle(slot);
     }
 
@@ -267,7 +334,7 @@ impl<M: Media> BlockFtl<M> {
         }
         while let Some((unit, frames)) = self.tables.table_mut(slot).writing().again.pop_front() {
             if self.table_frontier(slot).is_none() {
-                let coming = self.provisioning.coming() > 0 || !self.tables.leaving.is_empty();
+                let coming = self.is_room_coming();
                 let writing = self.tables.table_mut(slot).writing();
                 writing.again.push_front((unit, frames));
                 writing.has_failed = !coming;
@@ -275,6 +342,7 @@ impl<M: Media> BlockFtl<M> {
             }
             self.write_table_unit(slot, unit, &frames);
             let writing = self.tables.table_mut(slot).writing();
+            writing.has_failed = false;
             // It was counted when it was first written.
             (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
         }
@@ -319,18 +387,17 @@ impl<M: Media> BlockFtl<M> {
         for column in &writing.columns {
             self.tables.writers[column.pu.0 as usize] -= 1;
         }
-        // Who has room left keeps it until the table is deleted.
-        let open = writing.open.into_iter().filter(|open| self.units.room(*open) > 0);
-        let open: Vec<(ChunkId, OpenId)> =
-            open.filter_map(|open| Some((self.units.chunk_if_open(open)?, open))).collect();
-        self.tables.half_full.extend(open);
-        let limits = [self.geometry.open_chunks_max, self.geometry.open_chunks_per_pu_max];
-        if limits.iter().any(|limit| *limit > 0) {
-            let chunks = self.tables.table(slot).chunks.clone();
-            for chunk in chunks {
-                if let Some(open) = self.tables.half_full.remove(&chunk) {
-                    self.pad_by(open, self.units.room(open));
-                }
+        for open in writing.open {
+            let Some(chunk) = self.units.chunk_if_open(open) else { continue };
+            if !self.tables.table(slot).chunks.contains(&chunk) {
+                // It was opened for a unit that never came.
+                self.release_table_chunk(chunk, Some(open));
+                continue;
+            }
+            // What has room left keeps it until the table is deleted.
+            self.tables.half_full.insert(chunk, open);
+            if self.has_limit() {
+                self.pad_by(open, self.units.room(open));
             }
         }
     }
@@ -346,8 +413,21 @@ impl<M: Media> BlockFtl<M> {
 
     /// A chunk is of no table any more.
     pub(super) fn release_table_chunk(&mut self, chunk: ChunkId, open: Option<OpenId>) {
+        let group = self.group_of(chunk);
         match open.filter(|open| self.units.room(*open) > 0) {
-            Some(open) if self.chunks.is_suspect(chunk) => self.close_table_chunk(open),
+            Some(open) if self.units.room(open) == self.geometry.blocks_per_chunk => {
+                self.units.forget(open);
+                self.chunks.set_usage(chunk, ChunkUse::Free, self.buffer.head());
+                self.provisioning.end_table_chunk(group);
+                self.provisioning.give(chunk, self.chunks.resets(chunk));
+            }
+            Some(open)
+                if self.chunks.is_suspect(chunk)
+                    || self.has_limit()
+                    || self.provisioning.tables_have_too_much(group) =>
+            {
+                self.close_table_chunk(open);
+            }
             Some(open) => self.tables.partial[self.format.pu_of(chunk).0 as usize].push_back(open),
             None if self.chunks.usage(chunk) == ChunkUse::Table => {
                 self.tables.leaving.insert(chunk);

@@ -7,8 +7,8 @@ use crate::note::{LogExtent, Note};
 use crate::reader::FileReader;
 use crate::writer::FileWriter;
 use crate::{FileError, FileKind, path};
-use openftl_core::{BLOCK_BYTES, Clock, Time};
-use openftl_ftl::tables::{TableFtl, TablePlacement, TableStatistics};
+use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
+use openftl_ftl::tables::{TableFtl, TablePlacement, TableStatistics, TableWaits};
 use openftl_ftl::{Access, Config, Purpose, Request};
 use openftl_media::Media;
 use std::collections::{BTreeMap, VecDeque};
@@ -67,6 +67,10 @@ pub struct FileStatistics {
     pub resets: u64,
     /// What was done with tables.
     pub tables: TableStatistics,
+    /// What their units waited for, in nanoseconds.
+    pub waits: TableWaits,
+    /// Nanoseconds that each die was busy; empty if the device cannot tell.
+    pub pu_busy: Vec<Nanos>,
 }
 
 /// Counts of what threads do.
@@ -435,6 +439,8 @@ impl<M: Media> Files<M> {
             write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
             resets: block.resets,
             tables: *tables,
+            waits: owner.drive.waits(),
+            pu_busy: owner.drive.block().media().pu_busy(),
         }
     }
 

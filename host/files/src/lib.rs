@@ -60,7 +60,7 @@ pub use reader::{FileReader, ReadRequest};
 pub use server::FileServer;
 pub use stream::Stream;
 pub use volume::{Volume, VolumeReader, VolumeSync, VolumeWriter};
-pub use writer::{FileWriter, PendingSync};
+pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

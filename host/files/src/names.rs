@@ -145,6 +145,11 @@ impl Names {
             .filter(|(name, _)| !name.contains('/'))
     }
 
+    /// Whether the drive has no other table.
+    pub(crate) fn has_no_table_but(&self, node: &Arc<Node>) -> bool {
+        self.nodes.values().all(|other| other.table.get().is_none() || Arc::ptr_eq(other, node))
+    }
+
     pub(crate) fn lock(&mut self, path: &str) -> bool {
         self.locked.insert(path.to_owned())
     }

@@ -78,7 +78,7 @@ impl<M: Media> FileWriter<M> {
             }
         };
         self.node.modified.store(now_s(), Ordering::Relaxed);
-        appended.map_err(|error| self.explain(error, data.len()))
+        appended.map_err(|error| self.explain(error))
     }
 
     /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`] before it. The file ends behind it.
@@ -109,7 +109,7 @@ impl<M: Media> FileWriter<M> {
             FileKind::Table => self.truncate_table(bytes),
             FileKind::Log | FileKind::Folder => self.truncate_log(bytes),
         };
-        cut.map_err(|error| self.explain(error, 0))
+        cut.map_err(|error| self.explain(error))
     }
 
     /// What was appended can be read by others, and does not depend on this writer any more.
@@ -135,7 +135,7 @@ impl<M: Media> FileWriter<M> {
     pub fn begin_sync(&mut self) -> Result<PendingSync<M>, FileError> {
         Counts::add(&self.shared.counts.syncs, 1);
         Counts::add(&self.counts.syncs, 1);
-        self.hand_over().map_err(|error| self.explain(error, 0))?;
+        self.hand_over().map_err(|error| self.explain(error))?;
         Ok(PendingSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 
@@ -145,7 +145,7 @@ impl<M: Media> FileWriter<M> {
     /// If there is no room, or the drive fails.
     pub fn close(mut self) -> Result<(), FileError> {
         self.is_closed = true;
-        self.hand_over().map_err(|error| self.explain(error, 0))
+        self.hand_over().map_err(|error| self.explain(error))
     }
 
     /// Ends the writer and leaves the file as it is: what a crash does. Of a table that was not synced nothing is left, and no name.
@@ -164,12 +164,13 @@ impl<M: Media> FileWriter<M> {
         }
     }
 
-    /// The error as the caller understands it, who had `more` bytes to append: what is more than the drive could ever hold is too large.
-    fn explain(&self, error: FileError, more: usize) -> FileError {
-        let (bytes, most) = (self.bytes() + more as u64, self.shared.table_bytes_max);
-        let expected = self.wish.blocks.unwrap_or(0).saturating_mul(BLOCK_BYTES as u64);
+    /// The error as the caller understands it: what is more than the drive could ever hold is too large.
+    fn explain(&self, error: FileError) -> FileError {
+        let most = self.shared.table_bytes_max;
         match error.of(&self.path) {
-            FileError::NoSpace(_) if self.node.kind == FileKind::Table && bytes.max(expected) > most => {
+            FileError::NoSpace(_)
+                if self.node.kind == FileKind::Table && self.shared.names().has_no_table_but(&self.node) =>
+            {
                 let path = &self.path;
                 FileError::TooLarge(format!(
                     "{path} has more than the {most} bytes that tables could have on this drive"

@@ -237,7 +237,9 @@ fn a_lock_is_had_once_of(files: Drive) {
 
 #[test]
 fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted() {
-    a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(Drive::new(Where::Here, tiny(64, 9)));
+    for place in PLACES {
+        a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(Drive::new(place, tiny(64, 9)));
+    }
 }
 
 fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(files: Drive) {

@@ -194,7 +194,7 @@ fn purposes(findings: &Findings) -> Section {
         Bar {
             name: contender.name.clone(),
             value: format!("WAF {:.3}", statistics.waf()),
-            parts: Purpose::ALL.iter().map(|purpose| statistics.programmed_for(*purpose) as f64 / host).collect(),
+            parts: Purpose::OF_BLOCKS.iter().map(|purpose| statistics.programmed_for(*purpose) as f64 / host).collect(),
         }
     });
     let svg = Bars { title: title.to_owned(), bars: bars.collect() }.inline_svg();

@@ -22,6 +22,8 @@ pub enum Need {
     Linux,
     /// An NVMe/TCP initiator in user space that is not ours.
     Pynvmeof,
+    /// RocksDB's programs, and the plugin for them.
+    RocksDb,
 }
 
 /// The kernel that guests boot, where there is one.
@@ -32,6 +34,11 @@ pub fn kernel() -> Option<PathBuf> {
 /// The folder that holds the package `nvmeof_client` of truenas_pynvmeof_client, where there is one.
 pub fn pynvmeof() -> Option<PathBuf> {
     std::env::var_os("OPENFTL_PYNVMEOF").map(PathBuf::from)
+}
+
+/// The folder that holds the plugin for RocksDB, and those of its programs that are not installed.
+pub fn rocksdb() -> Option<PathBuf> {
+    std::env::var_os("OPENFTL_ROCKSDB").map(PathBuf::from)
 }
 
 /// Whether everything that the calling test needs is there; if not, notes down that it is left out, and why.
@@ -66,6 +73,7 @@ impl Need {
             }
             Need::Linux => no_guests(),
             Need::Pynvmeof => no_pynvmeof(),
+            Need::RocksDb => no_rocksdb(),
         }
     }
 }
@@ -103,6 +111,14 @@ fn no_pynvmeof() -> Option<String> {
     };
     let package = folder.join("nvmeof_client");
     (!package.is_dir()).then(|| format!("OPENFTL_PYNVMEOF: there is no folder {}", package.display()))
+}
+
+fn no_rocksdb() -> Option<String> {
+    let Some(folder) = rocksdb() else {
+        return Some("OPENFTL_ROCKSDB names no folder (`cargo xtask rocksdb --debian` makes one)".to_owned());
+    };
+    let plugin = folder.join("libopenftl_rocksdb.so");
+    (!plugin.is_file()).then(|| format!("OPENFTL_ROCKSDB: there is no file {}", plugin.display()))
 }
 
 /// Whether `command` succeeds; prints nothing.

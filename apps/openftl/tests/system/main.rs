@@ -23,6 +23,8 @@
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
+//! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
@@ -52,7 +54,9 @@ mod program;
 mod pynvmeof;
 mod qemu;
 mod repair;
+mod rocksdb;
 mod server;
 mod sqlite;
 mod sweep;
+mod tables;
 mod tenants;

@@ -1,0 +1,110 @@
+//! `openftl files`: what is on a table drive.
+
+use crate::cli;
+use crate::failure::Failure;
+use crate::terminal::{Ink, Palette, say};
+use openftl_core::units::ByteSize;
+use openftl_drive::table_drive::{TableDrive, TableFiles};
+use openftl_files::{Attributes, FileError, FileKind};
+use openftl_ftl::Access;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+#[derive(Serialize)]
+struct Found {
+    path: String,
+    kind: &'static str,
+    bytes: u64,
+    modified_s: u64,
+}
+
+#[derive(Serialize)]
+struct Listing {
+    files: Vec<Found>,
+    tables_free_bytes: u64,
+    tables_all_bytes: u64,
+}
+
+pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
+    let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
+    if drive.disk().is_none() {
+        return Err(Failure::bad_input(format_args!(
+            "{}: the drive is in memory, and gone with its program",
+            arguments.drive.display()
+        ))
+        .fix("a drive that is to be looked at has media.store = \"file\""));
+    }
+    let files = drive.open(Access::Inspect).map_err(failure)?;
+    if let Some(path) = &arguments.get {
+        return copy_out(&files, path);
+    }
+    let folder = arguments.folder.as_deref().unwrap_or("/");
+    let mut found = Vec::new();
+    gather(&files, folder, &mut found)?;
+    let (tables_free_bytes, tables_all_bytes) = files.space();
+    if arguments.json {
+        return say(&crate::json(&Listing { files: found, tables_free_bytes, tables_all_bytes })?);
+    }
+    let palette = Palette::of_stdout();
+    let mut text = String::new();
+    for Found { path, kind, bytes, .. } in &found {
+        let size = if *kind == word(FileKind::Folder) { String::new() } else { ByteSize(*bytes).to_string() };
+        _ = writeln!(text, "{} {size:>10}  {path}", palette.paint(Ink::Dim, &format!("{kind:<6}")));
+    }
+    let count = |kind| found.iter().filter(|file| file.kind == word(kind)).count();
+    let (tables, logs) = (count(FileKind::Table), count(FileKind::Log));
+    let (free, all) = (ByteSize(tables_free_bytes), ByteSize(tables_all_bytes));
+    _ = writeln!(text, "{tables} tables, {logs} log files; room for {free} more in tables, of {all}");
+    say(&text)
+}
+
+/// A folder, and what is in it.
+fn gather(files: &TableFiles, folder: &str, found: &mut Vec<Found>) -> Result<(), Failure> {
+    for (name, Attributes { kind, bytes, modified }) in files.list(folder).map_err(failure)? {
+        let path = if folder == "/" { format!("/{name}") } else { format!("{}/{name}", folder.trim_end_matches('/')) };
+        found.push(Found { path: path.clone(), kind: word(kind), bytes, modified_s: modified });
+        if kind == FileKind::Folder {
+            gather(files, &path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_out(files: &TableFiles, path: &str) -> Result<(), Failure> {
+    let reader = files.open_read(path).map_err(failure)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut out = std::io::stdout().lock();
+    let mut at = 0;
+    while at < reader.bytes() {
+        let count = reader.read(at, &mut buffer).map_err(failure)?;
+        match out.write_all(&buffer[..count]) {
+            // Whoever reads has enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(|error| Failure::failed(format_args!("standard output: {error}")))?,
+        }
+        at += count as u64;
+    }
+    Ok(())
+}
+
+fn word(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Table => "table",
+        FileKind::Log => "log",
+        FileKind::Folder => "folder",
+    }
+}
+
+/// What went wrong with a file, as a command says it.
+pub fn failure(error: FileError) -> Failure {
+    match error {
+        FileError::NotFound(_) | FileError::Invalid(_) | FileError::NotSupported(_) | FileError::Exists(_) => {
+            Failure::bad_input_with_fix(error)
+        }
+        _ => Failure::failed(error),
+    }
+}

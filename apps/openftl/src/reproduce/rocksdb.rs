@@ -1,0 +1,292 @@
+//! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench` on a table drive, as a process of its own.
+//!
+//! ```text
+//!   scratch folder: drive.toml, flash.oftl ◀── plugin ── db_bench ──▶ what it printed, read here
+//!                                                │ when it ends
+//!                                                └──▶ statistics.json
+//! ```
+
+use openftl_drive::drive_file::DriveFile;
+use openftl_drive::table_drive::TableDrive;
+use openftl_ftl::Access;
+use openftl_ftl::tables::TablePlacement;
+use openftl_lab::experiments::ExperimentError;
+use openftl_media::Profile;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names the folder with RocksDB's programs and the plugin.
+pub const VARIABLE: &str = "OPENFTL_ROCKSDB";
+
+const PLUGIN: &str = "libopenftl_rocksdb.so";
+
+/// Drives made so far: each has a folder of its own.
+static DRIVES: AtomicU64 = AtomicU64::new(0);
+
+/// Where db_bench says each second how much it did: on the drive.
+const REPORT: &str = "/report.csv";
+
+/// The folder with RocksDB's programs and the plugin.
+pub struct RocksDb {
+    folder: PathBuf,
+}
+
+impl RocksDb {
+    /// The one that the variable names, or the one in the folder where this program was built.
+    ///
+    /// # Errors
+    /// If it is not there, with a word on how to make it.
+    pub fn find() -> Result<RocksDb, ExperimentError> {
+        let is_there = |folder: &PathBuf| folder.join("db_bench").exists() && folder.join(PLUGIN).exists();
+        let fix = "make it with `cargo xtask rocksdb`";
+        if let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) {
+            return match is_there(&folder) {
+                true => Ok(RocksDb { folder }),
+                false => Err(ExperimentError::Host(format!(
+                    "{VARIABLE} is {}, where there is no db_bench with {PLUGIN}: {fix}",
+                    folder.display()
+                ))),
+            };
+        }
+        let program = std::env::current_exe().map_err(of_host)?;
+        let found = program.ancestors().skip(1).map(|folder| folder.join("rocksdb")).find(is_there);
+        found.map(|folder| RocksDb { folder }).ok_or_else(|| {
+            ExperimentError::Host(format!(
+                "there is no RocksDB with its plugin beside {}: {fix}, or let {VARIABLE} name its folder",
+                program.display()
+            ))
+        })
+    }
+
+    /// What it calls itself.
+    pub fn version(&self) -> Result<String, ExperimentError> {
+        let output = Command::new(self.folder.join("db_bench")).arg("--version").output().map_err(of_host)?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok(text.rsplit(' ').next().unwrap_or_default().to_owned())
+    }
+}
+
+/// A table drive in a file in memory, for as long as this is there.
+pub struct Drive {
+    scratch: PathBuf,
+}
+
+impl Drive {
+    /// A new one.
+    pub fn new(
+        profile: &Profile,
+        placement: TablePlacement,
+        [capacity, log_area]: [u64; 2],
+    ) -> Result<Drive, ExperimentError> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let number = DRIVES.fetch_add(1, Ordering::Relaxed);
+        let drive = Drive { scratch: parent.join(format!("openftl-lightlsm-{}-{number}", std::process::id())) };
+        std::fs::create_dir_all(&drive.scratch).map_err(of_host)?;
+        let of_nand = drive.scratch.join("nand.toml");
+        let text = format!(
+            "description = \"LightLSM\"\n[media]\nprofile = {:?}\ncapacity = \"{capacity}\"\nstore = \"file\"\npath = \"flash.oftl\"\n\
+             timing = \"wall-clock\"\n[ftl]\nkind = \"tables\"\nlog_area = \"{log_area}\"\ntable_placement = \"{placement}\"\n",
+            of_nand.display().to_string()
+        );
+        std::fs::write(of_nand, profile.to_toml()).map_err(of_host)?;
+        std::fs::write(drive.file(), text).map_err(of_host)?;
+        drive.described()?.create(&drive.scratch.join("flash.oftl"), None).map_err(of_host)?;
+        Ok(drive)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.scratch.join("drive.toml")
+    }
+
+    fn described(&self) -> Result<TableDrive, ExperimentError> {
+        let file = DriveFile::read(&self.file()).map_err(of_host)?;
+        TableDrive::of(&file).map_err(of_host)
+    }
+
+    /// Runs db_bench on the drive, and waits for its end.
+    pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
+        let statistics = self.scratch.join("statistics.json");
+        let mut command = Command::new(rocksdb.folder.join("db_bench"));
+        command.env("LD_PRELOAD", rocksdb.folder.join(PLUGIN)).env("LD_LIBRARY_PATH", &rocksdb.folder);
+        command.env("OPENFTL_STATISTICS", &statistics);
+        command.arg(format!("--fs_uri=openftl://{}", self.file().display()));
+        command.args(["--db=/db", "--statistics", "--histogram", "--report_interval_seconds=1"]);
+        command.arg(format!("--report_file={REPORT}")).args(arguments).stdin(Stdio::null());
+        let before = children_cpu_seconds()?;
+        let output = command.output().map_err(of_host)?;
+        let cpu_seconds = children_cpu_seconds()? - before;
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            let last = errors.trim().rsplit(['\n', '\r']).next().unwrap_or_default();
+            return Err(ExperimentError::Host(format!("db_bench ended with {}: {last}", output.status)));
+        }
+        let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;
+        let drive = serde_json::from_str(&drive).map_err(of_host)?;
+        Ok(Bench { phases: phases(&text), tickers: tickers(&text), drive, cpu_seconds })
+    }
+
+    /// Operations in each second of the last benchmark.
+    pub fn seconds(&self) -> Result<Vec<(f64, f64)>, ExperimentError> {
+        let files = self.described()?.open(Access::ReadWrite).map_err(of_host)?;
+        let reader = files.open_read(REPORT).map_err(of_host)?;
+        let mut text = vec![0; reader.bytes() as usize];
+        reader.read(0, &mut text).map_err(of_host)?;
+        drop(reader);
+        files.close().map_err(of_host)?;
+        Ok(seconds(&String::from_utf8_lossy(&text)))
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // It was made here, and is in memory.
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// What a run of db_bench found.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    phases: Vec<Phase>,
+    tickers: HashMap<String, u64>,
+    /// The drive's own statistics.
+    pub drive: serde_json::Value,
+    /// CPU time of the process.
+    pub cpu_seconds: f64,
+}
+
+impl Bench {
+    /// The benchmark of that name.
+    pub fn phase(&self, name: &str) -> Result<&Phase, ExperimentError> {
+        let found = self.phases.iter().find(|phase| phase.name == name);
+        found.ok_or_else(|| ExperimentError::Host(format!("db_bench printed no result of {name}")))
+    }
+
+    /// One of RocksDB's counters.
+    pub fn ticker(&self, name: &str) -> u64 {
+        self.tickers.get(name).copied().unwrap_or(0)
+    }
+
+    /// Operations of all benchmarks.
+    pub fn operations(&self) -> u64 {
+        self.phases.iter().map(|phase| phase.operations).sum()
+    }
+
+    /// A count of the drive.
+    pub fn count(&self, name: &str) -> f64 {
+        self.drive.pointer(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
+    }
+}
+
+/// One benchmark of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Operations of all threads a second.
+    pub rate: f64,
+    /// Operations.
+    pub operations: u64,
+    /// 50 %, 99 % and 99.9 % of the operations were done within so many microseconds.
+    pub percentiles: [f64; 3],
+}
+
+/// `fillseq : 22.880 micros/op 43524 ops/sec 4.319 seconds 188000 operations; …`, and its first percentiles below.
+fn phases(text: &str) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let before = |unit: &str| {
+            let at = words.iter().position(|word| *word == unit)?;
+            words[at.checked_sub(1)?].parse::<f64>().ok()
+        };
+        if let (Some(name), Some(rate), Some(operations)) = (words.first(), before("ops/sec"), before("operations;")) {
+            let name = name.trim_end_matches(':').to_owned();
+            phases.push(Phase { name, rate, operations: operations as u64, percentiles: [f64::NAN; 3] });
+        } else if let (Some(phase), Some(&"Percentiles:")) = (phases.last_mut(), words.first())
+            && phase.percentiles[0].is_nan()
+        {
+            let after = |name: &str| {
+                let at = words.iter().position(|word| *word == name)?;
+                words.get(at + 1)?.parse::<f64>().ok()
+            };
+            phase.percentiles = ["P50:", "P99:", "P99.9:"].map(|name| after(name).unwrap_or(f64::NAN));
+        }
+    }
+    phases
+}
+
+/// `rocksdb.bytes.written COUNT : 20960000`.
+fn tickers(text: &str) -> HashMap<String, u64> {
+    let lines = text.lines().filter_map(|line| line.split_once(" COUNT : "));
+    lines.filter_map(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?))).collect()
+}
+
+/// Seconds since the beginning, and operations in the second before.
+fn seconds(text: &str) -> Vec<(f64, f64)> {
+    let lines = text.lines().filter_map(|line| line.split_once(','));
+    lines.filter_map(|(second, rate)| Some((second.parse().ok()?, rate.trim().parse().ok()?))).collect()
+}
+
+/// CPU time of all child processes that have ended and been waited for.
+fn children_cpu_seconds() -> Result<f64, ExperimentError> {
+    let text = std::fs::read_to_string("/proc/self/stat").map_err(of_host)?;
+    // Fields 16 and 17 of proc_pid_stat(5); the second is a name in parentheses, and may have spaces.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = [13, 14].iter().filter_map(|at: &usize| fields.get(*at)?.parse::<u64>().ok()).sum();
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+pub fn of_host(error: impl std::fmt::Display) -> ExperimentError {
+    ExperimentError::Host(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &str = "\
+fillseq      :      22.880 micros/op 43524 ops/sec 4.319 seconds 188000 operations;   43.2 MB/s
+Microseconds per write:
+Percentiles: P50: 0.80 P75: 1.62 P99: 5.63 P99.9: 50.35 P99.99: 33242.86
+readrandom   :    1445.043 micros/op 692 ops/sec 7.225 seconds 5000 operations;    0.7 MB/s (5000 of 5000 found)
+Percentiles: P50: 891.23 P75: 1227.17 P99: 9539.06 P99.9: 20800.00 P99.99: 28010.00
+Percentiles: P50: 1.00 P75: 1.00 P99: 1.00 P99.9: 1.00 P99.99: 1.00
+rocksdb.bytes.written COUNT : 20960000
+rocksdb.db.get.micros P50 : 1.0 P95 : 2.0 COUNT : 7 SUM : 9
+";
+
+    #[test]
+    fn each_benchmark_has_its_rate_and_its_own_percentiles() {
+        let found = phases(PRINTED);
+        assert_eq!(found.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), ["fillseq", "readrandom"]);
+        assert_eq!((found[0].rate, found[0].operations), (43524.0, 188_000));
+        assert_eq!((found[0].percentiles, found[1].percentiles), ([0.8, 5.63, 50.35], [891.23, 9539.06, 20800.0]));
+    }
+
+    #[test]
+    fn counters_are_found_by_name() {
+        assert_eq!(tickers(PRINTED).get("rocksdb.bytes.written"), Some(&20_960_000));
+    }
+
+    #[test]
+    fn the_report_of_each_second_is_read_without_its_header() {
+        assert_eq!(seconds("secs_elapsed,interval_qps\n1,100\n2,0\n"), [(1.0, 100.0), (2.0, 0.0)]);
+    }
+
+    #[test]
+    fn a_drive_is_described_as_a_table_drive_and_made() {
+        let mut profile = Profile::builtin("granby").unwrap();
+        profile.chip.blocks_per_chunk = 48;
+        let drive = Drive::new(&profile, TablePlacement::Vertical, [64 << 20, 16 << 20]).unwrap();
+        let described = drive.described().unwrap();
+        assert_eq!((described.capacity().0, described.log_area().0), (64 << 20, 16 << 20));
+        assert!(described.disk().unwrap().exists());
+        let scratch = drive.scratch.clone();
+        drop(drive);
+        assert!(!scratch.exists(), "nothing is left of it");
+    }
+}

@@ -1,0 +1,247 @@
+//! RocksDB on table drives: its own programs, unmodified, with the plugin loaded into them.
+
+use crate::drive::run_openftl;
+use crate::environment::{Need, rocksdb, runs_here};
+use crate::program::{Ended, Running, run};
+use std::path::{Path, PathBuf};
+
+/// Times that a database is cut off. `OPENFTL_ROUNDS` asks for more.
+fn rounds(few: usize) -> usize {
+    std::env::var("OPENFTL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
+/// A table drive in a folder of its own.
+struct TableDrive {
+    folder: tempfile::TempDir,
+    /// Its drive file.
+    file: PathBuf,
+}
+
+impl TableDrive {
+    /// A new one; `media` is what differs from a drive of `profile` in a file.
+    fn create(profile: &str, capacity: &str, timing: &str) -> TableDrive {
+        let folder = tempfile::tempdir().expect("a folder for the drive");
+        let file = folder.path().join("lsm.toml");
+        let text = format!(
+            "[media]\nprofile = \"{profile}\"\ncapacity = \"{capacity}\"\nstore = \"file\"\npath = \"lsm.oftl\"\ntiming = \"{timing}\"\n\
+             [ftl]\nkind = \"tables\"\nlog_area = \"64MiB\"\n"
+        );
+        std::fs::write(&file, text).expect("the folder can be written");
+        let drive = TableDrive { folder, file };
+        run_openftl(["create", drive.disk().to_str().unwrap(), "--drive", drive.file.to_str().unwrap()]).succeeded();
+        drive
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.folder.path().join("lsm.oftl")
+    }
+
+    fn uri(&self) -> String {
+        format!("openftl://{}", self.file.display())
+    }
+
+    /// Runs a program of RocksDB's with the plugin loaded; `environment` is more of what it finds there.
+    fn start(&self, program: &str, environment: &[&str], arguments: &[&str]) -> Running {
+        start(program, environment, &self.uri(), arguments)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Ended {
+        self.start(program, &[], arguments).wait()
+    }
+
+    fn files(&self) -> Ended {
+        run_openftl(["files", self.file.to_str().unwrap()])
+    }
+}
+
+fn start(program: &str, environment: &[&str], uri: &str, arguments: &[&str]) -> Running {
+    let folder = rocksdb().expect("the test needs it");
+    let preload = format!("LD_PRELOAD={}", folder.join("libopenftl_rocksdb.so").display());
+    // Programs that Debian's packages lack, or all of a RocksDB of its own, are beside the plugin.
+    let found =
+        [program, &format!("tools/{program}"), &format!("db_stress_tool/{program}")].map(|name| folder.join(name));
+    let program = found.iter().find(|file| file.is_file()).map_or(program.into(), |file| file.display().to_string());
+    let uri = format!("--fs_uri={uri}");
+    let words = environment.iter().copied().chain([preload.as_str(), &program, &uri]).chain(arguments.iter().copied());
+    Running::start("env", words)
+}
+
+const BENCH: [&str; 5] = [
+    "--db=/db",
+    "--compression_type=none",
+    "--value_size=500",
+    "--write_buffer_size=2000000",
+    "--target_file_size_base=2000000",
+];
+
+fn bench(drive: &TableDrive, benchmarks: &str, more: &[&str]) -> Ended {
+    let benchmarks = format!("--benchmarks={benchmarks}");
+    let arguments: Vec<&str> = BENCH.iter().copied().chain([benchmarks.as_str()]).chain(more.iter().copied()).collect();
+    drive.run("db_bench", &arguments)
+}
+
+#[test]
+fn its_programs_fill_read_and_look_at_a_database_that_is_there_the_next_time() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    let filled = bench(&drive, "fillrandom,overwrite,readrandom,deleterandom,compact,verifychecksum", &["--num=20000"]);
+    filled.succeeded().printing(&["fillrandom", "verifychecksum"]);
+    bench(&drive, "readseq,seekrandom,multireadrandom", &["--num=20000", "--use_existing_db=1", "--reads=2000"])
+        .succeeded();
+    let direct = ["--num=20000", "--use_direct_reads", "--use_direct_io_for_flush_and_compaction", "--threads=4"];
+    bench(&drive, "fillseq,readwhilewriting,verifychecksum", &direct).succeeded();
+    drive.run("ldb", &["--db=/db", "scan", "--hex", "--max_keys=3"]).succeeded().printing(&["0x"]);
+    drive.run("ldb", &["--db=/db", "checkconsistency"]).succeeded().printing(&["OK"]);
+    drive.run("sst_dump", &["--file=/db", "--command=check"]).succeeded();
+    drive.files().succeeded().printing(&["/db/CURRENT", ".sst"]);
+}
+
+#[test]
+fn every_operation_of_its_file_system_does_what_it_should() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    let operations = rocksdb().expect("the test needs it").join("operations");
+    run(operations.to_str().unwrap(), [drive.uri().as_str(), "--durable"]).succeeded();
+}
+
+/// What `db_stress` does, with every write synced: whatever it was told is done has to be there.
+const STRESS: [&str; 34] = [
+    "--db=/db",
+    "--sync=1",
+    "--threads=2",
+    "--max_key=5000",
+    "--ops_per_thread=100000000",
+    "--value_size_mult=33",
+    "--compression_type=none",
+    "--column_families=1",
+    "--reopen=0",
+    "--write_buffer_size=500000",
+    "--target_file_size_base=500000",
+    "--max_bytes_for_level_base=2000000",
+    "--readpercent=25",
+    "--prefixpercent=5",
+    "--writepercent=55",
+    "--delpercent=10",
+    "--delrangepercent=0",
+    "--iterpercent=5",
+    "--clear_column_family_one_in=0",
+    "--checkpoint_one_in=0",
+    "--backup_one_in=0",
+    "--ingest_external_file_one_in=0",
+    "--read_fault_one_in=0",
+    "--write_fault_one_in=0",
+    "--sync_fault_injection=0",
+    // What only newer versions know.
+    "--metadata_read_fault_one_in=0",
+    "--metadata_write_fault_one_in=0",
+    "--open_read_fault_one_in=0",
+    "--open_write_fault_one_in=0",
+    "--open_metadata_read_fault_one_in=0",
+    "--open_metadata_write_fault_one_in=0",
+    "--compression_manager=none",
+    "--remote_compaction_worker_threads=0",
+    "--undefok=metadata_read_fault_one_in,metadata_write_fault_one_in,open_read_fault_one_in,open_write_fault_one_in,\
+     open_metadata_read_fault_one_in,open_metadata_write_fault_one_in,compression_manager,remote_compaction_worker_threads",
+];
+
+/// One run of it that goes on until it is cut off.
+fn stress(drive: &TableDrive, expected: &Path, is_first: bool, environment: &[&str], more: &[&str]) -> Running {
+    let expected = format!("--expected_values_dir={}", expected.display());
+    let destroy = format!("--destroy_db_initially={}", u32::from(is_first));
+    let all = STRESS.iter().copied().chain([expected.as_str(), destroy.as_str()]).chain(more.iter().copied());
+    drive.start("db_stress", environment, &all.collect::<Vec<_>>())
+}
+
+/// Cuts a database off again and again by `cut`, and has it verified each time, and at the end.
+fn survives(drive: &TableDrive, rounds: usize, mut cut: impl FnMut(usize, &dyn Fn(&[&str]) -> Running)) {
+    let expected = drive.folder.path().join("expected");
+    std::fs::create_dir(&expected).expect("the folder can be written");
+    for round in 0..rounds {
+        cut(round, &|environment| stress(drive, &expected, round == 0, environment, &[]));
+    }
+    let last = stress(drive, &expected, false, &[], &["--ops_per_thread=200"]).wait().succeeded();
+    assert!(last.stdout.contains("Crash-recovery verification passed"), "{last}");
+}
+
+#[test]
+fn nothing_that_was_synced_is_lost_when_its_process_is_killed() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    survives(&drive, rounds(3), |round, start| {
+        let mut running = start(&[]);
+        // It says how far it is, in steps of a hundred.
+        let far = format!("finished {} ops", 300 * (round + 1));
+        crate::program::wait_for("db_stress to get somewhere", || {
+            assert!(running.ended().is_none_or(|ended| panic!("{ended}")));
+            (running.stdout() + &running.stderr()).contains(&far).then_some(())
+        });
+        running.kill();
+    });
+}
+
+#[test]
+fn nothing_that_was_synced_is_lost_when_the_power_of_its_drive_is_cut() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    // Paired pages, and a cache that does not outlive the power: half of the times what was being programmed is torn.
+    let drive = TableDrive::create("westlake", "256MiB", "wall-clock");
+    survives(&drive, rounds(4), |round, start| {
+        let commands = 400 + 700 * round;
+        let torn = if round % 2 == 0 { "" } else { ",torn" };
+        let ended = start(&[&format!("OPENFTL_POWER_CUT={commands}{torn}")]).wait();
+        assert!(ended.status.code().is_none(), "its own drive ends it: {ended}");
+        assert!(!ended.stdout.contains("Verification failed") && !ended.stderr.contains("orruption"), "{ended}");
+    });
+}
+
+#[test]
+fn a_full_drive_is_an_error_and_the_database_goes_on_after_deletes() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "64MiB", "instant");
+    let full = bench(&drive, "fillrandom", &["--num=400000", "--disable_auto_compactions=0"]).failed();
+    assert!((full.stdout.clone() + &full.stderr).to_lowercase().contains("no space"), "{full}");
+    // A new database in place of the full one: its files are deleted first.
+    bench(&drive, "fillseq,readseq", &["--num=20000"]).succeeded();
+}
+
+#[test]
+fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let refused = |uri: &str, words: &[&str]| {
+        let ended = start("ldb", &[], uri, &["--db=/db", "scan", "--max_keys=1"]).wait();
+        let said = (ended.stdout.clone() + &ended.stderr).to_lowercase();
+        for word in words {
+            assert!(said.contains(word), "{uri} does not say `{word}`: {ended}");
+        }
+    };
+    let drive = TableDrive::create("tiny", "8MiB", "instant");
+    let folder = drive.folder.path();
+    refused(&format!("openftl://{}/none.toml", folder.display()), &["none.toml", "no such file"]);
+    let block = folder.join("block.toml");
+    std::fs::write(&block, "[media]\ncapacity = \"64MiB\"\n").unwrap();
+    refused(&format!("openftl://{}", block.display()), &["ftl.kind", "tables"]);
+    let disk = folder.join("block.oftl");
+    run_openftl(["create", disk.to_str().unwrap(), "--capacity", "64MiB"]).succeeded();
+    std::fs::write(&block, "[media]\nstore = \"file\"\npath = \"block.oftl\"\n[ftl]\nkind = \"tables\"\n").unwrap();
+    refused(&format!("openftl://{}", block.display()), &["block drive"]);
+    let mut user =
+        drive.start("db_bench", &[], &["--db=/db", "--benchmarks=fillrandom", "--num=100000000", "--value_size=10"]);
+    crate::program::wait_for("db_bench to write", || {
+        assert!(user.ended().is_none_or(|ended| panic!("{ended}")));
+        user.stderr().contains("finished").then_some(())
+    });
+    drive.files().failed().saying(&["locked by another process"]);
+    refused(&drive.uri(), &["locked by another process"]);
+    user.kill();
+}

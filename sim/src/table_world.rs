@@ -1,0 +1,840 @@
+//! A table drive under test: tables beside the log area, which is a [`World`] of its own.
+//!
+//! ```text
+//!   model:   [ block 0 | block 1 | … | entry 0 | entry 1 | … ]      one history, so that both are one prefix
+//!              log area                catalog, by number
+//! ```
+//!
+//! Each table that is begun has a serial, from 1 on, and each of its blocks says that serial and its place. A note
+//! says which change it is of, and the serial and the length of the table. So what is found after a power cut tells of
+//! itself, and a mix-up of tables, of their blocks or of their notes is seen.
+
+use crate::drive::{Drive, TABLE_TAG, TableDrive};
+use crate::history::{Change, Found, History, Kind};
+use crate::step::{Deed, DeedKind};
+use crate::wire::CrashPoint;
+use crate::world::{Judgeable, World, head_of};
+use openftl_core::units::Share;
+use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Nanos};
+use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
+use openftl_ftl::tables::drive::{FoundEntry, TableDone};
+use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
+use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, ReadOnlyReason, chunks_per_pu};
+use openftl_media::Profile;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// Marks the contents of tables.
+const MARK: u64 = 1 << 55;
+
+/// The least that a note says.
+pub const NOTE_BYTES_MIN: usize = 12;
+
+/// Blocks that are read at a time where all of a table is.
+const READ_BLOCKS: u32 = 64;
+
+/// What block `block` of the table `serial` holds.
+fn words(serial: u32, block: u32) -> impl Iterator<Item = u64> {
+    let first = MARK | u64::from(serial) << 24 | u64::from(block);
+    (0..BLOCK_BYTES as u64 / 8).map(move |index| first.wrapping_add(index << 56))
+}
+
+/// The serial of the table that a block is of which begins with `head`.
+pub(crate) fn table_in(head: u64) -> u32 {
+    (head >> 24) as u32 & 0x7FFF_FFFF
+}
+
+/// What is noted of an entry: which change it was, and the table.
+fn note(change: Change, serial: u32, blocks: u32, bytes: usize) -> Vec<u8> {
+    let mut note = Vec::with_capacity(bytes);
+    for word in [change, serial, blocks] {
+        note.extend(word.to_le_bytes());
+    }
+    let rest = bytes.clamp(NOTE_BYTES_MIN, NOTE_BYTES_MAX) - NOTE_BYTES_MIN;
+    note.extend((0..rest).map(|index| (change as usize + index) as u8));
+    note
+}
+
+/// What a host may do with a table now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Writing,
+    /// It was ended, and is not in the catalog yet.
+    Ended,
+    Committed,
+    /// It is deleted, and still pinned.
+    Deleted,
+}
+
+/// A table that can be read.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    id: TableId,
+    serial: u32,
+    blocks: u32,
+    pins: u32,
+    state: State,
+}
+
+/// A request for a table under way.
+enum Errand {
+    Commit { serial: u32, change: Change },
+    Change { change: Change },
+    Read { serial: u32, first: u32, frames: Vec<Frame> },
+}
+
+/// All that takes part in a run with a table drive. It is a world too: that of the log area.
+pub struct TableWorld {
+    world: World<TableDrive>,
+    tables: Vec<Table>,
+    /// Entries without a table, by number.
+    files: Vec<u64>,
+    under_way: Vec<(u64, Errand)>,
+    serials: u32,
+    tags: u64,
+}
+
+impl Deref for TableWorld {
+    type Target = World<TableDrive>;
+
+    fn deref(&self) -> &World<TableDrive> {
+        &self.world
+    }
+}
+
+impl DerefMut for TableWorld {
+    fn deref_mut(&mut self) -> &mut World<TableDrive> {
+        &mut self.world
+    }
+}
+
+/// Chunks of each parallel unit of a device that holds the drive of `config`, its catalog, and tables of so many chunks there.
+///
+/// # Errors
+/// If there can be no such drive.
+///
+/// # Panics
+/// If the profile is impossible.
+pub fn table_chunks_per_pu(
+    profile: &Profile,
+    config: &Config,
+    spare: Share,
+    for_tables: u32,
+) -> Result<u32, OpenError> {
+    let shape = profile.geometry(profile.chunks_per_pu).expect("a possible profile");
+    // The catalog grows with the device, and the device with the catalog.
+    let mut chunks = 1;
+    loop {
+        let catalog = openftl_ftl::tables::catalog_blocks(&profile.geometry(chunks).expect("a possible profile"));
+        let capacity_blocks = config.capacity_blocks + u64::from(catalog);
+        let needed = chunks_per_pu(&shape, &Config { capacity_blocks, ..config.clone() }, spare)? + for_tables;
+        if needed <= chunks {
+            return Ok(chunks);
+        }
+        chunks = needed;
+    }
+}
+
+impl TableWorld {
+    /// A new drive whose log area has the capacity of `config`, with so many chunks for tables in each parallel unit.
+    ///
+    /// # Errors
+    /// If there can be no such drive.
+    pub fn try_new(
+        profile: Profile,
+        config: Config,
+        spare: u32,
+        for_tables: u32,
+        seed: u64,
+    ) -> Result<TableWorld, OpenError> {
+        let config = Config { payload: FrameForm::Bytes, ..config };
+        let chunks = table_chunks_per_pu(&profile, &config, Share::percent(spare), for_tables)?;
+        Ok(TableWorld::of(World::with_chunks(profile, config, chunks, seed)?))
+    }
+
+    /// The same of one that must be possible.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[must_use]
+    pub fn new(profile: Profile, config: Config, for_tables: u32, seed: u64) -> TableWorld {
+        TableWorld::try_new(profile, config, 20, for_tables, seed).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn of(world: World<TableDrive>) -> TableWorld {
+        TableWorld { world, tables: Vec::new(), files: Vec::new(), under_way: Vec::new(), serials: 0, tags: TABLE_TAG }
+    }
+
+    /// The world after a power cut, with the drive not opened yet and the model as it was then.
+    #[must_use]
+    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
+        TableWorld { serials: self.serials, ..TableWorld::of(self.world.after_cut(crash_point, history)) }
+    }
+
+    /// The states found by a watched wire since the last call, each with what the model said at that moment.
+    pub fn crash_points(&mut self) -> Vec<Judgeable> {
+        self.world.crash_points()
+    }
+
+    /// The table drive.
+    pub fn drive(&mut self) -> &mut TableFtl<crate::wire::Wire> {
+        &mut self.world.ftl().ftl
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn requests_under_way(&self) -> usize {
+        self.world.requests_under_way() + self.under_way.len()
+    }
+
+    /// Serials of the tables that are being written.
+    #[must_use]
+    pub fn being_written(&self) -> Vec<u32> {
+        self.serials_of(|table| table.state == State::Writing)
+    }
+
+    /// Serials of the tables that are in the catalog.
+    #[must_use]
+    pub fn committed(&self) -> Vec<u32> {
+        self.serials_of(|table| table.state == State::Committed)
+    }
+
+    /// Serials of the tables that can be read.
+    #[must_use]
+    pub fn readable(&self) -> Vec<u32> {
+        self.serials_of(|_| true)
+    }
+
+    /// Serials of the tables that are pinned.
+    #[must_use]
+    pub fn pinned(&self) -> Vec<u32> {
+        self.serials_of(|table| table.pins > 0)
+    }
+
+    /// Numbers of entries without a table.
+    #[must_use]
+    pub fn files(&self) -> &[u64] {
+        &self.files
+    }
+
+    fn serials_of(&self, is: impl Fn(&Table) -> bool) -> Vec<u32> {
+        self.tables.iter().filter(|table| is(table)).map(|table| table.serial).collect()
+    }
+
+    fn table(&mut self, serial: u32) -> &mut Table {
+        self.tables.iter_mut().find(|table| table.serial == serial).expect("a table that is there")
+    }
+
+    /// What the drive calls a table.
+    pub fn id(&mut self, serial: u32) -> TableId {
+        self.table(serial).id
+    }
+
+    /// Blocks of a table so far.
+    pub fn blocks_of(&mut self, serial: u32) -> u32 {
+        self.table(serial).blocks
+    }
+
+    /// The block of the model that stands for an entry.
+    fn entry(&mut self, number: u64) -> u64 {
+        let block = self.world.blocks() + number;
+        self.world.model().grow(block + 1);
+        block
+    }
+
+    fn tag(&mut self) -> u64 {
+        self.tags += 1;
+        self.tags
+    }
+
+    /// Lets the drive work once more, and books what has ended.
+    pub fn pump(&mut self) {
+        self.world.pump();
+        self.book();
+    }
+
+    /// Books the requests for tables that have ended.
+    fn book(&mut self) {
+        self.world.collect_crash_points();
+        let ended = std::mem::take(&mut self.world.ftl().ended);
+        for ended in ended {
+            self.world.add_to_trace([ended.tag, ended.at.0, u64::from(ended.result.is_ok())]);
+            let index = self.under_way.iter().position(|(tag, _)| *tag == ended.tag).expect("a request under way");
+            let (_, errand) = self.under_way.swap_remove(index);
+            self.end(errand, ended);
+        }
+        self.world.wire.look();
+        self.world.collect_crash_points();
+    }
+
+    fn end(&mut self, errand: Errand, TableDone { result, .. }: TableDone) {
+        match (errand, result) {
+            (Errand::Commit { serial, change }, Ok(())) => {
+                self.world.model().complete(change, false);
+                self.table(serial).state = State::Committed;
+            }
+            (Errand::Commit { serial, change }, Err(error)) => {
+                match error {
+                    TableError::NoSpace | TableError::CatalogFull => self.world.model().refuse(change),
+                    error => {
+                        self.expect_worn_out(error);
+                        self.world.model().fail(change);
+                    }
+                }
+                self.tables.retain(|table| table.serial != serial);
+            }
+            (Errand::Change { change }, Ok(())) => self.world.model().complete(change, false),
+            (Errand::Change { change }, Err(error)) => {
+                self.expect_worn_out(error);
+                self.world.model().fail(change);
+            }
+            (Errand::Read { serial, first, frames }, result) => self.compare(serial, first, frames, result),
+        }
+    }
+
+    /// Something may be refused only because the drive is worn out.
+    fn expect_worn_out(&mut self, error: TableError) {
+        let is_read_only = matches!(error, TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly));
+        let reason = self.world.ftl().block().read_only_reason();
+        let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
+        assert!(self.world.may_wear_out && is_read_only && is_worn_out, "{error}: {reason:?}");
+    }
+
+    fn compare(&mut self, serial: u32, first: u32, frames: Vec<Frame>, result: Result<(), TableError>) {
+        let history = self.world.history.clone();
+        let pool = self.world.ftl().frames_mut();
+        let failed = match result {
+            Ok(()) => None,
+            Err(TableError::Io(error)) => Some(error.block().expect("a read says which block it could not read")),
+            Err(error) => panic!("a read of table {serial} ended with: {error}"),
+        };
+        if let Some(block) = failed {
+            let is_in_range = (first..first + frames.len() as u32).contains(&(block as u32));
+            let may_be = is_in_range && history.may_be_lost_of_table(serial, block as u32);
+            assert!(may_be, "block {block} of table {serial} is lost, and was not damaged: {result:?}");
+        }
+        for (block, frame) in (first..).zip(frames) {
+            if failed.is_none() {
+                let payload = pool.payload(frame);
+                let (head, expected) = (head_of(payload), words(serial, block));
+                assert!(holds(pool.bytes(frame), expected), "block {block} of table {serial} holds {head:#018x}");
+            }
+            pool.release(frame);
+        }
+    }
+
+    /// Begins a table; gives its serial, or `None` if the drive has too many or is worn out.
+    pub fn begin(&mut self, wish: Wish) -> Option<u32> {
+        let result = self.drive().begin(wish);
+        let id = match result {
+            Ok(id) => id,
+            Err(TableError::TooManyWriters) => return None,
+            Err(error) => {
+                self.expect_worn_out(error);
+                return None;
+            }
+        };
+        self.serials += 1;
+        let serial = self.serials;
+        self.tables.push(Table { id, serial, blocks: 0, pins: 0, state: State::Writing });
+        Some(serial)
+    }
+
+    /// Appends blocks to a table, waiting for room as it has to. Returns false if there was no room, or the drive is worn out.
+    pub fn append(&mut self, serial: u32, blocks: u32) -> bool {
+        let mut left = blocks;
+        while left > 0 {
+            let (id, now) = (self.id(serial), self.world.clock.now());
+            let room = match self.room(id) {
+                Ok(room) => room.min(left),
+                Err(TableError::NoSpace) => return false,
+                Err(error) => {
+                    self.expect_worn_out(error);
+                    return false;
+                }
+            };
+            let mut frames = Vec::new();
+            let form = self.world.config.payload;
+            if room == 0 || !self.world.ftl().frames_mut().acquire_many(form, room as usize, &mut frames) {
+                self.pump();
+                continue;
+            }
+            let first = self.table(serial).blocks;
+            let pool = self.world.ftl().frames_mut();
+            for (block, frame) in (first..).zip(&frames) {
+                for (at, word) in pool.bytes_mut(*frame).as_chunks_mut::<8>().0.iter_mut().zip(words(serial, block)) {
+                    *at = word.to_le_bytes();
+                }
+            }
+            self.drive().append(now, id, &frames);
+            self.world.collect_crash_points();
+            self.table(serial).blocks += room;
+            left -= room;
+        }
+        true
+    }
+
+    /// How many blocks can be appended to a table now: 0 after it was asked twice, so that there is something to wait for.
+    fn room(&mut self, id: TableId) -> Result<u32, TableError> {
+        let now = self.world.clock.now();
+        match self.drive().room(now, id) {
+            Ok(0) => {
+                self.world.poll();
+                self.book();
+                self.drive().room(now, id)
+            }
+            room => room,
+        }
+    }
+
+    /// Ends a table, to be put into the catalog with a note of so many bytes.
+    pub fn commit(&mut self, serial: u32, note_bytes: usize) {
+        let Table { id, blocks, .. } = *self.table(serial);
+        let entry = self.entry(id.number());
+        let change = self.world.begin(Kind::Commit, entry, 1);
+        let (now, tag) = (self.world.clock.now(), self.tag());
+        let note = note(change, serial, blocks, note_bytes);
+        match self.drive().commit(now, tag, id, &note) {
+            Ok(()) => {
+                self.table(serial).state = State::Ended;
+                self.under_way.push((tag, Errand::Commit { serial, change }));
+            }
+            Err(error) => {
+                self.expect_worn_out(error);
+                self.world.model().refuse(change);
+            }
+        }
+        self.world.collect_crash_points();
+    }
+
+    /// Gives a table up.
+    pub fn abandon(&mut self, serial: u32) {
+        let (id, now) = (self.id(serial), self.world.clock.now());
+        self.drive().abandon(now, id);
+        self.tables.retain(|table| table.serial != serial);
+        self.world.collect_crash_points();
+    }
+
+    /// Notes something else of a table that is in the catalog.
+    pub fn put(&mut self, serial: u32, note_bytes: usize) {
+        let Table { id, blocks, .. } = *self.table(serial);
+        self.put_entry(id.number(), Some(id), serial, blocks, note_bytes);
+    }
+
+    /// Puts an entry without a table, a new one or another note for one that is there. Returns false if the catalog is full.
+    pub fn put_file(&mut self, number: Option<u64>, note_bytes: usize) -> bool {
+        let new = number.is_none();
+        let number = number.unwrap_or_else(|| self.drive().new_number());
+        let is_put = self.put_entry(number, None, 0, 0, note_bytes);
+        if is_put && new {
+            self.files.push(number);
+        }
+        is_put
+    }
+
+    fn put_entry(&mut self, number: u64, table: Option<TableId>, serial: u32, blocks: u32, bytes: usize) -> bool {
+        let entry = self.entry(number);
+        let change = self.world.begin(Kind::Write, entry, 1);
+        let (now, tag) = (self.world.clock.now(), self.tag());
+        let note = note(change, serial, blocks, bytes);
+        self.under_way.push((tag, Errand::Change { change }));
+        let result = self.drive().put(now, tag, number, table, &note);
+        if let Err(error) = result {
+            if error != TableError::CatalogFull {
+                self.expect_worn_out(error);
+            }
+            self.under_way.pop();
+            self.world.model().refuse(change);
+        }
+        self.world.collect_crash_points();
+        result.is_ok()
+    }
+
+    /// Deletes a table that is in the catalog.
+    pub fn delete(&mut self, serial: u32) {
+        let id = self.id(serial);
+        if self.delete_entry(id.number(), Some(id)) {
+            self.table(serial).state = State::Deleted;
+            self.forget_deleted();
+        }
+    }
+
+    /// Deletes an entry without a table.
+    pub fn delete_file(&mut self, number: u64) {
+        if self.delete_entry(number, None) {
+            self.files.retain(|other| *other != number);
+        }
+    }
+
+    fn delete_entry(&mut self, number: u64, table: Option<TableId>) -> bool {
+        let entry = self.entry(number);
+        let change = self.world.begin(Kind::Delete, entry, 1);
+        let (now, tag) = (self.world.clock.now(), self.tag());
+        self.under_way.push((tag, Errand::Change { change }));
+        let result = self.drive().delete(now, tag, number, table);
+        if let Err(error) = result {
+            self.expect_worn_out(error);
+            self.under_way.pop();
+            self.world.model().refuse(change);
+        }
+        self.world.collect_crash_points();
+        result.is_ok()
+    }
+
+    /// A table stays readable when it is deleted.
+    pub fn pin(&mut self, serial: u32) {
+        let id = self.id(serial);
+        self.drive().pin(id);
+        self.table(serial).pins += 1;
+    }
+
+    /// Once less than before.
+    pub fn unpin(&mut self, serial: u32) {
+        let id = self.id(serial);
+        self.drive().unpin(id);
+        self.table(serial).pins -= 1;
+        self.forget_deleted();
+    }
+
+    fn forget_deleted(&mut self) {
+        self.tables.retain(|table| table.state != State::Deleted || table.pins > 0);
+    }
+
+    /// Submits a read of blocks that a table has.
+    pub fn read(&mut self, serial: u32, first: u32, blocks: u32) {
+        let frames = self.frames(u64::from(blocks));
+        let (id, now, tag) = (self.id(serial), self.world.clock.now(), self.tag());
+        self.drive().read(now, tag, id, first, &frames).expect("the table has these blocks");
+        self.under_way.push((tag, Errand::Read { serial, first, frames }));
+    }
+
+    /// Waits until there are so many frames.
+    pub fn await_frames(&mut self, count: u64) {
+        for frame in self.frames(count) {
+            self.world.ftl().frames_mut().release(frame);
+        }
+    }
+
+    /// Frames for a request, once there are so many.
+    fn frames(&mut self, count: u64) -> Vec<Frame> {
+        let form = self.world.config.payload;
+        let mut frames = Vec::new();
+        while !self.world.ftl().frames_mut().acquire_many(form, count as usize, &mut frames) {
+            self.pump();
+        }
+        frames
+    }
+
+    /// Waits until no request is under way.
+    pub fn settle(&mut self) {
+        while self.requests_under_way() > 0 {
+            self.pump();
+        }
+    }
+
+    /// Makes everything durable.
+    pub fn flush(&mut self) {
+        self.settle();
+        self.world.submit_flush();
+        self.settle();
+        // What was deleted is released, and its chunks are reset.
+        self.idle(Nanos::from_millis(50));
+    }
+
+    /// Lets the drive work until `span` has passed.
+    pub fn idle(&mut self, span: Nanos) {
+        self.world.idle(span);
+        self.book();
+    }
+
+    /// Reads every table, wherever it is.
+    pub fn verify_tables(&mut self) {
+        self.settle();
+        for serial in self.readable() {
+            self.read_table(serial);
+        }
+        self.settle();
+    }
+
+    /// Reads the log area and every table, and compares them with the model.
+    pub fn verify_all(&mut self) {
+        self.verify_tables();
+        self.world.verify_all();
+    }
+
+    fn read_table(&mut self, serial: u32) {
+        let blocks = self.blocks_of(serial);
+        for first in (0..blocks).step_by(READ_BLOCKS as usize) {
+            let count = (blocks - first).min(READ_BLOCKS);
+            let may_be_lost = |block| self.history.may_be_lost_of_table(serial, block);
+            if (first..first + count).any(may_be_lost) {
+                // One by one: each that is not damaged is good.
+                (first..first + count).for_each(|block| self.read(serial, block, 1));
+            } else {
+                self.read(serial, first, count);
+            }
+            self.settle();
+        }
+    }
+
+    /// What the whole drive holds, by change: first the log area, then the entries. Each table is read, and is what its entry says.
+    pub fn read_all(&mut self) -> Vec<Found> {
+        let mut found = self.world.read_all();
+        let entries: Vec<(u64, Change)> = self.adopt_entries();
+        let last = entries.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+        found.resize(found.len() + last as usize, Some(0));
+        for (number, change) in entries {
+            found[(self.world.blocks() + number) as usize] = Some(change);
+        }
+        self.verify_tables();
+        found
+    }
+
+    /// Takes over what was in the catalog when the drive was opened; gives what is noted of each entry.
+    fn adopt_entries(&mut self) -> Vec<(u64, Change)> {
+        let entries = std::mem::take(&mut self.world.ftl().found);
+        let mut changes = Vec::new();
+        (self.tables, self.files) = (Vec::new(), Vec::new());
+        for FoundEntry { number, note: noted, table } in entries {
+            let word = |index: usize| {
+                let bytes = noted
+                    .get(4 * index..4 * index + 4)
+                    .unwrap_or_else(|| panic!("a note of entry {number} is {noted:?}"));
+                u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+            };
+            let (change, serial, blocks) = (word(0), word(1), word(2));
+            assert_eq!(noted, note(change, serial, blocks, noted.len()), "the note of entry {number} is whole");
+            assert_eq!(table.map_or(0, |(_, blocks)| blocks), blocks, "entry {number} has the table that was noted");
+            match table {
+                Some((id, blocks)) => {
+                    assert_eq!(id.number(), number, "the table is that of its entry");
+                    self.tables.push(Table { id, serial, blocks, pins: 0, state: State::Committed });
+                }
+                None => self.files.push(number),
+            }
+            changes.push((number, change));
+        }
+        changes
+    }
+
+    /// Cuts the power, whatever is under way; see [`World::power_cut`].
+    pub fn power_cut(&mut self, torn: bool) {
+        self.world.power_cut(torn);
+        self.forget_requests();
+    }
+
+    /// The same at a later instant of the device.
+    pub fn power_cut_later(&mut self, later: usize, torn: bool) {
+        self.world.power_cut_later(later, torn);
+        self.forget_requests();
+    }
+
+    fn forget_requests(&mut self) {
+        self.under_way.clear();
+        self.tables.clear();
+        self.files.clear();
+    }
+
+    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    pub fn recover(&mut self) -> Result<(), String> {
+        if self.world.ftl.is_none() {
+            self.world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        }
+        let found = self.read_all();
+        self.history.verdict(&found)?;
+        self.world.adopt(&found);
+        Ok(())
+    }
+
+    /// Closes the drive and opens it again: everything that was committed is there, and nothing else.
+    pub fn clean_restart(&mut self) {
+        self.settle();
+        let is_clean = self.world.close_and_open();
+        self.forget_requests();
+        if !is_clean {
+            if let Err(contradiction) = self.recover() {
+                panic!("{contradiction}");
+            }
+            return;
+        }
+        let found = self.read_all();
+        let blocks = self.world.blocks();
+        for block in blocks..self.history.blocks().max(found.len() as u64) {
+            let found = found.get(block as usize).copied().flatten().unwrap_or(0);
+            let allowed =
+                if block < self.history.blocks() { self.history.readable(block, 1).remove(0) } else { vec![0] };
+            let is_allowed = allowed.iter().any(|change| self.history.value(*change) == found);
+            assert!(is_allowed, "entry {}: change {found} found, one of {allowed:?} expected", block - blocks);
+        }
+    }
+
+    /// Does something with a table, if there is one that it can be done with.
+    pub fn perform(&mut self, Deed { kind, pick, size }: Deed) {
+        let picked = |among: &[u32]| (!among.is_empty()).then(|| among[pick as usize % among.len()]);
+        let note_bytes = NOTE_BYTES_MIN + size as usize;
+        match kind {
+            DeedKind::Begin => {
+                let lifetimes =
+                    [TableLifetime::Unknown, TableLifetime::Short, TableLifetime::Medium, TableLifetime::Extreme];
+                let lifetime = lifetimes[pick as usize % lifetimes.len()];
+                self.begin(Wish { blocks: Some(size.into()).filter(|blocks| *blocks > 0), lifetime });
+            }
+            DeedKind::Append => _ = picked(&self.being_written()).map(|table| self.append(table, size)),
+            DeedKind::Commit => _ = picked(&self.being_written()).map(|table| self.commit(table, note_bytes)),
+            DeedKind::Abandon => _ = picked(&self.being_written()).map(|table| self.abandon(table)),
+            DeedKind::Note => _ = picked(&self.committed()).map(|table| self.put(table, note_bytes)),
+            DeedKind::Delete => _ = picked(&self.committed()).map(|table| self.delete(table)),
+            DeedKind::Pin => _ = picked(&self.committed()).map(|table| self.pin(table)),
+            DeedKind::Unpin => _ = picked(&self.pinned()).map(|table| self.unpin(table)),
+            DeedKind::Read => {
+                let Some(table) = picked(&self.readable()) else { return };
+                let blocks = self.blocks_of(table);
+                if blocks > 0 {
+                    let first = pick.wrapping_mul(31) % blocks;
+                    self.read(table, first, size.clamp(1, blocks - first));
+                }
+            }
+            DeedKind::PutFile => {
+                let number = self.files.get(pick as usize % self.files.len().max(1)).copied();
+                self.put_file(number.filter(|_| !pick.is_multiple_of(2)), note_bytes);
+            }
+            DeedKind::DeleteFile => {
+                if let Some(number) = self.files.get(pick as usize % self.files.len().max(1)).copied() {
+                    self.delete_file(number);
+                }
+            }
+        }
+    }
+
+    /// A block of a table may be an error from now on.
+    pub fn lose_of_table(&mut self, serial: u32, block: u32) {
+        self.world.model().damage_table(serial, block);
+    }
+
+    /// One more of a mix of all requests.
+    pub fn submit_any(&mut self) {
+        let pick = |world: &mut TableWorld, among: Vec<u32>| match among.len() as u64 {
+            0 => None,
+            count => Some(among[world.below(count) as usize]),
+        };
+        match self.below(100) {
+            0..12 => {
+                let wish = match self.below(3) {
+                    0 => Wish { blocks: Some(1 + self.below(60)), ..Wish::default() },
+                    _ => Wish::default(),
+                };
+                if self.being_written().len() < 6 {
+                    self.begin(wish);
+                }
+            }
+            12..45 => {
+                let blocks = 1 + self.below(30) as u32;
+                if let Some(table) = pick(self, self.being_written()) {
+                    self.append(table, blocks);
+                }
+            }
+            45..53 => {
+                let bytes = self.note_bytes();
+                if let Some(table) = pick(self, self.being_written()) {
+                    self.commit(table, bytes);
+                }
+            }
+            53..55 => {
+                if let Some(table) = pick(self, self.being_written()) {
+                    self.abandon(table);
+                }
+            }
+            55..59 => {
+                let bytes = self.note_bytes();
+                if let Some(table) = pick(self, self.committed()) {
+                    self.put(table, bytes);
+                }
+            }
+            59..61 => {
+                let bytes = self.note_bytes();
+                let number = self.files.first().copied().filter(|_| self.tags.is_multiple_of(2));
+                self.put_file(number, bytes);
+            }
+            61 => {
+                if let Some(number) = self.files.first().copied() {
+                    self.delete_file(number);
+                }
+            }
+            62..69 => {
+                // About as many as are committed, so that there is room.
+                if let Some(table) = pick(self, self.committed()) {
+                    self.delete(table);
+                }
+            }
+            69 => {
+                if let Some(table) = pick(self, self.committed()) {
+                    self.pin(table);
+                }
+            }
+            70..73 => {
+                if let Some(table) = pick(self, self.pinned()) {
+                    self.unpin(table);
+                }
+            }
+            73..84 => {
+                if let Some(table) = pick(self, self.readable()) {
+                    let blocks = self.blocks_of(table);
+                    if blocks > 0 {
+                        let first = self.below(blocks.into()) as u32;
+                        let count = 1 + self.below((blocks - first).min(100).into()) as u32;
+                        self.read(table, first, count);
+                    }
+                }
+            }
+            84..93 => {
+                let (first, blocks) = self.world.range(12);
+                let durability = if self.below(8) == 0 { Durability::Durable } else { Durability::Volatile };
+                self.world.submit_write(first, blocks, durability);
+            }
+            93..95 => {
+                let (first, blocks) = self.world.range(20);
+                self.world.submit_trim(first, blocks, Durability::Volatile);
+            }
+            95..98 => {
+                let (first, blocks) = self.world.range(16);
+                self.world.submit_read(first, blocks);
+            }
+            _ => _ = self.world.submit_flush(),
+        }
+    }
+
+    fn note_bytes(&mut self) -> usize {
+        match self.below(8) {
+            0 => NOTE_BYTES_MIN + self.below(9_000) as usize,
+            _ => NOTE_BYTES_MIN + self.below(60) as usize,
+        }
+    }
+
+    /// One more request, with up to `depth` under way.
+    pub fn operation(&mut self, depth: usize) {
+        self.submit_any();
+        while self.requests_under_way() >= depth {
+            self.pump();
+        }
+    }
+
+    /// Goes on after the drive was opened and holds `found`, to show that it can.
+    ///
+    /// # Panics
+    /// If what comes then contradicts the model.
+    pub fn work_on(&mut self, found: &[Found]) {
+        self.world.adopt(found);
+        for _ in 0..40 {
+            self.operation(5);
+        }
+        self.verify_all();
+        self.check();
+    }
+}
+
+fn holds(bytes: &[u8; BLOCK_BYTES], expected: impl Iterator<Item = u64>) -> bool {
+    bytes.as_chunks::<8>().0.iter().zip(expected).all(|(found, word)| u64::from_le_bytes(*found) == word)
+}
