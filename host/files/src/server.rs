@@ -529,13 +529,11 @@ impl<M: Media + Send + 'static> State<M> {
             return Ok(());
         }
         if let Request::Close = request {
-            let writer = self.writer.take().expect("it is there");
+            let mut writer = self.writer.take().expect("it is there");
             let Some(failed) = self.failed.take() else { return done(writer.close(), number, output) };
-            match writer.kind() {
-                // A part of it is missing.
-                FileKind::Table => writer.forget(),
-                FileKind::Log | FileKind::Folder => drop(writer.close()),
-            }
+            // A part of it is missing, so that a table does not come to be.
+            writer.fail();
+            drop(writer.close());
             return Err(failed);
         }
         // What failed before is told once, and nothing is done behind it until then.

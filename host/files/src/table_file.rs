@@ -21,7 +21,7 @@ pub(crate) struct TableFile {
     /// The last block.
     tail: Vec<u8>,
     is_committed: bool,
-    has_failed: bool,
+    pub(crate) has_failed: bool,
 }
 
 /// Why nothing more can be appended.

@@ -148,6 +148,11 @@ impl<M: Media> FileWriter<M> {
         self.hand_over().map_err(|error| self.explain(error))
     }
 
+    /// A part is missing: a table cannot come to be any more.
+    pub(crate) fn fail(&mut self) {
+        self.table.has_failed = true;
+    }
+
     /// Ends the writer and leaves the file as it is: what a crash does. Of a table that was not synced nothing is left, and no name.
     pub fn forget(mut self) {
         self.is_closed = true;

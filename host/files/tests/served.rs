@@ -166,7 +166,7 @@ fn after_a_power_cut_what_was_synced_is_there() {
             let (path, id, bytes) = receiver.recv().unwrap();
             synced.insert(path, (id, bytes));
         }
-        server.power_cut(dice.next_u64() % 2 == 0);
+        server.power_cut(dice.next_u64().is_multiple_of(2));
         for (path, id, bytes) in receiver {
             synced.insert(path, (id, bytes));
         }
@@ -287,7 +287,7 @@ fn some_request(dice: &mut Xoshiro256PlusPlus) -> Request<'static> {
         13 => Request::CloseReader { file },
         14 => Request::Create { path, kind },
         15 => Request::AppendTo { path },
-        16 | 17 => Request::Append { is_quiet: dice.next_u64() % 2 == 0, data: &[7; 5000] },
+        16 | 17 => Request::Append { is_quiet: dice.next_u64().is_multiple_of(2), data: &[7; 5000] },
         18 => Request::Truncate { bytes: dice.next_u64() % 6000 },
         19 => Request::BeginSync,
         20 => Request::Close,
