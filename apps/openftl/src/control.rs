@@ -433,19 +433,19 @@ impl ArmedCut {
 
 /// When a cut strikes, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Moment {
+pub struct Moment {
     /// After so many more commands to the device…
-    commands: u64,
+    pub commands: u64,
     /// …or after this time, whichever comes first.
-    delay: Nanos,
-    torn: bool,
+    pub delay: Nanos,
+    pub torn: bool,
 }
 
 impl Moment {
-    const NOW: Moment = Moment { commands: 0, delay: Nanos::ZERO, torn: false };
+    pub const NOW: Moment = Moment { commands: 0, delay: Nanos::ZERO, torn: false };
 
     /// A few commands away more often than many.
-    fn chosen_by(seed: u64) -> Moment {
+    pub fn chosen_by(seed: u64) -> Moment {
         let mut chance = SplitMix64::seed_from_u64(seed);
         let span = 1 << (chance.next_u64() % (COMMANDS_MAX_LOG2 + 1));
         Moment {

@@ -40,6 +40,7 @@
 //! tls = "required"                # "required", or "allowed" for hosts without a key
 //! open_channel = ["tiny"]         # profiles of Open-Channel devices in memory, as namespaces 2, 3, …
 //! control = "unix:/tmp/openftl.ctl"
+//! files = "unix:/run/lsm.sock"    # with kind = "tables": where other processes use its files; or "127.0.0.1:10810"
 //! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core
 //! ```
 //!
@@ -186,6 +187,8 @@ pub struct HostSection {
     pub open_channel: Vec<String>,
     /// Where `openftl ctl` reaches the drive.
     pub control: Option<String>,
+    /// Of a table drive: where other processes use its files: `unix:path`, or `127.0.0.1:port`.
+    pub files: Option<String>,
     /// How long to look for what comes next before going to sleep.
     #[serde(default, deserialize_with = "span")]
     pub poll: Option<Nanos>,

@@ -31,6 +31,7 @@ mod profiles;
 mod report;
 mod reproduce;
 mod serve;
+mod serve_tables;
 mod settings;
 mod sweep;
 mod terminal;

@@ -10,6 +10,7 @@ use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::{self, Home};
+use crate::serve_tables;
 use crate::settings::{Settings, find_profile};
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
@@ -65,6 +66,11 @@ pub struct Log {
 }
 
 impl Log {
+    /// Where the report goes is known from the command.
+    pub fn new(json: bool) -> Log {
+        Log { json }
+    }
+
     /// Prints `text`. Whoever read it may have gone; the drive serves on.
     pub fn tell(self, text: &str) {
         if self.json {
@@ -97,6 +103,9 @@ enum Last {
 }
 
 pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
+    if let Some((file, drive)) = serve_tables::table_drive(arguments)? {
+        return serve_tables::run(arguments, &file, &drive);
+    }
     let mut settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
     settings.drives_mut().for_each(|drive| _ = drive.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT));
     let timing = match arguments.timing.or(settings.timing).unwrap_or(Timing::WallClock) {
@@ -109,7 +118,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     };
     let home = home(arguments, &settings)?;
     let endpoints = endpoints(arguments, &settings)?;
-    let log = Log { json: arguments.json };
+    let log = Log::new(arguments.json);
     let palette = if arguments.json { Palette::of_stderr() } else { Palette::of_stdout() };
 
     let stop = Stop::new().map_err(Failure::failed)?;
@@ -463,8 +472,13 @@ fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint
 /// Where the drive is to be controlled, if somebody said so.
 fn control_endpoint(arguments: &cli::Serve, settings: &Settings) -> Result<Option<Endpoint>, Failure> {
     let Some(text) = arguments.control.as_ref().or(settings.host.control.as_ref()) else { return Ok(None) };
+    control_at(text).map(Some)
+}
+
+/// The place that `text` names for a control socket.
+pub fn control_at(text: &str) -> Result<Endpoint, Failure> {
     match text.parse() {
-        Ok(endpoint @ Endpoint::Unix(_)) => Ok(Some(endpoint)),
+        Ok(endpoint @ Endpoint::Unix(_)) => Ok(endpoint),
         Ok(Endpoint::Tcp(_)) => Err(Failure::bad_input(format_args!("--control: {text} is no Unix socket"))
             .fix("write it like unix:/path/to/socket: whoever reaches it can do anything to the drive")),
         Err(error) => Err(Failure::bad_input(format_args!("--control: {error}"))),
@@ -480,7 +494,7 @@ fn control_beside(home: &Home) -> Result<Option<Listener>, String> {
 }
 
 /// The first SIGINT or SIGTERM ends the server cleanly, the second ends the process at once.
-fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
+pub fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::failed)?;
     let stop = stop.clone();
     std::thread::Builder::new()

@@ -82,7 +82,7 @@ impl Settings {
             return Err(Failure::bad_input(
                 "ftl.kind = \"tables\": this command is for block drives, and a table drive has files",
             )
-            .fix("`openftl create` makes it, `openftl files` shows what is on it, and RocksDB opens it by its URI"));
+            .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
         }
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;

@@ -3,10 +3,12 @@
 use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
-use openftl_files::{FileError, Files, Pace};
+use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
 use openftl_ftl::tables::{self, TablePlacement};
 use openftl_ftl::{Access, Config};
 use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use openftl_server::Endpoint;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,6 +21,8 @@ const HOST_FRAMES: u32 = 4096;
 
 /// The files of a drive whose flash is emulated.
 pub type TableFiles = Files<EmulatedDevice>;
+/// The same, or those of a drive that a server has open.
+pub type TableVolume = Volume<EmulatedDevice>;
 
 /// What a drive file says of a table drive.
 #[derive(Clone, Debug)]
@@ -32,6 +36,8 @@ pub struct TableDrive {
     timing: Timing,
     placement: TablePlacement,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
+    /// Where it is served.
+    server: Option<Endpoint>,
 }
 
 impl TableDrive {
@@ -94,6 +100,7 @@ impl TableDrive {
             timing: file.media.timing.unwrap_or(Timing::WallClock),
             placement: file.ftl.table_placement.unwrap_or_default(),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
+            server: file.host.files.as_deref().map(endpoint).transpose()?,
         })
     }
 
@@ -113,6 +120,12 @@ impl TableDrive {
     #[must_use]
     pub fn log_area(&self) -> ByteSize {
         self.log_area
+    }
+
+    /// Where it is served, if the drive file says so.
+    #[must_use]
+    pub fn server(&self) -> Option<&Endpoint> {
+        self.server.as_ref()
     }
 
     fn config(&self, drive_id: u64) -> Config {
@@ -166,6 +179,45 @@ impl TableDrive {
         made.map(|_| ())
     }
 
+    /// Connects to the server of the drive, or opens it here where nobody serves it.
+    ///
+    /// # Errors
+    /// As for [`TableDrive::open`]; or if the server turns the client away; or if another process has the drive open and does not
+    /// serve it.
+    pub fn open_or_connect(&self) -> Result<TableVolume, FileError> {
+        if let Some(server) = &self.server {
+            match self.connect(server) {
+                // Nobody is there. A server whose drive has no power is, and the drive is its own.
+                Err(FileError::Io(_)) if reach(server).is_err() => {}
+                connected => return connected.map(Volume::Served),
+            }
+        }
+        self.open(Access::ReadWrite).map(Volume::Here).map_err(|error| match (error, &self.server) {
+            (FileError::Busy(text), Some(server)) => {
+                let server = written(server);
+                FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))
+            }
+            (FileError::Busy(text), None) => FileError::Busy(format!(
+                "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive file, \
+                 and run `openftl serve`"
+            )),
+            (error, _) => error,
+        })
+    }
+
+    fn connect(&self, server: &Endpoint) -> Result<Client, FileError> {
+        let (name, server) = (written(server), server.clone());
+        Client::connect(name, Box::new(move || reach(&server)))
+    }
+
+    /// Opens a device that the drive is on, after it lost its power, with the clock that it had.
+    ///
+    /// # Errors
+    /// If it cannot be trusted.
+    pub fn reopen(&self, device: EmulatedDevice, pace: Pace) -> Result<TableFiles, FileError> {
+        Files::open(device, self.config(0), self.placement, Access::ReadWrite, pace)
+    }
+
     /// Opens the drive, or makes one in memory.
     ///
     /// # Errors
@@ -187,6 +239,34 @@ impl TableDrive {
         let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
         Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))
+    }
+}
+
+/// Where a table drive is served.
+fn endpoint(text: &str) -> Result<Endpoint, FileError> {
+    match text.parse() {
+        Ok(endpoint @ Endpoint::Unix(_)) => Ok(endpoint),
+        Ok(endpoint @ Endpoint::Tcp(_)) if endpoint.is_local() => Ok(endpoint),
+        Ok(Endpoint::Tcp(_)) => Err(FileError::Invalid(format!(
+            "host.files = {text:?}: other machines could reach it, and there are no passwords; choose 127.0.0.1 or a Unix socket"
+        ))),
+        Err(error) => Err(FileError::Invalid(format!("host.files = {text:?}: {error}"))),
+    }
+}
+
+fn reach(server: &Endpoint) -> io::Result<Stream> {
+    match server {
+        Endpoint::Unix(path) => Stream::unix(path),
+        Endpoint::Tcp(address) => Stream::tcp(*address),
+    }
+}
+
+/// As a drive file has it.
+#[must_use]
+pub fn written(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+        Endpoint::Tcp(address) => address.to_string(),
     }
 }
 

@@ -1,10 +1,9 @@
 //! The drives that this process has open: each once, however often it is asked for.
 
 use crate::Shared;
-use openftl_drive::table_drive::{TableDrive, TableFiles};
-use openftl_files::FileError;
+use openftl_drive::table_drive::{TableDrive, TableVolume};
 use openftl_files::dispatch::Watch;
-use openftl_ftl::Access;
+use openftl_files::{FileError, Volume};
 use openftl_media::EmulatedDevice;
 use std::collections::HashMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -36,19 +35,28 @@ impl Drive {
             FilePath::new(path).canonicalize().map_err(|error| FileError::NotFound(format!("{path} ({error})")))?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let drives = open.get_or_insert_default();
-        if let Some(files) = drives.get(&file) {
+        // What has lost its server is opened anew; who uses it still hears of it there.
+        if let Some(files) = drives.get(&file).filter(|files| !is_broken(files)) {
             return Ok(Drive { files: Some(Arc::clone(files)), file });
         }
-        let files = Arc::new(TableDrive::read(&file)?.open(Access::ReadWrite)?);
+        let files = Arc::new(TableDrive::read(&file)?.open_or_connect()?);
         if let Some(text) = std::env::var_os(POWER_CUT_VARIABLE) {
-            files.watch(power_cut(&text.to_string_lossy())?);
+            let watch = power_cut(&text.to_string_lossy())?;
+            match &*files {
+                Volume::Here(files) => files.watch(watch),
+                Volume::Served(_) => {
+                    return Err(FileError::Invalid(format!(
+                        "{POWER_CUT_VARIABLE}: a server has the drive; cut its power with `openftl ctl`"
+                    )));
+                }
+            }
         }
         drives.insert(file.clone(), Arc::clone(&files));
         Ok(Drive { files: Some(files), file })
     }
 
     /// Its files.
-    pub fn files(&self) -> &TableFiles {
+    pub fn files(&self) -> &TableVolume {
         self.files.as_ref().expect("a drive that is not closed")
     }
 
@@ -61,16 +69,19 @@ impl Drive {
         let Some(files) = self.files.take() else { return Ok(()) };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(drives) = open.as_mut() else { return Ok(()) };
+        let is_kept = drives.get(&self.file).is_some_and(|kept| Arc::ptr_eq(kept, &files));
         // This use, and the table of open drives.
-        if Arc::strong_count(&files) > 2 {
+        if Arc::strong_count(&files) > 1 + usize::from(is_kept) {
             return Ok(());
         }
-        drives.remove(&self.file);
+        if is_kept {
+            drives.remove(&self.file);
+        }
         keep_statistics(&files);
         let Some(files) = Arc::into_inner(files) else { return Ok(()) };
         match files.close()? {
-            Some(_) => Ok(()),
-            None => Err(FileError::Busy(format!("{}: files of the drive are still open", self.file.display()))),
+            true => Ok(()),
+            false => Err(FileError::Busy(format!("{}: files of the drive are still open", self.file.display()))),
         }
     }
 }
@@ -99,10 +110,15 @@ fn power_cut(text: &str) -> Result<Watch<EmulatedDevice>, FileError> {
     }))
 }
 
-fn keep_statistics(files: &TableFiles) {
+/// Whether the server of a drive has gone.
+fn is_broken(files: &TableVolume) -> bool {
+    matches!(files, Volume::Served(client) if client.is_broken())
+}
+
+fn keep_statistics(files: &TableVolume) {
     let Some(path) = std::env::var_os(STATISTICS_VARIABLE) else { return };
     // Who asked for them sees that there are none.
-    if let Ok(text) = serde_json::to_string_pretty(&files.statistics()) {
+    if let Ok(text) = files.statistics() {
         let _ = std::fs::write(path, text + "\n");
     }
 }

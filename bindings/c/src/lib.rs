@@ -8,8 +8,8 @@
 mod drives;
 
 use drives::{Drive, Path};
-use openftl_drive::table_drive::TableFiles;
-use openftl_files::{Attributes, FileError, FileKind, FileReader, FileWriter, ReadRequest};
+use openftl_drive::table_drive::TableVolume;
+use openftl_files::{Attributes, FileError, FileKind, ReadRequest, VolumeReader, VolumeWriter};
 use openftl_ftl::tables::TableLifetime;
 use openftl_media::EmulatedDevice;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -57,9 +57,9 @@ pub struct CReadRequest {
 /// `openftl_file`: being written or being read.
 pub enum File {
     /// By several threads too: a database appends to its log while another thread syncs it.
-    Written(Mutex<FileWriter<EmulatedDevice>>),
+    Written(Mutex<VolumeWriter<EmulatedDevice>>),
     /// By any number.
-    Read(FileReader<EmulatedDevice>),
+    Read(VolumeReader<EmulatedDevice>),
 }
 
 /// Runs `deed`, and tells the caller how it ended.
@@ -109,14 +109,14 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, FileError
 
 /// # Safety
 /// `drive` is null or came from `openftl_open` and was not closed.
-unsafe fn files<'a>(drive: *const Drive) -> Result<&'a TableFiles, FileError> {
+unsafe fn files<'a>(drive: *const Drive) -> Result<&'a TableVolume, FileError> {
     // SAFETY: as the caller of this function promises.
     unsafe { drive.as_ref() }.map(|drive| drive.files()).ok_or_else(|| null("the drive"))
 }
 
 /// # Safety
 /// `file` is null or was given out and not closed.
-unsafe fn writer<'a>(file: *const File) -> Result<MutexGuard<'a, FileWriter<EmulatedDevice>>, FileError> {
+unsafe fn writer<'a>(file: *const File) -> Result<MutexGuard<'a, VolumeWriter<EmulatedDevice>>, FileError> {
     // SAFETY: as the caller of this function promises.
     match unsafe { file.as_ref() } {
         Some(File::Written(writer)) => Ok(writer.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -127,7 +127,7 @@ unsafe fn writer<'a>(file: *const File) -> Result<MutexGuard<'a, FileWriter<Emul
 
 /// # Safety
 /// `file` is null or was given out and not closed.
-unsafe fn reader<'a>(file: *const File) -> Result<&'a FileReader<EmulatedDevice>, FileError> {
+unsafe fn reader<'a>(file: *const File) -> Result<&'a VolumeReader<EmulatedDevice>, FileError> {
     // SAFETY: as the caller of this function promises.
     match unsafe { file.as_ref() } {
         Some(File::Read(reader)) => Ok(reader),
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn openftl_space(
 ) -> c_int {
     run(error, || {
         // SAFETY: the caller's pointers.
-        let (free, all) = unsafe { files(drive) }?.space();
+        let (free, all) = unsafe { files(drive) }?.space()?;
         // SAFETY: the caller's pointers.
         unsafe { give(free_bytes, free, "free_bytes").and_then(|()| give(all_bytes, all, "all_bytes")) }
     })
@@ -216,8 +216,7 @@ pub unsafe extern "C" fn openftl_space(
 pub unsafe extern "C" fn openftl_statistics(drive: *const Drive, json: *mut *mut c_char, error: *mut Error) -> c_int {
     run(error, || {
         // SAFETY: the caller's pointers.
-        let statistics = unsafe { files(drive) }?.statistics();
-        let text = serde_json::to_string(&statistics).map_err(|error| FileError::Io(error.to_string()))?;
+        let text = unsafe { files(drive) }?.statistics()?;
         let text = CString::new(text).map_err(|error| FileError::Io(error.to_string()))?;
         // SAFETY: the caller's pointers.
         unsafe { give(json, text.into_raw(), "the place for the text") }
@@ -593,7 +592,7 @@ unsafe fn with_path(
     drive: *const Drive,
     path: *const c_char,
     error: *mut Error,
-    deed: impl FnOnce(&TableFiles, Path<'_>) -> Result<(), FileError>,
+    deed: impl FnOnce(&TableVolume, Path<'_>) -> Result<(), FileError>,
 ) -> c_int {
     run(error, || {
         // SAFETY: the caller's pointers.
@@ -680,4 +679,4 @@ pub unsafe extern "C" fn openftl_unlock(drive: *const Drive, path: *const c_char
 const _: () = assert!(size_of::<Error>() == MESSAGE_BYTES);
 
 /// What the drives of this process share.
-type Shared = Arc<TableFiles>;
+type Shared = Arc<TableVolume>;

@@ -91,6 +91,8 @@ pub(crate) struct Owned<M> {
     sleepers: Vec<Sleeper>,
     /// Looks at the drive after each poll.
     pub(crate) watch: Option<Watch<M>>,
+    /// Its power is gone: nothing is asked of it any more.
+    has_stopped: bool,
 }
 
 /// What is called with the drive after each poll.
@@ -147,12 +149,26 @@ impl<M: Media> Dispatcher<M> {
             leader: None,
             sleepers: Vec::new(),
             watch: None,
+            has_stopped: false,
         };
         Dispatcher { owned: Mutex::new(owned), pace: clock.pace }
     }
 
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
     /// Becomes the owner of the drive.
-    pub(crate) fn own(&self) -> Owner<'_, M> {
+    ///
+    /// # Errors
+    /// If its power is gone.
+    pub(crate) fn own(&self) -> Result<Owner<'_, M>, FileError> {
+        let owner = self.look();
+        if owner.has_stopped { Err(no_power()) } else { Ok(owner) }
+    }
+
+    /// Becomes its owner whatever has happened to it, to look at it.
+    pub(crate) fn look(&self) -> Owner<'_, M> {
         // A thread that panicked has left a drive that others may still read from; its own asserts protect it.
         let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         owned.now = self.now(&owned);
@@ -164,6 +180,19 @@ impl<M: Media> Dispatcher<M> {
             Pace::Wall(start) => owned.now.max(Time(start.elapsed().as_nanos() as u64)),
             Pace::Virtual => owned.now,
         }
+    }
+
+    /// Ends the work of the drive with `last`: who waits for it is told so, and nothing is asked of it any more.
+    pub(crate) fn stop<T>(&self, last: impl FnOnce(&mut TableFtl<M>, Time) -> T) -> T {
+        let mut owner = self.look();
+        let now = owner.now;
+        let value = last(&mut owner.drive, now);
+        owner.has_stopped = true;
+        if let Some((leader, _)) = &owner.leader {
+            leader.unpark();
+        }
+        owner.sleepers.drain(..).for_each(|sleeper| sleeper.thread.unpark());
+        value
     }
 
     /// Gives the drive back, for closing.
@@ -186,6 +215,9 @@ impl<M: Media> Dispatcher<M> {
         mut until: impl FnMut(&mut Owned<M>) -> Option<T>,
     ) -> (Owner<'a, M>, Result<T, FileError>) {
         loop {
+            if owner.has_stopped {
+                return (owner, Err(no_power()));
+            }
             let now = self.now(&owner);
             owner.poll(now);
             if let Some(found) = until(&mut owner) {
@@ -205,7 +237,7 @@ impl<M: Media> Dispatcher<M> {
                 owner.sleepers.push(Sleeper { thread: std::thread::current(), tag });
                 drop(owner);
                 std::thread::park();
-                owner = self.own();
+                owner = self.look();
                 let own = std::thread::current().id();
                 owner.sleepers.retain(|sleeper| sleeper.thread.id() != own);
                 continue;
@@ -220,13 +252,17 @@ impl<M: Media> Dispatcher<M> {
                     owner.leader = Some((std::thread::current(), due));
                     drop(owner);
                     sleep_at_most(due.since(now));
-                    owner = self.own();
+                    owner = self.look();
                     owner.leader = None;
                 }
                 Pace::Wall(_) => std::hint::spin_loop(),
             }
         }
     }
+}
+
+fn no_power() -> FileError {
+    FileError::Io("the power of the drive is off".to_owned())
 }
 
 /// Sleeps until woken, or for so long.

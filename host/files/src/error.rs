@@ -56,6 +56,41 @@ impl FileError {
         }
     }
 
+    /// The error with this status, of which `text` is what it says beside its kind.
+    #[must_use]
+    pub fn from_code(code: i32, text: String) -> Option<FileError> {
+        Some(match code {
+            1 => FileError::NotFound(text),
+            2 => FileError::Exists(text),
+            3 => FileError::NoSpace(text),
+            4 => FileError::TooLarge(text),
+            5 => FileError::Io(text),
+            6 => FileError::Corruption(text),
+            7 => FileError::Busy(text),
+            8 => FileError::Invalid(text),
+            9 => FileError::NotSupported(text),
+            10 => FileError::ReadOnly(text),
+            _ => return None,
+        })
+    }
+
+    /// What it says beside its kind.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            FileError::NotFound(text)
+            | FileError::Exists(text)
+            | FileError::NoSpace(text)
+            | FileError::TooLarge(text)
+            | FileError::Io(text)
+            | FileError::Corruption(text)
+            | FileError::Busy(text)
+            | FileError::Invalid(text)
+            | FileError::NotSupported(text)
+            | FileError::ReadOnly(text) => text,
+        }
+    }
+
     /// The same, said of `path`.
     #[must_use]
     pub fn of(self, path: &str) -> FileError {

@@ -163,7 +163,7 @@ impl<M: Media> Shared<M> {
             Counts::add(&self.counts.syncs_for_nothing, 1);
             return Ok(());
         }
-        let mut owner = self.dispatcher.own();
+        let mut owner = self.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.submit(now, tag, Request::Flush)?;
         let (mut owner, result) = self.dispatcher.wait(owner, tag);
@@ -217,7 +217,7 @@ impl<M: Media> Shared<M> {
 
     /// Writes the catalog's entry of a file that has a name.
     pub(crate) fn put(&self, node: &Node, note: &Note) -> Result<(), FileError> {
-        let mut owner = self.dispatcher.own();
+        let mut owner = self.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.put(now, tag, node.entry(), node.table.get().copied(), &note.encode())?;
         let ended = self.dispatcher.wait(owner, tag).1;
@@ -235,7 +235,7 @@ impl<M: Media> Shared<M> {
         let mut contents = node.contents();
         contents.is_deleted = true;
         if contents.is_noted {
-            let mut owner = self.dispatcher.own();
+            let mut owner = self.dispatcher.own()?;
             let (now, tag) = (owner.now, owner.tag());
             owner.drive.delete(now, tag, node.entry(), node.table.get().copied())?;
             self.dispatcher.wait(owner, tag).1?;
@@ -252,7 +252,13 @@ impl<M: Media> Shared<M> {
     pub(crate) fn leave(&self, node: &Node) {
         let mut contents = node.contents();
         contents.users -= 1;
-        if contents.users == 0 && contents.is_deleted {
+        if contents.users > 0 {
+            return;
+        }
+        if let (Some(table), true) = (node.table.get(), node.is_pinned.swap(false, Ordering::Relaxed)) {
+            self.dispatcher.look().drive.unpin(*table);
+        }
+        if contents.is_deleted {
             self.give_back(std::mem::take(&mut contents.extents));
         }
     }
@@ -376,20 +382,31 @@ impl<M: Media> Files<M> {
         Some(shared.dispatcher.into_drive().0.crash())
     }
 
+    /// How time passes for it.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.shared.dispatcher.pace()
+    }
+
+    /// Stops the drive at once with `last`, as a power cut does: whoever uses a file gets errors from now on, also who waits.
+    pub fn stop<T>(&self, last: impl FnOnce(&mut TableFtl<M>, Time) -> T) -> T {
+        self.shared.dispatcher.stop(last)
+    }
+
     /// Calls `with` on the drive below, for those who ask it what it did.
     pub fn with_drive<T>(&self, with: impl FnOnce(&mut TableFtl<M>) -> T) -> T {
-        with(&mut self.shared.dispatcher.own().drive)
+        with(&mut self.shared.dispatcher.look().drive)
     }
 
     /// Has `watch` called with the drive after each poll: for those who test what a database bears.
     pub fn watch(&self, watch: Watch<M>) {
-        self.shared.dispatcher.own().watch = Some(watch);
+        self.shared.dispatcher.look().watch = Some(watch);
     }
 
     /// Bytes that tables can still take, and that they could if there were none.
     #[must_use]
     pub fn space(&self) -> (u64, u64) {
-        let (left, all) = self.shared.dispatcher.own().drive.table_space();
+        let (left, all) = self.shared.dispatcher.look().drive.table_space();
         (left * BLOCK_BYTES as u64, all * BLOCK_BYTES as u64)
     }
 
@@ -403,7 +420,7 @@ impl<M: Media> Files<M> {
             (name.clone(), NameStatistics { bytes_written: load(&counts.bytes), syncs: load(&counts.syncs) })
         });
         let by_name = by_name.collect();
-        let owner = self.shared.dispatcher.own();
+        let owner = self.shared.dispatcher.look();
         let (block, tables) = owner.drive.statistics();
         let written = load(&counts.table_bytes) + load(&counts.log_bytes);
         let nand = block.nand_blocks_written();
@@ -442,7 +459,7 @@ impl<M: Media> Files<M> {
             Err(error) => return Err(error),
         };
         // The number of a table is given when its place is.
-        let number = if kind == FileKind::Log { shared.dispatcher.own().drive.new_number() } else { 0 };
+        let number = if kind == FileKind::Log { shared.dispatcher.own()?.drive.new_number() } else { 0 };
         let node = Node::new(number, kind, now_s());
         if kind == FileKind::Log {
             let named = names.next_change();
@@ -488,7 +505,7 @@ impl<M: Media> Files<M> {
         let path = path::normal(path)?;
         let names = self.shared.names();
         let node = Arc::clone(names.file(&path)?);
-        Ok(FileReader::new(Arc::clone(&self.shared), node))
+        FileReader::new(Arc::clone(&self.shared), node)
     }
 
     /// What a file or folder is like.
@@ -568,7 +585,7 @@ impl<M: Media> Files<M> {
             return Err(FileError::Exists(path));
         }
         names.expect_folder_of(&path)?;
-        let number = self.shared.dispatcher.own().drive.new_number();
+        let number = self.shared.dispatcher.own()?.drive.new_number();
         let node = Node::new(number, FileKind::Folder, now_s());
         let named = names.next_change();
         self.shared.put(&node, &note_of(&node, &path, &[], named)).map_err(|error| error.of(&path))?;
@@ -608,6 +625,11 @@ impl<M: Media> Files<M> {
         self.shared.flush()
     }
 
+    /// What had been appended when any sync began is durable: the second half of [`FileWriter::begin_sync`].
+    pub(crate) fn finish_sync(&self) -> Result<(), FileError> {
+        self.shared.flush()
+    }
+
     /// Locks a name, whether or not it is a file.
     ///
     /// # Errors
@@ -640,7 +662,7 @@ impl<M: Media> Files<M> {
             return Ok(());
         }
         let mut tail = vec![0; within];
-        let reader = FileReader::new(Arc::clone(&self.shared), Arc::clone(node));
+        let reader = FileReader::new(Arc::clone(&self.shared), Arc::clone(node))?;
         reader.read(node.bytes() - within as u64, &mut tail)?;
         node.contents().tail = tail;
         Ok(())

@@ -27,9 +27,15 @@
 //! | `reader` | files being read |
 //! | [`files`] | the drive |
 //! | [`error`] | what can go wrong |
+//! | [`wire`] | what a process says to the one that has the drive open |
+//! | [`stream`] | the socket between them |
+//! | [`server`] | many clients, one drive |
+//! | [`client`] | the other end |
+//! | [`volume`] | files of a drive that is here, or served |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod client;
 pub mod dispatch;
 pub mod error;
 pub mod files;
@@ -39,13 +45,21 @@ mod names;
 pub mod note;
 pub mod path;
 mod reader;
+pub mod server;
+pub mod stream;
 mod table_file;
+pub mod volume;
+pub mod wire;
 mod writer;
 
+pub use client::Client;
 pub use dispatch::Pace;
 pub use error::FileError;
 pub use files::{Attributes, FileStatistics, Files, NameStatistics};
 pub use reader::{FileReader, ReadRequest};
+pub use server::FileServer;
+pub use stream::Stream;
+pub use volume::{Volume, VolumeReader, VolumeSync, VolumeWriter};
 pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
 
 /// What a file is.

@@ -49,7 +49,7 @@ impl<M: Media> FileWriter<M> {
         while done < count {
             let (place, blocks) = locate(&contents.extents, first + done as u64, (count - done).min(WRITE_BLOCKS_MAX));
             let mut frames = Vec::with_capacity(blocks);
-            let owner = self.shared.dispatcher.own();
+            let owner = self.shared.dispatcher.own()?;
             let (mut owner, taken) = take_frames(&self.shared, owner, blocks, &mut frames);
             taken?;
             for (frame, block) in frames.iter().zip(contents.tail[done * BLOCK_BYTES..].chunks(BLOCK_BYTES)) {
@@ -103,7 +103,7 @@ impl<M: Media> FileWriter<M> {
         // The block that is the last one now comes back here.
         let first = bytes / BLOCK * BLOCK;
         let mut tail = vec![0; (bytes - first) as usize];
-        crate::FileReader::new(Arc::clone(&self.shared), Arc::clone(&self.node)).read(first, &mut tail)?;
+        crate::FileReader::new(Arc::clone(&self.shared), Arc::clone(&self.node))?.read(first, &mut tail)?;
         let mut contents = self.node.contents();
         contents.tail = tail;
         self.node.set_bytes(bytes);

@@ -4,7 +4,7 @@ use crate::note::LogExtent;
 use crate::{FileError, FileKind, path};
 use openftl_ftl::tables::TableId;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A file or folder, with or without a name.
@@ -13,6 +13,10 @@ pub(crate) struct Node {
     pub(crate) kind: FileKind,
     /// Its table, once it has one.
     pub(crate) table: OnceLock<TableId>,
+    /// Somebody opened the file for reading before it had one. Changes while the drive is owned, as the next does.
+    pub(crate) is_awaited: AtomicBool,
+    /// Its table is pinned for them.
+    pub(crate) is_pinned: AtomicBool,
     pub(crate) bytes: AtomicU64,
     pub(crate) modified: AtomicU64,
     contents: Mutex<Contents>,
@@ -41,6 +45,8 @@ impl Node {
             number,
             kind,
             table: OnceLock::new(),
+            is_awaited: AtomicBool::new(false),
+            is_pinned: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             modified: AtomicU64::new(modified),
             contents: Mutex::default(),

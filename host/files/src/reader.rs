@@ -9,6 +9,7 @@ use openftl_core::{BLOCK_BYTES, Frame, FrameForm};
 use openftl_ftl::Request;
 use openftl_ftl::tables::TableId;
 use openftl_media::Media;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -47,20 +48,29 @@ struct Piece {
 }
 
 impl<M: Media> FileReader<M> {
-    pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>) -> FileReader<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>) -> Result<FileReader<M>, FileError> {
         node.contents().users += 1;
         let reader = FileReader { shared, node, table: OnceLock::new() };
-        reader.table(&mut reader.shared.dispatcher.own());
-        reader
+        reader.table(&mut reader.shared.dispatcher.own()?);
+        Ok(reader)
     }
 
     /// The file's table, once it has one.
     fn table(&self, owner: &mut Owner<'_, M>) -> Option<TableId> {
-        let table = *self.node.table.get()?;
+        let Some(table) = self.node.table.get().copied() else {
+            self.node.is_awaited.store(true, Ordering::Relaxed);
+            return None;
+        };
         Some(*self.table.get_or_init(|| {
             owner.drive.pin(table);
             table
         }))
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.node.kind
     }
 
     /// Bytes of the file.
@@ -121,9 +131,12 @@ impl<M: Media> FileReader<M> {
     }
 
     fn read_pieces(&self, requests: &mut [ReadRequest<'_>], log: Option<(u64, &[LogExtent])>) {
+        let mut owner = match self.shared.dispatcher.own() {
+            Ok(owner) => owner,
+            Err(error) => return requests.iter_mut().for_each(|request| request.result = Err(error.clone())),
+        };
         let bytes = log.map_or_else(|| self.node.bytes(), |(on_drive, _)| on_drive);
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut owner = self.shared.dispatcher.own();
         let table = self.table(&mut owner);
         for index in 0..requests.len() {
             let length = available(bytes, &requests[index]);
@@ -221,7 +234,7 @@ pub(crate) fn locate(extents: &[LogExtent], mut block: u64, wanted: usize) -> (u
 impl<M: Media> Drop for FileReader<M> {
     fn drop(&mut self) {
         if let Some(table) = self.table.get() {
-            self.shared.dispatcher.own().drive.unpin(*table);
+            self.shared.dispatcher.look().drive.unpin(*table);
         }
         self.shared.leave(&self.node);
     }

@@ -11,6 +11,7 @@ use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_ftl::tables::TableId;
 use openftl_media::Media;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What there is of a table file only while it is written.
 #[derive(Default)]
@@ -20,7 +21,14 @@ pub(crate) struct TableFile {
     /// The last block.
     tail: Vec<u8>,
     is_committed: bool,
-    has_failed: bool,
+    pub(crate) has_failed: bool,
+}
+
+/// Why nothing more can be appended.
+pub(crate) fn is_whole() -> FileError {
+    FileError::NotSupported(
+        "a table that was synced or closed is there as a whole, and cannot be appended to".to_owned(),
+    )
 }
 
 impl<M: Media> FileWriter<M> {
@@ -29,9 +37,7 @@ impl<M: Media> FileWriter<M> {
             return Ok(());
         }
         if self.table.is_committed {
-            return Err(FileError::NotSupported(
-                "a table that was synced or closed is there as a whole, and cannot be appended to".to_owned(),
-            ));
+            return Err(is_whole());
         }
         self.begin_table()?;
         let bytes = self.bytes() + data.len() as u64;
@@ -58,10 +64,10 @@ impl<M: Media> FileWriter<M> {
         if let Some(table) = self.table.table {
             return Ok(table);
         }
-        let owner = self.shared.dispatcher.own();
+        let owner = self.shared.dispatcher.own()?;
         let wish = self.wish;
         // With too many writers this one waits for another to end.
-        let (_owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
+        let (mut owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
             Err(openftl_ftl::tables::TableError::TooManyWriters) => None,
             begun => Some(begun),
         });
@@ -69,6 +75,10 @@ impl<M: Media> FileWriter<M> {
         self.table.table = Some(table);
         self.table.tail.reserve(BLOCK_BYTES);
         self.node.table.set(table).expect("a file has one table");
+        if self.node.is_awaited.load(Ordering::Relaxed) {
+            owner.drive.pin(table);
+            self.node.is_pinned.store(true, Ordering::Relaxed);
+        }
         Ok(table)
     }
 
@@ -76,7 +86,7 @@ impl<M: Media> FileWriter<M> {
     fn push<'d>(&mut self, blocks: impl Iterator<Item = &'d [u8]>) -> Result<(), FileError> {
         let table = self.table.table.expect("it was begun");
         let mut blocks = blocks.peekable();
-        let mut owner = self.shared.dispatcher.own();
+        let mut owner = self.shared.dispatcher.own()?;
         let mut frames: Vec<Frame> = Vec::new();
         while blocks.peek().is_some() {
             let mut now = owner.now;
@@ -158,7 +168,7 @@ impl<M: Media> FileWriter<M> {
         self.table.tail.clear();
         // Deleted before it was there: nobody wants it.
         let Some(note) = self.note() else { return Ok(()) };
-        let mut owner = self.shared.dispatcher.own();
+        let mut owner = self.shared.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.commit(now, tag, table, &note.encode())?;
         // From here on the table is the drive's, whether it comes to be there or not.
@@ -171,10 +181,24 @@ impl<M: Media> FileWriter<M> {
         Ok(())
     }
 
+    /// Takes the name of a table away that was not committed.
+    pub(crate) fn forget_table(&mut self) {
+        let mut names = self.shared.names();
+        if !self.table.is_committed && names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node)) {
+            names.remove(&self.path);
+        }
+    }
+
     /// Gives up a table that was not committed.
     pub(crate) fn abandon_table(&mut self) {
-        if let Some(table) = self.table.table.take().filter(|_| !self.table.is_committed) {
-            let mut owner = self.shared.dispatcher.own();
+        if self.table.is_committed {
+            return;
+        }
+        // Whoever has it open finds nothing in it.
+        self.node.set_bytes(0);
+        if let Some(table) = self.table.table.take()
+            && let Ok(mut owner) = self.shared.dispatcher.own()
+        {
             let now = owner.now;
             owner.drive.abandon(now, table);
         }

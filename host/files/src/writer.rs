@@ -43,6 +43,12 @@ impl<M: Media> FileWriter<M> {
         self.wish.lifetime = lifetime;
     }
 
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.node.kind
+    }
+
     /// Bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -81,14 +87,7 @@ impl<M: Media> FileWriter<M> {
     /// If it is elsewhere, there is no room, or the drive fails.
     pub fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), FileError> {
         let bytes = self.bytes();
-        let end = offset.saturating_add(data.len() as u64);
-        if offset > bytes || offset + REWRITE_BYTES_MAX < bytes || end < bytes {
-            return Err(FileError::NotSupported(format!(
-                "{}: bytes {offset} to {end} of a file of {bytes} cannot be written: only its end, and the last {REWRITE_BYTES_MAX} bytes \
-                 before it as a whole",
-                self.path
-            )));
-        }
+        expect_end(&self.path, bytes, offset, data.len())?;
         if offset < bytes {
             self.truncate(offset)?;
         }
@@ -149,9 +148,17 @@ impl<M: Media> FileWriter<M> {
         self.hand_over().map_err(|error| self.explain(error))
     }
 
-    /// Ends the writer and leaves the file as it is: what a crash does.
+    /// A part is missing: a table cannot come to be any more.
+    pub(crate) fn fail(&mut self) {
+        self.table.has_failed = true;
+    }
+
+    /// Ends the writer and leaves the file as it is: what a crash does. Of a table that was not synced nothing is left, and no name.
     pub fn forget(mut self) {
         self.is_closed = true;
+        if self.node.kind == FileKind::Table {
+            self.forget_table();
+        }
     }
 
     /// All that was appended is the drive's, and the catalog knows of it.
@@ -177,6 +184,18 @@ impl<M: Media> FileWriter<M> {
             error => error,
         }
     }
+}
+
+/// Whether `count` bytes may be written at `offset` of a file of `bytes`.
+pub(crate) fn expect_end(path: &str, bytes: u64, offset: u64, count: usize) -> Result<(), FileError> {
+    let end = offset.saturating_add(count as u64);
+    if offset > bytes || offset + REWRITE_BYTES_MAX < bytes || end < bytes {
+        return Err(FileError::NotSupported(format!(
+            "{path}: bytes {offset} to {end} of a file of {bytes} cannot be written: only its end, and the last {REWRITE_BYTES_MAX} bytes \
+             before it as a whole"
+        )));
+    }
+    Ok(())
 }
 
 /// A sync that waits for the drive.

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{byte, bytes, content, power_cut, tiny};
-use openftl_files::{FileKind, FileWriter, Files};
+use openftl_files::{FileKind, FileWriter, Files, Volume};
 use openftl_media::EmulatedDevice;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -169,7 +169,7 @@ impl World {
 
     fn verify(&self, name: &str) {
         let Expected { id, written, .. } = self.names[name];
-        assert_eq!(content(self.files(), name), bytes(id, 0, written), "{name}");
+        assert_eq!(content(&Volume::Here(self.files().clone()), name), bytes(id, 0, written), "{name}");
     }
 
     fn cut(&mut self) {
@@ -179,12 +179,14 @@ impl World {
         }
         let torn = self.below(2) == 0;
         let files = power_cut(self.files.take().unwrap(), torn);
+        let volume = Volume::Here(files.clone());
         let found: BTreeMap<String, (FileKind, Vec<u8>)> = files
             .list("/")
             .unwrap()
             .into_iter()
-            .map(|(name, attributes)| (format!("/{name}"), (attributes.kind, content(&files, &format!("/{name}")))))
+            .map(|(name, attributes)| (format!("/{name}"), (attributes.kind, content(&volume, &format!("/{name}")))))
             .collect();
+        drop(volume);
         let fits = |snapshot: &Snapshot| {
             snapshot.len() == found.len()
                 && snapshot.iter().all(|(name, Expected { id, kind, synced, written })| {

@@ -1,16 +1,22 @@
-//! What can be done with files, and what cannot.
+//! What can be done with files, and what cannot: of a drive that is open here, and of a served one.
 
 mod common;
 
-use common::{bytes, content, power_cut, read_all, reopen, tiny, write};
+use common::{Drive, Where, bytes, content, read_all, tiny, write};
 use openftl_files::{FileError, FileKind, ReadRequest};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+const PLACES: [Where; 2] = [Where::Here, Where::Served];
 const KINDS: [FileKind; 2] = [FileKind::Table, FileKind::Log];
 
 #[test]
 fn what_was_written_is_read_back_whatever_the_pieces() {
-    let files = tiny(64, 1);
+    for place in PLACES {
+        what_was_written_is_read_back_whatever_the_pieces_of(Drive::new(place, tiny(64, 1)));
+    }
+}
+
+fn what_was_written_is_read_back_whatever_the_pieces_of(files: Drive) {
     for kind in KINDS {
         for (count, piece) in [(0, 1), (1, 1), (4095, 7), (4096, 4096), (4097, 5000), (100_000, 333), (300_000, 65_536)]
         {
@@ -19,7 +25,7 @@ fn what_was_written_is_read_back_whatever_the_pieces() {
             assert_eq!(content(&files, &path), bytes(count, 0, count), "{path}");
         }
     }
-    let files = reopen(files.close().unwrap().unwrap());
+    let files = files.reopen();
     assert_eq!(content(&files, "/Table-300000-65536"), bytes(300_000, 0, 300_000));
     assert_eq!(content(&files, "/Log-100000-333"), bytes(100_000, 0, 100_000));
     assert_eq!(files.list("/").unwrap().len(), 14);
@@ -27,7 +33,12 @@ fn what_was_written_is_read_back_whatever_the_pieces() {
 
 #[test]
 fn any_part_of_a_file_can_be_read_also_many_at_a_time() {
-    let files = tiny(64, 2);
+    for place in PLACES {
+        any_part_of_a_file_can_be_read_also_many_at_a_time_of(Drive::new(place, tiny(64, 2)));
+    }
+}
+
+fn any_part_of_a_file_can_be_read_also_many_at_a_time_of(files: Drive) {
     for kind in KINDS {
         write(&files, "/file", kind, 9, 200_001, 10_000);
         let reader = files.open_read("/file").unwrap();
@@ -50,7 +61,12 @@ fn any_part_of_a_file_can_be_read_also_many_at_a_time() {
 
 #[test]
 fn a_file_is_read_while_it_is_written() {
-    let files = tiny(64, 3);
+    for place in PLACES {
+        a_file_is_read_while_it_is_written_of(Drive::new(place, tiny(64, 3)));
+    }
+}
+
+fn a_file_is_read_while_it_is_written_of(files: Drive) {
     for kind in KINDS {
         let mut writer = files.create("/file", kind).unwrap();
         for step in 0..30 {
@@ -66,7 +82,12 @@ fn a_file_is_read_while_it_is_written() {
 
 #[test]
 fn the_end_of_a_file_may_be_written_again_and_cut() {
-    let files = tiny(64, 4);
+    for place in PLACES {
+        the_end_of_a_file_may_be_written_again_and_cut_of(Drive::new(place, tiny(64, 4)));
+    }
+}
+
+fn the_end_of_a_file_may_be_written_again_and_cut_of(files: Drive) {
     for kind in KINDS {
         // As direct I/O writes: whole blocks, the last one with zeroes behind, then again, and cut at the end.
         let mut writer = files.create("/file", kind).unwrap();
@@ -88,13 +109,18 @@ fn the_end_of_a_file_may_be_written_again_and_cut() {
         assert!(matches!(writer.write_at(20_001, &[2; 10]), Err(FileError::NotSupported(_))), "beyond the end");
         assert!(matches!(writer.truncate(20_001), Err(FileError::Invalid(_))));
     }
-    let files = power_cut(files, false);
+    let files = files.power_cut(false);
     assert_eq!(content(&files, "/file").len(), 13_192);
 }
 
 #[test]
 fn a_table_is_written_once_and_a_log_is_gone_on_with() {
-    let files = tiny(64, 5);
+    for place in PLACES {
+        a_table_is_written_once_and_a_log_is_gone_on_with_of(Drive::new(place, tiny(64, 5)));
+    }
+}
+
+fn a_table_is_written_once_and_a_log_is_gone_on_with_of(files: Drive) {
     write(&files, "/t.sst", FileKind::Table, 1, 5000, 5000);
     let error = files.append_to("/t.sst").map(|_| ()).unwrap_err().to_string();
     assert_eq!(error, "/t.sst is a table: it is written once, and cannot be appended to");
@@ -105,7 +131,7 @@ fn a_table_is_written_once_and_a_log_is_gone_on_with() {
     writer.close().unwrap();
     assert_eq!(content(&files, "/u.sst"), b"one");
     write(&files, "/l.log", FileKind::Log, 2, 5000, 5000);
-    let files = reopen(files.close().unwrap().unwrap());
+    let files = files.reopen();
     let mut writer = files.append_to("/l.log").unwrap();
     writer.append(&bytes(2, 5000, 5000)).unwrap();
     writer.close().unwrap();
@@ -113,8 +139,34 @@ fn a_table_is_written_once_and_a_log_is_gone_on_with() {
 }
 
 #[test]
+fn a_table_can_be_read_by_who_opened_it_before_its_first_byte() {
+    for place in PLACES {
+        a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(Drive::new(place, tiny(64, 12)));
+    }
+}
+
+fn a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(files: Drive) {
+    let mut writer = files.create("/t.sst", FileKind::Table).unwrap();
+    let reader = files.open_read("/t.sst").unwrap();
+    writer.append(&bytes(1, 0, 20_000)).unwrap();
+    writer.close().unwrap();
+    files.delete("/t.sst").unwrap();
+    files.sync_names("/").unwrap();
+    for other in 2..12 {
+        write(&files, "/t.sst", FileKind::Table, other, 100_000, 50_000);
+        files.sync_names("/").unwrap();
+    }
+    assert_eq!(read_all(&reader), bytes(1, 0, 20_000));
+}
+
+#[test]
 fn names_are_those_of_a_tree() {
-    let files = tiny(64, 6);
+    for place in PLACES {
+        names_are_those_of_a_tree_of(Drive::new(place, tiny(64, 6)));
+    }
+}
+
+fn names_are_those_of_a_tree_of(files: Drive) {
     let not_found =
         |result: Result<(), FileError>| assert!(matches!(result, Err(FileError::NotFound(_))), "{result:?}");
     not_found(files.create("/db/x", FileKind::Log).map(|_| ()));
@@ -137,13 +189,18 @@ fn names_are_those_of_a_tree() {
     files.delete_folder("/db/wal").unwrap();
     not_found(files.delete("/db/wal/c"));
     files.sync_names("/db").unwrap();
-    let files = power_cut(files, true);
+    let files = files.power_cut(true);
     assert_eq!(files.list("/db").unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b"]);
 }
 
 #[test]
 fn renaming_replaces_and_who_reads_the_old_file_goes_on() {
-    let files = tiny(64, 7);
+    for place in PLACES {
+        renaming_replaces_and_who_reads_the_old_file_goes_on_of(Drive::new(place, tiny(64, 7)));
+    }
+}
+
+fn renaming_replaces_and_who_reads_the_old_file_goes_on_of(files: Drive) {
     for kind in KINDS {
         write(&files, "/old", kind, 1, 9000, 9000);
         write(&files, "/new", kind, 2, 7000, 7000);
@@ -159,13 +216,18 @@ fn renaming_replaces_and_who_reads_the_old_file_goes_on() {
         assert_eq!(read_all(&reader), bytes(1, 0, 9000), "{kind:?}");
         assert!(matches!(files.rename("/new", "/x"), Err(FileError::NotFound(_))));
     }
-    let files = power_cut(files, false);
+    let files = files.power_cut(false);
     assert_eq!(content(&files, "/old"), bytes(2, 0, 7000));
 }
 
 #[test]
 fn a_lock_is_had_once() {
-    let files = tiny(64, 8);
+    for place in PLACES {
+        a_lock_is_had_once_of(Drive::new(place, tiny(64, 8)));
+    }
+}
+
+fn a_lock_is_had_once_of(files: Drive) {
     files.lock("/LOCK").unwrap();
     assert_eq!(files.lock("//LOCK"), Err(FileError::Busy("/LOCK is locked already".to_owned())));
     files.unlock("/LOCK").unwrap();
@@ -175,8 +237,13 @@ fn a_lock_is_had_once() {
 
 #[test]
 fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted() {
-    let files = tiny(64, 9);
-    let (free, all) = files.space();
+    for place in PLACES {
+        a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(Drive::new(place, tiny(64, 9)));
+    }
+}
+
+fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(files: Drive) {
+    let (free, all) = files.space().unwrap();
     assert_eq!(free, all);
     let mut count = 0;
     let failed = loop {
@@ -209,7 +276,12 @@ fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted() {
 
 #[test]
 fn a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted() {
-    let files = tiny(64, 10);
+    for place in PLACES {
+        a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted_of(Drive::new(place, tiny(64, 10)));
+    }
+}
+
+fn a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted_of(files: Drive) {
     let mut writer = files.create("/a.log", FileKind::Log).unwrap();
     let error = (0..).find_map(|_| writer.append(&[7; 65_536]).err()).unwrap();
     assert!(matches!(error, FileError::NoSpace(_)), "{error}");
@@ -223,12 +295,17 @@ fn a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted() {
 
 #[test]
 fn many_threads_write_and_read_side_by_side() {
-    let files = tiny(256, 11);
+    for place in PLACES {
+        many_threads_write_and_read_side_by_side_of(Drive::new(place, tiny(256, 11)));
+    }
+}
+
+fn many_threads_write_and_read_side_by_side_of(files: Drive) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for thread in 0..4_u64 {
-            let files = &files;
+            let files: &Drive = &files;
             threads.push(scope.spawn(move || {
                 for round in 0..12 {
                     for kind in KINDS {

@@ -19,6 +19,13 @@ struct Shared {
     event: OwnedFd,
 }
 
+impl AsFd for Stop {
+    /// What is readable when it was asked to stop or woken.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+}
+
 impl Stop {
     /// A handle that has not been pulled.
     ///

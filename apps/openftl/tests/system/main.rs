@@ -24,6 +24,7 @@
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
@@ -57,4 +58,5 @@ mod rocksdb;
 mod server;
 mod sqlite;
 mod sweep;
+mod tables;
 mod tenants;

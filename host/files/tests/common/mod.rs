@@ -2,10 +2,13 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use openftl_files::{FileKind, FileReader, Files, Pace};
+use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader};
 use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{Access, Config};
-use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use std::ops::Deref;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
 /// Blocks of the log area.
 pub const LOG_BLOCKS: u64 = 512;
@@ -24,12 +27,104 @@ pub fn reopen(device: EmulatedDevice) -> Files<EmulatedDevice> {
     Files::open(device, config(), TablePlacement::Horizontal, Access::ReadWrite, Pace::Virtual).unwrap()
 }
 
-/// The power goes, and comes back.
+/// Cuts the power of a drive that nobody uses.
 pub fn power_cut(files: Files<EmulatedDevice>, torn: bool) -> Files<EmulatedDevice> {
     let now = files.with_drive(|drive| drive.block().now());
     let mut device = files.crash().expect("nobody uses it");
     device.power_cut(now, torn).unwrap();
     reopen(device)
+}
+
+/// Where the drive of a test is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Where {
+    Here,
+    Served,
+}
+
+/// A server of files at a Unix socket.
+pub struct Server {
+    pub server: FileServer<EmulatedDevice>,
+    pub path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    pub fn new(files: Files<EmulatedDevice>) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("files");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let server = FileServer::new(vec![listener]).unwrap();
+        server.serve(files);
+        Server { server, path, _folder: folder }
+    }
+
+    pub fn client(&self) -> Client {
+        connect(&self.path).unwrap()
+    }
+
+    /// The power goes, and comes back.
+    pub fn power_cut(&self, torn: bool) {
+        let cut = |files: &Files<EmulatedDevice>| {
+            files.stop(|drive, now| drive.media_mut().power_cut(now, torn).unwrap());
+        };
+        let (files, ()) = self.server.interrupt(cut).unwrap();
+        self.server.serve(reopen(files.crash().expect("nobody uses it")));
+    }
+}
+
+pub fn connect(path: &Path) -> Result<Client, openftl_files::FileError> {
+    let (name, path) = (path.display().to_string(), path.to_owned());
+    Client::connect(name, Box::new(move || Stream::unix(&path)))
+}
+
+/// A drive, and whoever serves it.
+pub struct Drive {
+    volume: Volume<EmulatedDevice>,
+    server: Option<Server>,
+}
+
+impl Deref for Drive {
+    type Target = Volume<EmulatedDevice>;
+
+    fn deref(&self) -> &Volume<EmulatedDevice> {
+        &self.volume
+    }
+}
+
+impl Drive {
+    pub fn new(place: Where, files: Files<EmulatedDevice>) -> Drive {
+        match place {
+            Where::Here => Drive { volume: Volume::Here(files), server: None },
+            Where::Served => {
+                let server = Server::new(files);
+                Drive { volume: Volume::Served(server.client()), server: Some(server) }
+            }
+        }
+    }
+
+    fn take(self) -> (Where, Files<EmulatedDevice>) {
+        match (self.volume, self.server) {
+            (Volume::Here(files), _) => (Where::Here, files),
+            (Volume::Served(client), server) => {
+                assert!(client.close(), "nobody uses it");
+                (Where::Served, server.expect("it is served").server.end().unwrap())
+            }
+        }
+    }
+
+    /// Closes the drive and opens it again.
+    pub fn reopen(self) -> Drive {
+        let (place, files) = self.take();
+        Drive::new(place, reopen(files.close().unwrap().expect("nobody uses it")))
+    }
+
+    /// The power goes, and comes back.
+    pub fn power_cut(self, torn: bool) -> Drive {
+        let (place, files) = self.take();
+        Drive::new(place, power_cut(files, torn))
+    }
 }
 
 /// Byte `at` of file `id`.
@@ -43,7 +138,7 @@ pub fn bytes(id: u64, from: u64, count: u64) -> Vec<u8> {
 }
 
 /// Writes file `id` of `count` bytes in pieces, and closes it.
-pub fn write<M: Media>(files: &Files<M>, path: &str, kind: FileKind, id: u64, count: u64, piece: u64) {
+pub fn write(files: &Volume<EmulatedDevice>, path: &str, kind: FileKind, id: u64, count: u64, piece: u64) {
     let mut writer = files.create(path, kind).unwrap();
     let mut at = 0;
     while at < count {
@@ -55,13 +150,13 @@ pub fn write<M: Media>(files: &Files<M>, path: &str, kind: FileKind, id: u64, co
 }
 
 /// All of a file.
-pub fn read_all<M: Media>(reader: &FileReader<M>) -> Vec<u8> {
+pub fn read_all(reader: &VolumeReader<EmulatedDevice>) -> Vec<u8> {
     let mut found = vec![0; reader.bytes() as usize + 10];
     let count = reader.read(0, &mut found).unwrap();
     found.truncate(count);
     found
 }
 
-pub fn content<M: Media>(files: &Files<M>, path: &str) -> Vec<u8> {
+pub fn content(files: &Volume<EmulatedDevice>, path: &str) -> Vec<u8> {
     read_all(&files.open_read(path).unwrap())
 }

@@ -1,0 +1,166 @@
+//! A table drive that is served, and used by other processes.
+
+use crate::drive::{openftl, run_openftl};
+use crate::program::{Running, wait_for};
+use openftl_drive::table_drive::{TableDrive, TableVolume};
+use openftl_files::{FileError, FileKind, Volume};
+use openftl_ftl::Access;
+use serde_json::Value;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A table drive, in a folder of its own.
+struct Tables {
+    folder: TempDir,
+}
+
+impl Tables {
+    fn new(host: &str) -> Tables {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[media]\nprofile = \"tiny\"\ncapacity = \"64MiB\"\nstore = \"file\"\npath = \"lsm.oftl\"\ntiming = \"instant\"\n\
+             [ftl]\nkind = \"tables\"\nlog_area = \"8MiB\"\n{host}"
+        );
+        std::fs::write(folder.path().join("lsm.toml"), text).unwrap();
+        Tables { folder }
+    }
+
+    /// With a socket beside the drive file.
+    fn with_server() -> Tables {
+        let tables = Tables::new("");
+        let socket = tables.path("lsm.sock");
+        let text = std::fs::read_to_string(tables.path("lsm.toml")).unwrap();
+        let text = format!("{text}[host]\nfiles = \"unix:{}\"\n", socket.display());
+        std::fs::write(tables.path("lsm.toml"), text).unwrap();
+        tables
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("a path of plain letters").to_owned()
+    }
+
+    fn serve(&self) -> Running {
+        let mut server = Running::start(&openftl(), ["serve", "--drive", &self.text("lsm.toml")]);
+        wait_for("the server to listen", || {
+            if let Some(ended) = server.ended() {
+                panic!("{ended}");
+            }
+            server.stdout().contains("Ctrl-C ends it").then_some(())
+        });
+        server
+    }
+
+    fn open(&self) -> Result<TableVolume, FileError> {
+        TableDrive::read(&self.path("lsm.toml"))?.open_or_connect()
+    }
+
+    fn ctl(&self, command: &[&str]) -> Value {
+        let drive = self.text("lsm.oftl");
+        let ended = run_openftl(["ctl", &drive, "--json"].into_iter().chain(command.iter().copied())).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap()
+    }
+}
+
+fn append(volume: &TableVolume, path: &str, data: &[u8], is_synced: bool) {
+    let mut writer = volume.append_to(path).unwrap();
+    writer.append(data).unwrap();
+    if is_synced {
+        writer.sync().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn content(volume: &TableVolume, path: &str) -> Vec<u8> {
+    let reader = volume.open_read(path).unwrap();
+    let mut found = vec![0; reader.bytes() as usize];
+    assert_eq!(reader.read(0, &mut found), Ok(found.len()));
+    found
+}
+
+fn end(mut server: Running) -> String {
+    rustix::process::kill_process(rustix::process::Pid::from_child(&server.child), rustix::process::Signal::TERM)
+        .unwrap();
+    let ended = wait_for("the server to stop", || server.ended());
+    ended.succeeded().stdout
+}
+
+#[test]
+fn a_table_drive_is_served_and_stops_cleanly() {
+    let tables = Tables::with_server();
+    let server = tables.serve();
+    let said = server.stdout();
+    assert!(said.contains("LD_PRELOAD=libopenftl_rocksdb.so db_bench --fs_uri=openftl:///"), "{said}");
+    let (one, other) = (tables.open().unwrap(), tables.open().unwrap());
+    assert!(matches!((&one, &other), (Volume::Served(_), Volume::Served(_))));
+    append(&one, "/a.log", b"from one", false);
+    assert_eq!(content(&other, "/a.log"), b"from one");
+    let mut writer = other.create("/t.sst", FileKind::Table).unwrap();
+    writer.append(&[7; 100_000]).unwrap();
+    writer.close().unwrap();
+    assert_eq!(content(&one, "/t.sst"), vec![7; 100_000]);
+    let stats = tables.ctl(&["stats"]);
+    assert_eq!(
+        (&stats["power"], &stats["statistics"]["table_bytes_written"]),
+        (&"on".into(), &100_000.into()),
+        "{stats}"
+    );
+    let said = end(server);
+    assert!(said.contains("is closed, with a checkpoint"), "{said}");
+    assert!(matches!(one.list("/"), Err(FileError::Io(_))));
+    // Without a server the drive is opened here.
+    let here = tables.open().unwrap();
+    assert!(matches!(here, Volume::Here(_)));
+    assert_eq!((content(&here, "/a.log"), content(&here, "/t.sst").len()), (b"from one".to_vec(), 100_000));
+}
+
+#[test]
+fn what_was_synced_survives_the_death_of_the_server_and_power_cuts() {
+    let tables = Tables::with_server();
+    let mut server = tables.serve();
+    let volume = tables.open().unwrap();
+    append(&volume, "/a.log", b"one", true);
+    server.kill();
+    let error = volume.list("/").unwrap_err().to_string();
+    assert!(error.contains("lsm.sock") && error.contains("open it again"), "{error}");
+    let server = tables.serve();
+    assert!(server.stdout().contains("recovered after a crash"), "{}", server.stdout());
+    let volume = tables.open().unwrap();
+    append(&volume, "/a.log", b" two", true);
+    let cut = tables.ctl(&["power-cut"]);
+    assert_eq!((&cut["power"], cut["connections_dropped"].as_u64() > Some(0)), (&"off".into(), true), "{cut}");
+    assert!(matches!(volume.list("/"), Err(FileError::Io(_))));
+    let error = tables.open().map(|_| ()).unwrap_err().to_string();
+    assert_eq!(tables.ctl(&["stats"])["power"], "off");
+    assert!(error.contains("the power of the drive is off"), "{error}");
+    let on = tables.ctl(&["power-on"]);
+    assert_eq!(on["recovery"]["clean"], false, "{on}");
+    assert_eq!(content(&tables.open().unwrap(), "/a.log"), b"one two");
+    for command in [&["fail-read", "1"][..], &["lie-about-flush", "on"], &["detach", "x"]] {
+        let drive = tables.text("lsm.oftl");
+        run_openftl(["ctl", &drive].into_iter().chain(command.iter().copied())).failed();
+    }
+    end(server);
+}
+
+#[test]
+fn who_is_in_the_way_is_named() {
+    let tables = Tables::new("");
+    let (file, disk) = (tables.text("lsm.toml"), tables.text("lsm.oftl"));
+    run_openftl(["serve", "--drive", &file]).failed().saying(&["host.files is missing", "files = \"unix:"]);
+    run_openftl(["create", &disk, "--drive", &file]).succeeded();
+    let _open = TableDrive::read(&tables.path("lsm.toml")).unwrap().open(Access::ReadWrite).unwrap();
+    let error = tables.open().map(|_| ()).unwrap_err();
+    assert!(matches!(&error, FileError::Busy(text) if text.contains("not served")), "{error}");
+    let served = Tables::with_server();
+    let file = served.text("lsm.toml");
+    run_openftl(["serve", "--drive", &file, "--nbd", "127.0.0.1:0"]).failed().saying(&["--nbd is for block drives"]);
+    let server = served.serve();
+    run_openftl(["serve", "--drive", &file]).failed().saying(&["another server is listening"]);
+    end(server);
+    let remote = Tables::new("[host]\nfiles = \"0.0.0.0:10810\"\n");
+    run_openftl(["serve", "--drive", &remote.text("lsm.toml")]).failed().saying(&["other machines could reach it"]);
+}
