@@ -235,8 +235,11 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
     run_openftl(["create", disk.to_str().unwrap(), "--capacity", "64MiB"]).succeeded();
     std::fs::write(&block, "[media]\nstore = \"file\"\npath = \"block.oftl\"\n[ftl]\nkind = \"tables\"\n").unwrap();
     refused(&format!("openftl://{}", block.display()), &["block drive"]);
-    let mut user =
-        drive.start("db_bench", &[], &["--db=/db", "--benchmarks=fillrandom", "--num=100000000", "--value_size=10"]);
+    let mut user = drive.start(
+        "db_bench",
+        &[],
+        &["--db=/db", "--benchmarks=fillrandom", "--num=100000000", "--value_size=10", "--compression_type=none"],
+    );
     crate::program::wait_for("db_bench to write", || {
         assert!(user.ended().is_none_or(|ended| panic!("{ended}")));
         user.stderr().contains("finished").then_some(())
