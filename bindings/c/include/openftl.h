@@ -3,7 +3,7 @@
  *
  * A drive is opened by its URI and used by any number of threads. What it keeps are files by name:
  *
- *   tables      write once, from front to back; there as a whole when they are synced or closed, or not at all
+ *   tables      write once, from front to back; there as a whole when they are committed, synced or closed, or not at all
  *   log files   appended to and synced as often as one likes; any size from one byte on
  *   folders     which exist so that they can be listed
  *
@@ -12,7 +12,7 @@
  *
  * What is synced is found again after a power cut and after the death of the process. What is not synced may be lost with
  * either, newest first: a file then ends where it ended earlier, and names are as they were earlier. openftl_sync_folder
- * makes every change of names before it durable.
+ * makes every change of names before it durable, and every sync all that was committed before it.
  *
  * Every function returns an openftl_status; `error`, where it is not null, is filled when that is not OPENFTL_OK.
  */
@@ -64,13 +64,6 @@ typedef enum openftl_lifetime {
     OPENFTL_LIFETIME_EXTREME = 4
 } openftl_lifetime;
 
-/* For what it is written. */
-typedef enum openftl_activity {
-    OPENFTL_ACTIVITY_UNKNOWN = 0,
-    OPENFTL_ACTIVITY_FLUSH = 1,
-    OPENFTL_ACTIVITY_COMPACTION = 2
-} openftl_activity;
-
 typedef struct openftl_attributes {
     uint64_t bytes;
     uint64_t modified_s; /* seconds since 1970 */
@@ -99,8 +92,8 @@ void openftl_free_text(char *text);
 /* ---- files being written ----
  *
  * A file is appended to by one thread at a time; another may sync or flush it meanwhile. What was appended to a log file is read by others at
- * once; what was appended to a table too, but for its last 4096 bytes, which are when it is synced or closed. A table that was synced
- * is there as a whole, and cannot be appended to (OPENFTL_NOT_SUPPORTED). */
+ * once; what was appended to a table too, but for its last 4096 bytes, which are when it is synced or closed. A table that was
+ * committed or synced is there as a whole, and cannot be appended to (OPENFTL_NOT_SUPPORTED). */
 
 /* Makes a file, in place of one of that name, if there is one. Its folder has to be there. */
 openftl_status openftl_create(openftl_drive *drive, const char *path, openftl_kind kind, openftl_file **file,
@@ -112,7 +105,6 @@ openftl_status openftl_append_to(openftl_drive *drive, const char *path, openftl
 /* Hints, before the first byte; they say where a table is placed, and never what can be done with it. 0 bytes: unknown. */
 void openftl_hint_size(openftl_file *file, uint64_t expected_bytes);
 void openftl_hint_lifetime(openftl_file *file, openftl_lifetime lifetime);
-void openftl_hint_activity(openftl_file *file, openftl_activity activity);
 
 openftl_status openftl_append(openftl_file *file, const void *data, size_t bytes, openftl_error *error);
 
@@ -127,6 +119,10 @@ openftl_status openftl_truncate(openftl_file *file, uint64_t bytes, openftl_erro
 
 /* What was appended survives the death of this process, if a server has the drive. */
 openftl_status openftl_flush(openftl_file *file, openftl_error *error);
+
+/* What was appended, and the name of the file, will be durable as soon as any file or folder of the drive is synced; a table is
+ * whole from now on. This costs no sync: it is for files that mean nothing before another one names them. */
+openftl_status openftl_commit(openftl_file *file, openftl_error *error);
 
 /* What was appended is durable, and so is the name of the file. */
 openftl_status openftl_sync(openftl_file *file, openftl_error *error);

@@ -306,13 +306,6 @@ pub unsafe extern "C" fn openftl_hint_lifetime(file: *mut File, lifetime: c_int)
     }
 }
 
-/// See `openftl.h`. Nothing is made of it yet: flushes and compactions are placed alike.
-///
-/// # Safety
-/// As `openftl.h` says of the pointers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn openftl_hint_activity(_file: *mut File, _activity: c_int) {}
-
 /// See `openftl.h`.
 ///
 /// # Safety
@@ -391,6 +384,18 @@ pub unsafe extern "C" fn openftl_flush(file: *mut File, error: *mut Error) -> c_
     run(error, || {
         // SAFETY: the caller's pointers.
         unsafe { writer(file) }?.flush()
+    })
+}
+
+/// See `openftl.h`.
+///
+/// # Safety
+/// As `openftl.h` says of the pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openftl_commit(file: *mut File, error: *mut Error) -> c_int {
+    run(error, || {
+        // SAFETY: the caller's pointers.
+        unsafe { writer(file) }?.commit()
     })
 }
 

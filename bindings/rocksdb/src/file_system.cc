@@ -10,6 +10,7 @@
 
 namespace openftl {
 
+using rocksdb::DirFsyncOptions;
 using rocksdb::FileLock;
 using rocksdb::FileOptions;
 using rocksdb::FSDirectory;
@@ -28,7 +29,10 @@ class Directory : public FSDirectory {
  public:
   Directory(std::shared_ptr<Drive> drive, const std::string& path) : drive_(std::move(drive)), path_(path) {}
 
-  // FsyncWithDirOptions comes here as well, whatever its reason: one commit of names is as good as another.
+  IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* debug, const DirFsyncOptions& why) override {
+    // The sync of a file is that of its name, or comes with that of the MANIFEST.
+    return why.reason == DirFsyncOptions::kNewFileSynced ? IOStatus::OK() : Fsync(options, debug);
+  }
   IOStatus Fsync(const IOOptions&, IODebugContext*) override {
     return Call(path_, [&](openftl_error* error) { return openftl_sync_folder(drive_->get(), path_.c_str(), error); });
   }

@@ -18,35 +18,15 @@ using rocksdb::Slice;
 
 namespace {
 
-// Flush or compaction as RocksDB says it with each write, in the versions that do.
+// Whether RocksDB says that it flushes or compacts, in the versions that do.
 template <typename Options>
-auto ActivityOf(const Options& options, int) -> decltype(options.io_activity, openftl_activity()) {
+auto IsFlushOrCompaction(const Options& options, int) -> decltype(options.io_activity, bool()) {
   using Activity = decltype(options.io_activity);
-  switch (options.io_activity) {
-    case Activity::kFlush:
-      return OPENFTL_ACTIVITY_FLUSH;
-    case Activity::kCompaction:
-      return OPENFTL_ACTIVITY_COMPACTION;
-    default:
-      return OPENFTL_ACTIVITY_UNKNOWN;
-  }
+  return options.io_activity == Activity::kFlush || options.io_activity == Activity::kCompaction;
 }
 template <typename Options>
-openftl_activity ActivityOf(const Options&, long) {
-  return OPENFTL_ACTIVITY_UNKNOWN;
-}
-
-// The same by the priority against the rate limiter, which all versions give to tables. While writes stall both have that
-// of the user.
-openftl_activity ActivityOf(Env::IOPriority priority) {
-  switch (priority) {
-    case Env::IO_HIGH:
-      return OPENFTL_ACTIVITY_FLUSH;
-    case Env::IO_LOW:
-      return OPENFTL_ACTIVITY_COMPACTION;
-    default:
-      return OPENFTL_ACTIVITY_UNKNOWN;
-  }
+bool IsFlushOrCompaction(const Options&, long) {
+  return false;
 }
 
 openftl_lifetime LifetimeOf(Env::WriteLifeTimeHint hint) {
@@ -104,27 +84,19 @@ WritableFile::~WritableFile() {
   }
 }
 
-void WritableFile::HintActivity(const IOOptions& options) {
-  if (activity_hinted_ || kind_ != OPENFTL_TABLE) {
-    return;
+bool WritableFile::IsForManifest(const IOOptions& options) const {
+  if (kind_ != OPENFTL_TABLE) {
+    return false;
   }
-  activity_hinted_ = true;
-  openftl_activity activity = ActivityOf(options, 0);
-  if (activity == OPENFTL_ACTIVITY_UNKNOWN) {
-    activity = ActivityOf(io_priority_);
-  }
-  openftl_hint_activity(file_, activity);
+  // All versions give flushes and compactions a priority against the rate limiter, but for those that writes wait for.
+  return IsFlushOrCompaction(options, 0) || io_priority_ == Env::IO_HIGH || io_priority_ == Env::IO_LOW;
 }
 
-IOStatus WritableFile::Append(const Slice& data, const IOOptions& options, IODebugContext*) {
-  HintActivity(options);
-  changed_ = true;
+IOStatus WritableFile::Append(const Slice& data, const IOOptions&, IODebugContext*) {
   return Call(path_, [&](openftl_error* error) { return openftl_append(file_, data.data(), data.size(), error); });
 }
 
-IOStatus WritableFile::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options, IODebugContext*) {
-  HintActivity(options);
-  changed_ = true;
+IOStatus WritableFile::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions&, IODebugContext*) {
   return Call(path_, [&](openftl_error* error) {
     return openftl_write_at(file_, offset, data.data(), data.size(), error);
   });
@@ -134,7 +106,6 @@ IOStatus WritableFile::Truncate(uint64_t size, const IOOptions&, IODebugContext*
   if (size == openftl_size(file_)) {
     return IOStatus::OK();
   }
-  changed_ = true;
   return Call(path_, [&](openftl_error* error) { return openftl_truncate(file_, size, error); });
 }
 
@@ -142,26 +113,17 @@ IOStatus WritableFile::Flush(const IOOptions&, IODebugContext*) {
   return Call(path_, [&](openftl_error* error) { return openftl_flush(file_, error); });
 }
 
-IOStatus WritableFile::Sync(const IOOptions&, IODebugContext*) {
-  changed_ = false;
-  const IOStatus status = Call(path_, [&](openftl_error* error) { return openftl_sync(file_, error); });
-  if (!status.ok()) {
-    changed_ = true;
-  }
-  return status;
+IOStatus WritableFile::Sync(const IOOptions& options, IODebugContext*) {
+  const auto sync = IsForManifest(options) ? openftl_commit : openftl_sync;
+  return Call(path_, [&](openftl_error* error) { return sync(file_, error); });
 }
 
-IOStatus WritableFile::Close(const IOOptions& options, IODebugContext* debug) {
+IOStatus WritableFile::Close(const IOOptions&, IODebugContext*) {
   if (file_ == nullptr) {
     return IOStatus::OK();
   }
-  IOStatus synced;
-  if (kind_ == OPENFTL_TABLE && changed_) {
-    synced = Sync(options, debug);
-  }
   openftl_file* const file = std::exchange(file_, nullptr);
-  IOStatus closed = Call(path_, [&](openftl_error* error) { return openftl_close_file(file, error); });
-  return synced.ok() ? closed : synced;
+  return Call(path_, [&](openftl_error* error) { return openftl_close_file(file, error); });
 }
 
 uint64_t WritableFile::GetFileSize(const IOOptions&, IODebugContext*) { return openftl_size(file_); }

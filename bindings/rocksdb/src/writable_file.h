@@ -67,16 +67,15 @@ class WritableFile : public rocksdb::FSWritableFile {
  private:
   WritableFile(std::shared_ptr<Drive> drive, const std::string& path, openftl_file* file, const rocksdb::FileOptions& options);
 
-  // Says for what the file is written, before its first byte.
-  void HintActivity(const rocksdb::IOOptions& options);
+  // Whether this is a table of a flush or a compaction. It means nothing before the MANIFEST names it, whose sync comes later and
+  // makes both durable.
+  bool IsForManifest(const rocksdb::IOOptions& options) const;
 
   const std::shared_ptr<Drive> drive_;
   const std::string path_;
   const openftl_kind kind_;
   const bool direct_;
-  openftl_file* file_;           // null once it is closed
-  bool activity_hinted_ = false;
-  bool changed_ = true;          // since it was last synced; a new name is a change
+  openftl_file* file_;  // null once it is closed
 };
 
 }  // namespace openftl

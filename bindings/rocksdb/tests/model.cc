@@ -86,6 +86,7 @@ struct openftl_drive {
   uint64_t next_id = 1;
   uint64_t bytes_max = UINT64_MAX;
   std::map<std::string, std::shared_ptr<Node>> names;
+  std::vector<std::shared_ptr<Node>> committed;  // and not kept yet
   std::set<std::string> locks;
 
   uint64_t Bytes() const {
@@ -121,8 +122,12 @@ struct openftl_drive {
     node->replaced = false;
   }
 
-  // Brings all names to the host, all at once. Files end where they were synced.
+  // Brings what was committed and all names to the host. Other files end where they were synced.
   void KeepNames() {
+    for (const std::shared_ptr<Node>& node : committed) {
+      Keep(node.get());
+    }
+    committed.clear();
     if (folder.empty()) {
       return;
     }
@@ -417,7 +422,6 @@ static void Hinted(openftl_file* file, const char* what, uint64_t value) {
 }
 void openftl_hint_size(openftl_file* file, uint64_t expected_bytes) { Hinted(file, "size", expected_bytes); }
 void openftl_hint_lifetime(openftl_file* file, openftl_lifetime lifetime) { Hinted(file, "lifetime", lifetime); }
-void openftl_hint_activity(openftl_file* file, openftl_activity activity) { Hinted(file, "activity", activity); }
 
 openftl_status openftl_append(openftl_file* file, const void* data, size_t bytes, openftl_error* error) {
   const std::lock_guard<std::mutex> guard(everything);
@@ -454,6 +458,14 @@ openftl_status openftl_truncate(openftl_file* file, uint64_t bytes, openftl_erro
 openftl_status openftl_flush(openftl_file* file, openftl_error*) {
   const std::lock_guard<std::mutex> guard(everything);
   Trace("flush %zu %s\n", file->node->data.size(), file->path.c_str());
+  return OPENFTL_OK;
+}
+
+openftl_status openftl_commit(openftl_file* file, openftl_error*) {
+  const std::lock_guard<std::mutex> guard(everything);
+  Trace("commit %zu %s\n", file->node->data.size(), file->path.c_str());
+  End(file);
+  file->drive->committed.push_back(file->node);
   return OPENFTL_OK;
 }
 

@@ -500,6 +500,14 @@ class Operations {
   std::unique_ptr<FSDirectory> directory;
   OK(fs->NewDirectory(kFolder, kIo, &directory, nullptr));
   OK(directory->Fsync(kIo, nullptr));
+  // As a compaction syncs its outputs: they are durable with the MANIFEST.
+  const std::unique_ptr<FSWritableFile> committed = operations.Create("committed.sst");
+  committed->SetIOPriority(Env::IO_LOW);
+  OK(committed->Append(Pattern(70000), kIo, nullptr));
+  OK(committed->Sync(kIo, nullptr));
+  OK(committed->Close(kIo, nullptr));
+  OK(directory->FsyncWithDirOptions(kIo, nullptr, DirFsyncOptions(DirFsyncOptions::kNewFileSynced)));
+  operations.Write("MANIFEST-000001", "committed.sst");
   const std::unique_ptr<FSWritableFile> open = operations.Create("open.sst");
   OK(open->Append(Pattern(50000), kIo, nullptr));
   _exit(0);
@@ -512,6 +520,7 @@ void FoundAfterDeath(FileSystem* fs, Operations* operations) {
   EQUAL(operations->Contents("synced.sst"), Pattern(100000));
   EQUAL(operations->Contents("closed.sst"), Pattern(50000));
   EQUAL(operations->Contents("new"), "renamed");
+  EQUAL(operations->Contents("committed.sst"), Pattern(70000));
   IS(fs->FileExists(operations->Path("old"), kIo, nullptr), NotFound);
   IS(fs->FileExists(operations->Path("open.sst"), kIo, nullptr), NotFound);
 }

@@ -80,7 +80,7 @@ struct Writing {
     bytes: u64,
     /// Whether the client looks after it when names or log files are looked at.
     is_unsettled: bool,
-    /// A table that was synced.
+    /// A table that was committed or synced.
     is_committed: bool,
 }
 
@@ -625,6 +625,22 @@ impl ClientWriter {
         Ok(())
     }
 
+    /// What was appended is durable as soon as anything is synced after this; see [`FileWriter::commit`](crate::FileWriter::commit).
+    ///
+    /// # Errors
+    /// If there is no room, the drive fails, or the connection breaks.
+    pub fn commit(&mut self) -> Result<(), FileError> {
+        self.end_with(&Request::Commit)
+    }
+
+    /// All that was appended is the server's; `request` says what it does with it, and a table is whole then.
+    fn end_with(&self, request: &Request<'_>) -> Result<(), FileError> {
+        let mut writing = lock(&self.writing);
+        writing.confirm(&self.shared, request)?;
+        writing.is_committed = self.kind == FileKind::Table;
+        Ok(())
+    }
+
     /// What was appended is durable, and so is the file's name.
     ///
     /// # Errors
@@ -638,9 +654,7 @@ impl ClientWriter {
     /// # Errors
     /// If there is no room, the drive fails, or the connection breaks.
     pub fn begin_sync(&mut self) -> Result<ClientSync, FileError> {
-        let mut writing = lock(&self.writing);
-        writing.confirm(&self.shared, &Request::BeginSync)?;
-        writing.is_committed = self.kind == FileKind::Table;
+        self.end_with(&Request::BeginSync)?;
         Ok(ClientSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 

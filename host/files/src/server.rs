@@ -498,6 +498,7 @@ impl<M: Media + Send + 'static> State<M> {
             | Request::Append { .. }
             | Request::Truncate { .. }
             | Request::WriterState
+            | Request::Commit
             | Request::BeginSync
             | Request::Close
             | Request::Forget => self.write(request, number, output)?,
@@ -552,6 +553,7 @@ impl<M: Media + Send + 'static> State<M> {
             }
             Request::Append { data, .. } => writer.append(data)?,
             Request::Truncate { bytes } => writer.truncate(*bytes)?,
+            Request::Commit => writer.commit()?,
             Request::BeginSync => drop(writer.begin_sync()?),
             _ => {}
         }

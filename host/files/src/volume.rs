@@ -244,6 +244,14 @@ impl<M: Media> VolumeWriter<M> {
         either!(self, VolumeWriter, writer => writer.flush())
     }
 
+    /// See [`FileWriter::commit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit(&mut self) -> Result<(), FileError> {
+        either!(self, VolumeWriter, writer => writer.commit())
+    }
+
     /// See [`FileWriter::sync`].
     ///
     /// # Errors

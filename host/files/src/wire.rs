@@ -137,6 +137,8 @@ pub enum Request<'a> {
     Truncate { bytes: u64 },
     /// `FileWriter::bytes` and `FileWriter::id`, when everything before is done.
     WriterState,
+    /// `FileWriter::commit`.
+    Commit,
     /// `FileWriter::begin_sync`.
     BeginSync,
     /// `PendingSync::finish`, of any sync that has begun.
@@ -390,6 +392,7 @@ impl<'a> Request<'a> {
             Request::FinishSync => 24,
             Request::Close => 25,
             Request::Forget => 26,
+            Request::Commit => 27,
         }
     }
 
@@ -400,6 +403,7 @@ impl<'a> Request<'a> {
             Request::Space
             | Request::Statistics
             | Request::WriterState
+            | Request::Commit
             | Request::BeginSync
             | Request::FinishSync
             | Request::Close
@@ -489,6 +493,7 @@ impl<'a> Request<'a> {
             24 => Request::FinishSync,
             25 => Request::Close,
             26 => Request::Forget,
+            27 => Request::Commit,
             _ => return Err(fields.wrong("there is no such request")),
         };
         fields.end(request)

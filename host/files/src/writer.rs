@@ -120,6 +120,15 @@ impl<M: Media> FileWriter<M> {
         Ok(())
     }
 
+    /// What was appended is durable as soon as anything is synced after this, and so is the file's name; a table is whole. It costs no
+    /// sync of its own.
+    ///
+    /// # Errors
+    /// If there is no room, or the drive fails.
+    pub fn commit(&mut self) -> Result<(), FileError> {
+        self.hand_over().map_err(|error| self.explain(error))
+    }
+
     /// What was appended is durable, and so is the file's name.
     ///
     /// # Errors
@@ -135,7 +144,7 @@ impl<M: Media> FileWriter<M> {
     pub fn begin_sync(&mut self) -> Result<PendingSync<M>, FileError> {
         Counts::add(&self.shared.counts.syncs, 1);
         Counts::add(&self.counts.syncs, 1);
-        self.hand_over().map_err(|error| self.explain(error))?;
+        self.commit()?;
         Ok(PendingSync { shared: Arc::clone(&self.shared), path: self.path.clone() })
     }
 
@@ -145,7 +154,7 @@ impl<M: Media> FileWriter<M> {
     /// If there is no room, or the drive fails.
     pub fn close(mut self) -> Result<(), FileError> {
         self.is_closed = true;
-        self.hand_over().map_err(|error| self.explain(error))
+        self.commit()
     }
 
     /// A part is missing: a table cannot come to be any more.

@@ -73,7 +73,8 @@ impl World {
         match self.below(20) {
             0..=2 if self.writers.len() < 4 => self.begin(),
             3..=10 if !self.writers.is_empty() => self.append(),
-            11 | 12 if !self.writers.is_empty() => self.sync(),
+            11 if !self.writers.is_empty() => self.sync(true),
+            12 if !self.writers.is_empty() => self.sync(false),
             13..=15 if !self.writers.is_empty() => self.close(),
             16 => {
                 if let Some(from) = self.any_name() {
@@ -142,14 +143,19 @@ impl World {
         }
     }
 
-    fn sync(&mut self) {
+    /// Syncs a file, or commits it only: then it is durable with whatever is synced next.
+    fn sync(&mut self, is_durable: bool) {
         let at = self.below(self.writers.len() as u64) as usize;
         let (path, id, writer) = &mut self.writers[at];
-        if writer.sync().is_ok() {
+        if if is_durable { writer.sync() } else { writer.commit() }.is_ok() {
             let (synced, id, path) = (writer.bytes(), *id, path.clone());
             let kind = self.names.get(&path).map_or(FileKind::Table, |expected| expected.kind);
             self.names.insert(path, Expected { id, kind, synced, written: synced });
-            self.synced();
+            if is_durable {
+                self.synced();
+            } else {
+                self.changed();
+            }
             if kind == FileKind::Table {
                 self.writers.swap_remove(at);
             }

@@ -139,6 +139,35 @@ fn a_table_is_written_once_and_a_log_is_gone_on_with_of(files: Drive) {
 }
 
 #[test]
+fn what_is_committed_costs_no_sync_and_is_durable_with_the_next_one() {
+    for place in PLACES {
+        what_is_committed_costs_no_sync_and_is_durable_with_the_next_one_of(Drive::new(place, tiny(64, 17)));
+    }
+}
+
+fn what_is_committed_costs_no_sync_and_is_durable_with_the_next_one_of(files: Drive) {
+    let syncs = |files: &Drive| {
+        let statistics: serde_json::Value = serde_json::from_str(&files.statistics().unwrap()).unwrap();
+        statistics["syncs"].as_u64().unwrap()
+    };
+    let mut table = files.create("/t.sst", FileKind::Table).unwrap();
+    table.append(&bytes(1, 0, 100_000)).unwrap();
+    table.commit().unwrap();
+    assert!(matches!(table.append(b"more"), Err(FileError::NotSupported(_))));
+    assert_eq!(content(&files, "/t.sst"), bytes(1, 0, 100_000), "it is whole before it is closed");
+    table.close().unwrap();
+    assert_eq!(syncs(&files), 0);
+    let mut manifest = files.create("/MANIFEST", FileKind::Log).unwrap();
+    manifest.append(b"t.sst").unwrap();
+    manifest.sync().unwrap();
+    assert_eq!(syncs(&files), 1);
+    manifest.forget();
+    let files = files.power_cut(true);
+    assert_eq!(content(&files, "/MANIFEST"), b"t.sst");
+    assert_eq!(content(&files, "/t.sst"), bytes(1, 0, 100_000));
+}
+
+#[test]
 fn a_table_can_be_read_by_who_opened_it_before_its_first_byte() {
     for place in PLACES {
         a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(Drive::new(place, tiny(64, 12)));

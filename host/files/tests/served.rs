@@ -267,7 +267,7 @@ fn some_request(dice: &mut Xoshiro256PlusPlus) -> Request<'static> {
     let file = (dice.next_u64() % 4) as u32;
     let path = ["/a", "/b", "/folder", "/folder/c", "x", ""][dice.next_u64() as usize % 6];
     let kind = [FileKind::Table, FileKind::Log, FileKind::Folder][dice.next_u64() as usize % 3];
-    match dice.next_u64() % 22 {
+    match dice.next_u64() % 23 {
         0 => Request::Space,
         1 => Request::Statistics,
         2 => Request::Attributes { path },
@@ -291,6 +291,7 @@ fn some_request(dice: &mut Xoshiro256PlusPlus) -> Request<'static> {
         18 => Request::Truncate { bytes: dice.next_u64() % 6000 },
         19 => Request::BeginSync,
         20 => Request::Close,
+        21 => Request::Commit,
         _ => Request::Forget,
     }
 }

@@ -33,6 +33,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::Append { is_quiet: false, data: b"" },
         Request::Truncate { bytes: 5 },
         Request::WriterState,
+        Request::Commit,
         Request::BeginSync,
         Request::FinishSync,
         Request::Close,
