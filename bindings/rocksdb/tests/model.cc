@@ -86,7 +86,7 @@ struct openftl_drive {
   uint64_t next_id = 1;
   uint64_t bytes_max = UINT64_MAX;
   std::map<std::string, std::shared_ptr<Node>> names;
-  std::vector<std::shared_ptr<Node>> committed;  // and not kept yet
+  std::vector<std::shared_ptr<Node>> committed;  // tables that the next sync keeps
   std::set<std::string> locks;
 
   uint64_t Bytes() const {
@@ -279,6 +279,7 @@ void End(openftl_file* file) {
   if (file->writes && file->node->kind == OPENFTL_TABLE) {
     file->node->whole = true;
     file->ended = true;
+    file->drive->committed.push_back(file->node);
   }
 }
 
@@ -465,7 +466,6 @@ openftl_status openftl_commit(openftl_file* file, openftl_error*) {
   const std::lock_guard<std::mutex> guard(everything);
   Trace("commit %zu %s\n", file->node->data.size(), file->path.c_str());
   End(file);
-  file->drive->committed.push_back(file->node);
   return OPENFTL_OK;
 }
 

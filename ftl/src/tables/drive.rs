@@ -289,6 +289,20 @@ impl<M: Media> TableFtl<M> {
         self.ftl.tables.waits.total
     }
 
+    /// The state of the parts in one line, for messages about what should never happen.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "{} tables to be committed, {} to be released, {} changes of the catalog under way, {} of its parts waiting, {} frames, {}",
+            self.commits.len(),
+            self.doomed.len() + self.abandoned.len(),
+            self.changes.len(),
+            self.waiting.len(),
+            self.ftl.frames.available(FrameForm::Bytes),
+            self.ftl.describe(),
+        )
+    }
+
     /// How the drive was opened.
     #[must_use]
     pub fn recovery_report(&self) -> &RecoveryReport {

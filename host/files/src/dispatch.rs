@@ -11,10 +11,13 @@
 //!                     sleep until due      sleep until woken
 //! ```
 //!
+//! Frames that a thread reads into are its own until it has copied what is in them. Who waits for frames, or for another to end a
+//! table, may so have to wait for a thread, and not for the device: it sleeps until that one says so.
+//!
 //! So all writes to the device are submitted by one thread at a time, which is what its write pointers ask for.
 
 use crate::FileError;
-use openftl_core::{Clock, Nanos, Time};
+use openftl_core::{Clock, Frame, FrameForm, Nanos, Time};
 use openftl_ftl::tables::{TableDone, TableError, TableFtl};
 use openftl_media::Media;
 use std::cell::Cell;
@@ -72,6 +75,23 @@ impl Clock for PaceClock {
     }
 }
 
+/// What somebody waits for, when it is not there yet.
+pub(crate) enum Until<T> {
+    /// Here it is.
+    Found(T),
+    /// The drive will have it, when something that is due has happened.
+    Drive,
+    /// Another thread will give it, or the drive.
+    Others,
+}
+
+impl<T> Until<T> {
+    /// What the drive will have.
+    fn of_drive(found: Option<T>) -> Until<T> {
+        found.map_or(Until::Drive, Until::Found)
+    }
+}
+
 /// Who waits to be woken.
 struct Sleeper {
     thread: Thread,
@@ -87,6 +107,8 @@ pub(crate) struct Owned<M> {
     ended: Vec<TableDone>,
     results: HashMap<u64, Result<(), TableError>>,
     next_tag: u64,
+    /// Frames that threads read into.
+    lent: usize,
     leader: Option<(Thread, Time)>,
     sleepers: Vec<Sleeper>,
     /// Looks at the drive after each poll.
@@ -103,6 +125,34 @@ impl<M: Media> Owned<M> {
     pub(crate) fn tag(&mut self) -> u64 {
         self.next_tag += 1;
         self.next_tag
+    }
+
+    /// Takes `count` frames to read into, until they are [given back](Owned::give_back). They come behind those in `frames`.
+    pub(crate) fn lend(&mut self, count: usize, frames: &mut Vec<Frame>) -> Until<()> {
+        if self.drive.frames_mut().acquire_many(FrameForm::Bytes, count, frames) {
+            self.lent += count;
+            return Until::Found(());
+        }
+        self.is_there_none()
+    }
+
+    /// Why there are no frames.
+    pub(crate) fn is_there_none<T>(&self) -> Until<T> {
+        if self.lent > 0 { Until::Others } else { Until::Drive }
+    }
+
+    /// Nobody reads into these frames any more.
+    pub(crate) fn give_back(&mut self, frames: &[Frame]) {
+        for frame in frames {
+            self.drive.frames_mut().release(*frame);
+        }
+        self.lent -= frames.len();
+        self.wake_others();
+    }
+
+    /// Something was given up that others may wait for.
+    pub(crate) fn wake_others(&self) {
+        self.sleepers.iter().filter(|sleeper| sleeper.tag == 0).for_each(|sleeper| sleeper.thread.unpark());
     }
 
     /// Takes what has ended, and wakes those who wait for it.
@@ -146,6 +196,7 @@ impl<M: Media> Dispatcher<M> {
             ended: Vec::new(),
             results: HashMap::new(),
             next_tag: 0,
+            lent: 0,
             leader: None,
             sleepers: Vec::new(),
             watch: None,
@@ -203,7 +254,7 @@ impl<M: Media> Dispatcher<M> {
 
     /// Waits for the end of request `tag`.
     pub(crate) fn wait<'a>(&'a self, owner: Owner<'a, M>, tag: u64) -> (Owner<'a, M>, Result<(), FileError>) {
-        let (owner, result) = self.wait_until(owner, tag, |owned| owned.results.remove(&tag));
+        let (owner, result) = self.wait_until(owner, tag, |owned| Until::of_drive(owned.results.remove(&tag)));
         (owner, result.and_then(|result| result.map_err(FileError::from)))
     }
 
@@ -212,7 +263,7 @@ impl<M: Media> Dispatcher<M> {
         &'a self,
         mut owner: Owner<'a, M>,
         tag: u64,
-        mut until: impl FnMut(&mut Owned<M>) -> Option<T>,
+        mut until: impl FnMut(&mut Owned<M>) -> Until<T>,
     ) -> (Owner<'a, M>, Result<T, FileError>) {
         loop {
             if owner.has_stopped {
@@ -220,7 +271,8 @@ impl<M: Media> Dispatcher<M> {
             }
             let now = self.now(&owner);
             owner.poll(now);
-            if let Some(found) = until(&mut owner) {
+            let found = until(&mut owner);
+            if let Until::Found(found) = found {
                 // Somebody has to watch the drive for the others.
                 if owner.leader.is_none()
                     && let Some(sleeper) = owner.sleepers.pop()
@@ -230,8 +282,10 @@ impl<M: Media> Dispatcher<M> {
                 return (owner, Ok(found));
             }
             let due = owner.drive.next_due();
-            if let Some((leader, watched)) = &owner.leader {
-                if due.is_some_and(|due| due < *watched) {
+            if owner.leader.is_some() || (due.is_none() && matches!(found, Until::Others)) {
+                if let Some((leader, _)) =
+                    owner.leader.as_ref().filter(|(_, watched)| due.is_some_and(|due| due < *watched))
+                {
                     leader.unpark();
                 }
                 owner.sleepers.push(Sleeper { thread: std::thread::current(), tag });
@@ -243,7 +297,12 @@ impl<M: Media> Dispatcher<M> {
                 continue;
             }
             let Some(due) = due else {
-                let reason = "the device has stopped: nothing is due, and the drive still waits".to_owned();
+                // Each of the others finds the same.
+                if let Some(sleeper) = owner.sleepers.pop() {
+                    sleeper.thread.unpark();
+                }
+                let state = owner.drive.describe();
+                let reason = format!("the device has stopped: nothing is due, and the drive still waits: {state}");
                 return (owner, Err(FileError::Io(reason)));
             };
             match self.pace {
@@ -275,4 +334,51 @@ fn sleep_at_most(span: Nanos) {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }
     std::thread::park_timeout(Duration::from_nanos(span.0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_ftl::Config;
+    use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+
+    fn dispatcher() -> Dispatcher<EmulatedDevice> {
+        let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 64, Store::Ram, Timing::Modelled, 1);
+        let config = Config { capacity_blocks: 512, host_frames: 64, drive_id: 1, ..Config::default() };
+        let mut clock = PaceClock { pace: Pace::wall(), now: Time::ZERO };
+        let drive = TableFtl::format(device.unwrap(), config, &mut clock).unwrap();
+        Dispatcher::new(drive, clock)
+    }
+
+    #[test]
+    fn who_waits_for_frames_of_another_gets_them_when_nothing_is_due() {
+        let dispatcher = dispatcher();
+        let mut taken = Vec::new();
+        let mut owner = dispatcher.look();
+        while matches!(owner.lend(1, &mut taken), Until::Found(())) {}
+        drop(owner);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut frames = Vec::new();
+                let (mut owner, lent) = dispatcher.wait_until(dispatcher.look(), 0, |owned| owned.lend(3, &mut frames));
+                owner.give_back(&frames);
+                lent
+            });
+            while !waits.is_finished() && dispatcher.look().sleepers.is_empty() {
+                std::thread::yield_now();
+            }
+            let (two, rest) = taken.split_at(2);
+            dispatcher.look().give_back(two);
+            dispatcher.look().give_back(rest);
+            assert_eq!(waits.join().unwrap(), Ok(()));
+        });
+        assert_eq!(dispatcher.look().lent, 0);
+    }
+
+    #[test]
+    fn what_nobody_will_ever_give_is_an_error() {
+        let dispatcher = dispatcher();
+        let waited = dispatcher.wait_until(dispatcher.look(), 0, |_| Until::<()>::Drive).1;
+        assert!(matches!(waited, Err(FileError::Io(reason)) if reason.contains("the device has stopped")));
+    }
 }

@@ -1,11 +1,11 @@
 //! A file being read, by any number of threads.
 
-use crate::dispatch::Owner;
+use crate::dispatch::{Owned, Owner, Until};
 use crate::files::{Counts, Shared};
 use crate::names::Node;
 use crate::note::LogExtent;
 use crate::{FileError, FileKind};
-use openftl_core::{BLOCK_BYTES, Frame, FrameForm};
+use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_ftl::Request;
 use openftl_ftl::tables::TableId;
 use openftl_media::Media;
@@ -151,20 +151,17 @@ impl<M: Media> FileReader<M> {
                     None => (block as u32, wanted),
                 };
                 let mut frames = Vec::with_capacity(count);
-                while !owner.drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames) {
+                if !matches!(owner.lend(count, &mut frames), Until::Found(())) {
                     // What this thread has read already gives frames back.
-                    if pieces.is_empty() {
-                        let (after, waited) = self.shared.dispatcher.wait_until(owner, 0, |owned| {
-                            (owned.drive.frames().available(FrameForm::Bytes) >= count).then_some(())
-                        });
-                        owner = after;
-                        if let Err(error) = waited {
-                            requests[index].result = Err(error);
-                            return;
-                        }
-                    }
                     for piece in pieces.drain(..) {
                         owner = self.finish(owner, piece, requests);
+                    }
+                    let lend = |owned: &mut Owned<M>| owned.lend(count, &mut frames);
+                    let (after, lent) = self.shared.dispatcher.wait_until(owner, 0, lend);
+                    owner = after;
+                    if let Err(error) = lent {
+                        requests[index].result = Err(error);
+                        return;
                     }
                 }
                 let (now, tag) = (owner.now, owner.tag());
@@ -174,7 +171,7 @@ impl<M: Media> FileReader<M> {
                 };
                 let read = (count * BLOCK_BYTES - within).min(length - at);
                 if let Err(error) = submitted {
-                    release(&mut owner, &frames);
+                    owner.give_back(&frames);
                     requests[index].result = Err(error.into());
                     break;
                 }
@@ -203,14 +200,8 @@ impl<M: Media> FileReader<M> {
                 }
             }
         }
-        release(&mut owner, &piece.frames);
+        owner.give_back(&piece.frames);
         owner
-    }
-}
-
-fn release<M: Media>(owner: &mut Owner<'_, M>, frames: &[Frame]) {
-    for frame in frames {
-        owner.drive.frames_mut().release(*frame);
     }
 }
 

@@ -4,11 +4,12 @@
 //! is synced or closed, the table is committed as it is. One that is appended to all the same is copied to a new table first: that is
 //! right, and slow, and what no database does as a rule.
 
+use crate::dispatch::Until;
 use crate::files::note_of;
 use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::Note};
 use openftl_core::{BLOCK_BYTES, Frame};
-use openftl_ftl::tables::TableId;
+use openftl_ftl::tables::{TableError, TableId};
 use openftl_media::Media;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -68,8 +69,8 @@ impl<M: Media> FileWriter<M> {
         let wish = self.wish;
         // With too many writers this one waits for another to end.
         let (mut owner, begun) = self.shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.begin(wish) {
-            Err(openftl_ftl::tables::TableError::TooManyWriters) => None,
-            begun => Some(begun),
+            Err(TableError::TooManyWriters) => Until::Others,
+            begun => Until::Found(begun),
         });
         let table = begun??;
         self.table.table = Some(table);
@@ -93,7 +94,7 @@ impl<M: Media> FileWriter<M> {
             let (after, room) = match owner.drive.room(now, table) {
                 Ok(0) => self.shared.dispatcher.wait_until(owner, 0, |owned| {
                     let room = owned.drive.room(owned.now, table);
-                    (room != Ok(0)).then_some(room)
+                    if room == Ok(0) { Until::Drive } else { Until::Found(room) }
                 }),
                 room => (owner, Ok(room)),
             };
@@ -201,6 +202,7 @@ impl<M: Media> FileWriter<M> {
         {
             let now = owner.now;
             owner.drive.abandon(now, table);
+            owner.wake_others();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A file being written, by one thread at a time.
 
-use crate::dispatch::Owner;
+use crate::dispatch::{Owner, Until};
 use crate::files::{Counts, NameCounts, Shared, now_s};
 use crate::names::Node;
 use crate::table_file::TableFile;
@@ -244,7 +244,8 @@ pub(crate) fn take_frames<'a, M: Media>(
     frames: &mut Vec<openftl_core::Frame>,
 ) -> (Owner<'a, M>, Result<(), FileError>) {
     let form = openftl_core::FrameForm::Bytes;
-    shared
-        .dispatcher
-        .wait_until(owner, 0, |owned| owned.drive.frames_mut().acquire_many(form, count, frames).then_some(()))
+    shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.frames_mut().acquire_many(form, count, frames) {
+        true => Until::Found(()),
+        false => owned.is_there_none(),
+    })
 }
