@@ -1,7 +1,7 @@
 //! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
 
 use crate::cli::{DriveFlags, Store};
-use crate::create::another_seed;
+use crate::drive_file::another_seed;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide, of_kind};

@@ -7,14 +7,13 @@ use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
-use openftl_drive::drive_file::{DriveFile, FtlKind};
+use openftl_drive::drive_file::{DriveFile, FtlKind, another_seed};
 use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the host sees unless the command says otherwise.
 const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
@@ -228,11 +227,4 @@ fn replace_by<T>(disk: &Path, make: impl FnOnce(&Path) -> Result<T, Failure>) ->
         Failure::failed(format_args!("cannot replace {}: {error}", disk.display()))
     })?;
     Ok(made)
-}
-
-/// Another one each time.
-pub fn another_seed() -> u64 {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    // Two drives made in the same nanosecond are made by two processes.
-    nanos ^ u64::from(std::process::id()).rotate_left(48)
 }

@@ -74,12 +74,13 @@ use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
-use openftl_media::{PartKind, PartName};
+use openftl_media::{PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A drive file, as it is written.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
@@ -393,6 +394,38 @@ fn nqns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Nqn>, D::Error
 /// Whether a profile is named by its file and not by its name.
 pub fn is_file_name(profile: &str) -> bool {
     profile.contains('/') || profile.ends_with(".toml")
+}
+
+/// The profile with this name, or in this file.
+///
+/// # Errors
+/// If there is none, or what is there is none.
+pub fn find_profile(profile: &str) -> Result<Profile, Failure> {
+    if !is_file_name(profile) {
+        return Profile::builtin(profile).map_err(|error| profile_failure(profile, &error));
+    }
+    let path = Path::new(profile);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::bad_input(format_args!("profile {profile}: {error}"))
+            .fix("name a TOML file, or one of those that `openftl profiles` lists")
+    })?;
+    Profile::parse(&text).map_err(|error| profile_failure(profile, &error))
+}
+
+/// What is wrong with a profile, and what would be right.
+pub fn profile_failure(profile: &str, error: &ProfileError) -> Failure {
+    let failure = Failure::bad_input(format_args!("profile {profile}: {error}"));
+    match error {
+        ProfileError::Unknown { .. } => failure.fix("choose one of them, or name a TOML file like ./mine.toml"),
+        _ => failure.fix("correct the profile; `openftl profiles cosmos --toml` prints one that works"),
+    }
+}
+
+/// For a drive that is made without one: another each time.
+pub fn another_seed() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    // Two drives made in the same nanosecond are made by two processes.
+    nanos ^ u64::from(std::process::id()).rotate_left(48)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::failure::Failure;
-use crate::settings::find_profile;
+use crate::drive_file::find_profile;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};

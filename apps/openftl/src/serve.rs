@@ -4,14 +4,14 @@ use crate::assembly::{self, Drive};
 use crate::cli::{self, NvmeFormat, Timing};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
-use crate::drive_file::StoreName;
+use crate::drive_file::{StoreName, another_seed, find_profile};
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::{self, Home};
 use crate::serve_tables;
-use crate::settings::{Settings, find_profile};
+use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use openftl_core::units::{ByteSize, Interval};
@@ -162,13 +162,13 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         Home::File(path) => {
             let flags = &arguments.flags;
             if flags.drive.is_some() && !path.exists() {
-                crate::create::make(&settings, path, crate::create::another_seed())?;
+                crate::create::make(&settings, path, another_seed())?;
                 log.tell(&format!("{} made", path.display()));
             }
             assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &mut clock)?
         }
         Home::Elsewhere(place) => {
-            let config = settings.drive.config(FrameForm::Bytes, crate::create::another_seed());
+            let config = settings.drive.config(FrameForm::Bytes, another_seed());
             let config = Config { host_frames: HOST_FRAMES, ..config };
             Namespaces::one(assembly::open_elsewhere(place, config, arguments.format_device, &mut clock)?)
         }

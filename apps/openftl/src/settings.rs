@@ -1,15 +1,15 @@
 //! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, is_file_name};
+use crate::drive_file::{DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
-use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile, ProfileError};
-use std::path::{Path, PathBuf};
+use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
+use std::path::PathBuf;
 
 /// What a device is made of, and what is on it.
 #[derive(Clone, PartialEq, Debug)]
@@ -376,27 +376,6 @@ impl BlockSettings {
             },
             ..Config::default()
         }
-    }
-}
-
-/// The profile with this name, or in this file.
-pub fn find_profile(profile: &str) -> Result<Profile, Failure> {
-    if !is_file_name(profile) {
-        return Profile::builtin(profile).map_err(|error| profile_failure(profile, &error));
-    }
-    let path = Path::new(profile);
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::bad_input(format_args!("profile {profile}: {error}"))
-            .fix("name a TOML file, or one of those that `openftl profiles` lists")
-    })?;
-    Profile::parse(&text).map_err(|error| profile_failure(profile, &error))
-}
-
-fn profile_failure(profile: &str, error: &ProfileError) -> Failure {
-    let failure = Failure::bad_input(format_args!("profile {profile}: {error}"));
-    match error {
-        ProfileError::Unknown { .. } => failure.fix("choose one of them, or name a TOML file like ./mine.toml"),
-        _ => failure.fix("correct the profile; `openftl profiles cosmos --toml` prints one that works"),
     }
 }
 

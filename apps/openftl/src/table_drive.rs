@@ -1,6 +1,6 @@
 //! A table drive from its drive file: for `openftl` itself, and for programs that have the drive inside them.
 
-use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing};
+use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing, another_seed, find_profile};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
@@ -10,7 +10,6 @@ use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Tim
 use openftl_server::Endpoint;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What tables can hold unless the drive file says otherwise.
 pub const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
@@ -65,16 +64,8 @@ impl TableDrive {
             return invalid("[[namespace]]: a table drive cannot be divided; leave it away");
         }
         let name = file.media.profile.as_deref().unwrap_or("cosmos");
-        let profile = match Path::new(name) {
-            path if name.ends_with(".toml") => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?;
-                Profile::parse(&text)
-                    .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?
-            }
-            _ => Profile::builtin(name)
-                .map_err(|error| FileError::Invalid(format!("media.profile = {name:?}: {error}")))?,
-        };
+        let profile =
+            find_profile(name).map_err(|failure| FileError::Invalid(format!("media.profile: {}", failure.what())))?;
         let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
         let log_area = file.ftl.log_area.unwrap_or(ByteSize(LOG_AREA_DEFAULT.0.min(capacity.0 / 8)));
         for (field, bytes) in [("media.capacity", capacity), ("ftl.log_area", log_area)] {
@@ -278,10 +269,4 @@ fn device_error(error: &DeviceError) -> FileError {
         | DeviceError::Profile(_) => FileError::Invalid(text),
         DeviceError::Store(_) => FileError::Io(text),
     }
-}
-
-/// Another one each time.
-fn another_seed() -> u64 {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    nanos ^ u64::from(std::process::id()).rotate_left(48)
 }
