@@ -9,6 +9,7 @@ mod nbd;
 mod nvme;
 mod open_time;
 mod recovery;
+mod rocksdb;
 mod simulation;
 mod software_cost;
 mod waf;
@@ -22,7 +23,7 @@ use std::process::{Command, ExitCode};
 /// Measures one figure; `openftl` is the release build of the command line tool.
 type Measure = fn(openftl: &Tool) -> Result<Figure, Unmeasured>;
 
-const FIGURES: [(&str, Measure); 8] = [
+const FIGURES: [(&str, Measure); 9] = [
     ("software-cost", software_cost::measure),
     ("simulation", simulation::measure),
     ("waf", waf::measure),
@@ -31,6 +32,7 @@ const FIGURES: [(&str, Measure); 8] = [
     ("wall-clock", wall_clock::measure),
     ("nbd", nbd::measure),
     ("nvme", nvme::measure),
+    ("rocksdb", rocksdb::measure),
 ];
 
 /// The arguments of `bench`.

@@ -128,7 +128,12 @@ pub(super) struct Folder {
 
 impl Folder {
     pub fn new() -> Result<Folder, Unmeasured> {
-        let path = std::env::temp_dir().join(format!("openftl-bench-{}", std::process::id()));
+        Folder::new_in(&std::env::temp_dir())
+    }
+
+    /// The same, elsewhere.
+    pub fn new_in(parent: &Path) -> Result<Folder, Unmeasured> {
+        let path = parent.join(format!("openftl-bench-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         Ok(Folder { path })
     }
