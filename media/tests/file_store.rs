@@ -17,6 +17,17 @@ fn profile() -> Profile {
     Profile::builtin("tiny").unwrap()
 }
 
+/// Opens a drive that was closed just now. A process that another test starts has its lock too, until it becomes another program.
+fn when_free<T>(open: impl Fn() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    for _ in 0..100_000 {
+        match open() {
+            Err(DeviceError::Store(StoreError::Locked { .. })) => std::thread::yield_now(),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
 /// A device with a host that waits.
 struct Drive {
     device: EmulatedDevice,
@@ -31,7 +42,7 @@ impl Drive {
     }
 
     fn open(path: &Path) -> Drive {
-        Drive::new(EmulatedDevice::open(path, Timing::Instant).unwrap())
+        Drive::new(when_free(|| EmulatedDevice::open(path, Timing::Instant)).unwrap())
     }
 
     fn new(device: EmulatedDevice) -> Drive {
@@ -207,7 +218,7 @@ fn broken(change: impl FnOnce(&File)) -> String {
     let path = directory.path().join("drive.oftl");
     drop(Drive::create(&path));
     change(&File::options().read(true).write(true).open(&path).unwrap());
-    match EmulatedDevice::open(&path, Timing::Instant) {
+    match when_free(|| EmulatedDevice::open(&path, Timing::Instant)) {
         Ok(_) => panic!("a broken drive file is opened"),
         Err(error) => error.to_string(),
     }
@@ -245,7 +256,7 @@ fn a_drive_file_in_use_is_refused() {
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     assert!(error.to_string().contains("is locked by another process"), "{error}");
     drop(drive);
-    FileStore::open(&path).unwrap();
+    when_free(|| FileStore::open(&path).map_err(DeviceError::Store)).unwrap();
 }
 
 #[test]
@@ -254,7 +265,8 @@ fn a_drive_of_another_profile_is_refused() {
     let path = directory.path().join("drive.oftl");
     drop(Drive::create(&path));
     for (profile, chunks) in [(Profile::builtin("cosmos").unwrap(), CHUNKS), (profile(), CHUNKS + 1)] {
-        let store = Store::File(Box::new(FileStore::open(&path).unwrap()));
+        let store = when_free(|| FileStore::open(&path).map_err(DeviceError::Store)).unwrap();
+        let store = Store::File(Box::new(store));
         let error = EmulatedDevice::new(profile, chunks, store, Timing::Instant, 3).err().expect("another device");
         assert!(matches!(error, DeviceError::Store(StoreError::OtherProfile { .. })), "{error}");
         assert!(error.to_string().contains("found tiny with 8 chunks per PU, asked for"), "{error}");

@@ -1,8 +1,8 @@
 //! `openftl profiles`: the NAND devices that drives can be made of.
 
 use crate::cli;
-use crate::failure::Failure;
 use crate::drive_file::find_profile;
+use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};

@@ -1,7 +1,9 @@
 //! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure};
+use crate::drive_file::{
+    DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
+};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};

@@ -21,7 +21,6 @@ use openftl_core::{Clock, Frame, FrameForm, Nanos, Time};
 use openftl_ftl::tables::{TableDone, TableError, TableFtl};
 use openftl_media::Media;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -105,7 +104,8 @@ pub(crate) struct Owned<M> {
     /// The time of the last poll.
     pub(crate) now: Time,
     ended: Vec<TableDone>,
-    results: HashMap<u64, Result<(), TableError>>,
+    /// What has ended and was not asked for yet: of a few requests at a time.
+    results: Vec<(u64, Result<(), TableError>)>,
     next_tag: u64,
     /// Frames that threads read into.
     lent: usize,
@@ -125,6 +125,11 @@ impl<M: Media> Owned<M> {
     pub(crate) fn tag(&mut self) -> u64 {
         self.next_tag += 1;
         self.next_tag
+    }
+
+    fn take_result(&mut self, tag: u64) -> Option<Result<(), TableError>> {
+        let at = self.results.iter().position(|(other, _)| *other == tag)?;
+        Some(self.results.swap_remove(at).1)
     }
 
     /// Takes `count` frames to read into, until they are [given back](Owned::give_back). They come behind those in `frames`.
@@ -165,12 +170,10 @@ impl<M: Media> Owned<M> {
         if self.ended.is_empty() && self.sleepers.is_empty() {
             return;
         }
-        for TableDone { tag, result, .. } in self.ended.drain(..) {
-            self.results.insert(tag, result);
-        }
+        self.results.extend(self.ended.drain(..).map(|TableDone { tag, result, .. }| (tag, result)));
         let results = &self.results;
         self.sleepers.retain(|sleeper| {
-            let is_due = sleeper.tag == 0 || results.contains_key(&sleeper.tag);
+            let is_due = sleeper.tag == 0 || results.iter().any(|(tag, _)| *tag == sleeper.tag);
             if is_due {
                 sleeper.thread.unpark();
             }
@@ -194,7 +197,7 @@ impl<M: Media> Dispatcher<M> {
             drive,
             now: clock.now,
             ended: Vec::new(),
-            results: HashMap::new(),
+            results: Vec::new(),
             next_tag: 0,
             lent: 0,
             leader: None,
@@ -254,7 +257,7 @@ impl<M: Media> Dispatcher<M> {
 
     /// Waits for the end of request `tag`.
     pub(crate) fn wait<'a>(&'a self, owner: Owner<'a, M>, tag: u64) -> (Owner<'a, M>, Result<(), FileError>) {
-        let (owner, result) = self.wait_until(owner, tag, |owned| Until::of_drive(owned.results.remove(&tag)));
+        let (owner, result) = self.wait_until(owner, tag, |owned| Until::of_drive(owned.take_result(tag)));
         (owner, result.and_then(|result| result.map_err(FileError::from)))
     }
 
