@@ -559,7 +559,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = FILES_EXAMPLES)]
 pub struct Files {
-    /// The drive file of a table drive that nobody has open.
+    /// The drive file of a table drive that is served, or that nobody has open.
     #[arg(value_name = "DRIVE.toml")]
     pub drive: PathBuf,
     /// Only what is in this folder.

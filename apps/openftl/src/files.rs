@@ -1,11 +1,11 @@
-//! `openftl files`: what is on a table drive.
+//! `openftl files`: what is on a table drive, or on the one that a server has open.
 
 use crate::cli;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_drive::table_drive::{TableDrive, TableFiles};
-use openftl_files::{Attributes, FileError, FileKind};
+use openftl_drive::table_drive::{TableDrive, TableVolume};
+use openftl_files::{Attributes, FileError, FileKind, Volume};
 use openftl_ftl::Access;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -31,21 +31,21 @@ struct Listing {
 
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
-    if drive.disk().is_none() {
+    let files = drive.open_or_connect(Access::Inspect).map_err(failure)?;
+    if drive.disk().is_none() && matches!(files, Volume::Here(_)) {
         return Err(Failure::bad_input(format_args!(
             "{}: the drive is in memory, and gone with its program",
             arguments.drive.display()
         ))
-        .fix("a drive that is to be looked at has media.store = \"file\""));
+        .fix("a drive that is to be looked at has media.store = \"file\", or is served"));
     }
-    let files = drive.open(Access::Inspect).map_err(failure)?;
     if let Some(path) = &arguments.get {
         return copy_out(&files, path);
     }
     let folder = arguments.folder.as_deref().unwrap_or("/");
     let mut found = Vec::new();
     gather(&files, folder, &mut found)?;
-    let (tables_free_bytes, tables_all_bytes) = files.space();
+    let (tables_free_bytes, tables_all_bytes) = files.space().map_err(failure)?;
     if arguments.json {
         return say(&crate::json(&Listing { files: found, tables_free_bytes, tables_all_bytes })?);
     }
@@ -63,7 +63,7 @@ pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
 }
 
 /// A folder, and what is in it.
-fn gather(files: &TableFiles, folder: &str, found: &mut Vec<Found>) -> Result<(), Failure> {
+fn gather(files: &TableVolume, folder: &str, found: &mut Vec<Found>) -> Result<(), Failure> {
     for (name, Attributes { kind, bytes, modified }) in files.list(folder).map_err(failure)? {
         let path = if folder == "/" { format!("/{name}") } else { format!("{}/{name}", folder.trim_end_matches('/')) };
         found.push(Found { path: path.clone(), kind: word(kind), bytes, modified_s: modified });
@@ -74,7 +74,7 @@ fn gather(files: &TableFiles, folder: &str, found: &mut Vec<Found>) -> Result<()
     Ok(())
 }
 
-fn copy_out(files: &TableFiles, path: &str) -> Result<(), Failure> {
+fn copy_out(files: &TableVolume, path: &str) -> Result<(), Failure> {
     let reader = files.open_read(path).map_err(failure)?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut out = std::io::stdout().lock();

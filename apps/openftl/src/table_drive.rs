@@ -175,7 +175,7 @@ impl TableDrive {
     /// # Errors
     /// As for [`TableDrive::open`]; or if the server turns the client away; or if another process has the drive open and does not
     /// serve it.
-    pub fn open_or_connect(&self) -> Result<TableVolume, FileError> {
+    pub fn open_or_connect(&self, access: Access) -> Result<TableVolume, FileError> {
         if let Some(server) = &self.server {
             match self.connect(server) {
                 // Nobody is there. A server whose drive has no power is, and the drive is its own.
@@ -183,7 +183,7 @@ impl TableDrive {
                 connected => return connected.map(Volume::Served),
             }
         }
-        self.open(Access::ReadWrite).map(Volume::Here).map_err(|error| match (error, &self.server) {
+        self.open(access).map(Volume::Here).map_err(|error| match (error, &self.server) {
             (FileError::Busy(text), Some(server)) => {
                 let server = written(server);
                 FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))

@@ -4,6 +4,7 @@ use crate::Shared;
 use openftl_drive::table_drive::{TableDrive, TableVolume};
 use openftl_files::dispatch::Watch;
 use openftl_files::{FileError, Volume};
+use openftl_ftl::Access;
 use openftl_media::EmulatedDevice;
 use std::collections::HashMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -39,7 +40,7 @@ impl Drive {
         if let Some(files) = drives.get(&file).filter(|files| !is_broken(files)) {
             return Ok(Drive { files: Some(Arc::clone(files)), file });
         }
-        let files = Arc::new(TableDrive::read(&file)?.open_or_connect()?);
+        let files = Arc::new(TableDrive::read(&file)?.open_or_connect(Access::ReadWrite)?);
         if let Some(text) = std::env::var_os(POWER_CUT_VARIABLE) {
             let watch = power_cut(&text.to_string_lossy())?;
             match &*files {

@@ -55,7 +55,7 @@ impl Tables {
     }
 
     fn open(&self) -> Result<TableVolume, FileError> {
-        TableDrive::read(&self.path("lsm.toml"))?.open_or_connect()
+        TableDrive::read(&self.path("lsm.toml"))?.open_or_connect(Access::ReadWrite)
     }
 
     fn ctl(&self, command: &[&str]) -> Value {
@@ -102,6 +102,9 @@ fn a_table_drive_is_served_and_stops_cleanly() {
     writer.append(&[7; 100_000]).unwrap();
     writer.close().unwrap();
     assert_eq!(content(&one, "/t.sst"), vec![7; 100_000]);
+    let drive = tables.text("lsm.toml");
+    run_openftl(["files", &drive]).succeeded().printing(&["/a.log", "/t.sst", "1 tables, 1 log files"]);
+    assert_eq!(run_openftl(["files", &drive, "--get", "/a.log"]).succeeded().stdout, "from one");
     let stats = tables.ctl(&["stats"]);
     assert_eq!(
         (&stats["power"], &stats["statistics"]["table_bytes_written"]),
