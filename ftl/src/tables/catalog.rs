@@ -319,6 +319,12 @@ impl Catalog {
         self.lowest = self.lowest.min(place.first);
     }
 
+    /// Whether there is an entry `number`.
+    #[must_use]
+    pub fn has(&self, number: u64) -> bool {
+        self.places.contains_key(&number)
+    }
+
     /// Blocks that are free.
     #[must_use]
     pub fn free_blocks(&self) -> usize {
