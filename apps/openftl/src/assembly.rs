@@ -8,7 +8,7 @@ use crate::namespaces::{Namespaces, Stored, divide, of_kind};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
-use openftl_ftl::tables::{FoundEntry, TableFtl};
+use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
 use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
@@ -279,27 +279,42 @@ impl StoredDrive {
 
 /// Opens a stored drive without writing anything to it: if it was not closed cleanly, it is recovered in memory alone.
 pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
-    open_for(Access::Inspect, stored, clock)
+    open_as_it_is(stored, clock)?.ok_or_else(|| {
+        Failure::failed(format_args!("{stored}: its catalog cannot be read as it is"))
+            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", stored.words()))
+    })
+}
+
+/// The same. `None` where a block of the catalog cannot be read: it may be one behind which nothing is written yet (MW_CUNITS),
+/// and good once the drive is open for use.
+pub fn open_as_it_is(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Option<StoredDrive>, Failure> {
+    match open_for(Access::Inspect, stored, clock)? {
+        Err(OpenError::Catalog(CatalogError::Lost { .. })) => Ok(None),
+        opened => opened.map(Some).map_err(|error| open_failure(stored, &error)),
+    }
 }
 
 /// Opens a stored drive as it is opened for use: if it was not closed cleanly, it is recovered.
 pub fn open_and_recover(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
-    open_for(Access::ReadWrite, stored, clock)
+    open_for(Access::ReadWrite, stored, clock)?.map_err(|error| open_failure(stored, &error))
 }
 
 /// Opens a stored drive for repair: what cannot be trusted of its map is rebuilt.
 pub fn open_and_repair(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
-    open_for(Access::Repair, stored, clock)
+    open_for(Access::Repair, stored, clock)?.map_err(|error| open_failure(stored, &error))
 }
 
-fn open_for(access: Access, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
-    let opened = match BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock) {
+fn open_for(
+    access: Access,
+    stored: &Stored<'_>,
+    clock: &mut impl Clock,
+) -> Result<Result<StoredDrive, OpenError>, Failure> {
+    Ok(match BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock) {
         // The superblock said so before anything was written.
         Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored)?, Config::default(), access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
         opened => opened.map(|drive| StoredDrive::Block(Box::new(drive))),
-    };
-    opened.map_err(|error| open_failure(stored, &error))
+    })
 }
 
 /// Switches a drive off, cleanly, and on again.

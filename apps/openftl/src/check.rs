@@ -133,8 +133,9 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
 /// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
 fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
-    let mut drive = assembly::open_to_look_at(stored, &mut clock)?;
-    if drive.block().recovery_report().clean {
+    if let Some(mut drive) = assembly::open_as_it_is(stored, &mut clock)?
+        && drive.block().recovery_report().clean
+    {
         let findings = verified(stored, &mut drive, &mut clock)?;
         // Data that are not readable yet look like damage. A drive without such blocks has no second chance, and to use one
         // whose metadata is there only once would hide that.
@@ -143,7 +144,6 @@ fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
             return Ok(findings);
         }
     }
-    drop(drive);
     let mut drive = assembly::open_and_recover(stored, &mut clock)?;
     let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
