@@ -31,14 +31,19 @@ struct Listing {
 
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
-    if drive.disk().is_none() {
+    let Some(disk) = drive.disk() else {
         return Err(Failure::bad_input(format_args!(
             "{}: the drive is in memory, and gone with its program",
             arguments.drive.display()
         ))
         .fix("a drive that is to be looked at has media.store = \"file\""));
-    }
-    let files = drive.open(Access::Inspect).map_err(failure)?;
+    };
+    let files = drive.open(Access::Inspect).map_err(|error| match error {
+        // It may only not have been stopped: see `assembly::open_as_it_is`.
+        FileError::Corruption(_) => failure(error)
+            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),
+        error => failure(error),
+    })?;
     if let Some(path) = &arguments.get {
         return copy_out(&files, path);
     }

@@ -185,12 +185,14 @@ fn check_and_inspect_read_tables_and_name_the_files_that_lost_something() {
     drop(volume);
     let check = || run_openftl(["check", &disk]);
     // Nobody has stopped the drive: the last blocks of its catalog cannot be read before something is written behind them.
+    run_openftl(["files", &file]).failed().saying(&["block 0 of the catalog", "openftl check"]);
     run_openftl(["inspect", &disk]).failed().saying(&["catalog cannot be read as it is", "openftl check"]);
     check().succeeded().printing(&[
         "opened as for use",
         "sound",
         "2 tables, of which 50 blocks were read and verified",
     ]);
+    run_openftl(["files", &file]).succeeded().printing(&["/1.sst", "/2.sst", "/db.log"]);
     run_openftl(["inspect", &disk]).succeeded().printing(&["Tables", "2 tables of 50 blocks"]);
     let inspected: Value = serde_json::from_str(&run_openftl(["inspect", &disk, "--json"]).succeeded().stdout).unwrap();
     let (found, space) = (&inspected["tables"], 64 << 20);
