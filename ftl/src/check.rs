@@ -1,4 +1,5 @@
-//! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared.
+//! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared. Those of a table
+//! drive's tables are read in [`crate::tables`].
 
 use crate::block::{BlockFtl, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
@@ -10,6 +11,9 @@ use openftl_media::{ChunkState, Media};
 
 /// Findings that are kept in full; beyond that they are only counted.
 pub const FINDINGS_MAX: usize = 100;
+
+/// The tag of what a check reads: those of the host may be under way too, and this one is out of their way.
+pub(crate) const CHECK_TAG: u64 = u64::MAX - 1;
 
 /// What a check found.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -30,6 +34,25 @@ pub struct CheckReport {
     pub lost: Vec<LostBlock>,
     /// Logical blocks that the host marked as uncorrectable: errors because it wants them to be, and so no findings.
     pub blocks_uncorrectable: u64,
+    /// Tables in the catalog of a table drive, and how many blocks of them were read and verified.
+    pub tables: u64,
+    /// See [`CheckReport::tables`].
+    pub table_blocks_verified: u64,
+    /// Of the findings the blocks of tables that cannot be read.
+    pub table_blocks_lost: u64,
+    /// The first tables with such blocks.
+    pub damaged_tables: Vec<DamagedTable>,
+}
+
+/// A table of which blocks cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct DamagedTable {
+    /// The number of its entry in the catalog.
+    pub number: u64,
+    /// Its blocks.
+    pub blocks: u32,
+    /// Those that cannot be read.
+    pub blocks_lost: u32,
 }
 
 /// A logical block that cannot be read.
@@ -59,7 +82,14 @@ impl CheckReport {
         }
     }
 
-    fn add(&mut self, finding: String) {
+    pub(crate) fn add_damaged(&mut self, table: DamagedTable) {
+        self.table_blocks_lost += u64::from(table.blocks_lost);
+        if self.damaged_tables.len() < FINDINGS_MAX {
+            self.damaged_tables.push(table);
+        }
+    }
+
+    pub(crate) fn add(&mut self, finding: String) {
         self.findings_total += 1;
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
@@ -85,11 +115,7 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.compare_chunks(clock, &mut report)?;
-        let mut frames = Vec::new();
-        let form = self.payload_form();
-        let count = self.frames.available(form).min(TRANSACTION_BLOCKS_MAX);
-        let taken = self.frames.acquire_many(form, count, &mut frames);
-        assert!(taken && count > 0, "a drive that was just opened has frames to spare");
+        let frames = self.frames_to_check();
         let capacity = self.blocks();
         let mut first = 0;
         while first < capacity {
@@ -121,18 +147,31 @@ impl<M: Media> BlockFtl<M> {
         Ok(report)
     }
 
+    /// Frames that blocks are read into, as many as there are and one request may have.
+    pub(crate) fn frames_to_check(&mut self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let form = self.payload_form();
+        let count = self.frames.available(form).min(TRANSACTION_BLOCKS_MAX);
+        let taken = self.frames.acquire_many(form, count, &mut frames);
+        assert!(taken && count > 0, "a drive that was just opened has frames to spare");
+        frames
+    }
+
     fn read_and_wait(
         &mut self,
         clock: &mut impl Clock,
         first: u64,
         frames: &[Frame],
     ) -> Result<Result<(), IoError>, OpenError> {
-        // Tags of the host may be under way too; this one is out of their way.
-        let tag = u64::MAX - 1;
-        let ended = |done: &Done| done.tag == tag;
-        if let Err(error) = self.submit(clock.now(), tag, Request::Read { first, frames }) {
+        if let Err(error) = self.submit(clock.now(), CHECK_TAG, Request::Read { first, frames }) {
             return Ok(Err(error));
         }
+        self.wait_for_check(clock)
+    }
+
+    /// Waits for the read that was begun with [`CHECK_TAG`].
+    pub(crate) fn wait_for_check(&mut self, clock: &mut impl Clock) -> Result<Result<(), IoError>, OpenError> {
+        let ended = |done: &Done| done.tag == CHECK_TAG;
         self.run(clock, |ftl| ftl.done.iter().any(ended))?;
         let index = self.done.iter().position(ended).expect("it has ended");
         Ok(self.done.swap_remove(index).result)

@@ -75,7 +75,7 @@ pub mod write_buffer;
 pub use block::{BlockFtl, ReadOnlyReason};
 #[cfg(feature = "canary")]
 pub use canary::Canary;
-pub use check::{CheckReport, LostBlock};
+pub use check::{CheckReport, DamagedTable, LostBlock};
 pub use config::{CollectionScope, Config, RelocateBy};
 pub use encounters::Encounters;
 pub use latency::Latencies;

@@ -33,10 +33,12 @@
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | [`drive`] | the drive: what a host may ask |
+//! | `checking` | every block of every table, verified |
 //! | `waits` | how long units wait, and for whom |
 //! | `sizing` | how much flash a drive needs |
 
 pub mod catalog;
+mod checking;
 pub mod columns;
 pub mod drive;
 mod sizing;

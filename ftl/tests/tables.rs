@@ -5,7 +5,7 @@ use openftl_core::{ChunkId, Clock, FrameForm, Frames, Nanos, Ppa};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::tables::{TableError, TableFtl, WRITING_MAX, Wish};
-use openftl_ftl::{Access, BlockFtl, Config, Durability, IoError, Purpose};
+use openftl_ftl::{Access, BlockFtl, CheckReport, Config, DamagedTable, Durability, IoError, Purpose};
 use openftl_media::{ChunkState, Media, Profile};
 use openftl_sim::fault::Fault;
 use openftl_sim::world::{config, profile};
@@ -266,6 +266,92 @@ fn a_block_that_is_lost_is_an_error_that_names_it_and_no_other_is() {
             _ => Ok(()),
         };
         assert_eq!(try_read(&mut world, table, block), expected, "block {block}");
+    }
+}
+
+fn checked(world: &mut TableWorld) -> CheckReport {
+    let mut clock = world.clock;
+    world.drive().check(&mut clock, &mut |_, _| ()).unwrap()
+}
+
+#[test]
+fn a_check_reads_every_table_and_names_the_blocks_that_are_lost() {
+    let mut world = roomy(5);
+    let (damaged, whole, deleted) = (committed(&mut world, 700), committed(&mut world, 70), committed(&mut world, 30));
+    let lost_table = committed(&mut world, 40);
+    world.delete(deleted);
+    world.flush();
+    let report = checked(&mut world);
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.tables, report.table_blocks_verified), (3, 810), "what is deleted is not read");
+    let places = [places(&mut world, damaged), places(&mut world, lost_table)];
+    let format = world.wire.geometry().format();
+    world.device().inject_read_failure(places[0][33]).unwrap();
+    world.device().corrupt(places[0][650]).unwrap();
+    for place in &places[1] {
+        world.device().inject_read_failure(*place).unwrap();
+    }
+    let number = |world: &mut TableWorld, serial| world.id(serial).number();
+    let (first, second) = (number(&mut world, damaged), number(&mut world, lost_table));
+    for restarted in [false, true] {
+        let report = checked(&mut world);
+        assert_eq!((report.findings_total, report.blocks_lost, report.table_blocks_lost), (42, 0, 42));
+        assert_eq!(report.table_blocks_verified, 698 + 70);
+        let expected = [
+            DamagedTable { number: first, blocks: 700, blocks_lost: 2 },
+            DamagedTable { number: second, blocks: 40, blocks_lost: 40 },
+        ];
+        assert_eq!(report.damaged_tables, expected);
+        let at = |block: usize| format.unpack(places[0][block]);
+        let named = [
+            format!("block 33 of table {first} cannot be read from the medium (it is at {})", at(33)),
+            format!("block 650 of table {first} came back damaged or as another block (it is at {})", at(650)),
+        ];
+        assert_eq!(report.findings[..2], named);
+        if !restarted {
+            [33, 650].into_iter().for_each(|block| world.lose_of_table(damaged, block));
+            (0..40).for_each(|block| world.lose_of_table(lost_table, block));
+            world.clean_restart();
+        }
+    }
+    assert!(world.committed().contains(&whole));
+}
+
+#[test]
+fn a_repair_finds_the_catalog_and_every_table_without_the_map() {
+    for seed in 0..8 {
+        let mut world = roomy(seed);
+        for _ in 0..300 {
+            world.operation(4);
+        }
+        world.flush();
+        let (mut tables, files) = (world.committed(), world.files().len());
+        tables.sort_unstable();
+        assert!(!tables.is_empty());
+        let superblock = world.drive().block().superblock().clone();
+        let format = world.wire.geometry().format();
+        world.power_cut(false);
+        for extent in superblock.checkpoint.extents() {
+            for block in extent.first..extent.first + extent.blocks {
+                world.device().corrupt(format.ppa(ChunkId(extent.chunk), block)).unwrap();
+            }
+        }
+        let refusal = world.open(Access::ReadWrite).expect_err("the map is lost");
+        assert!(refusal.is_repairable(), "{refusal}");
+        world.open(Access::Repair).unwrap();
+        assert!(world.drive().recovery_report().repair.is_some());
+        // What was trimmed in the log area may be back; entries are never trimmed, but overwritten.
+        let found = world.read_all();
+        world.adopt(&found);
+        let mut again = world.committed();
+        again.sort_unstable();
+        assert_eq!((again, world.files().len()), (tables, files), "seed {seed}");
+        assert!(checked(&mut world).is_sound());
+        for _ in 0..100 {
+            world.operation(4);
+        }
+        world.verify_all();
+        world.clean_restart();
     }
 }
 

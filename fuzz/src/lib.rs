@@ -15,6 +15,9 @@
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
 //! | `traces` | a recorded trace, or the text of a load | what is played lies on the drive, errors name their line |
+//! | `catalog` | the blocks of a table drive's catalog | the same entries again |
+//! | `file_note` | the note of a file on a table drive | the same again |
+//! | `files_wire` | what a process says to the server of a table drive, and the server to it | the same |
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
 //!
@@ -31,8 +34,11 @@ mod nvme;
 #[path = "../../host/server/tests/support/rant.rs"]
 mod rant;
 
+mod catalog;
 mod controller;
 mod drive_file;
+mod file_note;
+mod files_wire;
 mod flash;
 mod key_file;
 mod log_block;
@@ -55,8 +61,11 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 17] = [
+    Target { name: "catalog", run: catalog::run },
     Target { name: "drive_file", run: drive_file::run },
+    Target { name: "file_note", run: file_note::run },
+    Target { name: "files_wire", run: files_wire::run },
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
     Target { name: "log_block", run: log_block::run },

@@ -241,7 +241,7 @@ impl History {
     /// Whether anything was ever damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        !self.damaged.is_empty()
+        !self.damaged.is_empty() || !self.damaged_tables.is_empty()
     }
 
     /// Whether a read of `block` that may find one of `changes` may be an error.

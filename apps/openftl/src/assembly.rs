@@ -8,7 +8,8 @@ use crate::namespaces::{Namespaces, Stored, divide, of_kind};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
-use openftl_ftl::{Access, BlockFtl, Config, OpenError, RecoveryReport};
+use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
+use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use rand_xoshiro::SplitMix64;
@@ -237,24 +238,83 @@ pub fn open_elsewhere(place: &Place, config: Config, is_new: bool, clock: &mut i
     })
 }
 
+/// A stored drive of either kind, open.
+pub enum StoredDrive {
+    Block(Box<Drive>),
+    /// With what is in its catalog.
+    Tables(Box<TableFtl<Flash>>, Vec<FoundEntry>),
+}
+
+impl StoredDrive {
+    /// The block FTL: all of a block drive; metadata, catalog and log area of a table drive.
+    pub fn block(&self) -> &Drive {
+        match self {
+            StoredDrive::Block(drive) => drive,
+            StoredDrive::Tables(drive, _) => drive.block(),
+        }
+    }
+
+    /// Verifies it, and every table that it has.
+    pub fn check(
+        &mut self,
+        clock: &mut impl Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        match self {
+            StoredDrive::Block(drive) => drive.check(clock, progress),
+            StoredDrive::Tables(drive, _) => drive.check(clock, progress),
+        }
+    }
+
+    /// A clean stop.
+    pub fn close(self, clock: &mut impl Clock) -> Result<(), Failure> {
+        match self {
+            StoredDrive::Block(drive) => drive.close(clock),
+            StoredDrive::Tables(drive, _) => drive.close(clock),
+        }
+        .map(drop)
+        .map_err(close_failure)
+    }
+}
+
 /// Opens a stored drive without writing anything to it: if it was not closed cleanly, it is recovered in memory alone.
-pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    open_for(Access::Inspect, stored, clock)
+pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
+    open_as_it_is(stored, clock)?.ok_or_else(|| {
+        Failure::failed(format_args!("{stored}: its catalog cannot be read as it is"))
+            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", stored.words()))
+    })
+}
+
+/// The same. `None` where a block of the catalog cannot be read: it may be one behind which nothing is written yet (MW_CUNITS),
+/// and good once the drive is open for use.
+pub fn open_as_it_is(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Option<StoredDrive>, Failure> {
+    match open_for(Access::Inspect, stored, clock)? {
+        Err(OpenError::Catalog(CatalogError::Lost { .. })) => Ok(None),
+        opened => opened.map(Some).map_err(|error| open_failure(stored, &error)),
+    }
 }
 
 /// Opens a stored drive as it is opened for use: if it was not closed cleanly, it is recovered.
-pub fn open_and_recover(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    open(open_flash(stored)?, Config::default(), stored, clock)
+pub fn open_and_recover(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
+    open_for(Access::ReadWrite, stored, clock)?.map_err(|error| open_failure(stored, &error))
 }
 
 /// Opens a stored drive for repair: what cannot be trusted of its map is rebuilt.
-pub fn open_and_repair(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    open_for(Access::Repair, stored, clock)
+pub fn open_and_repair(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
+    open_for(Access::Repair, stored, clock)?.map_err(|error| open_failure(stored, &error))
 }
 
-fn open_for(access: Access, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock)
-        .map_err(|error| open_failure(stored, &error))
+fn open_for(
+    access: Access,
+    stored: &Stored<'_>,
+    clock: &mut impl Clock,
+) -> Result<Result<StoredDrive, OpenError>, Failure> {
+    Ok(match BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock) {
+        // The superblock said so before anything was written.
+        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored)?, Config::default(), access, clock)
+            .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
+        opened => opened.map(|drive| StoredDrive::Block(Box::new(drive))),
+    })
 }
 
 /// Switches a drive off, cleanly, and on again.
@@ -281,9 +341,11 @@ pub fn opened_in(report: &RecoveryReport) -> Nanos {
 
 /// A clean stop: everything on media, and a checkpoint.
 pub fn close(drive: Drive, clock: &mut impl Clock) -> Result<Flash, Failure> {
-    drive.close(clock).map_err(|error| {
-        Failure::failed(error).fix("whatever was flushed before is on the drive; `openftl check` verifies it")
-    })
+    drive.close(clock).map_err(close_failure)
+}
+
+fn close_failure(error: OpenError) -> Failure {
+    Failure::failed(error).fix("whatever was flushed before is on the drive; `openftl check` verifies it")
 }
 
 pub fn geometry(drive: &Drive) -> &Geometry {

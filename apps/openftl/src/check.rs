@@ -4,14 +4,16 @@
 //! next start would do; so is one whose open chunks end in blocks that cannot be read yet (MW_CUNITS: on flash with
 //! paired pages something has to be written behind them first). The report says so. With `--repair` it is opened for
 //! repair, checked, and closed. Of a device that is divided every block namespace is checked, or the one that is named.
+//! Of a table drive the tables are read too, and what is lost is told by the names of the files.
 
-use crate::assembly::{self, Drive};
+use crate::assembly::{self, StoredDrive};
 use crate::cli;
 use crate::failure::Failure;
 use crate::measure::{rate, show};
 use crate::namespaces::Stored;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::VirtualClock;
+use openftl_files::note::Note;
 use openftl_ftl::{CheckReport, RepairReport};
 use openftl_lab::picture::thousands;
 use openftl_media::{PartKind, PartLabel};
@@ -34,6 +36,19 @@ struct Findings {
     rebuilt: Option<RepairReport>,
     #[serde(flatten)]
     report: CheckReport,
+    /// The files of a table drive that have lost blocks, as far as the report names these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged_files: Vec<DamagedFile>,
+}
+
+/// A file of a table drive with blocks that cannot be read.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+struct DamagedFile {
+    path: String,
+    /// The number of its table; none: a log file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<u64>,
+    blocks_lost: u64,
 }
 
 /// What was found in each namespace of a device.
@@ -102,9 +117,11 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
     if findings.sound {
         return Ok(());
     }
-    let CheckReport { findings_total, blocks_lost, .. } = findings.report;
+    let CheckReport { findings_total, blocks_lost, table_blocks_lost, .. } = findings.report;
     let failure = Failure::failed(format_args!("{stored} is unsound: {findings_total} findings"));
     Err(match () {
+        () if blocks_lost + table_blocks_lost == findings_total && table_blocks_lost > 0 => failure
+            .fix("restore the damaged files from a copy; what is lost of them is an error until they are deleted"),
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
         }
@@ -116,17 +133,17 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
 /// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
 fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
-    let mut drive = assembly::open_to_look_at(stored, &mut clock)?;
-    if drive.recovery_report().clean {
+    if let Some(mut drive) = assembly::open_as_it_is(stored, &mut clock)?
+        && drive.block().recovery_report().clean
+    {
         let findings = verified(stored, &mut drive, &mut clock)?;
         // Data that are not readable yet look like damage. A drive without such blocks has no second chance, and to use one
         // whose metadata is there only once would hide that.
-        let is_certain = assembly::geometry(&drive).mw_cunits == 0 || !findings.single_copies.is_empty();
+        let is_certain = assembly::geometry(drive.block()).mw_cunits == 0 || !findings.single_copies.is_empty();
         if findings.sound || is_certain {
             return Ok(findings);
         }
     }
-    drop(drive);
     let mut drive = assembly::open_and_recover(stored, &mut clock)?;
     let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
@@ -145,26 +162,49 @@ fn repair(stored: &Stored<'_>) -> Result<Findings, Failure> {
     Ok(Findings { repaired: true, ..findings })
 }
 
-fn close(drive: Drive, clock: &mut VirtualClock) -> Result<(), Failure> {
-    if drive.read_only_reason().is_none() {
-        assembly::close(drive, clock)?;
-    }
-    Ok(())
+fn close(drive: StoredDrive, clock: &mut VirtualClock) -> Result<(), Failure> {
+    if drive.block().read_only_reason().is_none() { drive.close(clock) } else { Ok(()) }
 }
 
-fn verified(stored: &Stored<'_>, drive: &mut Drive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
+fn verified(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
     let report = verify(stored, drive, clock)?;
-    let recovery = drive.recovery_report();
+    let recovery = drive.block().recovery_report();
     Ok(Findings {
         sound: report.is_sound(),
         single_copies: recovery.single_copies.clone(),
         rebuilt: recovery.repair.clone(),
+        damaged_files: damaged_files(drive, &report),
         report,
         ..Findings::default()
     })
 }
 
-fn verify(stored: &Stored<'_>, drive: &mut Drive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
+/// The files that the lost blocks of `report` are of.
+fn damaged_files(drive: &StoredDrive, report: &CheckReport) -> Vec<DamagedFile> {
+    let StoredDrive::Tables(ftl, entries) = drive else { return Vec::new() };
+    let catalog = u64::from(ftl.block().config().catalog_blocks);
+    let in_log_area: Vec<u64> = report.lost.iter().filter_map(|lost| lost.block.checked_sub(catalog)).collect();
+    let mut files = Vec::new();
+    for entry in entries {
+        let damaged = report.damaged_tables.iter().find(|damaged| damaged.number == entry.number);
+        let Ok(note) = Note::decode(&entry.note) else { continue };
+        let is_of_file = |block: &&u64| {
+            let extents = || note.extents.iter().map(|extent| (u64::from(extent.first), u64::from(extent.blocks)));
+            extents().any(|(first, blocks)| (first..first + blocks).contains(*block))
+        };
+        let blocks_lost = match damaged {
+            Some(damaged) => u64::from(damaged.blocks_lost),
+            None => in_log_area.iter().filter(is_of_file).count() as u64,
+        };
+        if blocks_lost > 0 {
+            files.push(DamagedFile { path: note.path, table: damaged.map(|damaged| damaged.number), blocks_lost });
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+fn verify(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClock) -> Result<CheckReport, Failure> {
     let mut live = Live::new(false);
     let started = Instant::now();
     let mut progress = |done: u64, total: u64| {
@@ -202,6 +242,11 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     if untold > 0 {
         _ = writeln!(text, "  … and {} more", thousands(untold));
     }
+    for DamagedFile { path, table, blocks_lost } in &findings.damaged_files {
+        let sign = palette.paint(Ink::Bad, "✗");
+        let name = table.map_or(String::new(), |number| format!(", which is table {number}"));
+        _ = writeln!(text, "{sign} {path}{name}: {} of its blocks cannot be read", thousands(*blocks_lost));
+    }
     if report.blocks_uncorrectable > 0 {
         _ = writeln!(
             text,
@@ -219,6 +264,10 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
         thousands(report.blocks_unmapped),
         thousands(report.chunks_compared)
     );
+    if report.tables > 0 {
+        let (tables, blocks) = (thousands(report.tables), thousands(report.table_blocks_verified));
+        _ = writeln!(text, "  {tables} tables, of which {blocks} blocks were read and verified");
+    }
     text
 }
 
@@ -285,6 +334,32 @@ mod tests {
             ✓ sound  disk.oftl: 10 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]]
         .assert_eq(&page("disk.oftl", &sound, Palette::PLAIN));
+    }
+
+    #[test]
+    fn lost_blocks_of_tables_are_told_by_the_names_of_the_files() {
+        let report = CheckReport {
+            blocks_verified: 10,
+            findings_total: 3,
+            findings: vec!["block 7 of table 12 cannot be read from the medium (it is at g0p0c3b7)".to_owned()],
+            blocks_lost: 1,
+            tables: 2,
+            table_blocks_verified: 1998,
+            table_blocks_lost: 2,
+            ..CheckReport::default()
+        };
+        let files = [("/db/000007.log", None, 1), ("/db/000012.sst", Some(12), 2)];
+        let files = files.map(|(path, table, blocks_lost)| DamagedFile { path: path.to_owned(), table, blocks_lost });
+        let unsound = Findings { report, damaged_files: files.into(), ..Findings::default() };
+        expect![[r#"
+            ✗ block 7 of table 12 cannot be read from the medium (it is at g0p0c3b7)
+              … and 2 more
+            ✗ /db/000007.log: 1 of its blocks cannot be read
+            ✗ /db/000012.sst, which is table 12: 2 of its blocks cannot be read
+            ✗ unsound  lsm.oftl: 10 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+              2 tables, of which 1 998 blocks were read and verified
+        "#]]
+        .assert_eq(&page("lsm.oftl", &unsound, Palette::PLAIN));
     }
 
     #[test]

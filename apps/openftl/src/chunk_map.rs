@@ -19,6 +19,8 @@ pub enum Mark {
     Open,
     /// Data.
     Data,
+    /// A part of a table.
+    Table,
     /// Being collected or reset.
     Collected,
     Log,
@@ -43,7 +45,7 @@ const CELLS_MAX: usize = 64;
 /// Rows of the picture; a drive with more parallel units shows the first ones.
 const ROWS_MAX: usize = 32;
 
-const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  x bad";
+const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  T table  x bad";
 
 /// The picture. `cells` are in the order of [`Geometry::chunk_ids`].
 pub fn draw(cells: &[Cell], geometry: &Geometry, palette: Palette) -> String {
@@ -76,7 +78,16 @@ fn character(cells: &[Cell]) -> char {
     let count = |mark| cells.iter().filter(|cell| cell.mark == mark).count();
     // A bad chunk is worth seeing even among many good ones.
     let notable = Some(Mark::Bad).filter(|&mark| count(mark) > 0);
-    let order = [Mark::Superblock, Mark::Checkpoint, Mark::Log, Mark::Collected, Mark::Open, Mark::Data, Mark::Free];
+    let order = [
+        Mark::Superblock,
+        Mark::Checkpoint,
+        Mark::Log,
+        Mark::Collected,
+        Mark::Open,
+        Mark::Table,
+        Mark::Data,
+        Mark::Free,
+    ];
     let most =
         notable.unwrap_or_else(|| order.into_iter().rev().max_by_key(|&mark| count(mark)).expect("there are marks"));
     match most {
@@ -86,6 +97,7 @@ fn character(cells: &[Cell]) -> char {
         Mark::Log => 'L',
         Mark::Checkpoint => 'C',
         Mark::Superblock => 'S',
+        Mark::Table => 'T',
         Mark::Bad => 'x',
         Mark::Data => {
             let data = cells.iter().filter(|cell| cell.mark == Mark::Data);
@@ -119,6 +131,7 @@ mod tests {
             10 => (Mark::Bad, 0.0),
             12..=20 => (Mark::Data, (index - 12) as f64 / 8.0),
             25 => (Mark::Open, 0.5),
+            26 => (Mark::Table, 0.0),
             _ => (Mark::Free, 0.0),
         });
         expect![[r#"
@@ -126,9 +139,9 @@ mod tests {
               g0  p0  SS······
               g0  p1  ·Lx·░░▒▒
               g1  p0  ▓▓███···
-              g1  p1  ·o······
+              g1  p1  ·oT·····
               · free  o open  ░▒▓█ data, by how much of it is valid  v being collected
-              L log  C checkpoint  S superblock  x bad
+              L log  C checkpoint  S superblock  T table  x bad
         "#]]
         .assert_eq(&format!("chunks\n{}", draw(&cells, &geometry, Palette::PLAIN)));
     }

@@ -31,7 +31,12 @@ struct Listing {
 
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
-    let files = drive.open_or_connect(Access::Inspect).map_err(failure)?;
+    let files = drive.open_or_connect(Access::Inspect).map_err(|error| match (error, drive.disk()) {
+        // It may only not have been stopped: see `assembly::open_as_it_is`.
+        (error @ FileError::Corruption(_), Some(disk)) => failure(error)
+            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),
+        (error, _) => failure(error),
+    })?;
     if drive.disk().is_none() && matches!(files, Volume::Here(_)) {
         return Err(Failure::bad_input(format_args!(
             "{}: the drive is in memory, and gone with its program",

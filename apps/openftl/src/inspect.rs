@@ -1,6 +1,6 @@
 //! `openftl inspect`: what a stored drive holds, without changing it.
 
-use crate::assembly::{self, Drive};
+use crate::assembly::{self, Drive, StoredDrive};
 use crate::chunk_map::{self, Cell, Mark};
 use crate::cli;
 use crate::failure::Failure;
@@ -28,6 +28,9 @@ struct Facts {
     capacity_bytes: u64,
     over_provisioning: f64,
     mapped_blocks: u64,
+    /// Of a table drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tables: Option<TableFacts>,
     plan: Plan,
     superblock: SuperblockFacts,
     checkpoint: CheckpointFacts,
@@ -37,6 +40,18 @@ struct Facts {
     recovery: RecoveryReport,
     chunks_by_use: BTreeMap<String, u64>,
     chunks: Vec<ChunkFacts>,
+}
+
+/// What tables have of the device.
+#[derive(Serialize, Clone, Copy)]
+struct TableFacts {
+    tables: u64,
+    blocks: u64,
+    /// Chunks that hold their blocks, or did and are not free yet.
+    chunks: u64,
+    /// What tables may still take, and what they could if there were none.
+    free_bytes: u64,
+    all_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -128,12 +143,12 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     }
     let mut clock = VirtualClock::default();
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
-    let cells = cells(&drive);
-    let facts = facts(&drive, &cells);
+    let cells = cells(drive.block());
+    let facts = Facts { tables: table_facts(&drive), ..facts(drive.block(), &cells) };
     if arguments.json {
         return say(&crate::json(&facts)?);
     }
-    say(&page(&stored.to_string(), &facts, &cells, &drive, Palette::of_stdout()))
+    say(&page(&stored.to_string(), &facts, &cells, drive.block(), Palette::of_stdout()))
 }
 
 /// All that a device is divided into, in short.
@@ -194,7 +209,7 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
     let (drive, error) = match label.kind {
         PartKind::OpenChannel => (None, None),
         PartKind::Block => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
-            Ok(drive) => (Some(drive_facts(&drive)), None),
+            Ok(drive) => (Some(drive_facts(drive.block())), None),
             Err(failure) => (None, Some(failure.what().to_owned())),
         },
     };
@@ -221,6 +236,15 @@ fn drive_facts(drive: &Drive) -> DriveFacts {
         drive: format!("{:016x}", superblock.drive),
         clean: superblock.clean,
     }
+}
+
+fn table_facts(drive: &StoredDrive) -> Option<TableFacts> {
+    let StoredDrive::Tables(drive, _) = drive else { return None };
+    let (tables, blocks) = drive.committed();
+    let (free, all) = drive.table_space();
+    let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table).count() as u64;
+    let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+    Some(TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) })
 }
 
 fn wear(flash: &Flash) -> Wear {
@@ -299,7 +323,8 @@ pub fn cells(drive: &Drive) -> Vec<Cell> {
         ChunkUse::Retired => Mark::Bad,
         ChunkUse::Free => Mark::Free,
         ChunkUse::Open => Mark::Open,
-        ChunkUse::Closed | ChunkUse::Table => Mark::Data,
+        ChunkUse::Closed => Mark::Data,
+        ChunkUse::Table => Mark::Table,
         ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
         ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
         ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
@@ -328,6 +353,7 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
         capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
         over_provisioning: superblock.over_provisioning.as_f64(),
         mapped_blocks: uses.iter().map(|(_, _, valid)| u64::from(*valid)).sum(),
+        tables: None,
         plan: *drive.plan(),
         superblock: SuperblockFacts {
             sequence: superblock.sequence,
@@ -415,6 +441,22 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
         share * 100.0,
         thousands(facts.mapped_blocks)
     );
+
+    if let Some(TableFacts { tables, blocks, chunks, free_bytes, all_bytes }) = facts.tables {
+        title(&mut text, "Tables");
+        let share = blocks as f64 * BLOCK_BYTES as f64 / all_bytes.max(1) as f64;
+        _ = writeln!(
+            text,
+            "  {} {:.1}% of what they may have: {} tables of {} blocks, in {} chunks; room for {} more, of {}",
+            palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24))),
+            share * 100.0,
+            thousands(tables),
+            thousands(blocks),
+            thousands(chunks),
+            ByteSize(free_bytes),
+            ByteSize(all_bytes)
+        );
+    }
 
     title(&mut text, "Metadata");
     let row = |text: &mut String, name: &str, value: String| _ = writeln!(text, "  {name:<12} {value}");

@@ -46,6 +46,9 @@ pub const PART_BYTES: usize = BLOCK_BYTES - size_of::<Header>();
 /// The longest note.
 pub const NOTE_BYTES_MAX: usize = 32 * 1024;
 
+/// Numbers and sequences are below this: they count up one by one, and no drive lives to come near.
+const COUNT_MAX: u64 = 1 << 63;
+
 const NO_TABLE: u32 = u32::MAX;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -207,6 +210,10 @@ impl Reader {
             let reason = format!("part {part} of {parts} with {} bytes", header.bytes.get());
             return Err(CatalogError::Entry { number, block, reason });
         };
+        if number >= COUNT_MAX || sequence >= COUNT_MAX {
+            let reason = format!("number {number} and sequence {sequence}: they cannot have come so far");
+            return Err(CatalogError::Entry { number, block, reason });
+        }
         // A free part counts for the numbers that have been used.
         self.found.entry((number, sequence)).or_default().push(FoundPart { block, parts, part, bytes: bytes.to_vec() });
         Ok(())
@@ -317,6 +324,12 @@ impl Catalog {
     fn give(&mut self, place: &Place) {
         self.taken[place.first as usize..(place.first + place.parts) as usize].fill(false);
         self.lowest = self.lowest.min(place.first);
+    }
+
+    /// Whether there is an entry `number`.
+    #[must_use]
+    pub fn has(&self, number: u64) -> bool {
+        self.places.contains_key(&number)
     }
 
     /// Blocks that are free.
@@ -500,6 +513,12 @@ mod tests {
         let mut newer = blocks.clone();
         newer.0.get_mut(&0).unwrap()[4] = 9;
         check(&newer, "block 0 of the catalog has format version 9; this program knows 1");
+        let mut counted = blocks.clone();
+        counted.0.get_mut(&0).unwrap()[24..32].fill(0xFF);
+        check(
+            &counted,
+            "entry 7 of the catalog, at its block 0: number 7 and sequence 18446744073709551615: they cannot have come so far",
+        );
         blocks.0.get_mut(&0).unwrap()[32..36].fill(0xFF);
         check(&blocks, "entry 7 of the catalog, at its block 0: its bytes make no sense");
     }

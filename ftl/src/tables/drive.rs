@@ -14,7 +14,6 @@ use super::waits::TableWaits;
 use super::writing::Room;
 use super::{Found, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
-use crate::check::CheckReport;
 use crate::config::Config;
 use crate::recovery::{Access, OpenError, RecoveryReport};
 use crate::statistics::Statistics;
@@ -148,7 +147,7 @@ pub struct TableStatistics {
 
 /// A table drive. See the module.
 pub struct TableFtl<M> {
-    ftl: BlockFtl<M>,
+    pub(super) ftl: BlockFtl<M>,
     catalog: Catalog,
     /// How tables are placed that are begun from now on.
     placement: TablePlacement,
@@ -271,16 +270,19 @@ impl<M: Media> TableFtl<M> {
         (self.ftl.statistics(), &self.statistics)
     }
 
-    /// Verifies log area, catalog and metadata as [`BlockFtl::check`] does; tables are not read.
-    ///
-    /// # Errors
-    /// If the device stops answering.
-    pub fn check(
-        &mut self,
-        clock: &mut impl Clock,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<CheckReport, OpenError> {
-        self.ftl.check(clock, progress)
+    /// Tables in the catalog, in the order of their numbers: their slots, numbers and blocks.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (u32, u64, u32)> {
+        let slots = (0..).zip(&self.ftl.tables.slots);
+        let tables = slots.filter_map(|(slot, table)| table.as_ref().map(|table| (slot, table.number, table.blocks)));
+        let mut tables: Vec<_> = tables.filter(|(_, number, _)| self.catalog.has(*number)).collect();
+        tables.sort_unstable_by_key(|(_, number, _)| *number);
+        tables.into_iter()
+    }
+
+    /// How many tables are in the catalog, and how many blocks they have in all.
+    #[must_use]
+    pub fn committed(&self) -> (u64, u64) {
+        self.tables().fold((0, 0), |(tables, all), (_, _, blocks)| (tables + 1, all + u64::from(blocks)))
     }
 
     /// How long units of tables waited.

@@ -128,22 +128,25 @@ impl Table {
         runs: &[Run],
     ) -> Option<Table> {
         let count = blocks.div_ceil(unit_blocks) as usize;
+        // Before memory is taken for as many as it says.
+        if runs.iter().map(|run| u64::from(run.units)).sum::<u64>() != count as u64 {
+            return None;
+        }
         let mut units = vec![Packed(AGAIN); count];
         let mut chunks: Vec<ChunkId> = Vec::new();
-        let mut known = 0;
         for run in runs {
             for index in 0..run.units {
                 let unit = run.unit.checked_add(index.checked_mul(run.stride)?)?;
                 let place = units.get_mut(unit as usize).filter(|place| place.0 == AGAIN)?;
                 let ppa = format.ppa(run.chunk, run.first.checked_add(index.checked_mul(unit_blocks)?)?);
                 *place = Packed::of(UnitPlace::Media(ppa));
-                known += 1;
             }
             chunks.push(run.chunk);
         }
         chunks.sort_unstable();
         chunks.dedup();
-        (known == count).then_some(Table { number, blocks, units, chunks, writing: None })
+        // As many as it has, and none of them twice: that is all of them.
+        Some(Table { number, blocks, units, chunks, writing: None })
     }
 
     /// Its runs, if all of it is on media. The order is that of their first units.
@@ -240,5 +243,7 @@ mod tests {
         assert!(!is_table(&[run(0, 4, 1), run(3, 1, 1)]), "one is there twice");
         assert!(!is_table(&[run(0, 2, u32::MAX), run(1, 3, 1)]), "one is far beyond the end");
         assert!(!is_table(&[run(1, 4, 1)]));
+        let largest = Table::from_runs(1, u32::MAX, 1, format, &[run(0, 4, 1)]);
+        assert!(largest.is_none(), "it says that it has far more than its runs");
     }
 }

@@ -277,7 +277,7 @@ fn class(cells: &[Cell]) -> &'static str {
     let word = |cell: &Cell| match cell.mark {
         Mark::Free => "c-free",
         Mark::Open => "c-open",
-        Mark::Data => "data",
+        Mark::Data | Mark::Table => "data",
         Mark::Collected => "c-collected",
         Mark::Log | Mark::Checkpoint => "c-metadata",
         Mark::Superblock => "c-superblock",

@@ -1,0 +1,79 @@
+//! Verifying the tables of a drive: every block of each is read, and says that it is that block.
+
+use super::TableBlock;
+use super::drive::TableFtl;
+use crate::check::{CHECK_TAG, CheckReport, DamagedTable};
+use crate::recovery::OpenError;
+use crate::target::IoError;
+use openftl_core::{Clock, Frame};
+use openftl_media::Media;
+
+impl<M: Media> TableFtl<M> {
+    /// Verifies log area, catalog and metadata as [`crate::BlockFtl::check`] does, and each table in the catalog. `progress` is told
+    /// the blocks done and in all. Nothing is written.
+    ///
+    /// # Errors
+    /// If the device stops answering.
+    pub fn check(
+        &mut self,
+        clock: &mut impl Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        let tables: Vec<(u32, u64, u32)> = self.tables().collect();
+        let of_tables: u64 = tables.iter().map(|(_, _, blocks)| u64::from(*blocks)).sum();
+        let mut report = self.ftl.check(clock, &mut |done, all| progress(done, all + of_tables))?;
+        report.tables = tables.len() as u64;
+        let (log_area, all) = (self.block().plan().capacity_blocks, self.block().plan().capacity_blocks + of_tables);
+        let frames = self.ftl.frames_to_check();
+        for (slot, number, blocks) in tables {
+            let mut lost = 0;
+            for first in (0..blocks).step_by(frames.len()) {
+                let count = (blocks - first).min(frames.len() as u32);
+                if self.read_and_wait(clock, (slot, number), first, &frames[..count as usize])?.is_err() {
+                    // One by one, to say which.
+                    for block in first..first + count {
+                        if let Err(error) = self.read_and_wait(clock, (slot, number), block, &frames[..1])? {
+                            lost += 1;
+                            report.add(self.finding(slot, number, block, error));
+                        }
+                    }
+                }
+                report.table_blocks_verified += u64::from(count);
+                progress(log_area + report.table_blocks_verified, all);
+            }
+            if lost > 0 {
+                report.add_damaged(DamagedTable { number, blocks, blocks_lost: lost });
+            }
+        }
+        for frame in frames {
+            self.ftl.frames.release(frame);
+        }
+        report.table_blocks_verified -= report.table_blocks_lost;
+        Ok(report)
+    }
+
+    /// Reads blocks of the table `number` in `slot`.
+    fn read_and_wait(
+        &mut self,
+        clock: &mut impl Clock,
+        (slot, number): (u32, u64),
+        first: u32,
+        frames: &[Frame],
+    ) -> Result<Result<(), IoError>, OpenError> {
+        self.ftl.now = self.ftl.now.max(clock.now());
+        self.ftl.read_table(CHECK_TAG, slot, number, first, frames);
+        self.ftl.wait_for_check(clock)
+    }
+
+    fn finding(&self, slot: u32, number: u64, block: u32, error: IoError) -> String {
+        let what = match error {
+            IoError::WrongBlock { .. } => "came back damaged or as another block",
+            _ => "cannot be read from the medium",
+        };
+        let place = match self.ftl.table_block(slot, block) {
+            TableBlock::Media(ppa) => format!(" (it is at {})", self.ftl.format.unpack(ppa)),
+            TableBlock::Frame(_) => String::new(),
+        };
+        format!("block {block} of table {number} {what}{place}")
+    }
+}
