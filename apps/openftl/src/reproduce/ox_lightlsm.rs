@@ -2,10 +2,10 @@
 //! on ext4, on a block drive with the same device.
 //!
 //! ```text
-//!   for each number of threads, several rounds of each stack in turn:
-//!     a new drive ── fillseq ──▶ readseq ──▶ readrandom                        without a write-ahead log, as in the paper
 //!   for each stack:
-//!     a new drive ── fillrandom, deleterandom, overwrite ──▶ readwhilewriting  with it
+//!     a new drive ── fillrandom, deleterandom, overwrite ──▶ readwhilewriting  with a write-ahead log
+//!   for each number of threads, several rounds of each stack in turn:
+//!     a new drive ── fillseq ──▶ readseq ──▶ readrandom                        without one, as in the paper
 //! ```
 //!
 //! Each arrow is another process on the same drive, so that the drive's statistics are of one kind of load. The drive is the
@@ -39,9 +39,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const PROFILE: &str = "granby";
 
-/// So much slower than the paper's drive is this one, in everything.
-const SLOWER: u32 = 16;
-
 /// As in the paper.
 const KEY_BYTES: u64 = 16;
 const VALUE_BYTES: u64 = 1024;
@@ -49,6 +46,11 @@ const VALUE_BYTES: u64 = 1024;
 const TABLES_PER_THREAD: u64 = 4;
 /// What the paper's interface moves for a read: a write unit.
 const PAPER_READ_KIB: f64 = 96.0;
+
+/// Benchmarks after which all that was written is on the drive, and RocksDB has nothing left to do. The second sleeps for five seconds
+/// first, and is for loads after which there may be something to compact.
+const FLUSHED: &str = "flush";
+const COMPACTED: &str = "flush,waitforcompaction";
 
 /// Bytes a second that are written while others read.
 const WRITTEN_WHILE_READING: u64 = 4 << 20;
@@ -60,6 +62,8 @@ const WAF_MAX: f64 = 1.02;
 const BESIDE_EXT4_MIN: f64 = 0.9;
 
 struct Scale {
+    /// So much slower than the paper's drive is this one, in everything.
+    slower: u32,
     blocks_per_chunk: u32,
     room: Room,
     threads: &'static [usize],
@@ -72,28 +76,30 @@ struct Scale {
 
 /// How much there is of the load with a log.
 struct ChurnScale {
-    /// So little that drives have to make room for what is written.
-    room: Room,
     threads: usize,
+    /// What ends the writes.
+    settled: &'static str,
     /// Seconds of reading while one more thread writes.
     seconds: u64,
 }
 
 const FULL: Scale = Scale {
+    slower: 16,
     blocks_per_chunk: 192,
     room: Room { tables: 3 << 30, log_area: 512 << 20 },
     threads: &[1, 2, 4, 8],
     rounds: 3,
     reads: 1_000,
-    churn: ChurnScale { room: Room { tables: 1 << 30, log_area: 256 << 20 }, threads: 4, seconds: 8 },
+    churn: ChurnScale { threads: 4, settled: COMPACTED, seconds: 8 },
 };
 const QUICK: Scale = Scale {
+    slower: 4,
     blocks_per_chunk: 24,
     room: Room { tables: 1 << 30, log_area: 128 << 20 },
     threads: &[1, 2],
     rounds: 1,
     reads: 200,
-    churn: ChurnScale { room: Room { tables: 256 << 20, log_area: 64 << 20 }, threads: 2, seconds: 1 },
+    churn: ChurnScale { threads: 2, settled: FLUSHED, seconds: 1 },
 };
 
 impl Scale {
@@ -132,11 +138,11 @@ fn nand(scale: &Scale) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::builtin(PROFILE)?;
     profile.name = format!("{PROFILE}-slow");
     profile.chip.blocks_per_chunk = scale.blocks_per_chunk;
-    profile.channel_mb_s /= SLOWER;
-    profile.cache.mb_s /= SLOWER;
-    profile.chip.erase_us *= SLOWER;
+    profile.channel_mb_s /= scale.slower;
+    profile.cache.mb_s /= scale.slower;
+    profile.chip.erase_us *= scale.slower;
     for times in [&mut profile.chip.read_us, &mut profile.chip.program_us] {
-        times.iter_mut().for_each(|time| *time *= SLOWER);
+        times.iter_mut().for_each(|time| *time *= scale.slower);
     }
     Ok(profile)
 }
@@ -153,6 +159,11 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
         assistant.progress(f64::from(done) / steps, &words);
         done += 1;
     };
+    let mut churned = Vec::new();
+    for &stack in &stacks {
+        let mut next = |words: &str| next(format!("{stack}, {} threads: {words}", scale.churn.threads));
+        churned.push(load.churn(stack, &mut next)?);
+    }
     let mut measured = Vec::new();
     for &threads in scale.threads {
         let new = |stack: &Stack| Measured { stack: *stack, threads, rounds: Vec::new() };
@@ -165,11 +176,6 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
             }
         }
         measured.extend(cells);
-    }
-    let mut churned = Vec::new();
-    for &stack in &stacks {
-        let mut next = |words: &str| next(format!("{stack}, {} threads: {words}", scale.churn.threads));
-        churned.push(load.churn(stack, &mut next)?);
     }
     assistant.progress(1.0, "done");
     let version = load.rocksdb.version()?;
@@ -189,12 +195,17 @@ impl Load<'_> {
         self.scale.table_bytes(&self.profile)
     }
 
+    /// Keys that there are, and that each thread fills.
+    fn keys(&self) -> u64 {
+        TABLES_PER_THREAD * self.table_bytes() / (KEY_BYTES + VALUE_BYTES)
+    }
+
     /// Runs benchmarks on a drive.
     fn bench(&self, drive: &Drive, threads: usize, more: &[&str]) -> Result<Bench, ExperimentError> {
         let table = self.table_bytes();
         let mut arguments = vec![
             format!("--threads={threads}"),
-            format!("--num={}", TABLES_PER_THREAD * table / (KEY_BYTES + VALUE_BYTES)),
+            format!("--num={}", self.keys()),
             format!("--seed={}", self.seed.max(1)),
             format!("--key_size={KEY_BYTES}"),
             format!("--value_size={VALUE_BYTES}"),
@@ -216,10 +227,13 @@ impl Load<'_> {
     fn round(&self, stack: Stack, threads: usize, next: &mut dyn FnMut(&str)) -> Result<Round, ExperimentError> {
         next("fillseq");
         let drive = Drive::new(stack, &self.profile, self.scale.room)?;
-        let fill = self.bench(&drive, threads, &["--benchmarks=fillseq,waitforcompaction", "--disable_wal"])?;
+        // What one thread writes in order is never compacted.
+        let fill = format!("--benchmarks=fillseq,{}", if threads == 1 { FLUSHED } else { COMPACTED });
+        let fill = self.bench(&drive, threads, &[&fill, "--disable_wal"])?;
         let seconds = drive.seconds()?;
         next("readseq");
-        let sequential = self.bench(&drive, threads, &["--benchmarks=readseq", "--use_existing_db"])?;
+        let reads = format!("--reads={}", self.keys() / 2);
+        let sequential = self.bench(&drive, threads, &["--benchmarks=readseq", "--use_existing_db", &reads])?;
         next("readrandom");
         let reads = format!("--reads={}", self.scale.reads);
         let random = self.bench(&drive, threads, &["--benchmarks=readrandom", "--use_existing_db", &reads])?;
@@ -227,11 +241,11 @@ impl Load<'_> {
     }
 
     fn churn(&self, stack: Stack, next: &mut dyn FnMut(&str)) -> Result<Churn, ExperimentError> {
-        let ChurnScale { room, threads, seconds } = self.scale.churn;
+        let ChurnScale { threads, settled, seconds } = self.scale.churn;
         next("fillrandom, deleterandom, overwrite");
-        let drive = Drive::new(stack, &self.profile, room)?;
-        let writes = ["--benchmarks=fillrandom,deleterandom,overwrite,flush,waitforcompaction"];
-        let writes = self.bench(&drive, threads, &writes)?;
+        let drive = Drive::new(stack, &self.profile, self.scale.room)?;
+        let writes = format!("--benchmarks=fillrandom,deleterandom,overwrite,{settled}");
+        let writes = self.bench(&drive, threads, &[&writes])?;
         next("readwhilewriting");
         let duration = format!("--duration={seconds}");
         let written = format!("--benchmark_write_rate_limit={WRITTEN_WHILE_READING}");
@@ -335,7 +349,7 @@ fn report(options: Options, load: &Load<'_>, version: &str, results: &Results) -
         "drive",
         format_args!(
             "{PROFILE}, {} times slower, its chunks {} times smaller: a table over all of them has {}",
-            SLOWER,
+            scale.slower,
             Profile::builtin(PROFILE).map_or(0, |whole| whole.chip.blocks_per_chunk / scale.blocks_per_chunk),
             ByteSize(table)
         ),
@@ -729,7 +743,7 @@ mod tests {
     fn the_drive_is_the_papers_but_smaller_and_slower() {
         let (whole, slow) = (Profile::builtin(PROFILE).unwrap(), nand(&FULL).unwrap());
         assert_eq!((slow.groups, slow.pus_per_group), (whole.groups, whole.pus_per_group));
-        assert_eq!(slow.chip.program_us[0], whole.chip.program_us[0] * SLOWER);
+        assert_eq!(slow.chip.program_us[0], whole.chip.program_us[0] * FULL.slower);
         assert_eq!(slow.program_blocks(), whole.program_blocks(), "units are as large as before");
         slow.validate().unwrap();
         nand(&QUICK).unwrap().validate().unwrap();
