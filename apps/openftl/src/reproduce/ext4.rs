@@ -11,7 +11,7 @@
 //! Each layer is a guard that takes itself down when dropped, upper ones first. The programs are in process groups of their own,
 //! so that a Ctrl-C is for this one alone, which then takes them down in that order.
 
-use super::rocksdb::{self, Bench, RocksDb, of_host, seconds};
+use super::rocksdb::{self, Bench, RocksDb, of_host};
 use super::stack::{Room, Scratch};
 use crate::cli::DriveFlags;
 use crate::create;
@@ -131,7 +131,7 @@ impl Ext4 {
 
     /// Runs db_bench on the file system, waits for its end and until all that it wrote is on the drive.
     pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
-        let mut command = rocksdb.db_bench(&self.report());
+        let mut command = rocksdb.db_bench();
         command.arg(format!("--db={}", self.mounted.0.join("db").display()));
         command.args(["--use_direct_reads", "--use_direct_io_for_flush_and_compaction"]).args(arguments);
         let servers = [&self.server.0, &self.export.child];
@@ -142,15 +142,6 @@ impl Ext4 {
         rustix::fs::syncfs(&folder).map_err(of_host)?;
         let drive = self.server.counts(&self.scratch)?.since(&counts).statistics();
         Ok(Bench { drive, cpu_seconds: bench.cpu_seconds + cpu_seconds()? - cpu, ..bench })
-    }
-
-    /// Operations in each second of the last benchmark.
-    pub fn seconds(&self) -> Result<Vec<(f64, f64)>, ExperimentError> {
-        Ok(seconds(&std::fs::read_to_string(self.report()).map_err(of_host)?))
-    }
-
-    fn report(&self) -> PathBuf {
-        self.scratch.file("report.csv")
     }
 }
 

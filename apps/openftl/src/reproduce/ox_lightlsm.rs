@@ -52,6 +52,9 @@ const PAPER_READ_KIB: f64 = 96.0;
 const FLUSHED: &str = "flush";
 const COMPACTED: &str = "flush,waitforcompaction";
 
+/// Points of a plot over time.
+const STEPS: usize = 40;
+
 /// Bytes a second that are written while others read.
 const WRITTEN_WHILE_READING: u64 = 4 << 20;
 
@@ -118,8 +121,6 @@ struct Measured {
 /// The load of the paper, once.
 struct Round {
     fill: Bench,
-    /// Operations in each second of the fill.
-    seconds: Vec<(f64, f64)>,
     sequential: Bench,
     random: Bench,
 }
@@ -229,15 +230,15 @@ impl Load<'_> {
         let drive = Drive::new(stack, &self.profile, self.scale.room)?;
         // What one thread writes in order is never compacted.
         let fill = format!("--benchmarks=fillseq,{}", if threads == 1 { FLUSHED } else { COMPACTED });
-        let fill = self.bench(&drive, threads, &[&fill, "--disable_wal"])?;
-        let seconds = drive.seconds()?;
+        let often = format!("--stats_interval={}", self.keys() / STEPS as u64);
+        let fill = self.bench(&drive, threads, &[&fill, "--disable_wal", &often])?;
         next("readseq");
         let reads = format!("--reads={}", self.keys() / 2);
         let sequential = self.bench(&drive, threads, &["--benchmarks=readseq", "--use_existing_db", &reads])?;
         next("readrandom");
         let reads = format!("--reads={}", self.scale.reads);
         let random = self.bench(&drive, threads, &["--benchmarks=readrandom", "--use_existing_db", &reads])?;
-        Ok(Round { fill, seconds, sequential, random })
+        Ok(Round { fill, sequential, random })
     }
 
     fn churn(&self, stack: Stack, next: &mut dyn FnMut(&str)) -> Result<Churn, ExperimentError> {
@@ -556,7 +557,7 @@ fn by_threads(kind: Kind, measured: &[Measured]) -> Plot {
 fn over_time(name: &'static str, title: &str, measured: &[Measured], threads: usize) -> Plot {
     let line = |cell: &Measured| Series {
         name: cell.stack.to_string(),
-        points: cell.median(FILL).seconds.iter().map(|(second, rate)| (*second, rate / 1e3)).collect(),
+        points: cell.bench(FILL).over_time(STEPS).into_iter().map(|(second, rate)| (second, rate / 1e3)).collect(),
     };
     Plot {
         name,

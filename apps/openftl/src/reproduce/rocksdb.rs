@@ -3,7 +3,7 @@
 use openftl_lab::experiments::ExperimentError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,12 +68,10 @@ impl RocksDb {
         self.folder.join(PLUGIN)
     }
 
-    /// Its db_bench, which is to print what it counts, and to write into `report` each second how much it did.
-    pub fn db_bench(&self, report: &Path) -> Command {
+    /// Its db_bench, which is to print what it counts.
+    pub fn db_bench(&self) -> Command {
         let mut command = Command::new(self.folder.join("db_bench"));
-        command.env("LD_LIBRARY_PATH", &self.folder);
-        command.args(["--statistics", "--histogram", "--report_interval_seconds=1"]);
-        command.arg(format!("--report_file={}", report.display()));
+        command.env("LD_LIBRARY_PATH", &self.folder).args(["--statistics", "--histogram"]);
         command
     }
 
@@ -89,7 +87,13 @@ impl RocksDb {
             let last = errors.trim().rsplit(['\n', '\r']).next().unwrap_or_default();
             return Err(ExperimentError::Host(format!("db_bench ended with {}: {last}", output.status)));
         }
-        Ok(Bench { phases: phases(&text), tickers: tickers(&text), drive: serde_json::Value::Null, cpu_seconds })
+        Ok(Bench {
+            phases: phases(&text),
+            tickers: tickers(&text),
+            stretches: stretches(&errors),
+            drive: serde_json::Value::Null,
+            cpu_seconds,
+        })
     }
 
     /// An error if somebody wants an end of it.
@@ -106,6 +110,7 @@ impl RocksDb {
 pub struct Bench {
     pub(super) phases: Vec<Phase>,
     pub(super) tickers: HashMap<String, u64>,
+    pub(super) stretches: Vec<Stretch>,
     /// The drive's own statistics.
     pub drive: serde_json::Value,
     /// CPU time of the process, and of those that its drive needs.
@@ -127,6 +132,18 @@ impl Bench {
     /// Operations of all benchmarks.
     pub fn operations(&self) -> u64 {
         self.phases.iter().map(|phase| phase.operations).sum()
+    }
+
+    /// Seconds since the beginning, and operations a second of all threads around then, in so many steps: of a benchmark that was told to
+    /// print how far its threads are, with `--stats_interval`.
+    pub fn over_time(&self, steps: usize) -> Vec<(f64, f64)> {
+        let end = self.stretches.iter().map(|stretch| stretch.end).fold(0.0, f64::max);
+        let step = end / steps as f64;
+        let operations = |from: f64| -> f64 {
+            self.stretches.iter().map(|stretch| stretch.operations_between(from, from + step)).sum()
+        };
+        let from = (0..steps).map(|number| number as f64 * step);
+        from.filter(|_| step > 0.0).map(|from| (from + step / 2.0, operations(from) / step)).collect()
     }
 
     /// A count of the drive.
@@ -179,10 +196,33 @@ fn tickers(text: &str) -> HashMap<String, u64> {
     lines.filter_map(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?))).collect()
 }
 
-/// Seconds since the beginning, and operations in the second before.
-pub fn seconds(text: &str) -> Vec<(f64, f64)> {
-    let lines = text.lines().filter_map(|line| line.split_once(','));
-    lines.filter_map(|(second, rate)| Some((second.parse().ok()?, rate.trim().parse().ok()?))).collect()
+/// What one thread did, evenly as far as is known, from one time to another: seconds since it began.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Stretch {
+    begin: f64,
+    end: f64,
+    operations: f64,
+}
+
+impl Stretch {
+    fn operations_between(self, from: f64, to: f64) -> f64 {
+        let shared = self.end.min(to) - self.begin.max(from);
+        if shared > 0.0 { self.operations * shared / (self.end - self.begin) } else { 0.0 }
+    }
+}
+
+/// `… ... thread 0: (1000,3000) ops and (2000.0,2500.0) ops/second in (0.500000,1.200000) seconds`: since the last such line, since the
+/// beginning.
+fn stretches(text: &str) -> Vec<Stretch> {
+    let of = |line: &str| {
+        let (_, rest) = line.split_once("... thread ")?;
+        let mut pairs = rest.split('(').skip(1).filter_map(|pair| pair.split_once(')')?.0.split_once(','));
+        let operations = pairs.next()?.0.parse().ok()?;
+        let (since_last, end) = pairs.nth(1)?;
+        let end: f64 = end.parse().ok()?;
+        Some(Stretch { begin: end - since_last.parse::<f64>().ok()?, end, operations })
+    };
+    text.split(['\n', '\r']).filter_map(of).collect()
 }
 
 /// CPU time of all child processes that have ended and been waited for.
@@ -233,7 +273,18 @@ rocksdb.db.get.micros P50 : 1.0 P95 : 2.0 COUNT : 7 SUM : 9
     }
 
     #[test]
-    fn the_report_of_each_second_is_read_without_its_header() {
-        assert_eq!(seconds("secs_elapsed,interval_qps\n1,100\n2,0\n"), [(1.0, 100.0), (2.0, 0.0)]);
+    fn how_far_each_thread_is_makes_a_rate_over_time() {
+        let printed = "\
+2026/11/22-19:00:00 ... thread 0: (1000,1000) ops and (2000.0,2000.0) ops/second in (0.500000,0.500000) seconds
+2026/11/22-19:00:01 ... thread 0: (1000,2000) ops and (2000.0,2000.0) ops/second in (0.500000,1.000000) seconds
+... finished 3000 ops\r2026/11/22-19:00:02 ... thread 1: (500,500) ops and (250.0,250.0) ops/second in (2.000000,2.000000) seconds
+";
+        let stretches = stretches(printed);
+        assert_eq!(stretches.len(), 3);
+        assert_eq!(stretches[1], Stretch { begin: 0.5, end: 1.0, operations: 1000.0 });
+        let drive = serde_json::Value::Null;
+        let bench = Bench { phases: vec![], tickers: HashMap::new(), stretches, drive, cpu_seconds: 0.0 };
+        assert_eq!(bench.over_time(2), [(0.5, 2250.0), (1.5, 250.0)]);
+        assert_eq!(Bench { stretches: vec![], ..bench }.over_time(2), []);
     }
 }

@@ -7,10 +7,9 @@
 //! ```
 
 use super::ext4::Ext4;
-use super::rocksdb::{Bench, RocksDb, of_host, seconds};
+use super::rocksdb::{Bench, RocksDb, of_host};
 use openftl_drive::drive_file::DriveFile;
 use openftl_drive::table_drive::TableDrive;
-use openftl_ftl::Access;
 use openftl_ftl::tables::TablePlacement;
 use openftl_lab::experiments::ExperimentError;
 use openftl_media::Profile;
@@ -20,9 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Scratch folders made so far: each has a name of its own.
 static SCRATCHES: AtomicU64 = AtomicU64::new(0);
-
-/// Where db_bench says each second how much it did: on the table drive.
-const REPORT: &str = "/report.csv";
 
 /// One way to keep a database on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,28 +143,13 @@ impl Drive {
             Drive::Ext4(ext4) => return ext4.bench(rocksdb, arguments),
         };
         let statistics = scratch.file("statistics.json");
-        let mut command = rocksdb.db_bench(Path::new(REPORT));
+        let mut command = rocksdb.db_bench();
         command.env("LD_PRELOAD", rocksdb.plugin()).env("OPENFTL_STATISTICS", &statistics);
         command.arg(format!("--fs_uri=openftl://{}", scratch.drive_file().display()));
         command.arg("--db=/db").args(arguments);
         let bench = rocksdb.run(command)?;
         let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;
         Ok(Bench { drive: serde_json::from_str(&drive).map_err(of_host)?, ..bench })
-    }
-
-    /// Operations in each second of the last benchmark.
-    pub fn seconds(&self) -> Result<Vec<(f64, f64)>, ExperimentError> {
-        let scratch = match self {
-            Drive::Tables(scratch) => scratch,
-            Drive::Ext4(ext4) => return ext4.seconds(),
-        };
-        let files = scratch.table_drive()?.open(Access::ReadWrite).map_err(of_host)?;
-        let reader = files.open_read(REPORT).map_err(of_host)?;
-        let mut text = vec![0; reader.bytes() as usize];
-        reader.read(0, &mut text).map_err(of_host)?;
-        drop(reader);
-        files.close().map_err(of_host)?;
-        Ok(seconds(&String::from_utf8_lossy(&text)))
     }
 }
 

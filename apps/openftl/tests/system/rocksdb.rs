@@ -275,12 +275,14 @@ impl Experiment {
             entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
         };
         let files = ["/dev/shm", "/tmp"].into_iter().filter(|folder| Path::new(folder).is_dir()).flat_map(names);
-        assert_eq!(files.filter(|file| file.starts_with(name)).collect::<Vec<_>>(), [String::new(); 0]);
+        let files: Vec<String> = files.filter(|file| file.starts_with(name)).collect();
+        assert!(files.is_empty(), "{files:?}");
         let processes = names("/proc").into_iter().filter(|process| {
             let line = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
             line.contains(name)
         });
-        assert_eq!(processes.collect::<Vec<_>>(), [String::new(); 0]);
+        let processes: Vec<String> = processes.collect();
+        assert!(processes.is_empty(), "{processes:?}");
     }
 }
 
