@@ -1,9 +1,11 @@
 //! `openftl reproduce`: an experiment of a paper, made again, with a verdict.
 
 mod bounced;
+mod ext4;
 mod ox_copies;
 mod ox_lightlsm;
 mod rocksdb;
+mod stack;
 
 use crate::cli;
 use crate::failure::Failure;

@@ -1,36 +1,23 @@
-//! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench` on a table drive, as a process of its own.
-//!
-//! ```text
-//!   scratch folder: drive.toml, flash.oftl ◀── plugin ── db_bench ──▶ what it printed, read here
-//!                                                │ when it ends
-//!                                                └──▶ statistics.json
-//! ```
+//! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench`, as a process of its own, and what it prints.
 
-use openftl_drive::drive_file::DriveFile;
-use openftl_drive::table_drive::TableDrive;
-use openftl_ftl::Access;
-use openftl_ftl::tables::TablePlacement;
 use openftl_lab::experiments::ExperimentError;
-use openftl_media::Profile;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Names the folder with RocksDB's programs and the plugin.
 pub const VARIABLE: &str = "OPENFTL_ROCKSDB";
 
 const PLUGIN: &str = "libopenftl_rocksdb.so";
 
-/// Drives made so far: each has a folder of its own.
-static DRIVES: AtomicU64 = AtomicU64::new(0);
-
-/// Where db_bench says each second how much it did: on the drive.
-const REPORT: &str = "/report.csv";
-
 /// The folder with RocksDB's programs and the plugin.
 pub struct RocksDb {
     folder: PathBuf,
+    /// Somebody wants an end of it. db_bench hears of it by itself, and what it runs on is taken down before this process ends.
+    is_told_to_stop: Arc<AtomicBool>,
 }
 
 impl RocksDb {
@@ -43,7 +30,7 @@ impl RocksDb {
         let fix = "make it with `cargo xtask rocksdb`";
         if let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) {
             return match is_there(&folder) {
-                true => Ok(RocksDb { folder }),
+                true => RocksDb::of(folder),
                 false => Err(ExperimentError::Host(format!(
                     "{VARIABLE} is {}, where there is no db_bench with {PLUGIN}: {fix}",
                     folder.display()
@@ -52,12 +39,21 @@ impl RocksDb {
         }
         let program = std::env::current_exe().map_err(of_host)?;
         let found = program.ancestors().skip(1).map(|folder| folder.join("rocksdb")).find(is_there);
-        found.map(|folder| RocksDb { folder }).ok_or_else(|| {
+        let found = found.ok_or_else(|| {
             ExperimentError::Host(format!(
                 "there is no RocksDB with its plugin beside {}: {fix}, or let {VARIABLE} name its folder",
                 program.display()
             ))
-        })
+        })?;
+        RocksDb::of(found)
+    }
+
+    fn of(folder: PathBuf) -> Result<RocksDb, ExperimentError> {
+        let is_told_to_stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&is_told_to_stop)).map_err(of_host)?;
+        }
+        Ok(RocksDb { folder, is_told_to_stop })
     }
 
     /// What it calls itself.
@@ -66,95 +62,58 @@ impl RocksDb {
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         Ok(text.rsplit(' ').next().unwrap_or_default().to_owned())
     }
-}
 
-/// A table drive in a file in memory, for as long as this is there.
-pub struct Drive {
-    scratch: PathBuf,
-}
-
-impl Drive {
-    /// A new one.
-    pub fn new(
-        profile: &Profile,
-        placement: TablePlacement,
-        [capacity, log_area]: [u64; 2],
-    ) -> Result<Drive, ExperimentError> {
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = DRIVES.fetch_add(1, Ordering::Relaxed);
-        let drive = Drive { scratch: parent.join(format!("openftl-lightlsm-{}-{number}", std::process::id())) };
-        std::fs::create_dir_all(&drive.scratch).map_err(of_host)?;
-        let of_nand = drive.scratch.join("nand.toml");
-        let text = format!(
-            "description = \"LightLSM\"\n[media]\nprofile = {:?}\ncapacity = \"{capacity}\"\nstore = \"file\"\npath = \"flash.oftl\"\n\
-             timing = \"wall-clock\"\n[ftl]\nkind = \"tables\"\nlog_area = \"{log_area}\"\ntable_placement = \"{placement}\"\n",
-            of_nand.display().to_string()
-        );
-        std::fs::write(of_nand, profile.to_toml()).map_err(of_host)?;
-        std::fs::write(drive.file(), text).map_err(of_host)?;
-        drive.described()?.create(&drive.scratch.join("flash.oftl"), None).map_err(of_host)?;
-        Ok(drive)
+    /// The plugin.
+    pub fn plugin(&self) -> PathBuf {
+        self.folder.join(PLUGIN)
     }
 
-    fn file(&self) -> PathBuf {
-        self.scratch.join("drive.toml")
+    /// Its db_bench, which is to print what it counts.
+    pub fn db_bench(&self) -> Command {
+        let mut command = Command::new(self.folder.join("db_bench"));
+        command.env("LD_LIBRARY_PATH", &self.folder).args(["--statistics", "--histogram"]);
+        command
     }
 
-    fn described(&self) -> Result<TableDrive, ExperimentError> {
-        let file = DriveFile::read(&self.file()).map_err(of_host)?;
-        TableDrive::of(&file).map_err(of_host)
-    }
-
-    /// Runs db_bench on the drive, and waits for its end.
-    pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
-        let statistics = self.scratch.join("statistics.json");
-        let mut command = Command::new(rocksdb.folder.join("db_bench"));
-        command.env("LD_PRELOAD", rocksdb.folder.join(PLUGIN)).env("LD_LIBRARY_PATH", &rocksdb.folder);
-        command.env("OPENFTL_STATISTICS", &statistics);
-        command.arg(format!("--fs_uri=openftl://{}", self.file().display()));
-        command.args(["--db=/db", "--statistics", "--histogram", "--report_interval_seconds=1"]);
-        command.arg(format!("--report_file={REPORT}")).args(arguments).stdin(Stdio::null());
+    /// Runs it to its end.
+    pub fn run(&self, mut command: Command) -> Result<Bench, ExperimentError> {
         let before = children_cpu_seconds()?;
-        let output = command.output().map_err(of_host)?;
+        self.go_on()?;
+        let output = command.stdin(Stdio::null()).output().map_err(of_host)?;
+        self.go_on()?;
         let cpu_seconds = children_cpu_seconds()? - before;
         let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
             let last = errors.trim().rsplit(['\n', '\r']).next().unwrap_or_default();
             return Err(ExperimentError::Host(format!("db_bench ended with {}: {last}", output.status)));
         }
-        let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;
-        let drive = serde_json::from_str(&drive).map_err(of_host)?;
-        Ok(Bench { phases: phases(&text), tickers: tickers(&text), drive, cpu_seconds })
+        Ok(Bench {
+            phases: phases(&text),
+            tickers: tickers(&text),
+            stretches: stretches(&errors),
+            drive: serde_json::Value::Null,
+            cpu_seconds,
+        })
     }
 
-    /// Operations in each second of the last benchmark.
-    pub fn seconds(&self) -> Result<Vec<(f64, f64)>, ExperimentError> {
-        let files = self.described()?.open(Access::ReadWrite).map_err(of_host)?;
-        let reader = files.open_read(REPORT).map_err(of_host)?;
-        let mut text = vec![0; reader.bytes() as usize];
-        reader.read(0, &mut text).map_err(of_host)?;
-        drop(reader);
-        files.close().map_err(of_host)?;
-        Ok(seconds(&String::from_utf8_lossy(&text)))
-    }
-}
-
-impl Drop for Drive {
-    fn drop(&mut self) {
-        // It was made here, and is in memory.
-        let _ = std::fs::remove_dir_all(&self.scratch);
+    /// An error if somebody wants an end of it.
+    fn go_on(&self) -> Result<(), ExperimentError> {
+        match self.is_told_to_stop.load(Ordering::Relaxed) {
+            true => Err(ExperimentError::Host("stopped; everything is taken down again".to_owned())),
+            false => Ok(()),
+        }
     }
 }
 
 /// What a run of db_bench found.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    phases: Vec<Phase>,
-    tickers: HashMap<String, u64>,
+    pub(super) phases: Vec<Phase>,
+    pub(super) tickers: HashMap<String, u64>,
+    pub(super) stretches: Vec<Stretch>,
     /// The drive's own statistics.
     pub drive: serde_json::Value,
-    /// CPU time of the process.
+    /// CPU time of the process, and of those that its drive needs.
     pub cpu_seconds: f64,
 }
 
@@ -173,6 +132,18 @@ impl Bench {
     /// Operations of all benchmarks.
     pub fn operations(&self) -> u64 {
         self.phases.iter().map(|phase| phase.operations).sum()
+    }
+
+    /// Seconds since the beginning, and operations a second of all threads around then, in so many steps: of a benchmark that was told to
+    /// print how far its threads are, with `--stats_interval`.
+    pub fn over_time(&self, steps: usize) -> Vec<(f64, f64)> {
+        let end = self.stretches.iter().map(|stretch| stretch.end).fold(0.0, f64::max);
+        let step = end / steps as f64;
+        let operations = |from: f64| -> f64 {
+            self.stretches.iter().map(|stretch| stretch.operations_between(from, from + step)).sum()
+        };
+        let from = (0..steps).map(|number| number as f64 * step);
+        from.filter(|_| step > 0.0).map(|from| (from + step / 2.0, operations(from) / step)).collect()
     }
 
     /// A count of the drive.
@@ -225,18 +196,47 @@ fn tickers(text: &str) -> HashMap<String, u64> {
     lines.filter_map(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?))).collect()
 }
 
-/// Seconds since the beginning, and operations in the second before.
-fn seconds(text: &str) -> Vec<(f64, f64)> {
-    let lines = text.lines().filter_map(|line| line.split_once(','));
-    lines.filter_map(|(second, rate)| Some((second.parse().ok()?, rate.trim().parse().ok()?))).collect()
+/// What one thread did, evenly as far as is known, from one time to another: seconds since it began.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Stretch {
+    begin: f64,
+    end: f64,
+    operations: f64,
+}
+
+impl Stretch {
+    fn operations_between(self, from: f64, to: f64) -> f64 {
+        let shared = self.end.min(to) - self.begin.max(from);
+        if shared > 0.0 { self.operations * shared / (self.end - self.begin) } else { 0.0 }
+    }
+}
+
+/// `… ... thread 0: (1000,3000) ops and (2000.0,2500.0) ops/second in (0.500000,1.200000) seconds`: since the last such line, since the
+/// beginning.
+fn stretches(text: &str) -> Vec<Stretch> {
+    let of = |line: &str| {
+        let (_, rest) = line.split_once("... thread ")?;
+        let mut pairs = rest.split('(').skip(1).filter_map(|pair| pair.split_once(')')?.0.split_once(','));
+        let operations = pairs.next()?.0.parse().ok()?;
+        let (since_last, end) = pairs.nth(1)?;
+        let end: f64 = end.parse().ok()?;
+        Some(Stretch { begin: end - since_last.parse::<f64>().ok()?, end, operations })
+    };
+    text.split(['\n', '\r']).filter_map(of).collect()
 }
 
 /// CPU time of all child processes that have ended and been waited for.
 fn children_cpu_seconds() -> Result<f64, ExperimentError> {
-    let text = std::fs::read_to_string("/proc/self/stat").map_err(of_host)?;
-    // Fields 16 and 17 of proc_pid_stat(5); the second is a name in parentheses, and may have spaces.
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks: u64 = [13, 14].iter().filter_map(|at: &usize| fields.get(*at)?.parse::<u64>().ok()).sum();
+    cpu_seconds("/proc/self/stat", [16, 17])
+}
+
+/// CPU time in two fields of a file as in proc_pid_stat(5): 14 and 15 are the process's own, in user mode and in the kernel; 16 and 17
+/// those of its children.
+pub fn cpu_seconds(file: &str, fields: [usize; 2]) -> Result<f64, ExperimentError> {
+    let text = std::fs::read_to_string(file).map_err(of_host)?;
+    // The second field is a name in parentheses, and may have spaces.
+    let words: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields.iter().filter_map(|field| words.get(field - 3)?.parse::<u64>().ok()).sum();
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
@@ -273,20 +273,18 @@ rocksdb.db.get.micros P50 : 1.0 P95 : 2.0 COUNT : 7 SUM : 9
     }
 
     #[test]
-    fn the_report_of_each_second_is_read_without_its_header() {
-        assert_eq!(seconds("secs_elapsed,interval_qps\n1,100\n2,0\n"), [(1.0, 100.0), (2.0, 0.0)]);
-    }
-
-    #[test]
-    fn a_drive_is_described_as_a_table_drive_and_made() {
-        let mut profile = Profile::builtin("granby").unwrap();
-        profile.chip.blocks_per_chunk = 48;
-        let drive = Drive::new(&profile, TablePlacement::Vertical, [64 << 20, 16 << 20]).unwrap();
-        let described = drive.described().unwrap();
-        assert_eq!((described.capacity().0, described.log_area().0), (64 << 20, 16 << 20));
-        assert!(described.disk().unwrap().exists());
-        let scratch = drive.scratch.clone();
-        drop(drive);
-        assert!(!scratch.exists(), "nothing is left of it");
+    fn how_far_each_thread_is_makes_a_rate_over_time() {
+        let printed = "\
+2026/11/22-19:00:00 ... thread 0: (1000,1000) ops and (2000.0,2000.0) ops/second in (0.500000,0.500000) seconds
+2026/11/22-19:00:01 ... thread 0: (1000,2000) ops and (2000.0,2000.0) ops/second in (0.500000,1.000000) seconds
+... finished 3000 ops\r2026/11/22-19:00:02 ... thread 1: (500,500) ops and (250.0,250.0) ops/second in (2.000000,2.000000) seconds
+";
+        let stretches = stretches(printed);
+        assert_eq!(stretches.len(), 3);
+        assert_eq!(stretches[1], Stretch { begin: 0.5, end: 1.0, operations: 1000.0 });
+        let drive = serde_json::Value::Null;
+        let bench = Bench { phases: vec![], tickers: HashMap::new(), stretches, drive, cpu_seconds: 0.0 };
+        assert_eq!(bench.over_time(2), [(0.5, 2250.0), (1.5, 250.0)]);
+        assert_eq!(Bench { stretches: vec![], ..bench }.over_time(2), []);
     }
 }

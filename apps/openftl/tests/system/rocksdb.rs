@@ -1,8 +1,9 @@
 //! RocksDB on table drives: its own programs, unmodified, with the plugin loaded into them.
 
-use crate::drive::run_openftl;
+use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, rocksdb, runs_here};
-use crate::program::{Ended, Running, run};
+use crate::program::{Ended, Running, run, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 
 /// Times that a database is cut off. `OPENFTL_ROUNDS` asks for more.
@@ -247,4 +248,89 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
     drive.files().failed().saying(&["locked by another process"]);
     refused(&drive.uri(), &["locked by another process"]);
     user.kill();
+}
+
+/// `openftl reproduce ox-lightlsm`, in a folder of its own.
+struct Experiment {
+    running: Running,
+    /// What all that it makes and mounts has in its name.
+    name: String,
+    _out: tempfile::TempDir,
+}
+
+impl Experiment {
+    fn start() -> Experiment {
+        let out = tempfile::tempdir().expect("a folder for its files");
+        let place = out.path().to_str().unwrap();
+        let running = Running::start(&openftl(), ["reproduce", "ox-lightlsm", "--quick", "--json", "--out", place]);
+        let name = format!("openftl-lightlsm-{}-", running.child.id());
+        Experiment { running, name, _out: out }
+    }
+
+    /// Asserts that it left nothing mounted, no file, and no process.
+    fn left_nothing(name: &str) {
+        assert!(!mounts().contains(name), "{}", mounts());
+        let names = |folder: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).expect("a folder of the system's");
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+        };
+        let files = ["/dev/shm", "/tmp"].into_iter().filter(|folder| Path::new(folder).is_dir()).flat_map(names);
+        let files: Vec<String> = files.filter(|file| file.starts_with(name)).collect();
+        assert!(files.is_empty(), "{files:?}");
+        let processes = names("/proc").into_iter().filter(|process| {
+            let line = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            line.contains(name)
+        });
+        let processes: Vec<String> = processes.collect();
+        assert!(processes.is_empty(), "{processes:?}");
+    }
+}
+
+fn mounts() -> String {
+    std::fs::read_to_string("/proc/mounts").expect("a list of what is mounted")
+}
+
+const OF_EXT4: [Need; 7] = [
+    Need::RocksDb,
+    Need::Mount,
+    Need::Fuse,
+    Need::Loop,
+    Need::Program("nbdfuse"),
+    Need::Program("fusermount3"),
+    Need::Program("mkfs.ext4"),
+];
+
+#[test]
+fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
+    if !runs_here(&OF_EXT4) {
+        return;
+    }
+    let Experiment { running, name, _out } = Experiment::start();
+    // Its verdicts on a small scale are chance, and so is its exit code.
+    let ended = running.wait();
+    let report: serde_json::Value =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+    let rows = |table: usize| report["tables"][table]["rows"].as_array().unwrap();
+    assert_eq!([rows(0).len(), rows(1).len(), rows(2).len()], [3 * 2 * 4, 2 * 4, 4 * 4], "{ended}");
+    for row in rows(0).iter().chain(rows(2)) {
+        let figures = &row.as_array().unwrap()[3..];
+        assert!(figures.iter().all(serde_json::Value::is_number), "{row}: every figure is there");
+    }
+    assert!(rows(2).iter().any(|row| row[2] == "ext4 on block"));
+    Experiment::left_nothing(&name);
+}
+
+#[test]
+fn the_experiment_is_stopped_while_its_file_system_is_mounted_and_takes_it_down() {
+    if !runs_here(&OF_EXT4) {
+        return;
+    }
+    let Experiment { mut running, name, _out } = Experiment::start();
+    wait_for("a file system of the experiment's", || {
+        assert!(running.ended().is_none(), "it goes on until it is stopped");
+        mounts().lines().any(|line| line.contains(&name) && line.contains(" ext4 ")).then_some(())
+    });
+    kill_process(Pid::from_child(&running.child), Signal::INT).expect("our own child takes a signal");
+    running.wait().failed().saying(&["stopped"]);
+    Experiment::left_nothing(&name);
 }

@@ -1,0 +1,174 @@
+//! What RocksDB stands on: a table drive with one of the placements, or ext4 on a block drive with the same device.
+//!
+//! ```text
+//!   table drive   scratch folder: nand.toml, drive.toml, flash.oftl ◀── plugin ── db_bench
+//!                                 statistics.json ◀── when it ends ─────────────────┘
+//!   ext4          ext4.rs
+//! ```
+
+use super::ext4::Ext4;
+use super::rocksdb::{Bench, RocksDb, of_host};
+use openftl_drive::drive_file::DriveFile;
+use openftl_drive::table_drive::TableDrive;
+use openftl_ftl::tables::TablePlacement;
+use openftl_lab::experiments::ExperimentError;
+use openftl_media::Profile;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Scratch folders made so far: each has a name of its own.
+static SCRATCHES: AtomicU64 = AtomicU64::new(0);
+
+/// One way to keep a database on the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// A table drive.
+    Tables(TablePlacement),
+    /// A file system on a block drive.
+    Ext4,
+}
+
+impl Stack {
+    /// The table drives.
+    pub const TABLES: [Stack; 3] = [
+        Stack::Tables(TablePlacement::Horizontal),
+        Stack::Tables(TablePlacement::Vertical),
+        Stack::Tables(TablePlacement::ByLoad),
+    ];
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stack::Tables(placement) => placement.fmt(f),
+            Stack::Ext4 => f.pad("ext4 on block"),
+        }
+    }
+}
+
+/// How much a table drive holds, in bytes. A block drive on the same device holds what that leaves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// For tables.
+    pub tables: u64,
+    /// For logs and other small files.
+    pub log_area: u64,
+}
+
+/// A folder in memory, for as long as this is there.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new one, with the drive file of a table drive on a device of `profile`.
+    pub fn new(profile: &Profile, placement: TablePlacement, room: Room) -> Result<Scratch, ExperimentError> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let number = SCRATCHES.fetch_add(1, Ordering::Relaxed);
+        let scratch = Scratch(parent.join(format!("openftl-lightlsm-{}-{number}", std::process::id())));
+        std::fs::create_dir_all(&scratch.0).map_err(of_host)?;
+        std::fs::write(scratch.nand(), profile.to_toml()).map_err(of_host)?;
+        let text = format!(
+            "description = \"LightLSM\"\n[media]\nprofile = {:?}\ncapacity = \"{}\"\nstore = \"file\"\npath = \"flash.oftl\"\n\
+             timing = \"wall-clock\"\n[ftl]\nkind = \"tables\"\nlog_area = \"{}\"\ntable_placement = \"{placement}\"\n",
+            scratch.nand().display().to_string(),
+            room.tables,
+            room.log_area
+        );
+        std::fs::write(scratch.drive_file(), text).map_err(of_host)?;
+        Ok(scratch)
+    }
+
+    /// Something in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The NAND.
+    pub fn nand(&self) -> PathBuf {
+        self.file("nand.toml")
+    }
+
+    /// The flash.
+    pub fn disk(&self) -> PathBuf {
+        self.file("flash.oftl")
+    }
+
+    fn drive_file(&self) -> PathBuf {
+        self.file("drive.toml")
+    }
+
+    /// The table drive that is described here.
+    pub fn table_drive(&self) -> Result<TableDrive, ExperimentError> {
+        let file = DriveFile::read(&self.drive_file()).map_err(of_host)?;
+        TableDrive::of(&file).map_err(of_host)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It was made here, and is in memory.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A new drive, and what makes it a place for files.
+pub enum Drive {
+    /// The plugin does.
+    Tables(Scratch),
+    /// A kernel does.
+    Ext4(Box<Ext4>),
+}
+
+impl Drive {
+    /// A new one.
+    pub fn new(stack: Stack, profile: &Profile, room: Room) -> Result<Drive, ExperimentError> {
+        match stack {
+            Stack::Tables(placement) => {
+                let scratch = Scratch::new(profile, placement, room)?;
+                scratch.table_drive()?.create(&scratch.disk(), None).map_err(of_host)?;
+                Ok(Drive::Tables(scratch))
+            }
+            Stack::Ext4 => {
+                let scratch = Scratch::new(profile, TablePlacement::default(), room)?;
+                Ok(Drive::Ext4(Box::new(Ext4::new(scratch, room)?)))
+            }
+        }
+    }
+
+    /// Runs db_bench on the drive, and waits for its end.
+    pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
+        let scratch = match self {
+            Drive::Tables(scratch) => scratch,
+            Drive::Ext4(ext4) => return ext4.bench(rocksdb, arguments),
+        };
+        let statistics = scratch.file("statistics.json");
+        let mut command = rocksdb.db_bench();
+        command.env("LD_PRELOAD", rocksdb.plugin()).env("OPENFTL_STATISTICS", &statistics);
+        command.arg(format!("--fs_uri=openftl://{}", scratch.drive_file().display()));
+        command.arg("--db=/db").args(arguments);
+        let bench = rocksdb.run(command)?;
+        let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;
+        Ok(Bench { drive: serde_json::from_str(&drive).map_err(of_host)?, ..bench })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_is_described_as_a_table_drive_and_made() {
+        let mut profile = Profile::builtin("granby").unwrap();
+        profile.chip.blocks_per_chunk = 48;
+        let room = Room { tables: 64 << 20, log_area: 16 << 20 };
+        let drive = Drive::new(Stack::Tables(TablePlacement::Vertical), &profile, room).unwrap();
+        let Drive::Tables(scratch) = &drive else { panic!("a table drive was asked for") };
+        let described = scratch.table_drive().unwrap();
+        assert_eq!((described.capacity().0, described.log_area().0), (64 << 20, 16 << 20));
+        assert!(described.disk().unwrap().exists());
+        let folder = scratch.file("");
+        drop(drive);
+        assert!(!folder.exists(), "nothing is left of it");
+    }
+}
