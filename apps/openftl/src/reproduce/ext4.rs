@@ -15,6 +15,7 @@ use super::rocksdb::{self, Bench, RocksDb, of_host};
 use super::stack::{Room, Scratch};
 use crate::cli::DriveFlags;
 use crate::create;
+use crate::drive_file::another_seed;
 use crate::settings::Settings;
 use openftl_control::{Client, Command as Operation};
 use openftl_core::FrameForm;
@@ -159,7 +160,7 @@ fn make_drive(scratch: &Scratch, room: Room) -> Result<(), ExperimentError> {
         }
         capacity -= STEP;
     };
-    create::make(&settings, &scratch.disk(), create::another_seed()).map_err(of_host)?;
+    create::make(&settings, &scratch.disk(), another_seed()).map_err(of_host)?;
     Ok(())
 }
 
