@@ -36,7 +36,7 @@ cargo xtask: what a contributor does
                                        with --require-all that is a failure, but where no registry has what is missing
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
                                        software-cost, simulation, waf, open-time, recovery,
-                                       wall-clock, nbd, nvme;
+                                       wall-clock, nbd, nvme, rocksdb;
                                        all of them if none is named)
   cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
                                        or prints what to install
