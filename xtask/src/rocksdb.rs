@@ -215,7 +215,7 @@ fn plugin(target: &Path, folder: &Path, headers: &Path, library: &str) -> Result
     configure.args(["-G", "Ninja", "-DOPENFTL_ROCKSDB_TESTS=ON", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]);
     shell::run(configure.arg("-DCMAKE_INSTALL_RPATH=$ORIGIN"))?;
     shell::run(Command::new("cmake").arg("--build").arg(&built))?;
-    for name in ["libopenftl_rocksdb.so", "operations"] {
+    for name in ["libopenftl_rocksdb.so", "operations", "full_drive"] {
         std::fs::copy(built.join(name), folder.join(name))
             .map_err(|error| format!("cannot keep {name} in {}: {error}", folder.display()))?;
     }

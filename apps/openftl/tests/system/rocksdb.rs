@@ -105,8 +105,13 @@ fn every_operation_of_its_file_system_does_what_it_should() {
         return;
     }
     let drive = TableDrive::create("cosmos", "256MiB", "instant");
-    let operations = rocksdb().expect("the test needs it").join("operations");
-    run(operations.to_str().unwrap(), [drive.uri().as_str(), "--durable"]).succeeded();
+    own_program("operations", &[&drive.uri(), "--durable"]);
+}
+
+/// Runs one of the test programs that are built with the plugin.
+fn own_program(name: &str, arguments: &[&str]) {
+    let program = rocksdb().expect("the test needs it").join(name);
+    run(program.to_str().unwrap(), arguments.iter().copied()).succeeded();
 }
 
 /// What `db_stress` does, with every write synced: whatever it was told is done has to be there.
@@ -212,6 +217,15 @@ fn a_full_drive_is_an_error_and_the_database_goes_on_after_deletes() {
     assert!((full.stdout.clone() + &full.stderr).to_lowercase().contains("no space"), "{full}");
     // A new database in place of the full one: its files are deleted first.
     bench(&drive, "fillseq,readseq", &["--num=20000"]).succeeded();
+}
+
+#[test]
+fn a_compaction_that_finds_no_room_is_an_error_and_the_same_process_goes_on_after_deletes() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    own_program("full_drive", &[&drive.uri()]);
 }
 
 #[test]
