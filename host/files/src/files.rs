@@ -65,6 +65,12 @@ pub struct FileStatistics {
     pub write_amplification: f64,
     /// Chunks reset.
     pub resets: u64,
+    /// Program operations that failed; what they should have written went elsewhere.
+    pub program_failures: u64,
+    /// Resets that failed, and took the chunk out of use.
+    pub reset_failures: u64,
+    /// Reads of blocks that were lost.
+    pub read_failures: u64,
     /// What was done with tables.
     pub tables: TableStatistics,
     /// What their units waited for, in nanoseconds.
@@ -438,6 +444,9 @@ impl<M: Media> Files<M> {
             nand_blocks_written: nand,
             write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
             resets: block.resets,
+            program_failures: block.program_failures,
+            reset_failures: block.reset_failures,
+            read_failures: block.read_failures,
             tables: *tables,
             waits: owner.drive.waits(),
             pu_busy: owner.drive.block().media().pu_busy(),

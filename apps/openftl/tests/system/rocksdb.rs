@@ -3,7 +3,9 @@
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, rocksdb, runs_here};
 use crate::program::{Ended, Running, run, wait_for};
+use openftl_media::Profile;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Times that a database is cut off. `OPENFTL_ROUNDS` asks for more.
@@ -226,6 +228,34 @@ fn a_compaction_that_finds_no_room_is_an_error_and_the_same_process_goes_on_afte
     }
     let drive = TableDrive::create("cosmos", "256MiB", "instant");
     own_program("full_drive", &[&drive.uri()]);
+}
+
+#[test]
+fn programs_and_resets_that_fail_under_flushes_and_compactions_lose_nothing() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("failing.toml");
+    let mut failing = Profile::builtin("cosmos").unwrap();
+    failing.faults.program_fail = 0.003;
+    failing.faults.erase_fail = 0.003;
+    failing.faults.read_retry = 0.01;
+    failing.faults.high_ecc = 0.01;
+    std::fs::write(&profile, failing.to_toml()).unwrap();
+    let drive = TableDrive::create(profile.to_str().unwrap(), "512MiB", "instant");
+    let statistics = folder.path().join("statistics.json");
+    let counted = format!("OPENFTL_STATISTICS={}", statistics.display());
+    let load = ["--benchmarks=fillrandom,overwrite,overwrite,compact,verifychecksum", "--num=60000"];
+    let arguments: Vec<&str> = BENCH.iter().chain(&load).copied().collect();
+    drive.start("db_bench", &[&counted], &arguments).wait().succeeded().printing(&["verifychecksum"]);
+    let counts: Value = serde_json::from_str(&std::fs::read_to_string(&statistics).unwrap()).unwrap();
+    for what in ["program_failures", "reset_failures"] {
+        assert!(counts[what].as_u64().unwrap() > 0, "no {what}: {counts}");
+    }
+    assert_eq!(counts["read_failures"], 0, "{counts}");
+    bench(&drive, "verifychecksum,readseq", &["--num=60000", "--use_existing_db=1"]).succeeded();
+    run_openftl(["check", drive.disk().to_str().unwrap()]).succeeded().printing(&["sound"]);
 }
 
 #[test]
