@@ -230,6 +230,57 @@ fn a_compaction_that_finds_no_room_is_an_error_and_the_same_process_goes_on_afte
     own_program("full_drive", &[&drive.uri()]);
 }
 
+/// Two databases at a time on a drive that is served at `endpoint`, and what is found in them afterwards.
+fn programs_share_a_drive_served_at(endpoint: &str, drive: &TableDrive) {
+    let text = std::fs::read_to_string(&drive.file).unwrap();
+    std::fs::write(&drive.file, format!("{text}[host]\nfiles = \"{endpoint}\"\n")).unwrap();
+    let mut server = Running::start(&openftl(), ["serve", "--drive", drive.file.to_str().unwrap()]);
+    wait_for("the server to listen", || {
+        assert!(server.ended().is_none_or(|ended| panic!("{ended}")));
+        server.stdout().contains("Ctrl-C ends it").then_some(())
+    });
+    let fill = ["--benchmarks=fillrandom,overwrite,compact,verifychecksum", "--num=20000", "--compression_type=none"];
+    let small = ["--value_size=500", "--write_buffer_size=2000000", "--target_file_size_base=2000000"];
+    let databases = ["--db=/one", "--db=/other"];
+    let fillers = databases.map(|database| {
+        let arguments: Vec<&str> = [database].iter().chain(&fill).chain(&small).copied().collect();
+        drive.start("db_bench", &[], &arguments)
+    });
+    for filler in fillers {
+        filler.wait().succeeded().printing(&["verifychecksum"]);
+    }
+    kill_process(Pid::from_child(&server.child), Signal::TERM).expect("our own child takes a signal");
+    server.wait().succeeded().printing(&["is closed"]);
+    // Nobody serves it now, so that the program opens it itself.
+    for database in databases {
+        drive
+            .run(
+                "db_bench",
+                &[
+                    database,
+                    "--benchmarks=verifychecksum,readseq",
+                    "--num=20000",
+                    "--use_existing_db=1",
+                    "--compression_type=none",
+                ],
+            )
+            .succeeded();
+    }
+}
+
+#[test]
+fn several_programs_use_a_drive_that_is_served_at_a_socket_or_over_tcp() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    programs_share_a_drive_served_at(&format!("unix:{}", drive.folder.path().join("lsm.sock").display()), &drive);
+    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    programs_share_a_drive_served_at(&format!("127.0.0.1:{port}"), &drive);
+}
+
 #[test]
 fn programs_and_resets_that_fail_under_flushes_and_compactions_lose_nothing() {
     if !runs_here(&[Need::RocksDb]) {
