@@ -1,6 +1,7 @@
 //! A table drive from its drive file: for `openftl` itself, and for programs that have the drive inside them.
 
 use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing, another_seed, find_profile};
+use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
@@ -45,7 +46,7 @@ impl TableDrive {
     /// # Errors
     /// If it cannot be read or understood, or is of another kind of drive.
     pub fn read(path: &Path) -> Result<TableDrive, FileError> {
-        let file = DriveFile::read(path).map_err(|failure| FileError::Invalid(failure.to_string()))?;
+        let file = DriveFile::read(path).map_err(|failure| invalid_as_said(&failure))?;
         TableDrive::of(&file).map_err(|error| error.of(&path.display().to_string()))
     }
 
@@ -64,8 +65,7 @@ impl TableDrive {
             return invalid("[[namespace]]: a table drive cannot be divided; leave it away");
         }
         let name = file.media.profile.as_deref().unwrap_or("cosmos");
-        let profile =
-            find_profile(name).map_err(|failure| FileError::Invalid(format!("media.profile: {}", failure.what())))?;
+        let profile = find_profile(name).map_err(|failure| invalid_as_said(&failure.about("media.profile")))?;
         let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
         let log_area = file.ftl.log_area.unwrap_or(ByteSize(LOG_AREA_DEFAULT.0.min(capacity.0 / 8)));
         for (field, bytes) in [("media.capacity", capacity), ("ftl.log_area", log_area)] {
@@ -231,6 +231,14 @@ impl TableDrive {
         Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))
     }
+}
+
+/// What is wrong with a file that somebody wrote, and its fix, in one line.
+fn invalid_as_said(failure: &Failure) -> FileError {
+    FileError::Invalid(match failure.what_to_do() {
+        Some(fix) => format!("{}; {fix}", failure.what()),
+        None => failure.what().to_owned(),
+    })
 }
 
 /// Where a table drive is served.

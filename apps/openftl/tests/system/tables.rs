@@ -232,3 +232,15 @@ fn who_is_in_the_way_is_named() {
     let remote = Tables::new("[host]\nfiles = \"0.0.0.0:10810\"\n");
     run_openftl(["serve", "--drive", &remote.text("lsm.toml")]).failed().saying(&["other machines could reach it"]);
 }
+
+#[test]
+fn a_drive_file_that_cannot_be_read_is_named_once_with_its_fix() {
+    let tables = Tables::new("");
+    let said = run_openftl(["files", &tables.text("none.toml")]).failed().stderr;
+    assert!(said.starts_with("error: --drive ") && said.matches("error:").count() == 1, "{said}");
+    assert!(said.contains("\n  fix: name a drive file"), "{said}");
+    std::fs::write(tables.path("lsm.toml"), "[media]\nprofile = \"none\"\n[ftl]\nkind = \"tables\"\n").unwrap();
+    let said = run_openftl(["files", &tables.text("lsm.toml")]).failed().stderr;
+    assert!(said.contains("media.profile: profile none: there is no profile `none`"), "{said}");
+    assert!(said.contains("\n  fix: choose one of them"), "{said}");
+}
