@@ -3,7 +3,7 @@
 use openftl_lab::experiments::ExperimentError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,18 @@ const PLUGIN: &str = "libopenftl_rocksdb.so";
 pub struct RocksDb {
     folder: PathBuf,
     /// Somebody wants an end of it. db_bench hears of it by itself, and what it runs on is taken down before this process ends.
+    /// In the folder, or installed: Debian's is.
+    db_bench: PathBuf,
     is_told_to_stop: Arc<AtomicBool>,
+}
+
+/// The program for the plugin in `folder`, if there is one.
+fn db_bench_with(folder: &Path) -> Option<PathBuf> {
+    let installed = std::env::var_os("PATH").unwrap_or_default();
+    std::iter::once(folder.to_owned())
+        .chain(std::env::split_paths(&installed))
+        .map(|folder| folder.join("db_bench"))
+        .find(|file| file.is_file())
 }
 
 impl RocksDb {
@@ -26,7 +37,7 @@ impl RocksDb {
     /// # Errors
     /// If it is not there, with a word on how to make it.
     pub fn find() -> Result<RocksDb, ExperimentError> {
-        let is_there = |folder: &PathBuf| folder.join("db_bench").exists() && folder.join(PLUGIN).exists();
+        let is_there = |folder: &PathBuf| folder.join(PLUGIN).exists() && db_bench_with(folder).is_some();
         let fix = "make it with `cargo xtask rocksdb`";
         if let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) {
             return match is_there(&folder) {
@@ -53,12 +64,13 @@ impl RocksDb {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&is_told_to_stop)).map_err(of_host)?;
         }
-        Ok(RocksDb { folder, is_told_to_stop })
+        let db_bench = db_bench_with(&folder).ok_or_else(|| of_host("db_bench is gone"))?;
+        Ok(RocksDb { folder, db_bench, is_told_to_stop })
     }
 
     /// What it calls itself.
     pub fn version(&self) -> Result<String, ExperimentError> {
-        let output = Command::new(self.folder.join("db_bench")).arg("--version").output().map_err(of_host)?;
+        let output = self.program().arg("--version").output().map_err(of_host)?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         Ok(text.rsplit(' ').next().unwrap_or_default().to_owned())
     }
@@ -70,8 +82,14 @@ impl RocksDb {
 
     /// Its db_bench, which is to print what it counts.
     pub fn db_bench(&self) -> Command {
-        let mut command = Command::new(self.folder.join("db_bench"));
-        command.env("LD_LIBRARY_PATH", &self.folder).args(["--statistics", "--histogram"]);
+        let mut command = self.program();
+        command.args(["--statistics", "--histogram"]);
+        command
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(&self.db_bench);
+        command.env("LD_LIBRARY_PATH", &self.folder);
         command
     }
 
