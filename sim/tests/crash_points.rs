@@ -189,7 +189,7 @@ fn placed(config: Config) -> Config {
 /// longer note (which moves the entry), deleted, pinned and given up. What was deleted is released, its chunks are reset and used again.
 const TABLES: &str = "\
     b0+4 p0+18 w0+3 b0+0 p1+5 e0+20 q0+4 p0+9 e0+5000 s n0+30 f n1+12 d0+0 s k0+0 d0+0 W1+1 b0+0 p0+9 g0+0 l0+0 f s \
-    b0+0 p0+20 e0+0 f s";
+    b0+0 p0+20 e0+0 f s b0+0 p0+11 e0+9 w2+2 f s";
 
 /// The steps of [`TABLES`], cut wherever it makes a difference, and each recovery likewise.
 fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
