@@ -631,12 +631,6 @@ impl<M: Media> BlockFtl<M> {
     /// Takes what the device has completed, and lets every part act on it.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(tag) = self.backlog.front().copied() {
-            if !self.try_submit(Errand::from_tag(tag)) {
-                break;
-            }
-            self.backlog.pop_front();
-        }
         let mut completions = std::mem::take(&mut self.completions);
         self.media.poll(self.now, &mut self.frames, &mut completions);
         self.under_way -= completions.len() as u32;
@@ -654,6 +648,13 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         self.completions = completions;
+        // Only now, so that what waits is under way whenever the device has nothing else to do.
+        while let Some(tag) = self.backlog.front().copied() {
+            if !self.try_submit(Errand::from_tag(tag)) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
         self.stirred |= self.checkpoint.next_due() <= self.now;
         if self.ahead_due().is_some_and(|due| due <= self.now) {
             self.begin_ahead();

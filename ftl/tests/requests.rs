@@ -1,10 +1,10 @@
 //! What a host may ask of the block FTL, and what it gets: also where it asks for something impossible.
 
-use openftl_core::{Frame, FrameForm};
+use openftl_core::{Clock, Frame, FrameForm, Nanos};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Config, Durability, Handle, IoError, Request};
-use openftl_media::Profile;
+use openftl_media::{COMMANDS_MAX, Profile};
 use openftl_sim::world::{World, config};
 
 const CAPACITY: u64 = 700;
@@ -211,4 +211,29 @@ fn a_trim_does_not_overtake_a_write_that_is_held_back() {
     }
     assert!(trims > 5, "writes were held back only {trims} times");
     world.verify_all();
+}
+
+#[test]
+fn what_the_device_had_no_room_for_is_under_way_as_soon_as_it_has_also_when_all_else_ends_at_once() {
+    let mut world = tiny(31);
+    world.write_all(16);
+    world.flush();
+    world.settle();
+    let frames = world.frames(1);
+    let now = world.clock.now();
+    let ftl = world.ftl();
+    let reads = COMMANDS_MAX as u64 + 100;
+    for tag in 0..reads {
+        ftl.submit(now, tag, Request::Read { first: 0, frames: &frames }).unwrap();
+    }
+    // Nobody looks before long after all that the device had has ended.
+    let late = now + Nanos::from_millis(1_000);
+    let mut done = Vec::new();
+    ftl.poll(late, &mut done);
+    assert_eq!(done.len(), COMMANDS_MAX);
+    let due = ftl.next_due().expect("the rest is under way");
+    ftl.poll(due.max(late) + Nanos::from_millis(1_000), &mut done);
+    assert_eq!(done.len() as u64, reads);
+    assert!(done.iter().all(|done| done.result.is_ok()));
+    ftl.frames_mut().release(frames[0]);
 }
