@@ -151,6 +151,7 @@ pub(crate) enum Errand {
     CollectionRead(u32),
     Reset(ChunkId),
     ScrubRead,
+    TableRead,
 }
 
 impl Errand {
@@ -161,6 +162,7 @@ impl Errand {
             Errand::CollectionRead(index) => (2, index),
             Errand::Reset(chunk) => (3, chunk.0),
             Errand::ScrubRead => (4, 0),
+            Errand::TableRead => (5, 0),
         };
         kind << 56 | u64::from(index)
     }
@@ -173,6 +175,7 @@ impl Errand {
             2 => Errand::CollectionRead(index),
             3 => Errand::Reset(ChunkId(index)),
             4 => Errand::ScrubRead,
+            5 => Errand::TableRead,
             kind => panic!("the device completed a command that was never submitted: kind {kind}"),
         }
     }
@@ -438,6 +441,11 @@ impl<M: Media> BlockFtl<M> {
                 let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
+            Errand::TableRead => {
+                let (blocks, into) = self.tables.command();
+                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
+                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+            }
             Errand::Reset(chunk) => {
                 let blocks = [self.format.ppa(chunk, 0)];
                 let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
@@ -645,6 +653,7 @@ impl<M: Media> BlockFtl<M> {
                 Errand::CollectionRead(index) => self.collection_read_ended(index, completion),
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
                 Errand::ScrubRead => self.scrub_read_ended(completion),
+                Errand::TableRead => self.table_read_ended(completion),
             }
         }
         self.completions = completions;

@@ -19,6 +19,8 @@ pub enum Canary {
     SplitTransaction,
     /// A block that is to be uncorrectable is so in the write buffer only, and zeroes on the medium.
     ForgottenMark,
+    /// A chunk whose part of a table has moved is released before the catalog that says so is durable.
+    ReleaseBeforeCatalog,
 }
 
 impl Config {

@@ -205,6 +205,7 @@ impl<M: Media> BlockFtl<M> {
     /// Reads blocks of a table from block `first` on: no more than it has.
     pub(crate) fn read_table(&mut self, tag: u64, slot: u32, number: u64, first: u32, frames: &[Frame]) {
         self.statistics.host_blocks_read += frames.len() as u64;
+        self.refresh.earn(frames.len());
         let (mut request, mut command) = (NONE, NONE);
         for (block, frame) in (first..).zip(frames) {
             match self.table_block(slot, block) {

@@ -8,6 +8,8 @@
 //!                                                                 └─ log, checkpoint, superblock: a new one is written
 //! ```
 //!
+//! What is weak of a table moves by [its own way](crate::tables), at the same pace.
+//!
 //! Emptying a weak chunk gives back no more than it takes, so it never touches the room that garbage collection counts on:
 //! it begins only with a free chunk beyond the reserve, one in each group at a time. And it wears the medium, so where very
 //! much is weak it keeps to a share of what is read.
@@ -78,6 +80,11 @@ impl Refresh {
         self.allowance -= READS_PER_BLOCK_MIN * i64::from(blocks);
     }
 
+    /// Whether anything may be moved now.
+    pub(crate) fn may_spend(&self) -> bool {
+        self.allowance > 0
+    }
+
     /// Chunks that wait.
     #[inline]
     #[must_use]
@@ -105,7 +112,8 @@ impl<M: Media> BlockFtl<M> {
     /// The data at `ppa` should move.
     pub(crate) fn weak_block(&mut self, ppa: Ppa, care: Care) {
         let chunk = self.format.chunk_of(ppa);
-        if self.chunks.usage(chunk) == ChunkUse::Metadata || self.chunks.is_valid(ppa) {
+        let usage = self.chunks.usage(chunk);
+        if matches!(usage, ChunkUse::Metadata | ChunkUse::Table) || self.chunks.is_valid(ppa) {
             self.weak_chunk(chunk, care);
         }
     }
@@ -116,6 +124,7 @@ impl<M: Media> BlockFtl<M> {
             ChunkUse::Metadata => self.refresh.metadata |= self.chunks.weaken(chunk, care),
             ChunkUse::Open => _ = self.chunks.weaken(chunk, care),
             ChunkUse::Closed if self.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
+            ChunkUse::Table if self.chunks.weaken(chunk, care) => self.queue_table_chunk(chunk),
             _ => {}
         }
         self.stirred = true;
@@ -134,7 +143,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// The next weak chunk of `group` that can be emptied, and why it should be.
     pub(crate) fn weakest(&mut self, group: u32) -> Option<(ChunkId, Care)> {
-        if self.refresh.allowance <= 0 {
+        if !self.refresh.may_spend() {
             return None;
         }
         while let Some(chunk) = self.refresh.queues[group as usize].front().copied() {
@@ -214,7 +223,8 @@ impl<M: Media> BlockFtl<M> {
                 return self.chunk_went_offline(chunk);
             }
         }
-        if self.chunks.valid(chunk) > 0 || self.chunks.usage(chunk) == ChunkUse::Metadata {
+        let usage = self.chunks.usage(chunk);
+        if self.chunks.valid(chunk) > 0 || matches!(usage, ChunkUse::Metadata | ChunkUse::Table) {
             self.weak_chunk(chunk, Care::Notification);
         }
     }

@@ -4,6 +4,7 @@
 //!   chunk after chunk, die after die      every block gets the same part of the interval
 //!        │
 //!        ├─ data: its valid blocks ───┐
+//!        ├─ tables: theirs ───────────┤
 //!        ├─ log, checkpoint, …: all ──┼──▶ one vector read at a time, verified ──▶ weak? lost? ──▶ refresh
 //!        └─ free, being emptied ──▶ nothing
 //! ```
@@ -18,6 +19,16 @@ use crate::oob::{BlockKind, Oob};
 use crate::statistics::Care;
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Completion, Media, Status};
+use std::ops::Range;
+
+/// What a chunk holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Data,
+    Metadata,
+    /// Blocks of the table of that number.
+    Table(u64),
+}
 
 /// The scrub of a drive.
 pub struct Scrub {
@@ -32,6 +43,8 @@ pub struct Scrub {
     /// Chunks that were looked at in this pass.
     seen: u64,
     chunk: Option<Looking>,
+    /// If it is of a table, the blocks of it that are.
+    of_table: Vec<Range<u32>>,
     read: Option<Read>,
     places: [Ppa; VECTOR_BLOCKS_MAX],
     /// For data and for metadata.
@@ -45,7 +58,7 @@ struct Looking {
     /// The next block to look at, and the first that cannot be read.
     next: u32,
     end: u32,
-    is_metadata: bool,
+    held: Held,
     /// Tells whether it has been emptied since.
     resets: u32,
 }
@@ -53,7 +66,7 @@ struct Looking {
 #[derive(Clone, Copy)]
 struct Read {
     blocks: usize,
-    is_metadata: bool,
+    held: Held,
     /// Keeps the chunk from being reset.
     epoch: u64,
     retried: bool,
@@ -81,6 +94,7 @@ impl Scrub {
             number: start.wrapping_mul(0x9E37_79B9_7F4A_7C15) % chunks,
             seen: 0,
             chunk: None,
+            of_table: Vec::new(),
             read: None,
             places: [Ppa(0); VECTOR_BLOCKS_MAX],
             frames,
@@ -94,8 +108,12 @@ impl Scrub {
     }
 
     pub(crate) fn command(&self) -> (&[Ppa], &[Frame]) {
-        let Read { blocks, is_metadata, .. } = self.read.expect("a read of the scrub is under way");
-        (&self.places[..blocks], &self.frames[usize::from(is_metadata)][..blocks])
+        let Read { blocks, held, .. } = self.read.expect("a read of the scrub is under way");
+        (&self.places[..blocks], &self.frames_for(held)[..blocks])
+    }
+
+    fn frames_for(&self, held: Held) -> &[Frame] {
+        &self.frames[usize::from(held == Held::Metadata)]
     }
 }
 
@@ -137,8 +155,8 @@ impl<M: Media> BlockFtl<M> {
 
     /// The part of the interval that `blocks` get.
     fn scrub_time(&self, blocks: usize) -> Nanos {
-        let metadata = u64::from(self.provisioning.metadata_in_use()) * u64::from(self.geometry.blocks_per_chunk);
-        let all = self.chunks.valid_total() + metadata;
+        let whole = u64::from(self.provisioning.metadata_in_use()) + self.chunks_of_tables();
+        let all = self.chunks.valid_total() + whole * u64::from(self.geometry.blocks_per_chunk);
         let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
     }
@@ -147,16 +165,22 @@ impl<M: Media> BlockFtl<M> {
         let pus = u64::from(self.geometry.pus());
         let pu = self.host.order[(self.scrub.number % pus) as usize];
         let chunk = self.format.chunk_id(pu, (self.scrub.number / pus) as u32);
-        let is_metadata = self.chunks.usage(chunk) == ChunkUse::Metadata;
-        let end = match self.chunks.usage(chunk) {
-            ChunkUse::Open | ChunkUse::Closed | ChunkUse::Metadata => self.readable(chunk),
-            ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting | ChunkUse::Table => 0,
+        let held = match self.chunks.usage(chunk) {
+            ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
+            ChunkUse::Metadata => Some(Held::Metadata),
+            ChunkUse::Table => self.blocks_of_table_in(chunk).map(|(number, blocks)| {
+                self.scrub.of_table = blocks;
+                Held::Table(number)
+            }),
+            ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting => None,
         };
-        if end == 0 {
-            self.end_chunk();
-        } else {
-            let resets = self.chunks.resets(chunk);
-            self.scrub.chunk = Some(Looking { chunk, next: 0, end, is_metadata, resets });
+        let readable = held.map(|held| (held, self.readable(chunk))).filter(|(_, end)| *end > 0);
+        match readable {
+            None => self.end_chunk(),
+            Some((held, end)) => {
+                let resets = self.chunks.resets(chunk);
+                self.scrub.chunk = Some(Looking { chunk, next: 0, end, held, resets });
+            }
         }
     }
 
@@ -196,17 +220,24 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn scrub_chunk(&mut self, looking: Looking) {
-        let Looking { chunk, mut next, end, is_metadata, resets, .. } = looking;
-        let usage = self.chunks.usage(chunk);
-        let is_in_use = match usage {
-            ChunkUse::Metadata => is_metadata,
-            ChunkUse::Open | ChunkUse::Closed => !is_metadata,
+        let Looking { chunk, mut next, end, held, resets, .. } = looking;
+        let is_in_use = match self.chunks.usage(chunk) {
+            ChunkUse::Metadata => held == Held::Metadata,
+            ChunkUse::Open | ChunkUse::Closed => held == Held::Data,
+            ChunkUse::Table => matches!(held, Held::Table(_)),
             _ => false,
         };
         let is_same = is_in_use && self.chunks.resets(chunk) == resets;
         let mut blocks = 0;
         while is_same && blocks < VECTOR_BLOCKS_MAX {
-            let block = if is_metadata { Some(next) } else { self.chunks.next_valid(chunk, next) };
+            let block = match held {
+                Held::Data => self.chunks.next_valid(chunk, next),
+                Held::Metadata => Some(next),
+                Held::Table(_) => {
+                    let of_table = self.scrub.of_table.iter().find(|blocks| next < blocks.end);
+                    of_table.map(|blocks| blocks.start.max(next))
+                }
+            };
             let Some(block) = block.filter(|block| *block < end) else { break };
             self.scrub.places[blocks] = self.format.ppa(chunk, block);
             blocks += 1;
@@ -218,7 +249,7 @@ impl<M: Media> BlockFtl<M> {
         }
         self.scrub.chunk = Some(Looking { next, ..looking });
         self.scrub.due = self.scrub.due.map(|due| due + self.scrub_time(blocks));
-        self.scrub.read = Some(Read { blocks, is_metadata, epoch: self.reads.begin(), retried: false });
+        self.scrub.read = Some(Read { blocks, held, epoch: self.reads.begin(), retried: false });
         self.statistics.scrub.blocks += blocks as u64;
         self.refresh.earn(blocks);
         self.submit_errand(Errand::ScrubRead);
@@ -229,7 +260,7 @@ impl<M: Media> BlockFtl<M> {
         let mut failed = 0;
         for at in 0..read.blocks {
             let ppa = self.scrub.places[at];
-            let is_in_use = read.is_metadata || self.chunks.is_valid(ppa);
+            let is_in_use = read.held != Held::Data || self.chunks.is_valid(ppa);
             let is_marked = completion.failed >> at & 1 != 0;
             let is_good = (!is_marked || completion.status.data_is_good()) && self.is_as_expected(read, at);
             if is_in_use && (is_marked || !is_good) {
@@ -255,15 +286,20 @@ impl<M: Media> BlockFtl<M> {
         self.stirred = true;
     }
 
-    /// Whether block `at` of `read` is what it should be: the data that the map has there, or anything that was sealed.
+    /// Whether block `at` of `read` is what it should be: the data that the map has there, of the table, or anything that was sealed.
     fn is_as_expected(&self, read: Read, at: usize) -> bool {
-        let (ppa, frame) = (self.scrub.places[at], self.scrub.frames[usize::from(read.is_metadata)][at]);
-        if read.is_metadata {
-            // What a failed program left empty is not missed, nor is padding.
-            let is_empty = self.frames.oob(frame).iter().all(|byte| *byte == 0xFF);
-            let is_padding = || Oob::peek(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
-            return is_empty || is_padding() || Oob::verify(&self.frames, frame).is_ok();
+        let (ppa, frame) = (self.scrub.places[at], self.scrub.frames_for(read.held)[at]);
+        match read.held {
+            Held::Data => self.data_at(frame, ppa).is_some(),
+            Held::Metadata => {
+                // What a failed program left empty is not missed, nor is padding.
+                let is_empty = self.frames.oob(frame).iter().all(|byte| *byte == 0xFF);
+                let is_padding = || Oob::peek(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
+                is_empty || is_padding() || Oob::verify(&self.frames, frame).is_ok()
+            }
+            Held::Table(number) => {
+                Oob::verify(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Table && oob.sequence == number)
+            }
         }
-        self.data_at(frame, ppa).is_some()
     }
 }

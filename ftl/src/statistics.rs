@@ -155,7 +155,7 @@ pub struct Statistics {
     pub buffer_hits: u64,
     /// Blocks programmed, by [`Purpose`].
     pub programmed: [u64; 7],
-    /// Blocks that garbage collection read.
+    /// Blocks that were read to be written elsewhere: by garbage collection, and of tables that move.
     pub relocation_reads: u64,
     /// Blocks that the device copied for garbage collection, without their being read.
     pub relocation_copies: u64,

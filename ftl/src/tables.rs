@@ -1,7 +1,8 @@
 //! LightLSM: tables of whole chunks beside a log area of blocks, for a database that is an LSM-tree.
 //!
 //! A table is written from front to back, there as a whole or not at all, read block by block, and deleted as a whole. Its
-//! chunks hold nothing else, so deleting it comes down to erasing them: nothing is ever relocated to make room for tables.
+//! chunks hold nothing else, so deleting it comes down to erasing them: nothing is ever relocated to make room for tables. Only what
+//! the medium is about to lose moves.
 //!
 //! ```text
 //!   capacity of the block FTL                              chunks beyond it
@@ -32,6 +33,7 @@
 //! | `table` | one table: where each of its units is |
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
+//! | `moving` | what is weak of a table, on its way to another chunk |
 //! | [`drive`] | the drive: what a host may ask |
 //! | `checking` | every block of every table, verified |
 //! | `waits` | how long units wait, and for whom |
@@ -41,6 +43,7 @@ pub mod catalog;
 mod checking;
 pub mod columns;
 pub mod drive;
+mod moving;
 mod sizing;
 mod table;
 mod waits;
@@ -88,6 +91,14 @@ pub struct Tables {
     found: HashMap<ChunkId, Found>,
     /// Tables begun so far: the columns of the next one begin elsewhere.
     turns: u64,
+    /// Chunks that should move, the one that does, and whether another try may succeed.
+    weak: VecDeque<ChunkId>,
+    moving: Option<moving::Move>,
+    may_move: bool,
+    /// A table was released, and its chunks are leaving.
+    makes_room: bool,
+    /// The host had no room for a table, and has had none since: it comes before what is weak.
+    lacks_room: bool,
     waits: waits::Waits,
 }
 
@@ -113,6 +124,11 @@ impl Tables {
             leaving: HashSet::new(),
             found: HashMap::new(),
             turns: 0,
+            weak: VecDeque::new(),
+            moving: None,
+            may_move: false,
+            makes_room: false,
+            lacks_room: false,
             waits: waits::Waits::default(),
         }
     }
@@ -127,7 +143,7 @@ impl Tables {
         let unit = unit_blocks(geometry);
         // With columns everywhere; a unit may be under way behind those that wait for it.
         let behind = if geometry.mw_cunits == 0 { 0 } else { geometry.pus() * (geometry.mw_cunits + unit) };
-        WRITING_MAX * (behind + unit) as usize
+        WRITING_MAX * (behind + unit) as usize + Tables::frames_to_move(geometry, unit) as usize
     }
 
     fn table(&self, slot: u32) -> &Table {

@@ -92,16 +92,6 @@ fn roomy(seed: u64) -> TableWorld {
     TableWorld::new(Profile::builtin("tiny").unwrap(), small(seed), 8, seed)
 }
 
-/// A table of so many blocks, in the catalog.
-fn committed(world: &mut TableWorld, blocks: u32) -> u32 {
-    let table = world.begin(Wish::default()).unwrap();
-    let has_room = world.append(table, blocks);
-    assert!(has_room, "there is room: {:?}", world.drive().table_space());
-    world.commit(table, 30);
-    world.settle();
-    table
-}
-
 /// Where each block of a table is on the medium.
 fn places(world: &mut TableWorld, table: u32) -> Vec<Ppa> {
     let number = world.id(table).number();
@@ -121,26 +111,6 @@ fn places(world: &mut TableWorld, table: u32) -> Vec<Ppa> {
     found
 }
 
-/// Reads block `block` of a table, however it ends.
-fn try_read(world: &mut TableWorld, table: u32, block: u32) -> Result<(), TableError> {
-    world.settle();
-    let (id, now) = (world.id(table), world.clock.now());
-    let mut frames = Vec::new();
-    assert!(world.drive().frames_mut().acquire_many(FrameForm::Bytes, 1, &mut frames));
-    world.drive().read(now, 1, id, block, &frames).unwrap();
-    let mut done = Vec::new();
-    loop {
-        let now = world.clock.now();
-        world.drive().poll(now, &mut done);
-        if let Some(ended) = done.pop() {
-            world.drive().frames_mut().release(frames[0]);
-            return ended.result;
-        }
-        let due = world.drive().next_due().expect("the read is under way");
-        world.clock.wait_until(due);
-    }
-}
-
 fn offline_chunks(world: &mut TableWorld) -> usize {
     world.chunk_report().iter().filter(|chunk| chunk.state == ChunkState::Offline).count()
 }
@@ -153,7 +123,7 @@ fn what_fails_to_be_programmed_is_written_elsewhere_and_the_table_is_whole() {
             for pick in 0..10 {
                 world.inject(Fault { kind, pick: pick * 7 + round });
             }
-            committed(&mut world, 100);
+            world.write_table(100);
         }
         let (statistics, _) = world.drive().statistics();
         assert!(statistics.program_failures > 3, "{kind:?}: {} programs failed", statistics.program_failures);
@@ -186,7 +156,7 @@ fn what_fails_after_a_table_was_given_up_is_not_written_again() {
         let frames = world.drive().frames().available(FrameForm::Bytes);
         assert_eq!(frames, roomy(2).drive().frames().available(FrameForm::Bytes), "all frames are back");
         assert!(world.drive().table_space().0 > all.0 / 2, "{:?} of {all:?}", world.drive().table_space());
-        committed(&mut world, 100);
+        world.write_table(100);
         world.verify_tables();
     }
 }
@@ -194,7 +164,7 @@ fn what_fails_after_a_table_was_given_up_is_not_written_again() {
 #[test]
 fn a_chunk_whose_reset_fails_is_retired_and_the_others_go_on() {
     let mut world = roomy(3);
-    let table = committed(&mut world, 4 * 32);
+    let table = world.write_table(4 * 32);
     let format = world.wire.geometry().format();
     let mut chunks: Vec<_> = places(&mut world, table).into_iter().map(|ppa| format.chunk_of(ppa)).collect();
     chunks.dedup();
@@ -206,7 +176,7 @@ fn a_chunk_whose_reset_fails_is_retired_and_the_others_go_on() {
     assert_eq!(world.drive().statistics().0.reset_failures, 1);
     assert_eq!(offline_chunks(&mut world), 1);
     assert!(world.drive().table_space().1 >= all - 32, "one chunk less at most");
-    committed(&mut world, 300);
+    world.write_table(300);
     world.clean_restart();
     world.verify_all();
 }
@@ -214,7 +184,7 @@ fn a_chunk_whose_reset_fails_is_retired_and_the_others_go_on() {
 #[test]
 fn of_a_table_on_a_chunk_that_goes_offline_the_other_blocks_are_good_and_it_can_be_deleted() {
     let mut world = roomy(4);
-    let (lost, whole) = (committed(&mut world, 120), committed(&mut world, 60));
+    let (lost, whole) = (world.write_table(120), world.write_table(60));
     world.flush();
     let places = places(&mut world, lost);
     let format = world.wire.geometry().format();
@@ -222,7 +192,7 @@ fn of_a_table_on_a_chunk_that_goes_offline_the_other_blocks_are_good_and_it_can_
     world.device().take_offline(gone).unwrap();
     for restarted in [false, true] {
         for (block, place) in (0..).zip(&places) {
-            let result = try_read(&mut world, lost, block);
+            let result = world.try_read_table(lost, block);
             match format.chunk_of(*place) == gone {
                 true => {
                     let names_it =
@@ -253,7 +223,7 @@ fn of_a_table_on_a_chunk_that_goes_offline_the_other_blocks_are_good_and_it_can_
 #[test]
 fn a_block_that_is_lost_is_an_error_that_names_it_and_no_other_is() {
     let mut world = roomy(5);
-    let table = committed(&mut world, 70);
+    let table = world.write_table(70);
     world.flush();
     let places = places(&mut world, table);
     world.device().inject_read_failure(places[33]).unwrap();
@@ -265,7 +235,7 @@ fn a_block_that_is_lost_is_an_error_that_names_it_and_no_other_is() {
             50 => Err(TableError::Io(IoError::WrongBlock { block: 50 })),
             _ => Ok(()),
         };
-        assert_eq!(try_read(&mut world, table, block), expected, "block {block}");
+        assert_eq!(world.try_read_table(table, block), expected, "block {block}");
     }
 }
 
@@ -277,8 +247,8 @@ fn checked(world: &mut TableWorld) -> CheckReport {
 #[test]
 fn a_check_reads_every_table_and_names_the_blocks_that_are_lost() {
     let mut world = roomy(5);
-    let (damaged, whole, deleted) = (committed(&mut world, 700), committed(&mut world, 70), committed(&mut world, 30));
-    let lost_table = committed(&mut world, 40);
+    let (damaged, whole, deleted) = (world.write_table(700), world.write_table(70), world.write_table(30));
+    let lost_table = world.write_table(40);
     world.delete(deleted);
     world.flush();
     let report = checked(&mut world);
@@ -398,7 +368,7 @@ fn a_full_drive_says_so_and_goes_on_after_deletes_that_are_not_durable_yet() {
 #[test]
 fn a_unit_that_can_be_written_nowhere_fails_the_commit_though_a_deleted_table_is_pinned() {
     let mut world = roomy(8);
-    let pinned = committed(&mut world, 40);
+    let pinned = world.write_table(40);
     world.pin(pinned);
     world.delete(pinned);
     let last = world.begin(Wish::default()).unwrap();
@@ -434,13 +404,13 @@ fn a_full_catalog_refuses_an_entry_and_takes_one_when_another_is_gone() {
     assert!(world.committed().is_empty(), "the catalog was full");
     let file = world.files()[0];
     world.delete_file(file);
-    committed(&mut world, 64);
+    world.write_table(64);
     world.clean_restart();
     assert_eq!(world.committed().len(), 1);
     let table = world.committed()[0];
     world.delete(table);
     world.flush();
-    assert_eq!(used_up(&mut world), 0);
+    assert_eq!(world.used_up(), 0);
     assert_eq!(world.drive().table_space().1, space.1);
 }
 
@@ -478,25 +448,6 @@ fn a_drive_of_the_other_kind_is_refused_both_ways() {
     assert_eq!(error.to_string(), message("block", "table"));
 }
 
-/// Blocks that tables cannot have: of what is in use for tables only chunks that are partly written may be, up to where they are.
-fn used_up(world: &mut TableWorld) -> u64 {
-    let (left, all) = world.drive().table_space();
-    let in_use: Vec<ChunkId> = world
-        .drive()
-        .block()
-        .chunk_uses()
-        .filter(|(_, usage, _)| *usage == ChunkUse::Table)
-        .map(|(chunk, ..)| chunk)
-        .collect();
-    let partly: u64 = world
-        .chunk_report()
-        .iter()
-        .filter(|chunk| in_use.contains(&chunk.chunk) && chunk.state == ChunkState::Open)
-        .map(|chunk| u64::from(chunk.write_pointer))
-        .sum();
-    all - left - partly
-}
-
 #[test]
 fn the_space_is_what_it_was_when_all_tables_are_deleted() {
     for seed in 12..20 {
@@ -522,11 +473,11 @@ fn the_space_is_what_it_was_when_all_tables_are_deleted() {
             world.delete(table);
         }
         world.flush();
-        assert_eq!(used_up(&mut world), 0, "seed {seed}");
+        assert_eq!(world.used_up(), 0, "seed {seed}");
         assert_eq!(world.drive().table_space().1, space.1);
         world.clean_restart();
         world.flush();
-        assert_eq!(used_up(&mut world), 0, "seed {seed}, opened again");
+        assert_eq!(world.used_up(), 0, "seed {seed}, opened again");
     }
 }
 
@@ -551,7 +502,7 @@ fn power_cuts_do_not_make_chunks_of_the_log_area_chunks_of_tables() {
         let (first, blocks) = world.range(100);
         world.write(first, blocks);
     }
-    committed(&mut world, 200);
+    world.write_table(200);
     world.verify_all();
 }
 
@@ -560,7 +511,7 @@ fn tables_alone_are_written_once_and_nothing_is_relocated() {
     let mut world = roomy(21);
     let mut tables = Vec::new();
     for round in 0..60_usize {
-        tables.push(committed(&mut world, 150));
+        tables.push(world.write_table(150));
         if tables.len() == 4 {
             world.delete(tables.remove(round % 4));
         }

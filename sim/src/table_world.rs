@@ -15,12 +15,13 @@ use crate::step::{Deed, DeedKind};
 use crate::wire::CrashPoint;
 use crate::world::{Judgeable, World, head_of};
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Nanos};
+use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Nanos};
+use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
 use openftl_ftl::tables::drive::{FoundEntry, TableDone};
 use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, ReadOnlyReason, chunks_per_pu};
-use openftl_media::Profile;
+use openftl_media::{ChunkDescriptor, ChunkState, Profile};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -407,6 +408,31 @@ impl TableWorld {
         self.world.collect_crash_points();
     }
 
+    /// Blocks of tables, and those that no table can have for now. Not counted is what was written of chunks that are not full: they
+    /// are kept for the tables to come.
+    pub fn used_up(&mut self) -> u64 {
+        let (left, all) = self.drive().table_space();
+        let uses = self.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table);
+        let in_use: Vec<ChunkId> = uses.map(|(chunk, ..)| chunk).collect();
+        let is_partly = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && in_use.contains(&chunk.chunk);
+        let partly: u64 =
+            self.world.chunk_report().iter().filter(is_partly).map(|chunk| u64::from(chunk.write_pointer)).sum();
+        all - left - partly
+    }
+
+    /// A table of so many blocks, in the catalog.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    pub fn write_table(&mut self, blocks: u32) -> u32 {
+        let table = self.begin(Wish::default()).expect("another table may be written");
+        let has_room = self.append(table, blocks);
+        assert!(has_room, "there is room: {:?}", self.drive().table_space());
+        self.commit(table, 30);
+        self.settle();
+        table
+    }
+
     /// Gives a table up.
     pub fn abandon(&mut self, serial: u32) {
         let (id, now) = (self.id(serial), self.world.clock.now());
@@ -506,6 +532,30 @@ impl TableWorld {
         let (id, now, tag) = (self.id(serial), self.world.clock.now(), self.tag());
         self.drive().read(now, tag, id, first, &frames).expect("the table has these blocks");
         self.under_way.push((tag, Errand::Read { serial, first, frames }));
+    }
+
+    /// Reads block `block` of a table, however it ends.
+    ///
+    /// # Errors
+    /// What the drive says.
+    ///
+    /// # Panics
+    /// If the table has no such block, or the drive stops.
+    pub fn try_read_table(&mut self, serial: u32, block: u32) -> Result<(), TableError> {
+        self.settle();
+        let (frames, id, now) = (self.frames(1), self.id(serial), self.world.clock.now());
+        self.drive().read(now, 1, id, block, &frames).expect("the table has this block");
+        let mut done = Vec::new();
+        loop {
+            let now = self.world.clock.now();
+            self.drive().poll(now, &mut done);
+            if let Some(ended) = done.pop() {
+                self.drive().frames_mut().release(frames[0]);
+                return ended.result;
+            }
+            let due = self.drive().next_due().expect("the read is under way");
+            self.world.clock.wait_until(due);
+        }
     }
 
     /// Waits until there are so many frames.

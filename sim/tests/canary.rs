@@ -55,6 +55,11 @@ fn a_transaction_in_parts_is_caught() {
 }
 
 #[test]
+fn a_chunk_released_before_the_catalog_is_durable_is_caught() {
+    expect_caught(Canary::ReleaseBeforeCatalog);
+}
+
+#[test]
 fn an_uncorrectable_block_that_is_readable_on_the_medium_is_caught() {
     expect_caught(Canary::ForgottenMark);
 }

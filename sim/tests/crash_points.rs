@@ -1,13 +1,15 @@
 //! Every crash point of a small drive, on four kinds of flash: each state in which a power cut can leave the device during
 //! a workload with garbage collection and checkpoints in it, and each in which one can leave it during the recovery.
 
+use openftl_core::Nanos;
 use openftl_core::units::Share;
 use openftl_ftl::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_media::Profile;
 use openftl_sim::crash_points::CrashPoints;
+use openftl_sim::fault::Fault;
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::world::{config, profile};
-use openftl_sim::{TableWorld, World};
+use openftl_sim::{FaultKind, TableWorld, World};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The workload: the drive is filled and overwritten until garbage collection works, and then come the requests between
@@ -191,8 +193,12 @@ const TABLES: &str = "\
     b0+4 p0+18 w0+3 b0+0 p1+5 e0+20 q0+4 p0+9 e0+5000 s n0+30 f n1+12 d0+0 s k0+0 d0+0 W1+1 b0+0 p0+9 g0+0 l0+0 f s \
     b0+0 p0+20 e0+0 f s b0+0 p0+11 e0+9 w2+2 f s";
 
-/// The steps of [`TABLES`], cut wherever it makes a difference, and each recovery likewise.
-fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
+/// A table whose chunks are found weak and move: it is noted anew during the first move, and deleted during the second.
+const MOVES: &str = "\
+    b0+0 p0+14 e0+0 f s !ecc3 q0+14 i2000 n0+30 w0+2 i9000 f s !ecc1 q0+8 i1500 d0+0 w2+2 b0+0 p0+9 e0+9 f s t0+1 f s";
+
+/// These steps, cut wherever it makes a difference, and each recovery likewise. Weak blocks are those of the first table.
+fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -> TableWorld {
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 300, ..config(40, seed) };
     let mut world = TableWorld::new(Profile { pus_per_group: 1, ..profile }, config, 8, seed);
     world.wire.watch();
@@ -202,13 +208,20 @@ fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
             panic!("{name}, seed {seed}: {contradiction}");
         }
     };
-    for step in parse_steps(TABLES).unwrap() {
+    for step in parse_steps(steps).unwrap() {
         match step {
             Step::Write(range, durability) => _ = world.submit_write(range.first, range.blocks, durability),
             Step::Trim(range, durability) => _ = world.submit_trim(range.first, range.blocks, durability),
             Step::Flush => _ = world.submit_flush(),
             Step::Settle => world.settle(),
             Step::Table(deed) => world.perform(deed),
+            Step::Idle(micros) => world.idle(Nanos::from_micros(micros)),
+            Step::Fault(Fault { kind: FaultKind::HighEcc, pick }) => {
+                let table = world.committed()[0];
+                let id = world.id(table);
+                let place = world.drive().place_on_media(id, pick).unwrap();
+                world.device().inject_high_ecc(place);
+            }
             other => panic!("{other} is not among them"),
         }
         while world.requests_under_way() >= DEPTH {
@@ -216,22 +229,34 @@ fn expect_many_of_tables(name: &str, profile: Profile, seed: u64) {
         }
         expect_sound(&mut world);
     }
-    let (statistics, tables) = world.drive().statistics();
-    assert!(tables.committed > 2 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
     let CrashPoints { cuts, recovery_cuts, .. } = crash_points;
     println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
     assert!(cuts > 50 && recovery_cuts > 1_000, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
+    world
+}
+
+fn expect_many_of_writes(name: &str, profile: Profile, seed: u64) {
+    let mut world = expect_many_of_tables(name, TABLES, profile, seed);
+    let (statistics, tables) = world.drive().statistics();
+    assert!(tables.committed > 2 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
+}
+
+fn expect_many_of_moves(name: &str, profile: Profile, seed: u64) {
+    let mut world = expect_many_of_tables(name, MOVES, profile, seed);
+    let (statistics, _) = world.drive().statistics();
+    let moved: u64 = statistics.cared.iter().map(|moved| moved.chunks).sum();
+    assert!(moved > 0 && statistics.resets > 0, "all of it happens: {moved} chunks of tables moved");
 }
 
 #[test]
 fn every_crash_point_of_tables_with_power_loss_protection() {
-    expect_many_of_tables("tables, protected", crumb(&[]), 11);
+    expect_many_of_writes("tables, protected", crumb(&[]), 11);
 }
 
 #[test]
 fn every_crash_point_of_tables_without_power_loss_protection() {
     let profile = crumb(&[("power_loss_protection = true", "power_loss_protection = false")]);
-    expect_many_of_tables("tables, unprotected", profile, 12);
+    expect_many_of_writes("tables, unprotected", profile, 12);
 }
 
 #[test]
@@ -241,5 +266,16 @@ fn every_crash_point_of_tables_with_one_shot_programming() {
         ("program_us = [400, 1200]", "program_us = [1600]"),
         ("power_loss_protection = true", "power_loss_protection = false"),
     ];
-    expect_many_of_tables("tables, one-shot", crumb(&changes), 13);
+    expect_many_of_writes("tables, one-shot", crumb(&changes), 13);
+}
+
+#[test]
+fn every_crash_point_of_tables_that_move_with_power_loss_protection() {
+    expect_many_of_moves("moves, protected", crumb(&[]), 14);
+}
+
+#[test]
+fn every_crash_point_of_tables_that_move_without_power_loss_protection() {
+    let profile = crumb(&[("power_loss_protection = true", "power_loss_protection = false")]);
+    expect_many_of_moves("moves, unprotected", profile, 15);
 }

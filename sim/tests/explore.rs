@@ -315,6 +315,13 @@ fn explored(seed: u64) -> Tally {
     explored.tally
 }
 
+/// Found by the explorer: a weak chunk of a table moved to a partly written one, of which less than a unit was left over, and then to
+/// another. What could not be read in both was more than the move wanted to have under way, and the host waited for it.
+#[test]
+fn a_move_goes_on_in_the_next_chunk_though_units_in_the_one_before_are_not_readable() {
+    explored(1_008_657);
+}
+
 #[test]
 fn histories_of_many_kinds_are_sound() {
     let mut tally = Tally::default();

@@ -140,6 +140,7 @@ struct Place {
     first: u32,
     parts: u32,
     sequence: u64,
+    note: Vec<u8>,
 }
 
 /// Where each entry is, and what is free.
@@ -244,9 +245,9 @@ impl Reader {
             }
             let bytes: Vec<u8> = parts.into_iter().flat_map(|found| found.bytes).collect();
             let entry = decode(number, &bytes).ok_or_else(|| wrong("its bytes make no sense".to_owned()))?;
+            let place = Place { first, parts: count.into(), sequence, note: entry.note.clone() };
             // Sequences rise, so of two versions this one is the newer.
             entries.insert(number, entry);
-            let place = Place { first, parts: count.into(), sequence };
             catalog.take(&place);
             if let Some(older) = catalog.places.insert(number, place) {
                 stale.push(catalog.free_parts(number, &older));
@@ -370,7 +371,7 @@ impl Catalog {
         let blocks = bytes.chunks(PART_BYTES).enumerate();
         let blocks = blocks.map(|(part, bytes)| self::part(number, sequence, (count, part), bytes)).collect();
         let mut written = vec![Parts { first, blocks }];
-        let place = Place { first, parts: count as u32, sequence };
+        let place = Place { first, parts: count as u32, sequence, note: note.to_vec() };
         self.take(&place);
         self.places.insert(number, place);
         if let Some(older) = older.filter(|older| older.first != first) {
@@ -378,6 +379,13 @@ impl Catalog {
             self.give(&older);
         }
         Some(written)
+    }
+
+    /// The same where only the place of the table is another. `None` also if there is no entry `number`.
+    #[must_use]
+    pub fn put_elsewhere(&mut self, number: u64, table: &TableRuns) -> Option<Vec<Parts>> {
+        let note = self.places.get(&number)?.note.clone();
+        self.put(number, &note, Some(table))
     }
 
     /// Parts to be written so that there is no entry `number`; `None` if there is none.

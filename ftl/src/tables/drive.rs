@@ -9,16 +9,18 @@
 
 use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
 use super::columns::{TablePlacement, Wish};
+use super::moving::{COPY, Moved};
 use super::table::Table;
 use super::waits::TableWaits;
 use super::writing::Room;
-use super::{Found, Tables};
+use super::{Found, TableBlock, Tables};
 use crate::block::{BlockFtl, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::config::Config;
 use crate::recovery::{Access, OpenError, RecoveryReport};
 use crate::statistics::Statistics;
 use crate::target::{BlockTarget, Done, Durability, Handle, IoError, Request};
-use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
+use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time};
 use openftl_media::Media;
 use std::collections::{HashMap, VecDeque};
 
@@ -122,9 +124,18 @@ struct Change {
     tag: Option<u64>,
 }
 
-/// A table that is in the catalog no more.
+/// What the catalog names no more.
+#[derive(Clone, Copy)]
+enum Unnamed {
+    Table(TableId),
+    /// A chunk that was of a table, all of which has moved.
+    Chunk(ChunkId),
+}
+
+/// What is released when nobody can need it any more.
+#[derive(Clone, Copy)]
 struct Doomed {
-    table: TableId,
+    what: Unnamed,
     /// The change that took it out, until that is acknowledged; then the number of changes acknowledged by then.
     change: Option<u64>,
     acknowledged: u64,
@@ -394,6 +405,15 @@ impl<M: Media> TableFtl<M> {
         self.ftl.tables.table(table.slot).blocks
     }
 
+    /// Where block `block` of a table is on the medium; `None` if it is not there yet.
+    #[must_use]
+    pub fn place_on_media(&self, table: TableId, block: u32) -> Option<Ppa> {
+        match self.ftl.table_block(table.slot, block) {
+            TableBlock::Media(ppa) => Some(ppa),
+            TableBlock::Frame(_) => None,
+        }
+    }
+
     /// Ends a table and puts it into the catalog, with `note`, once all of it is on media. It can be read meanwhile.
     ///
     /// # Errors
@@ -471,7 +491,8 @@ impl<M: Media> TableFtl<M> {
         let change = self.change(vec![parts], Some(tag));
         if let Some(table) = table {
             self.statistics.deleted += 1;
-            self.doomed.push(Doomed { table, change: Some(change), acknowledged: 0 });
+            self.ftl.delete_table(table.slot);
+            self.doomed.push(Doomed { what: Unnamed::Table(table), change: Some(change), acknowledged: 0 });
         }
         Ok(())
     }
@@ -541,7 +562,7 @@ impl<M: Media> TableFtl<M> {
                 self.take(ended);
             }
             self.ended.clear();
-            let has_acted = self.write_waiting() | self.commit_whole() | self.release();
+            let has_acted = self.write_waiting() | self.commit_whole() | self.enter_moved() | self.release();
             if !is_news && !has_acted {
                 break;
             }
@@ -688,6 +709,7 @@ impl<M: Media> TableFtl<M> {
             match put {
                 Ok(parts) => {
                     self.statistics.committed += 1;
+                    self.ftl.try_moving_again();
                     self.change(parts, Some(tag));
                 }
                 Err(error) => {
@@ -703,14 +725,33 @@ impl<M: Media> TableFtl<M> {
         has_acted
     }
 
-    /// Releases tables that nobody can need any more. Returns whether there was any.
+    /// Enters into the catalog where a table is now of which a part has moved. Returns whether there was any.
+    fn enter_moved(&mut self) -> bool {
+        let Some(Moved { number, runs }) = self.ftl.moved() else { return false };
+        let Some(parts) = self.catalog.put_elsewhere(number, &runs) else {
+            self.ftl.leave_moving_table();
+            return true;
+        };
+        let change = self.change(parts, None);
+        if let Some(chunk) = self.ftl.end_move() {
+            self.doomed.push(Doomed { what: Unnamed::Chunk(chunk), change: Some(change), acknowledged: 0 });
+        }
+        true
+    }
+
+    /// Releases what nobody can need any more. Returns whether there was any.
     fn release(&mut self) -> bool {
         let mut has_acted = false;
         for at in (0..self.doomed.len()).rev() {
-            let Doomed { table, change, acknowledged } = self.doomed[at];
-            if change.is_none() && acknowledged <= self.durable && !self.pins.contains_key(&table.number) {
+            let Doomed { what, change, acknowledged } = self.doomed[at];
+            let is_early = matches!(what, Unnamed::Chunk(_)) && self.ftl.config().has(Canary::ReleaseBeforeCatalog);
+            let is_durable = change.is_none() && acknowledged <= self.durable;
+            if (is_durable || is_early) && !self.is_pinned(what) {
                 self.doomed.swap_remove(at);
-                self.ftl.release_table(table.slot);
+                match what {
+                    Unnamed::Table(table) => self.ftl.release_table(table.slot),
+                    Unnamed::Chunk(chunk) => self.ftl.release_moved_chunk(chunk),
+                }
                 has_acted = true;
             }
         }
@@ -725,9 +766,13 @@ impl<M: Media> TableFtl<M> {
         has_acted
     }
 
-    /// Whether a table was deleted that nobody reads, and has not been released.
+    fn is_pinned(&self, what: Unnamed) -> bool {
+        matches!(what, Unnamed::Table(table) if self.pins.contains_key(&table.number))
+    }
+
+    /// Whether there is something that nobody reads, and has not been released.
     fn can_release(&self) -> bool {
-        self.doomed.iter().any(|doomed| !self.pins.contains_key(&doomed.table.number))
+        self.doomed.iter().any(|doomed| !self.is_pinned(doomed.what))
     }
 
     /// What was deleted has to be durable before there is room.
@@ -842,6 +887,6 @@ impl Tables {
     /// Tables that are being written.
     #[must_use]
     pub fn writing(&self) -> usize {
-        self.slots.iter().flatten().filter(|table| table.writing.is_some()).count()
+        self.slots.iter().flatten().filter(|table| table.writing.is_some() && table.number != COPY).count()
     }
 }

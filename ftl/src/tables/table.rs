@@ -98,6 +98,8 @@ pub(super) struct Table {
     units: Vec<Packed>,
     /// Its chunks.
     pub(super) chunks: Vec<ChunkId>,
+    /// It is in the catalog no more.
+    pub(super) is_deleted: bool,
     pub(super) writing: Option<Box<Writing>>,
 }
 
@@ -116,7 +118,14 @@ impl Table {
             is_abandoned: false,
             open: Vec::new(),
         };
-        Table { number, blocks: 0, units: Vec::new(), chunks: Vec::new(), writing: Some(Box::new(writing)) }
+        Table {
+            number,
+            blocks: 0,
+            units: Vec::new(),
+            chunks: Vec::new(),
+            is_deleted: false,
+            writing: Some(Box::new(writing)),
+        }
     }
 
     /// The table that the catalog describes, or `None` if its runs are not each of its units once.
@@ -146,28 +155,26 @@ impl Table {
         chunks.sort_unstable();
         chunks.dedup();
         // As many as it has, and none of them twice: that is all of them.
-        Some(Table { number, blocks, units, chunks, writing: None })
+        Some(Table { number, blocks, units, chunks, is_deleted: false, writing: None })
     }
 
     /// Its runs, if all of it is on media. The order is that of their first units.
     pub(super) fn runs(&self, unit_blocks: u32, format: AddressFormat) -> Option<Vec<Run>> {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut last_of: HashMap<ChunkId, usize> = HashMap::new();
-        for (unit, packed) in (0..).zip(&self.units) {
-            let UnitPlace::Media(ppa) = packed.place() else { return None };
-            let (chunk, first) = (format.chunk_of(ppa), format.block_of(ppa));
-            if let Some(run) = last_of.get(&chunk).map(|index| &mut runs[*index]) {
-                let stride = unit - (run.unit + (run.units - 1) * run.stride);
-                let is_next = first == run.first + run.units * unit_blocks;
-                if is_next && (run.units == 1 || run.stride == stride) {
-                    (run.stride, run.units) = (stride, run.units + 1);
-                    continue;
-                }
-            }
-            last_of.insert(chunk, runs.len());
-            runs.push(Run { chunk, first, units: 1, unit, stride: 1 });
+        runs(&self.units, unit_blocks, format)
+    }
+
+    /// The same if these units were there instead.
+    pub(super) fn runs_with(
+        &self,
+        places: impl Iterator<Item = (u32, UnitPlace)>,
+        unit_blocks: u32,
+        format: AddressFormat,
+    ) -> Option<Vec<Run>> {
+        let mut units = self.units.clone();
+        for (unit, place) in places {
+            units[unit as usize] = Packed::of(place);
         }
-        Some(runs)
+        runs(&units, unit_blocks, format)
     }
 
     /// Where unit `unit` is.
@@ -193,6 +200,26 @@ impl Table {
     pub(super) fn writing(&mut self) -> &mut Writing {
         self.writing.as_mut().expect("a table that is being written")
     }
+}
+
+fn runs(units: &[Packed], unit_blocks: u32, format: AddressFormat) -> Option<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut last_of: HashMap<ChunkId, usize> = HashMap::new();
+    for (unit, packed) in (0..).zip(units) {
+        let UnitPlace::Media(ppa) = packed.place() else { return None };
+        let (chunk, first) = (format.chunk_of(ppa), format.block_of(ppa));
+        if let Some(run) = last_of.get(&chunk).map(|index| &mut runs[*index]) {
+            let stride = unit - (run.unit + (run.units - 1) * run.stride);
+            let is_next = first == run.first + run.units * unit_blocks;
+            if is_next && (run.units == 1 || run.stride == stride) {
+                (run.stride, run.units) = (stride, run.units + 1);
+                continue;
+            }
+        }
+        last_of.insert(chunk, runs.len());
+        runs.push(Run { chunk, first, units: 1, unit, stride: 1 });
+    }
+    Some(runs)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use super::WRITING_MAX;
 use super::catalog::TableRuns;
 use super::columns::{self, TablePlacement, Unit, Wish};
+use super::moving::COPY;
 use super::table::{Table, UnitPlace};
 use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
@@ -64,13 +65,20 @@ impl<M: Media> BlockFtl<M> {
         let unit = self.tables.unit_blocks;
         let filled = self.tables.table_mut(slot).writing().filling.len() as u32;
         if filled > 0 || self.table_frontier(slot).is_some() {
+            self.tables.lacks_room = false;
             return Room::Blocks(unit - filled);
         }
-        if self.is_room_coming() { Room::Wait } else { Room::None }
+        if self.is_room_coming(slot) { Room::Wait } else { Room::None }
     }
 
-    /// Whether a table that has no room now will have some, whatever the host does.
-    fn is_room_coming(&mut self) -> bool {
+    /// Whether the table in `slot`, which has no room now, will have some, whatever the host does.
+    fn is_room_coming(&mut self, slot: u32) -> bool {
+        let copy = self.tables.moving.as_ref().map(super::moving::Move::copy);
+        self.tables.lacks_room |= copy != Some(slot);
+        // What moves ends by itself, and then gives back as many chunks as it took.
+        if copy.is_some_and(|copy| copy != slot) {
+            return true;
+        }
         // What is full is about to be closed, and another may be opened then.
         let is_closing = |open: &OpenChunk| {
             self.chunks.usage(open.chunk) == ChunkUse::Table && open.is_closing(self.geometry.blocks_per_chunk)
@@ -176,7 +184,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Writes unit `unit` of a table to its next column, or has it wait if there is no room anywhere.
-    fn write_table_unit(&mut self, slot: u32, unit: u32, frames: &[Frame]) {
+    pub(super) fn write_table_unit(&mut self, slot: u32, unit: u32, frames: &[Frame]) {
         let Some(open) = self.table_frontier(slot) else {
             let table = self.tables.table_mut(slot);
             table.writing().again.push_back((unit, frames.to_vec()));
@@ -205,7 +213,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// The open chunk that the next unit of a table goes to: of its next column, or of the first one after it that has room.
-    fn table_frontier(&mut self, slot: u32) -> Option<OpenId> {
+    pub(super) fn table_frontier(&mut self, slot: u32) -> Option<OpenId> {
         let unit = self.tables.unit_blocks;
         let count = self.tables.table_mut(slot).writing().columns.len();
         for step in 0..count {
@@ -325,6 +333,7 @@ impl<M: Media> BlockFtl<M> {
                 self.tables.unsettled.swap_remove(at);
             }
         }
+        self.advance_move();
     }
 
     /// Writes again what failed, and pads what has ended. Returns whether nothing is left to be done.
@@ -334,7 +343,7 @@ impl<M: Media> BlockFtl<M> {
         }
         while let Some((unit, frames)) = self.tables.table_mut(slot).writing().again.pop_front() {
             if self.table_frontier(slot).is_none() {
-                let coming = self.is_room_coming();
+                let coming = self.is_room_coming(slot);
                 let writing = self.tables.table_mut(slot).writing();
                 writing.again.push_front((unit, frames));
                 writing.has_failed = !coming;
@@ -405,7 +414,10 @@ impl<M: Media> BlockFtl<M> {
     /// A table is no more, and nobody reads it who did not begin before: its chunks are reset, or used for others.
     pub(super) fn release_table(&mut self, slot: u32) {
         self.table_written(slot);
-        for chunk in self.tables.remove(slot).chunks {
+        let table = self.tables.remove(slot);
+        // A copy that was given up makes none that was not there before.
+        self.tables.makes_room |= table.number != COPY;
+        for chunk in table.chunks {
             let open = self.tables.half_full.remove(&chunk);
             self.release_table_chunk(chunk, open);
         }
@@ -428,7 +440,11 @@ impl<M: Media> BlockFtl<M> {
             {
                 self.close_table_chunk(open);
             }
-            Some(open) => self.tables.partial[self.format.pu_of(chunk).0 as usize].push_back(open),
+            Some(open) => {
+                // Nobody misses what is weak in it.
+                self.chunks.strengthen(chunk);
+                self.tables.partial[self.format.pu_of(chunk).0 as usize].push_back(open);
+            }
             None if self.chunks.usage(chunk) == ChunkUse::Table => {
                 self.tables.leaving.insert(chunk);
                 if open.is_none_or(|open| self.units.chunk_if_open(open).is_none()) {
@@ -450,6 +466,10 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn leave_tables(&mut self, chunk: ChunkId) {
         if self.tables.leaving.remove(&chunk) {
             self.provisioning.end_table_chunk(self.group_of(chunk));
+            if self.tables.leaving.is_empty() && std::mem::take(&mut self.tables.makes_room) {
+                self.tables.lacks_room = false;
+                self.try_moving_again();
+            }
         }
     }
 

@@ -71,6 +71,8 @@ pub struct FileStatistics {
     pub reset_failures: u64,
     /// Reads of blocks that were lost.
     pub read_failures: u64,
+    /// Blocks that moved because they, or others of their chunk, were weak.
+    pub blocks_moved: u64,
     /// What was done with tables.
     pub tables: TableStatistics,
     /// What their units waited for, in nanoseconds.
@@ -445,6 +447,7 @@ impl<M: Media> Files<M> {
             write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
             resets: block.resets,
             program_failures: block.program_failures,
+            blocks_moved: block.cared.iter().map(|moved| moved.blocks).sum(),
             reset_failures: block.reset_failures,
             read_failures: block.read_failures,
             tables: *tables,

@@ -1,0 +1,404 @@
+//! What is weak of a table moves before it is lost.
+//!
+//! ```text
+//!   a chunk of a table is found weak ──▶ queue ──▶ its units are read one by one, verified, and written to a copy
+//!                                                                                                  │ all of it on media
+//!   the old chunk is released ◀── when that is durable ◀── the table's entry names the copy's chunks ◀──┘
+//! ```
+//!
+//! The copy is a table that no entry names, of the units of that chunk alone, on the same parallel unit if there is room. Until it
+//! is whole nothing changes for the table: it is read where it was, and may be deleted at any time. A power cut before leaves chunks that
+//! nobody names, and one after it leaves the old chunk as such a one.
+//!
+//! A unit of which a block cannot be read any more stays where it is, and so does its chunk. One chunk moves at a time, never
+//! during more reads than [`crate::refresh`] allows, and none where it would have to wait for anything but the device.
+
+use super::Tables;
+use super::catalog::TableRuns;
+use super::table::{Table, UnitPlace};
+use crate::block::{BlockFtl, Errand, Phase};
+use crate::chunk_table::ChunkUse;
+use crate::oob::{BlockKind, Oob};
+use crate::refresh::REFRESHES_MAX;
+use crate::statistics::Care;
+use openftl_core::{ChunkId, Frame, FrameForm, Geometry, Ppa};
+use openftl_media::{Completion, Media, Status};
+use std::ops::Range;
+
+/// The number of a copy. No entry has it.
+pub(super) const COPY: u64 = u64::MAX;
+
+/// What is being done about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Copying,
+    /// It cannot be done now, or not at all.
+    GivenUp,
+    /// What there is of the copy goes.
+    Leaving,
+}
+
+/// A unit that is being read.
+struct Reading {
+    unit: u32,
+    /// All of it.
+    frames: Vec<Frame>,
+    /// Its blocks that have not been read, their places and frames.
+    left: Vec<u32>,
+    places: Vec<Ppa>,
+    into: Vec<Frame>,
+    epoch: u64,
+    retried: bool,
+}
+
+/// A chunk of a table on its way to another.
+pub(super) struct Move {
+    slot: u32,
+    chunk: ChunkId,
+    care: Care,
+    stage: Stage,
+    /// Its units, and how many of them have been looked at.
+    units: Vec<u32>,
+    seen: usize,
+    reading: Option<Reading>,
+    /// The slot of the copy, and which of the units it has, in its order.
+    copy: u32,
+    copied: Vec<u32>,
+}
+
+impl Move {
+    /// The slot of the copy.
+    pub(super) fn copy(&self) -> u32 {
+        self.copy
+    }
+}
+
+/// A table whose weak part is on media a second time.
+pub(super) struct Moved {
+    pub(super) number: u64,
+    /// Where all of it is now.
+    pub(super) runs: TableRuns,
+}
+
+impl Tables {
+    /// Frames that a move takes as a rule: a unit that is read, and those of a chunk or two that cannot be read yet.
+    pub(super) fn frames_to_move(geometry: &Geometry, unit_blocks: u32) -> u32 {
+        unit_blocks * (2 * (units_behind(geometry, unit_blocks) + 2) + 1)
+    }
+
+    /// What is being read of a table that moves.
+    pub(crate) fn command(&self) -> (&[Ppa], &[Frame]) {
+        let reading = self.moving.as_ref().and_then(|moving| moving.reading.as_ref());
+        let Reading { places, into, .. } = reading.expect("a unit is being read");
+        (places, into)
+    }
+
+    /// The table that `chunk` is of.
+    fn slot_of(&self, chunk: ChunkId) -> Option<u32> {
+        let is_of = |table: &Option<Table>| table.as_ref().is_some_and(|table| table.chunks.contains(&chunk));
+        self.slots.iter().position(is_of).map(|slot| slot as u32)
+    }
+}
+
+/// Units that are written behind one before it can be read.
+fn units_behind(geometry: &Geometry, unit_blocks: u32) -> u32 {
+    geometry.mw_cunits.div_ceil(unit_blocks)
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// A chunk of tables is weak, and was not before.
+    pub(crate) fn queue_table_chunk(&mut self, chunk: ChunkId) {
+        if self.tables.weak.len() < REFRESHES_MAX {
+            self.tables.weak.push_back(chunk);
+            self.tables.may_move = true;
+        } else {
+            self.chunks.strengthen(chunk);
+        }
+    }
+
+    /// Blocks of `chunk` that are of a table in the catalog, in their order, and its number.
+    pub(crate) fn blocks_of_table_in(&self, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        let table = self.tables.table(self.tables.slot_of(chunk)?);
+        if table.writing.is_some() {
+            return None;
+        }
+        let unit_blocks = self.tables.unit_blocks;
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for unit in 0..table.units() {
+            if let Some(ppa) = self.place_in(table, unit, chunk) {
+                let first = self.format.block_of(ppa);
+                ranges.push(first..first + unit_blocks.min(table.blocks - unit * unit_blocks));
+            }
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        Some((table.number, ranges))
+    }
+
+    /// Where unit `unit` of a table is, if it is in `chunk`.
+    fn place_in(&self, table: &Table, unit: u32, chunk: ChunkId) -> Option<Ppa> {
+        match table.place(unit) {
+            UnitPlace::Media(ppa) if self.format.chunk_of(ppa) == chunk => Some(ppa),
+            _ => None,
+        }
+    }
+
+    /// Goes on with what moves, or begins with what should.
+    pub(super) fn advance_move(&mut self) {
+        if self.phase != Phase::Working || self.read_only.is_some() {
+            return;
+        }
+        let Some(moving) = &self.tables.moving else { return self.begin_move() };
+        if moving.reading.is_some() {
+            return;
+        }
+        match moving.stage {
+            Stage::Copying if moving.seen < moving.units.len() => self.read_next_unit(),
+            Stage::Copying => self.end_copy(),
+            Stage::GivenUp => {
+                let copy = moving.copy;
+                self.moving().stage = Stage::Leaving;
+                self.abandon_table(copy);
+            }
+            Stage::Leaving if self.table_is_at_rest(moving.copy) => {
+                let copy = moving.copy;
+                self.tables.moving = None;
+                self.release_table(copy);
+            }
+            Stage::Leaving => {}
+        }
+    }
+
+    /// What could not move before may be able to now.
+    pub(super) fn try_moving_again(&mut self) {
+        self.tables.may_move = true;
+        self.stirred |= !self.tables.weak.is_empty();
+    }
+
+    fn moving(&mut self) -> &mut Move {
+        self.tables.moving.as_mut().expect("a chunk is being moved")
+    }
+
+    fn begin_move(&mut self) {
+        if !self.tables.may_move || self.tables.lacks_room || !self.refresh.may_spend() {
+            return;
+        }
+        self.tables.may_move = false;
+        for _ in 0..self.tables.weak.len() {
+            let Some(chunk) = self.tables.weak.pop_front() else { return };
+            // It may have been reset since, and be of anybody.
+            let care = self.chunks.weakness(chunk).filter(|_| self.chunks.usage(chunk) == ChunkUse::Table);
+            let Some(care) = care.filter(|_| !self.chunks.is_offline(chunk)) else { continue };
+            let Some(slot) = self.tables.slot_of(chunk) else {
+                self.chunks.strengthen(chunk);
+                continue;
+            };
+            let table = self.tables.table(slot);
+            if table.writing.is_some() {
+                self.tables.weak.push_back(chunk);
+            } else if !table.is_deleted {
+                if !self.try_move(slot, chunk, care) {
+                    self.tables.weak.push_front(chunk);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Begins to move `chunk` of a table, if there is a chunk to move it to.
+    fn try_move(&mut self, slot: u32, chunk: ChunkId, care: Care) -> bool {
+        let frames = Tables::frames_to_move(&self.geometry, self.tables.unit_blocks) as usize;
+        if self.frames.available(FrameForm::Bytes) < frames {
+            return false;
+        }
+        let pu = self.format.pu_of(chunk);
+        let copy = self.tables.add(Table::new(COPY, std::iter::once(pu)));
+        self.tables.writers[pu.0 as usize] += 1;
+        let table = self.tables.table(slot);
+        let units: Vec<u32> = (0..table.units()).filter(|unit| self.place_in(table, *unit, chunk).is_some()).collect();
+        // It begins only where there is room for all of it, or it would be in the way of the host for nothing.
+        let has_room = self.table_frontier(copy).is_some_and(|open| {
+            let pu = self.format.pu_of(self.units.chunk(open).chunk);
+            let needed = units.len() as u32 * self.tables.unit_blocks;
+            self.units.room(open) >= needed || self.provisioning.table_chunks_on_pu(pu) > 0
+        });
+        if !has_room {
+            self.release_table(copy);
+            return false;
+        }
+        self.tables.moving = Some(Move {
+            slot,
+            chunk,
+            care,
+            stage: Stage::Copying,
+            units,
+            seen: 0,
+            reading: None,
+            copy,
+            copied: Vec::new(),
+        });
+        self.stirred = true;
+        true
+    }
+
+    fn read_next_unit(&mut self) {
+        let (behind, unit_blocks) = (units_behind(&self.geometry, self.tables.unit_blocks), self.tables.unit_blocks);
+        let moving = self.tables.moving.as_ref().expect("a chunk is being moved");
+        let (unit, chunk, slot, copy) = (moving.units[moving.seen], moving.chunk, moving.slot, moving.copy);
+        let writing = self.tables.table_mut(copy).writing();
+        if writing.has_failed {
+            return self.give_up_move(true);
+        }
+        // With more of them some will be readable without any written behind them.
+        if writing.unreadable >= (behind + 2) * writing.open.len().max(1) as u32 {
+            return;
+        }
+        let table = self.tables.table(slot);
+        let first = self.place_in(table, unit, chunk).expect("the table is as it was");
+        let blocks = unit_blocks.min(table.blocks - unit * unit_blocks);
+        let mut frames = Vec::new();
+        if !self.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
+            return self.give_up_move(true);
+        }
+        let places = (0..blocks).map(|at| Ppa(first.0 + u64::from(at))).collect();
+        let into = frames.clone();
+        self.statistics.relocation_reads += u64::from(blocks);
+        self.refresh.spend(blocks);
+        let epoch = self.reads.begin();
+        let moving = self.moving();
+        moving.seen += 1;
+        let left = (unit * unit_blocks..).take(blocks as usize).collect();
+        moving.reading = Some(Reading { unit, frames, left, places, into, epoch, retried: false });
+        self.submit_errand(Errand::TableRead);
+    }
+
+    pub(crate) fn table_read_ended(&mut self, completion: Completion) {
+        let moving = self.tables.moving.as_mut().expect("a chunk is being moved");
+        let mut reading = moving.reading.take().expect("a unit was read");
+        let (copy, slot) = (moving.copy, moving.slot);
+        let is_wanted = moving.stage == Stage::Copying;
+        if is_wanted {
+            self.drop_what_was_read(&mut reading, self.tables.table(slot).number, completion);
+        }
+        if completion.status != Status::Success {
+            self.refresh.ask();
+        }
+        let is_good = is_wanted && reading.left.is_empty();
+        if is_wanted && !is_good && !reading.retried {
+            reading.retried = true;
+            self.moving().reading = Some(reading);
+            self.submit_errand(Errand::TableRead);
+            return;
+        }
+        self.reads.end(reading.epoch);
+        self.stirred = true;
+        if is_good {
+            let moving = self.moving();
+            let at = moving.copied.len() as u32;
+            moving.copied.push(reading.unit);
+            self.write_table_unit(copy, at, &reading.frames);
+        } else {
+            self.statistics.read_failures += u64::from(is_wanted);
+            reading.frames.into_iter().for_each(|frame| self.frames.release(frame));
+        }
+    }
+
+    /// What is left are the blocks that could not be read, or are not what they should be.
+    fn drop_what_was_read(&self, reading: &mut Reading, number: u64, completion: Completion) {
+        let mut kept = 0;
+        for at in 0..reading.left.len() {
+            let is_read = completion.status.data_is_good() || completion.failed >> at & 1 == 0;
+            let expected = Oob { kind: BlockKind::Table, address: reading.left[at].into(), sequence: number };
+            if !is_read || Oob::verify(&self.frames, reading.into[at]) != Ok(expected) {
+                reading.left[kept] = reading.left[at];
+                reading.places[kept] = reading.places[at];
+                reading.into[kept] = reading.into[at];
+                kept += 1;
+            }
+        }
+        reading.left.truncate(kept);
+        reading.places.truncate(kept);
+        reading.into.truncate(kept);
+    }
+
+    /// All of it that can be read is in the copy, or on its way there.
+    fn end_copy(&mut self) {
+        let moving = self.moving();
+        let copy = moving.copy;
+        if moving.copied.is_empty() {
+            return self.give_up_move(false);
+        }
+        let writing = self.tables.table_mut(copy).writing();
+        if writing.has_failed {
+            self.give_up_move(true);
+        } else if !writing.is_ended {
+            self.end_table(copy);
+        }
+    }
+
+    /// What has been copied is not needed. The chunk is to be moved later if `again`.
+    fn give_up_move(&mut self, again: bool) {
+        let moving = self.moving();
+        moving.stage = Stage::GivenUp;
+        let chunk = moving.chunk;
+        if again {
+            self.tables.weak.push_back(chunk);
+        }
+        self.stirred = true;
+    }
+
+    /// The table in `slot` is in the catalog no more: nothing of it needs to move.
+    pub(super) fn delete_table(&mut self, slot: u32) {
+        self.tables.table_mut(slot).is_deleted = true;
+        if self.tables.moving.as_ref().is_some_and(|moving| moving.slot == slot) {
+            self.leave_moving_table();
+        }
+    }
+
+    /// What is being moved stays where it is.
+    pub(super) fn leave_moving_table(&mut self) {
+        if self.moving().stage == Stage::Copying {
+            self.give_up_move(false);
+        }
+    }
+
+    /// A chunk that was of a table is released: all that it held has moved.
+    pub(super) fn release_moved_chunk(&mut self, chunk: ChunkId) {
+        let open = self.tables.half_full.remove(&chunk);
+        self.release_table_chunk(chunk, open);
+    }
+
+    /// Where the table is of which a chunk has been copied. It is still read where it was.
+    pub(super) fn moved(&self) -> Option<Moved> {
+        let moving = self.tables.moving.as_ref().filter(|moving| moving.stage == Stage::Copying)?;
+        let is_copied = moving.seen == moving.units.len() && !moving.copied.is_empty() && moving.reading.is_none();
+        if !is_copied || !self.table_is_at_rest(moving.copy) {
+            return None;
+        }
+        let (table, copy) = (self.tables.table(moving.slot), self.tables.table(moving.copy));
+        let places = (0..).zip(&moving.copied).map(|(at, unit)| (*unit, copy.place(at)));
+        let runs = table.runs_with(places, self.tables.unit_blocks, self.format)?;
+        Some(Moved { number: table.number, runs: TableRuns { blocks: table.blocks, runs } })
+    }
+
+    /// From now on the table is where [`BlockFtl::moved`] says. Gives back its old chunk if nothing of it is there any more.
+    pub(super) fn end_move(&mut self) -> Option<ChunkId> {
+        let Move { slot, chunk, care, copied, copy, .. } = self.tables.moving.take().expect("a chunk was moved");
+        self.table_written(copy);
+        let copy = self.tables.remove(copy);
+        let table = self.tables.table_mut(slot);
+        for (at, unit) in (0..).zip(&copied) {
+            table.set_place(*unit, copy.place(at));
+        }
+        table.chunks.extend(copy.chunks);
+        let moved = &mut self.statistics.cared[care as usize];
+        moved.chunks += 1;
+        moved.blocks += copied.len() as u64 * u64::from(self.tables.unit_blocks);
+        self.try_moving_again();
+        let table = self.tables.table(slot);
+        let is_empty = (0..table.units()).all(|unit| self.place_in(table, unit, chunk).is_none());
+        if is_empty {
+            self.tables.table_mut(slot).chunks.retain(|other| *other != chunk);
+        }
+        is_empty.then_some(chunk)
+    }
+}
