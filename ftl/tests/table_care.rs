@@ -218,16 +218,7 @@ fn a_table_may_be_deleted_or_noted_anew_while_it_moves() {
 #[test]
 fn on_a_full_drive_what_is_weak_waits_for_room_and_the_host_does_not_see_it() {
     let mut world = world(27);
-    let mut tables = Vec::new();
-    let last = loop {
-        let table = world.begin(Wish::default()).unwrap();
-        if !world.append(table, 128) {
-            break table;
-        }
-        world.commit(table, 20);
-        world.settle();
-        tables.push(table);
-    };
+    let (tables, last) = world.fill(128);
     let weak: Vec<(u32, ChunkId)> =
         tables[1..4].iter().map(|table| (*table, chunk_of(&mut world, *table, 9))).collect();
     for (table, _) in &weak {

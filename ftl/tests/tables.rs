@@ -340,16 +340,7 @@ fn a_block_of_the_log_area_that_is_lost_is_called_what_the_host_calls_it() {
 fn a_full_drive_says_so_and_goes_on_after_deletes_that_are_not_durable_yet() {
     let mut world = roomy(7);
     let space = world.drive().table_space();
-    let mut tables = Vec::new();
-    let last = loop {
-        let table = world.begin(Wish::default()).unwrap();
-        if !world.append(table, 128) {
-            break table;
-        }
-        world.commit(table, 20);
-        world.settle();
-        tables.push(table);
-    };
+    let (tables, last) = world.fill(128);
     let written: u32 = tables.iter().map(|table| world.blocks_of(*table)).sum();
     assert!(u64::from(written) > space.0 * 3 / 4, "{written} of {space:?} blocks were there to be written");
     assert!(!world.append(last, 1), "it is still full");

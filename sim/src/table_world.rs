@@ -433,6 +433,23 @@ impl TableWorld {
         table
     }
 
+    /// Fills the drive with tables of so many blocks; gives those in the catalog, and the one that found no room.
+    ///
+    /// # Panics
+    /// If the drive takes no tables.
+    pub fn fill(&mut self, blocks: u32) -> (Vec<u32>, u32) {
+        let mut tables = Vec::new();
+        loop {
+            let table = self.begin(Wish::default()).expect("another table may be written");
+            if !self.append(table, blocks) {
+                return (tables, table);
+            }
+            self.commit(table, 20);
+            self.settle();
+            tables.push(table);
+        }
+    }
+
     /// Gives a table up.
     pub fn abandon(&mut self, serial: u32) {
         let (id, now) = (self.id(serial), self.world.clock.now());
