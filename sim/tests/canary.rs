@@ -19,14 +19,17 @@ fn expect_caught(canary: Canary) {
         let shrunk = shrink(&run, &failure, |_| true);
         let steps = write_steps(&shrunk.run.steps);
         println!("{canary:?}: caught by run {} of {RUNS_MAX}: {steps}\n  {}", seed + 1, shrunk.failure);
-        assert!(shrunk.run.steps.len() <= STEPS_MAX, "{canary:?} is shown by too long a history: {steps}");
+        // A drive that has to be filled first needs many; another shows the same with fewer.
+        if shrunk.run.steps.len() > STEPS_MAX {
+            continue;
+        }
         assert_eq!(explore(&shrunk.run).failure, Some(shrunk.failure), "{canary:?}: the same failure each time");
         run.setting.config.canary = None;
         let healthy = Run { steps: shrunk.run.steps, ..run };
         assert_eq!(explore(&healthy).failure, None, "{canary:?}: it is the bug that fails");
         return;
     }
-    panic!("{canary:?} was not caught by {RUNS_MAX} runs");
+    panic!("{canary:?} was not caught by {RUNS_MAX} runs, or not by a history of at most {STEPS_MAX} steps");
 }
 
 #[test]
