@@ -151,13 +151,15 @@ fn the_scrub_finds_what_nobody_reads() {
     world.idle(Nanos(2 * second.0));
     let read = world.drive().statistics().0.scrub.blocks - read;
     assert!(read >= 2 * 345, "{read} blocks were read in two passes");
+    let mut moving = 0;
     for (table, block) in [(tables[0], 299), (tables[1], 44)] {
         let (weak, weak_place) = (chunk_of(&mut world, table, block), place(&mut world, table, block));
+        moving += blocks_in(&mut world, table, weak).len() as u64;
         world.device().inject_high_ecc(weak_place);
         world.idle(Nanos(3 * second.0));
         assert_ne!(chunk_of(&mut world, table, block), weak);
     }
-    assert_eq!(cared(&mut world, Care::Scrub).chunks, 2);
+    assert_eq!(cared(&mut world, Care::Scrub), Moved { chunks: 2, blocks: moving });
     assert_eq!(world.drive().statistics().0.scrub.lost, 0);
     world.verify_all();
     world.check();

@@ -64,6 +64,8 @@ pub(super) struct Move {
     /// The slot of the copy, and which of the units it has, in its order.
     copy: u32,
     copied: Vec<u32>,
+    /// Blocks of them.
+    blocks: u64,
 }
 
 impl Move {
@@ -235,6 +237,7 @@ impl<M: Media> BlockFtl<M> {
             reading: None,
             copy,
             copied: Vec::new(),
+            blocks: 0,
         });
         self.stirred = true;
         true
@@ -295,6 +298,7 @@ impl<M: Media> BlockFtl<M> {
             let moving = self.moving();
             let at = moving.copied.len() as u32;
             moving.copied.push(reading.unit);
+            moving.blocks += reading.frames.len() as u64;
             self.write_table_unit(copy, at, &reading.frames);
         } else {
             self.statistics.read_failures += u64::from(is_wanted);
@@ -382,7 +386,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// From now on the table is where [`BlockFtl::moved`] says. Gives back its old chunk if nothing of it is there any more.
     pub(super) fn end_move(&mut self) -> Option<ChunkId> {
-        let Move { slot, chunk, care, copied, copy, .. } = self.tables.moving.take().expect("a chunk was moved");
+        let Move { slot, chunk, care, copied, copy, blocks, .. } = self.tables.moving.take().expect("a chunk was moved");
         self.table_written(copy);
         let copy = self.tables.remove(copy);
         let table = self.tables.table_mut(slot);
@@ -392,7 +396,7 @@ impl<M: Media> BlockFtl<M> {
         table.chunks.extend(copy.chunks);
         let moved = &mut self.statistics.cared[care as usize];
         moved.chunks += 1;
-        moved.blocks += copied.len() as u64 * u64::from(self.tables.unit_blocks);
+        moved.blocks += blocks;
         self.try_moving_again();
         let table = self.tables.table(slot);
         let is_empty = (0..table.units()).all(|unit| self.place_in(table, unit, chunk).is_none());
