@@ -207,6 +207,7 @@ impl<M: Media> BlockFtl<M> {
             wear_levelling: WearLevelling::new(groups),
             scrub,
             bad_chunks: BadChunks::new(good, good_min),
+            relief: Default::default(),
             transactions: Transactions::default(),
             tables: Tables::new(&geometry),
             reads: Default::default(),
@@ -315,6 +316,11 @@ impl<M: Media> BlockFtl<M> {
         }
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
+            // What was left of a checkpoint, or of a victim that moved: nobody may count on room that only collection brings back.
+            if self.may_program() && self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {
+                self.recycle(chunk, write_pointer);
+                continue;
+            }
             if by == TakenUp::Host {
                 let open = self.units.open(chunk, write_pointer);
                 match self.placement.rest() {

@@ -33,6 +33,7 @@ use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
 use crate::recovery::RecoveryReport;
 use crate::refresh::Refresh;
+use crate::relief::Relief;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
@@ -121,6 +122,7 @@ pub struct BlockFtl<M> {
     pub(crate) wear_levelling: WearLevelling,
     pub(crate) scrub: Scrub,
     pub(crate) bad_chunks: BadChunks,
+    pub(crate) relief: Relief,
     pub(crate) transactions: Transactions,
     pub(crate) tables: Tables,
     pub(crate) reads: Reads,
@@ -777,7 +779,7 @@ impl<M: Media> BlockFtl<M> {
                 Event::Failed(id) => self.unit_failed(id),
                 Event::Closed(chunk) => {
                     self.table_chunk_closed(chunk);
-                    if self.chunks.usage(chunk) == ChunkUse::Open {
+                    if self.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
                         self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
                         self.collection.stir();
                         if self.chunks.weakness(chunk).is_some() {

@@ -98,8 +98,10 @@ pub struct Checkpointer {
     copies: [(Vec<Lane>, usize); METADATA_COPIES],
     frames: Vec<Frame>,
     frames_total: usize,
-    /// Units whose program failed, with their copy.
+    /// Units whose program failed, or that found no chunk, with their copy.
     again: Vec<(usize, Vec<Frame>)>,
+    /// The last time that a chunk was wanted there was none to be had.
+    stalled: bool,
     /// The next block of the body, and the copy that it goes to next.
     next: u32,
     next_copy: usize,
@@ -138,6 +140,7 @@ impl Checkpointer {
             frames: own,
             frames_total: total,
             again: Vec::new(),
+            stalled: false,
             next: 0,
             next_copy: 0,
             first_lsn: 0,
@@ -163,6 +166,12 @@ impl Checkpointer {
     #[must_use]
     pub fn is_working(&self) -> bool {
         self.phase != Phase::Idle
+    }
+
+    /// Whether it waits for a chunk.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
     }
 
     /// When the next one is due by the time; what wakes a drive that nothing else would.
@@ -234,9 +243,9 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let superblock = self.superblock.current();
-                let since = self.log.next_lsn() - superblock.first_lsn - superblock.log_skipped();
+                let since = (self.log.next_lsn() - superblock.first_lsn).saturating_sub(superblock.log_skipped());
                 // Padding of recoveries and failed programs take room too, and are not counted.
-                let is_long = self.log.chunks().count() as u64 > self.plan.log_chunks;
+                let is_long = since > 0 && self.log_is_long();
                 if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
                     && self.read_only.is_none()
@@ -269,9 +278,11 @@ impl<M: Media> BlockFtl<M> {
     fn write_body(&mut self) {
         let ws_min = self.geometry.ws_min as usize;
         let blocks = self.checkpoint.layout.blocks();
+        self.checkpoint.stalled = false;
         while let Some((copy, frames)) = self.checkpoint.again.pop() {
             if !self.write_body_unit(copy, &frames) {
                 self.checkpoint.again.push((copy, frames));
+                self.checkpoint.stalled = true;
                 return;
             }
         }
@@ -296,6 +307,7 @@ impl<M: Media> BlockFtl<M> {
             }
             if !self.write_body_unit(copy, &frames) {
                 self.checkpoint.again.push((copy, frames));
+                self.checkpoint.stalled = true;
                 return;
             }
         }

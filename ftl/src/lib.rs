@@ -56,6 +56,7 @@ pub mod provisioning;
 pub mod reading;
 pub mod recovery;
 pub mod refresh;
+mod relief;
 pub mod repair;
 pub mod scan;
 pub mod scrub;

@@ -321,8 +321,20 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let left = (self.unit_blocks - self.blocks - 1) * WORDS_PER_BLOCK + (WORDS_PER_BLOCK - self.words);
-        left > APPEND_WORDS_MAX || !self.spare_frames.is_empty()
+        self.has_room_for(0)
+    }
+
+    /// Words that a log of units of `unit_blocks` can take at once when nothing of it is under way.
+    #[must_use]
+    pub fn words_max(unit_blocks: u32) -> usize {
+        (LOG_UNITS_MAX - 1) * unit_blocks as usize * WORDS_PER_BLOCK
+    }
+
+    /// Whether so many words can be appended now, and room for a whole transaction be left.
+    #[must_use]
+    pub fn has_room_for(&self, words: usize) -> bool {
+        let left = (self.unit_blocks - self.blocks) * WORDS_PER_BLOCK - self.words;
+        left + self.spare_frames.len() * self.unit_blocks * WORDS_PER_BLOCK > words + APPEND_WORDS_MAX
     }
 
     /// Appends a record. There must be room.

@@ -457,7 +457,22 @@ impl Superblock {
     /// How many log sequence numbers since the checkpoint do not count.
     #[must_use]
     pub fn log_skipped(&self) -> u64 {
-        self.log_gaps.iter().map(|gap| gap.next - gap.end).sum()
+        self.log_gaps.iter().map(|gap| gap.next.saturating_sub(gap.end.max(self.first_lsn))).sum()
+    }
+
+    /// Names `gap`, behind which nothing of the log counts, joined with the gaps that it reaches. Returns the first LSN that
+    /// counts again, or `None` where there is no room to name one more.
+    pub(crate) fn skip_log(&mut self, gap: LogGap) -> Option<u64> {
+        let apart = self.log_gaps.partition_point(|known| known.next < gap.end);
+        if apart == LOG_GAPS_MAX {
+            return None;
+        }
+        let joined = self
+            .log_gaps
+            .drain(apart..)
+            .fold(gap, |joined, known| LogGap { end: joined.end.min(known.end), next: joined.next.max(known.next) });
+        self.log_gaps.push(joined);
+        Some(joined.next)
     }
 }
 
@@ -596,6 +611,43 @@ mod tests {
             let most = Superblock::log_chunks_max(&geometry, superblock().checkpoint.extents().count() as u64) as u32;
             assert!(fits(most) && !fits(most + 1), "{most} of units of {ws_min}");
         }
+    }
+
+    #[test]
+    fn gaps_of_the_log_that_touch_or_overlap_become_one() {
+        let check = |known: &[(u64, u64)], gap: (u64, u64), joined: &[(u64, u64)]| {
+            let gaps = |list: &[(u64, u64)]| list.iter().map(|(end, next)| LogGap { end: *end, next: *next }).collect();
+            let mut superblock = Superblock { first_lsn: 1, log_gaps: gaps(known), ..superblock() };
+            let next = superblock.skip_log(LogGap { end: gap.0, next: gap.1 });
+            assert_eq!(next, joined.last().map(|(_, next)| *next), "{known:?} and {gap:?}");
+            assert_eq!(superblock.log_gaps, gaps(joined), "{known:?} and {gap:?}");
+            let skipped: u64 = joined.iter().map(|(end, next)| next - end).sum();
+            assert_eq!(superblock.log_skipped(), skipped, "{known:?} and {gap:?}");
+        };
+        check(&[], (10, 20), &[(10, 20)]);
+        check(&[(10, 20)], (30, 40), &[(10, 20), (30, 40)]);
+        check(&[(10, 20)], (20, 40), &[(10, 40)]);
+        check(&[(10, 20)], (15, 40), &[(10, 40)]);
+        check(&[(10, 90)], (15, 40), &[(10, 90)]);
+        check(&[(10, 20), (30, 90)], (25, 40), &[(10, 20), (25, 90)]);
+        check(&[(10, 20), (30, 90)], (5, 40), &[(5, 90)]);
+    }
+
+    #[test]
+    fn a_gap_that_reaches_below_the_first_number_of_the_log_skips_only_what_the_log_has() {
+        let log_gaps = vec![LogGap { end: 90, next: 110 }];
+        assert_eq!(Superblock { first_lsn: 100, log_gaps, ..superblock() }.log_skipped(), 10);
+    }
+
+    #[test]
+    fn no_more_gaps_are_named_than_there_is_room_for() {
+        let log_gaps: Vec<LogGap> =
+            (1..=LOG_GAPS_MAX as u64).map(|gap| LogGap { end: 10 * gap, next: 10 * gap + 5 }).collect();
+        let mut full = Superblock { log_gaps: log_gaps.clone(), ..superblock() };
+        assert_eq!(full.skip_log(LogGap { end: 5000, next: 6000 }), None);
+        assert_eq!(full.log_gaps, log_gaps);
+        let last = log_gaps[LOG_GAPS_MAX - 1];
+        assert_eq!(full.skip_log(LogGap { end: last.next, next: 6000 }), Some(6000), "one that grows takes no room");
     }
 
     #[test]
