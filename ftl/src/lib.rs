@@ -59,6 +59,7 @@ pub mod refresh;
 pub mod repair;
 pub mod scan;
 pub mod scrub;
+pub mod seals;
 pub mod statistics;
 pub mod superblock;
 pub mod superblock_writer;

@@ -316,6 +316,10 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn copy_ended(&mut self, id: UnitId) {
         let unit = self.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
+        let (sources, first) = (self.buffer.sources(unit), self.format.ppa(unit.chunk, unit.first));
+        for (index, from) in (0..).zip(&sources[..used as usize]) {
+            self.seals.copied(*from, Ppa(first.0 + index));
+        }
         self.collection.groups[group as usize].copying -= used;
         self.statistics.relocation_copies += u64::from(used);
         self.units.completed(id);
@@ -557,7 +561,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(super) fn map_relocated(&mut self) {
-        while !self.collection.written.is_empty() && self.log.has_room() {
+        while !self.collection.written.is_empty() && self.log_openings() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
@@ -571,6 +575,10 @@ impl<M: Media> BlockFtl<M> {
                 if self.buffer.rebase(&mut self.mapping, slot.block, slot.older, Entry::media(slot.ppa)) {
                     self.chunks.invalidate(from);
                     self.chunks.commit(slot.ppa);
+                    let borrowed = self.seals.borrowed(slot.ppa);
+                    if borrowed != 0 {
+                        self.log.append(&mut self.frames, Record::Copied { ppa: slot.ppa, borrowed });
+                    }
                     let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
                     self.log.append(&mut self.frames, record);
                     self.statistics.groups[group as usize].relocated += 1;
