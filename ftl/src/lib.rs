@@ -60,6 +60,7 @@ mod relief;
 pub mod repair;
 pub mod scan;
 pub mod scrub;
+pub mod seals;
 pub mod statistics;
 pub mod superblock;
 pub mod superblock_writer;

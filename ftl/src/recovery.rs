@@ -21,9 +21,8 @@
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::checkpoint::CHUNK_RETIRED;
 use crate::chunk_table::{ChunkTable, ChunkUse};
-use crate::config::Config;
+use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::{self, FoundLog};
 use crate::log::Log;
@@ -277,6 +276,11 @@ impl<M: Media> BlockFtl<M> {
         expect_kind(&config, &superblock)?;
         config.catalog_blocks = superblock.catalog_blocks;
         config.drive_id = superblock.drive;
+        config.has_copies = superblock.copies;
+        if !config.has_copies {
+            config.relocate_by = RelocateBy::ReadAndWrite;
+        }
+        scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
         let plan = Plan::new(&geometry, &config)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
@@ -299,6 +303,7 @@ impl<M: Media> BlockFtl<M> {
                 trust(&newest.superblock, &geometry)?;
                 found = newest;
                 superblock = found.superblock.clone();
+                scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
                 let maps = (&mut mapping, &mut table);
                 checkpoint =
@@ -317,7 +322,9 @@ impl<M: Media> BlockFtl<M> {
         steps.report.clean = superblock.clean && log.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
-        let replayed = sound.and_then(|()| log.replay(&superblock, &mut mapping));
+        checkpoint.load_seals(&mapping, &mut scan.seals);
+        let replayed = sound.and_then(|()| log.replay(&superblock, (&mut mapping, &mut scan.seals)));
+        scan.seals.end_loading();
         if let Ok(replayed) = replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
         }
@@ -343,6 +350,7 @@ impl<M: Media> BlockFtl<M> {
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
                 superblock.sequence += SUPERBLOCKS_SKIPPED;
+                scan.seals.begin_numbers(superblock.sequence);
                 table.forget_valid();
                 let mapped = mark_valid(&chunks, &mapping, &mut table)?;
                 // An older superblock may name chunks that have been put to another use since.
@@ -353,10 +361,8 @@ impl<M: Media> BlockFtl<M> {
             }
             mapped => mapped?,
         };
-        let is_retired = |chunk: ChunkId| {
-            checkpoint.flagged.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0)
-        };
-        let is_good = |chunk: ChunkId| !is_retired(chunk) && chunks.state(chunk) != ChunkState::Offline;
+        let is_good =
+            |chunk: ChunkId| !checkpoint.retired.contains(&chunk) && chunks.state(chunk) != ChunkState::Offline;
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();
@@ -378,17 +384,16 @@ impl<M: Media> BlockFtl<M> {
         let mend = if is_mendable { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
-        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
+        let mut ftl =
+            BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
         ftl.buffer = WriteBuffer::new(ftl.frames.len(), ftl.placement.classes(), position);
         if access == Access::Inspect {
             ftl.read_only = Some(ReadOnlyReason::Inspection);
         }
         ftl.place_superblocks(states);
         ftl.adopt_metadata(&chunks, &log);
-        for (chunk, flags) in checkpoint.flagged {
-            if flags & CHUNK_RETIRED != 0 {
-                ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
-            }
+        for chunk in checkpoint.retired {
+            ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
         }
         ftl.sort_chunks(&chunks);
         steps.end(scan.blocks_read, format!("{mapped} blocks mapped"));

@@ -16,7 +16,7 @@
 //! | 8-11 | version |
 //! | 12-15 | length in bytes |
 //! | 16-19 | CRC32C of the whole length with this field 0 |
-//! | 20-23 | flags: bit 0, the drive was closed cleanly |
+//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks |
 //! | 24-31 | drive |
 //! | 32-39 | sequence of the superblock |
 //! | 40-47 | capacity in logical blocks |
@@ -49,7 +49,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 2;
+pub const SUPERBLOCK_VERSION: u32 = 3;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
@@ -61,6 +61,7 @@ pub const LOG_GAPS_MAX: usize = 64;
 pub const COUNTS_END: u64 = 1 << 47;
 
 const CLEAN: u32 = 1;
+const COPIES: u32 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -162,6 +163,8 @@ pub struct Superblock {
     pub geometry: [u32; 4],
     /// Whether the drive was closed cleanly, with nothing in its log.
     pub clean: bool,
+    /// Whether the drive was formatted for blocks that the device copies: the checkpoint has [seals](crate::seals) of them.
+    pub copies: bool,
     /// The newest complete checkpoint.
     pub checkpoint: CheckpointPlace,
     /// The first LSN to replay on it.
@@ -186,7 +189,7 @@ pub enum SuperblockError {
     #[error("no superblock here")]
     Magic,
     /// Written by another version.
-    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: use {age} OpenFTL", age = age(*.0))]
+    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: {fix}", fix = fix(*.0))]
     Version(u32),
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
@@ -209,8 +212,12 @@ pub enum SuperblockError {
     },
 }
 
-fn age(version: u32) -> &'static str {
-    if version > SUPERBLOCK_VERSION { "a newer" } else { "the older" }
+fn fix(version: u32) -> &'static str {
+    if version > SUPERBLOCK_VERSION {
+        "use a newer OpenFTL"
+    } else {
+        "use the older OpenFTL that wrote it, or copy its data and create it anew (`openftl create`)"
+    }
 }
 
 impl Superblock {
@@ -252,7 +259,7 @@ impl Superblock {
             version: U32::new(SUPERBLOCK_VERSION),
             bytes: U32::ZERO,
             crc: U32::ZERO,
-            flags: U32::new(if self.clean { CLEAN } else { 0 }),
+            flags: U32::new(if self.clean { CLEAN } else { 0 } | if self.copies { COPIES } else { 0 }),
             drive: U64::new(self.drive),
             sequence: U64::new(self.sequence),
             capacity_blocks: U64::new(self.capacity_blocks),
@@ -345,6 +352,7 @@ impl Superblock {
                 header.blocks_per_chunk.get(),
             ],
             clean: header.flags.get() & CLEAN != 0,
+            copies: header.flags.get() & COPIES != 0,
             checkpoint: CheckpointPlace {
                 sequence: header.checkpoint_sequence.get(),
                 blocks: header.checkpoint_blocks.get(),
@@ -506,10 +514,14 @@ pub fn seal(record: &mut [u8]) {
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 2"),
+        (offset_of!(Header, version), 4, "format version, 3"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
-        (offset_of!(Header, flags), 4, "flags: bit 0, closed cleanly"),
+        (
+            offset_of!(Header, flags),
+            4,
+            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks",
+        ),
         (offset_of!(Header, drive), 8, "drive"),
         (offset_of!(Header, sequence), 8, "sequence of the superblock"),
         (offset_of!(Header, capacity_blocks), 8, "capacity in logical blocks"),
@@ -558,6 +570,7 @@ mod tests {
             catalog_blocks: 0,
             geometry: [8, 4, 1474, 6144],
             clean: true,
+            copies: false,
             checkpoint: CheckpointPlace {
                 sequence: 3,
                 blocks: 100,
@@ -585,7 +598,7 @@ mod tests {
     #[test]
     fn the_bytes_on_media_are_these() {
         let text = superblock().encode()[..144 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["4f46544c5355505202000000d0000000d5051f59010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
+        expect_test::expect!["4f46544c5355505203000000d000000050d67d78010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
     #[test]
@@ -663,12 +676,12 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = superblock().encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let error = Superblock::decode(&bytes).unwrap_err();
-        assert_eq!(error, SuperblockError::Version(3));
+        assert_eq!(error, SuperblockError::Version(4));
         assert!(error.to_string().ends_with("use a newer OpenFTL"), "{error}");
-        bytes[8] = 1;
-        let error = Superblock::decode(&bytes).unwrap_err();
-        assert!(error.to_string().ends_with("use the older OpenFTL"), "{error}");
+        bytes[8] = 2;
+        let error = Superblock::decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains("has format version 2, this program knows version 3: use the older OpenFTL"), "{error}");
     }
 }

@@ -446,7 +446,7 @@ impl<M: Media> BlockFtl<M> {
         let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
         let mut within = false;
         let may_grow = self.log_may_grow();
-        while within || (self.buffer.committed() < limit && may_grow && self.log.has_room()) {
+        while within || (self.buffer.committed() < limit && may_grow && self.log_openings() && self.log.has_room()) {
             let Some(committed) = self.buffer.commit() else { break };
             if let Some(old) = committed.old {
                 self.chunks.invalidate(old);

@@ -316,6 +316,10 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn copy_ended(&mut self, id: UnitId) {
         let unit = self.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
+        let (sources, first) = (self.buffer.sources(unit), self.format.ppa(unit.chunk, unit.first));
+        for (index, from) in (0..).zip(&sources[..used as usize]) {
+            self.seals.copied(*from, Ppa(first.0 + index));
+        }
         self.collection.groups[group as usize].copying -= used;
         self.statistics.relocation_copies += u64::from(used);
         self.units.completed(id);
@@ -555,9 +559,23 @@ impl<M: Media> BlockFtl<M> {
         shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))
     }
 
-    /// Whether the log can take so many records at once.
-    pub(super) fn fits_log(&self, records: u32) -> bool {
-        records as usize <= Log::words_max(self.geometry.ws_min)
+    /// Whether the log can take so many relocated blocks at once.
+    pub(super) fn fits_log(&self, blocks: u32) -> bool {
+        self.words_of(blocks as usize) <= Log::words_max(self.geometry.ws_min)
+    }
+
+    /// Words of the log that so many relocated blocks take at most. What is said of a copy never spans two blocks of the log.
+    fn words_of(&self, blocks: usize) -> usize {
+        blocks * if self.seals.has_copies() { 4 } else { 1 }
+    }
+
+    /// Logs where a relocated block is.
+    fn log_relocated(&mut self, Relocated { block, to, .. }: Relocated, last: bool) {
+        let borrowed = self.seals.borrowed(to);
+        if borrowed != 0 {
+            self.log.append(&mut self.frames, Record::Copied { ppa: to, borrowed });
+        }
+        self.log.append(&mut self.frames, Record::Mapped { block, ppa: to, last });
     }
 
     /// Enters what has moved of `whole` victims, once all of it has, as one transaction.
@@ -568,20 +586,21 @@ impl<M: Media> BlockFtl<M> {
                 !victim.moved.is_empty() && victim.scanned && victim.moved.len() == victim.outstanding as usize
             };
             let Some(victim) = victims.iter_mut().find(is_complete) else { continue };
-            if !self.log.has_room_for(victim.moved.len()) {
+            let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
+            if !self.log_openings() || !self.log.has_room_for(self.words_of(moved.len())) {
+                self.victim_mut(group, chunk).moved = moved;
                 continue;
             }
-            let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
             let mut last = None;
             for relocated in &moved {
                 if self.enter_relocated(group, chunk, *relocated)
-                    && let Some(Relocated { block, to, .. }) = last.replace(*relocated)
+                    && let Some(before) = last.replace(*relocated)
                 {
-                    self.log.append(&mut self.frames, Record::Mapped { block, ppa: to, last: false });
+                    self.log_relocated(before, false);
                 }
             }
-            if let Some(Relocated { block, to, .. }) = last {
-                self.log.append(&mut self.frames, Record::Mapped { block, ppa: to, last: true });
+            if let Some(last) = last {
+                self.log_relocated(last, true);
             }
             self.block_settled(group, chunk, moved.len() as u32);
             self.stirred = true;
@@ -606,7 +625,7 @@ impl<M: Media> BlockFtl<M> {
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(super) fn map_relocated(&mut self) {
         let may_grow = self.log_may_grow();
-        while !self.collection.written.is_empty() && may_grow && self.log.has_room() {
+        while !self.collection.written.is_empty() && may_grow && self.log_openings() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
@@ -624,8 +643,7 @@ impl<M: Media> BlockFtl<M> {
                     continue;
                 }
                 if self.enter_relocated(group, victim, relocated) {
-                    let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
-                    self.log.append(&mut self.frames, record);
+                    self.log_relocated(relocated, true);
                 }
                 self.block_settled(group, victim, 1);
             }

@@ -43,6 +43,8 @@ impl EmulatedDevice {
         self.log = super::NotificationLog::default();
         self.dulbe = false;
         self.next_program_fails = None;
+        let format = self.format;
+        self.silent.end_waiting(None, |ppa| format.chunk_of(ppa));
         let mut unfinished = self.schedule.stop(self.now);
         if self.schedule.is_protected() {
             unfinished.retain(|program| program.accepted > self.now);
