@@ -96,6 +96,7 @@ impl<M: Media> BlockFtl<M> {
             log_chunks: Default::default(),
             log_gaps: Vec::new(),
             places,
+            sizing: config.sizing(),
         };
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);

@@ -13,7 +13,8 @@
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
 //! | lend the reserves | metadata may take the last chunk of a group, and relocation may leave its group |
-//! | turn read-only | nothing is left: whoever waits gets an answer |
+//! | turn read-only, where chunks have gone bad | nothing new is taken, and all that is left may save what was |
+//! | turn read-only for good | nothing is left: whoever waits gets an answer |
 //!
 //! A crash finds the room that it needs because of three rules. A victim that only the reserve of its group has room for
 //! moves as one transaction (`Victim::whole`): after a crash either the victim or the chunk it moved to holds nothing. Open
@@ -100,9 +101,12 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         // A reset that waits for reads is room to come.
-        if self.reads.under_way() == 0 || !self.bad_chunks.is_waiting() {
-            self.turn_read_only(ReadOnlyReason::NoRoom);
+        if self.reads.under_way() > 0 && self.bad_chunks.is_waiting() {
+            return;
         }
+        let is_aged = self.bad_chunks.good() < self.plan.chunks();
+        let reason = if is_aged && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
+        self.turn_read_only(reason);
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
