@@ -422,6 +422,7 @@ impl<M: Media> BlockFtl<M> {
         }
         ftl.superblock.current_mut().clean = false;
         ftl.turn_read_only_if_worn_out();
+        ftl.recycle_left_open();
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
             let gap = (!clean).then_some(gap);

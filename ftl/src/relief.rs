@@ -33,6 +33,9 @@ use openftl_media::Media;
 /// What the measures have set going.
 #[derive(Default)]
 pub(crate) struct Relief {
+    /// Chunks, and the next block of each, that hold nothing and were open when the drive was opened: what was left of a
+    /// checkpoint, or of a victim that moved. Nobody may count on room that only collection would bring back.
+    pub(crate) left_open: Vec<(ChunkId, u32)>,
     /// Open chunks that hold nothing and are being filled with padding, so that they can be reset.
     recycling: Vec<ChunkId>,
 }
@@ -161,9 +164,21 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Fills `chunk`, which a crash left open at block `next` and holds nothing, so that it can be reset.
-    pub(crate) fn recycle(&mut self, chunk: ChunkId, next: u32) {
+    fn recycle(&mut self, chunk: ChunkId, next: u32) {
         let open = self.units.open(chunk, next);
         self.fill_up(open);
+    }
+
+    /// Recycles what was left open and holds nothing. On a drive that is read-only it stays as it is.
+    pub(crate) fn recycle_left_open(&mut self) {
+        for (chunk, next) in std::mem::take(&mut self.relief.left_open) {
+            if self.read_only.is_none() {
+                self.recycle(chunk, next);
+            } else {
+                let group = self.group_of(chunk);
+                self.collection.partial[group as usize].push((chunk, next));
+            }
+        }
     }
 
     fn fill_up(&mut self, open: OpenId) {

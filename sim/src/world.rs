@@ -792,9 +792,10 @@ impl<D: Drive> World<D> {
         }
         self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
+            let may_wear_out = self.may_wear_out;
             let report = self.ftl().block().recovery_report();
-            assert!(report.clean || self.may_wear_out, "closed cleanly: {report:?}");
-            assert!(report.replayed == 0 || self.may_wear_out, "closed cleanly: {report:?}");
+            assert!(report.clean || may_wear_out, "closed cleanly: {report:?}");
+            assert!(report.replayed == 0 || may_wear_out, "closed cleanly: {report:?}");
         }
         true
     }
