@@ -2,6 +2,7 @@
 
 use crate::caught::{Failure, caught};
 use crate::fault::FaultKind;
+use crate::liveness;
 use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
 use crate::swarm::{Run, World};
@@ -26,6 +27,8 @@ pub struct Tally {
     pub cuts: u64,
     /// Power cuts during a recovery.
     pub recovery_cuts: u64,
+    /// Recovered drives that then worked and closed.
+    pub closed: u64,
     /// Clean restarts.
     pub restarts: u64,
     /// Table drives among the runs.
@@ -51,6 +54,7 @@ impl AddAssign<&Tally> for Tally {
         self.events += other.events;
         self.cuts += other.cuts;
         self.recovery_cuts += other.recovery_cuts;
+        self.closed += other.closed;
         self.restarts += other.restarts;
         self.table_drives += other.table_drives;
         self.worn_out += other.worn_out;
@@ -162,23 +166,31 @@ impl<'a, S: Stage> Play<'a, S> {
     /// Cuts the power as was said, and has the drive recover; that may be cut, too.
     fn power_cut(&mut self) {
         let Some((at, recoveries)) = self.cut.take() else { return };
-        let world = &mut self.world;
         self.tally.cuts += 1;
-        world.power_cut_later(at.later as usize, at.torn);
+        self.cut(at);
         for at in recoveries {
+            let world = &mut self.world;
             let wire = world.blocks().wire.clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
             self.tally.recovery_cuts += 1;
-            world.power_cut_later(at.later as usize, at.torn);
+            self.cut(*at);
         }
+        let world = &mut self.world;
         if world.blocks().ftl.is_none() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
             panic!("{contradiction}");
         }
+    }
+
+    /// The power goes. A copy of what that leaves is recovered, works and is closed; the drive itself goes on as it is.
+    fn cut(&mut self, at: Moment) {
+        self.world.power_cut_later(at.later as usize, at.torn);
+        liveness::probe(self.world.fork());
+        self.tally.closed += 1;
     }
 
     fn end(&mut self) {

@@ -59,6 +59,9 @@ pub trait Stage: Sized {
     /// The world after a power cut, with the drive not opened yet and the model as it was then.
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> Self;
 
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    fn fork(&self) -> Self;
+
     /// Goes on after the drive was opened and holds `found`, to show that it can.
     fn work_on(&mut self, found: &[Found]);
 }
@@ -114,6 +117,10 @@ impl Stage for World {
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World {
         World::after_cut(self, crash_point, history)
+    }
+
+    fn fork(&self) -> World {
+        World::fork(self)
     }
 
     fn work_on(&mut self, found: &[Found]) {
@@ -178,6 +185,10 @@ impl Stage for TableWorld {
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
         TableWorld::after_cut(self, crash_point, history)
+    }
+
+    fn fork(&self) -> TableWorld {
+        TableWorld::fork(self)
     }
 
     fn work_on(&mut self, found: &[Found]) {

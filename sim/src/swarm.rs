@@ -373,6 +373,50 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
+/// Steps with 30 to 300 cuts and stops in them, and little work in between: what each of them leaves adds up.
+#[must_use]
+pub fn long_loop(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    let capacity = setting.config.capacity_blocks;
+    let space = if dice.once_in(2) { capacity } else { (capacity / 8).max(1) };
+    let (work_max, events_max) = (dice.one_of(&[1, 3, 8]), dice.one_of(&[5, 40, 400]));
+    let (stops, has_nested_cuts) = (dice.one_of(&[0, 4, 20]), dice.once_in(2));
+    let mut steps = Vec::new();
+    if dice.once_in(2) {
+        let whole = (0..capacity).step_by(64).map(|first| Range { first, blocks: 64.min(capacity - first) });
+        steps.extend(whole.map(|range| Step::Write(range, Durability::Volatile)));
+    }
+    for _ in 0..dice.between(30, 300) {
+        for _ in 0..dice.between(0, work_max) {
+            let mut range = |most: u64| {
+                let blocks = dice.between(1, most.min(space));
+                Range { first: dice.between(0, space - blocks), blocks }
+            };
+            let range = range(8);
+            steps.push(match dice.between(0, 9) {
+                0..6 => Step::Write(range, Durability::Volatile),
+                6 => Step::Write(range, Durability::Durable),
+                7 => Step::Trim(range, Durability::Volatile),
+                8 => Step::Read(range),
+                _ => Step::Flush,
+            });
+        }
+        match stops > 0 && dice.once_in(stops) {
+            true => steps.push(Step::Restart),
+            false => {
+                let mut moment = || Moment {
+                    events: dice.between(1, events_max),
+                    later: if dice.once_in(2) { dice.between(0, 30) as u32 } else { 0 },
+                    torn: dice.once_in(2),
+                };
+                let at = moment();
+                let recoveries = if has_nested_cuts { vec![moment()] } else { Vec::new() };
+                steps.push(Step::Cut { at, recoveries });
+            }
+        }
+    }
+    steps
+}
+
 /// The same steps, with what the drive may be told of lifetimes in between.
 fn with_hints(steps: Vec<Step>, setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     let Config { placement, handles, capacity_blocks, .. } = setting.config;

@@ -172,6 +172,12 @@ impl TableWorld {
         TableWorld { serials: self.serials, ..TableWorld::of(self.world.after_cut(crash_point, history)) }
     }
 
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    #[must_use]
+    pub fn fork(&self) -> TableWorld {
+        TableWorld { serials: self.serials, ..TableWorld::of(self.world.fork()) }
+    }
+
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
     pub fn crash_points(&mut self) -> Vec<Judgeable> {
         self.world.crash_points()

@@ -4,6 +4,7 @@
 
 use crate::drive::Drive;
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
+use crate::liveness::{Deadline, Patience, Waiting};
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::units::Share;
 use openftl_core::{
@@ -26,9 +27,6 @@ use std::rc::Rc;
 
 /// The production FTL, on a wire that can be cut.
 pub type Ftl = BlockFtl<Wire>;
-
-/// Events after which a request that is still waited for will never end.
-const EVENTS_MAX: u64 = 1_000_000;
 
 /// A request under way.
 enum Errand {
@@ -70,6 +68,9 @@ pub struct World<D = Ftl> {
     /// What exchanges have put where it does not belong, by place; as long as it is what is there.
     pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
+    patience: Patience,
+    /// Since something last ended.
+    waiting: Waiting,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
     trace: TraceHash,
@@ -193,8 +194,12 @@ impl<D: Drive> World<D> {
         let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
         let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
         let mut clock = VirtualClock::default();
-        let ftl = D::format(wire.clone(), config.clone(), &mut clock)?;
+        let patience = Patience::with(&wire.device());
+        let mut deadline = Deadline::new(&mut clock, patience, "a new drive is made".to_owned());
+        let ftl = D::format(wire.clone(), config.clone(), &mut deadline)?;
         Ok(World {
+            patience,
+            waiting: Waiting::new(patience, clock.0),
             ftl: Some(ftl),
             wire,
             clock,
@@ -224,11 +229,21 @@ impl<D: Drive> World<D> {
             handle: self.handle,
             misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
+            patience: self.patience,
+            waiting: Waiting::new(self.patience, crash_point.at),
             under_way: Vec::new(),
             tag: self.tag,
             trace: TraceHash::START,
             crash_points: Vec::new(),
         }
+    }
+
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    #[must_use]
+    pub fn fork(&self) -> World<D> {
+        let at = self.clock.0;
+        let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
+        self.after_cut(CrashPoint { device, fingerprint: 0, event: 0, at, torn: false }, self.history.clone())
     }
 
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
@@ -304,16 +319,30 @@ impl<D: Drive> World<D> {
         let mut done = Vec::new();
         let (now, ended) = (self.clock.now(), self.ftl().ended());
         self.ftl().poll(now, &mut done);
-        assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().block().describe());
         if done.is_empty() && self.ftl().ended() == ended {
-            let Some(due) = self.ftl().next_due() else {
-                let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
-                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
-            };
+            let Some(due) = self.ftl().next_due() else { self.stopped("nothing is due") };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
         }
+        if done.is_empty() && self.ftl().ended() == ended {
+            if let Err(waited) = self.waiting.poll(self.clock.0) {
+                self.stopped(&waited);
+            }
+        } else {
+            self.waiting.begin_anew(self.clock.0);
+        }
         done
+    }
+
+    /// What the host waits for will not come.
+    fn stopped(&mut self, why: &str) -> ! {
+        let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
+        panic!("{why}, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
+    }
+
+    /// A clock for what the drive does by itself.
+    fn deadline(&mut self, deed: &str) -> Deadline<'_> {
+        Deadline::new(&mut self.clock, self.patience, deed.to_owned())
     }
 
     /// Lets the drive work once more, and books what has ended.
@@ -436,6 +465,9 @@ impl<D: Drive> World<D> {
     fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
         self.tag += 1;
         let (now, tag) = (self.clock.now(), self.tag);
+        if self.under_way.is_empty() {
+            self.waiting.begin_anew(now);
+        }
         self.under_way.push((tag, errand));
         for word in [now.0, tag] {
             self.trace.add(word);
@@ -591,13 +623,19 @@ impl<D: Drive> World<D> {
     /// Lets the drive work until `span` has passed.
     pub fn idle(&mut self, span: Nanos) {
         let until = self.clock.now() + span;
+        self.waiting.begin_anew(self.clock.0);
         while let Some(due) = self.ftl().next_due().filter(|due| *due <= until) {
             let now = self.clock.wait_until(due);
             let mut done = Vec::new();
             self.ftl().poll(now, &mut done);
             self.take(done);
+            // Time passes as it should; only a drive that never lets it pass is not alive.
+            if let Err(polled) = self.waiting.poll(self.waiting.since()) {
+                self.stopped(&polled);
+            }
         }
         self.clock.wait_until(until);
+        self.waiting.begin_anew(until);
     }
 
     /// This happened, too.
@@ -636,6 +674,7 @@ impl<D: Drive> World<D> {
         self.settle();
         self.tag += 1;
         let (now, tag) = (self.clock.now(), self.tag);
+        self.waiting.begin_anew(now);
         self.ftl().submit(now, tag, request)?;
         loop {
             if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
@@ -785,10 +824,12 @@ impl<D: Drive> World<D> {
     /// there, as after a power cut, and the drive is to be opened like after one.
     pub(crate) fn close_and_open(&mut self) -> bool {
         let was_read_only = self.ftl().is_read_only();
+        let before = self.ftl().block().describe();
         let ftl = self.ftl.take().expect("the drive is open");
-        match ftl.close(&mut self.clock) {
+        match ftl.close(&mut self.deadline(&format!("the drive is closed, begun with {before}"))) {
             Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => return false,
-            closed => closed.unwrap(),
+            Err(error) => panic!("the drive cannot be closed: {error}; before that: {before}"),
+            Ok(()) => {}
         }
         self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
@@ -820,7 +861,10 @@ impl<D: Drive> World<D> {
     /// If it is refused.
     pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
         let wire = self.wire.clone();
-        self.ftl = Some(D::open(wire, self.config.clone(), access, &mut self.clock)?);
+        let config = self.config.clone();
+        let opened = D::open(wire, config, access, &mut self.deadline("the drive is opened"));
+        self.ftl = Some(opened?);
+        self.waiting.begin_anew(self.clock.0);
         Ok(())
     }
 
@@ -859,8 +903,8 @@ impl<D: Drive> World<D> {
 
     /// Has the drive verify itself.
     pub fn check(&mut self) {
-        let ftl = self.ftl.as_mut().expect("the drive is open");
-        let report = ftl.check(&mut self.clock);
+        let mut deadline = Deadline::new(&mut self.clock, self.patience, "the drive checks itself".to_owned());
+        let report = self.ftl.as_mut().expect("the drive is open").check(&mut deadline);
         assert!(report.is_sound(), "{:#?}", report.findings);
     }
 
