@@ -27,7 +27,10 @@ pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
-pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, NandStatistics, PowerLoss, ProgramFailure, Timing};
+pub use device::{
+    BlockMask, COMMANDS_MAX, DeviceError, DieFate, EmulatedDevice, EraseFate, NandStatistics, PowerLoss,
+    ProgramFailure, ProgramFate, Remains, Timing,
+};
 pub use partition::{Part, Partition, PartitionError};
 pub use parts::{PartKind, PartLabel, PartName};
 pub use profile::{Profile, ProfileError};

@@ -1,11 +1,12 @@
 //! Plays one run from its beginning to its end, and judges it.
 
 use crate::caught::{Failure, caught};
+use crate::fate::States;
 use crate::fault::FaultKind;
 use crate::liveness;
 use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
-use crate::swarm::{Run, World};
+use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
 use openftl_ftl::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
@@ -27,6 +28,10 @@ pub struct Tally {
     pub cuts: u64,
     /// Power cuts during a recovery.
     pub recovery_cuts: u64,
+    /// States that all these cuts left.
+    pub states: States,
+    /// Openings with other settings than the time before.
+    pub other_settings: u64,
     /// Recovered drives that then worked and closed.
     pub closed: u64,
     /// Clean restarts.
@@ -54,6 +59,8 @@ impl AddAssign<&Tally> for Tally {
         self.events += other.events;
         self.cuts += other.cuts;
         self.recovery_cuts += other.recovery_cuts;
+        self.states += other.states;
+        self.other_settings += other.other_settings;
         self.closed += other.closed;
         self.restarts += other.restarts;
         self.table_drives += other.table_drives;
@@ -94,7 +101,7 @@ pub fn explore(run: &Run) -> Explored {
 
 /// Plays a run in a world.
 fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
-    let mut play = Play { world, depth: run.setting.depth, cut: None, tally };
+    let mut play = Play { world, setting: &run.setting, cut: None, tally };
     for step in &run.steps {
         play.take(step);
     }
@@ -105,7 +112,7 @@ fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
 /// A run under way.
 struct Play<'a, S> {
     world: S,
-    depth: usize,
+    setting: &'a Setting,
     /// The power cut that is to come.
     cut: Option<(Moment, &'a [Moment])>,
     tally: &'a mut Tally,
@@ -148,6 +155,10 @@ impl<'a, S: Stage> Play<'a, S> {
             Step::Table(deed) => self.world.perform(*deed),
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
+            Step::Settings(number) => {
+                blocks.next_config = Some(other_settings(&self.setting.config, *number));
+                self.tally.other_settings += 1;
+            }
             Step::Restart => {
                 self.world.clean_restart();
                 self.tally.restarts += 1;
@@ -158,7 +169,7 @@ impl<'a, S: Stage> Play<'a, S> {
             }
             Step::Cut { .. } => unreachable!("taken before"),
         }
-        while self.world.requests_under_way() >= self.depth {
+        while self.world.requests_under_way() >= self.setting.depth {
             self.world.pump();
         }
     }
@@ -188,7 +199,7 @@ impl<'a, S: Stage> Play<'a, S> {
 
     /// The power goes. A copy of what that leaves is recovered, works and is closed; the drive itself goes on as it is.
     fn cut(&mut self, at: Moment) {
-        self.world.power_cut_later(at.later as usize, at.torn);
+        self.tally.states += self.world.power_cut_at(at);
         liveness::probe(self.world.fork());
         self.tally.closed += 1;
     }

@@ -20,6 +20,7 @@
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`stage`] | what both have in common |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
+//! | [`fate`] | what a power cut leaves beyond a prefix in time |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -33,6 +34,7 @@ pub mod caught;
 pub mod crash_points;
 pub mod drive;
 pub mod explore;
+pub mod fate;
 pub mod fault;
 pub mod history;
 pub mod liveness;

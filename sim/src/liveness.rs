@@ -125,14 +125,14 @@ pub fn probe(mut stage: impl Stage) {
     if let Err(contradiction) = stage.recover() {
         panic!("{contradiction}");
     }
-    prove(&mut stage);
+    prove(&mut stage, true);
 }
 
-/// Has an open drive do some of everything, and close; then it is opened again.
+/// Has an open drive do some of everything, and close; with `reopen` it is then opened again and compared.
 ///
 /// # Panics
 /// If something contradicts the model, or does not end in time.
-pub fn prove(stage: &mut impl Stage) {
+pub fn prove(stage: &mut impl Stage, reopen: bool) {
     let world = stage.blocks();
     let blocks = world.blocks();
     let to_write = (CHUNKS_WRITTEN * u64::from(world.wire.geometry().blocks_per_chunk)).min(blocks);
@@ -153,6 +153,10 @@ pub fn prove(stage: &mut impl Stage) {
     world.submit_read(blocks / 2, 1);
     world.submit_flush();
     stage.settle();
+    if !reopen {
+        stage.blocks().close();
+        return;
+    }
     stage.clean_restart();
     let world = stage.blocks();
     world.submit_read(0, WRITE_BLOCKS.min(blocks));

@@ -1,8 +1,9 @@
 //! What a run is played on, and crash points are found of: a world with a block drive or one with a table drive.
 
 use crate::drive::{Drive, TableDrive};
+use crate::fate::States;
 use crate::history::{Found, History};
-use crate::step::Deed;
+use crate::step::{Deed, Moment};
 use crate::table_world::TableWorld;
 use crate::wire::CrashPoint;
 use crate::world::{Ftl, Judgeable, World};
@@ -39,7 +40,7 @@ pub trait Stage: Sized {
     fn clean_restart(&mut self);
 
     /// The FTL is gone, and the power goes at a later instant of the device.
-    fn power_cut_later(&mut self, later: usize, torn: bool);
+    fn power_cut_at(&mut self, moment: Moment) -> States;
 
     /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
     ///
@@ -95,8 +96,8 @@ impl Stage for World {
         World::clean_restart(self);
     }
 
-    fn power_cut_later(&mut self, later: usize, torn: bool) {
-        World::power_cut_later(self, later, torn);
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        World::power_cut_at(self, moment)
     }
 
     fn recover(&mut self) -> Result<(), String> {
@@ -163,8 +164,8 @@ impl Stage for TableWorld {
         TableWorld::clean_restart(self);
     }
 
-    fn power_cut_later(&mut self, later: usize, torn: bool) {
-        TableWorld::power_cut_later(self, later, torn);
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        TableWorld::power_cut_at(self, moment)
     }
 
     fn recover(&mut self) -> Result<(), String> {

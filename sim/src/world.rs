@@ -3,8 +3,10 @@
 //! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
 
 use crate::drive::Drive;
+use crate::fate::States;
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
 use crate::liveness::{Deadline, Patience, Waiting};
+use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::units::Share;
 use openftl_core::{
@@ -59,6 +61,8 @@ pub struct World<D = Ftl> {
     pub clock: VirtualClock,
     /// What the drive is opened with.
     pub config: Config,
+    /// What it is opened with from the next time on, if that is something else.
+    pub next_config: Option<Config>,
     /// The model. Crash points keep the one of their moment.
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
@@ -190,8 +194,25 @@ impl<D: Drive> World<D> {
     /// # Panics
     /// If the profile is impossible.
     pub fn with_chunks(profile: Profile, config: Config, chunks: u32, seed: u64) -> Result<World<D>, OpenError> {
-        keep_freed_memory();
         let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
+        World::with_store(profile, config, store, chunks, seed)
+    }
+
+    /// The same on a store of a kind that suits it. Forks of a store of stamps share what they keep whole.
+    ///
+    /// # Errors
+    /// If the device has no such shape, or too few good chunks.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn with_store(
+        profile: Profile,
+        config: Config,
+        store: Store,
+        chunks: u32,
+        seed: u64,
+    ) -> Result<World<D>, OpenError> {
+        keep_freed_memory();
         let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
         let mut clock = VirtualClock::default();
         let patience = Patience::with(&wire.device());
@@ -205,6 +226,7 @@ impl<D: Drive> World<D> {
             clock,
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
+            next_config: None,
             may_wear_out: false,
             handle: Handle::NONE,
             misplaced: BTreeMap::new(),
@@ -224,6 +246,7 @@ impl<D: Drive> World<D> {
             wire: Wire::new(crash_point.device),
             clock: VirtualClock(crash_point.at),
             config: self.config.clone(),
+            next_config: self.next_config.clone(),
             history,
             may_wear_out: self.may_wear_out,
             handle: self.handle,
@@ -243,7 +266,10 @@ impl<D: Drive> World<D> {
     pub fn fork(&self) -> World<D> {
         let at = self.clock.0;
         let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
-        self.after_cut(CrashPoint { device, fingerprint: 0, event: 0, at, torn: false }, self.history.clone())
+        let (event, fingerprint) = (self.wire.events(), 0);
+        let states = States::prefix();
+        let crash_point = CrashPoint { device, fingerprint, event, at, torn: false, fates: None, states };
+        self.after_cut(crash_point, self.history.clone())
     }
 
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
@@ -820,16 +846,26 @@ impl<D: Drive> World<D> {
         }
     }
 
-    /// The same with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
-    /// there, as after a power cut, and the drive is to be opened like after one.
-    pub(crate) fn close_and_open(&mut self) -> bool {
-        let was_read_only = self.ftl().is_read_only();
+    /// Closes the drive, with nothing under way. Returns false if not even a superblock could be written any more.
+    ///
+    /// # Panics
+    /// If it cannot be closed, or not in time.
+    pub fn close(&mut self) -> bool {
         let before = self.ftl().block().describe();
         let ftl = self.ftl.take().expect("the drive is open");
         match ftl.close(&mut self.deadline(&format!("the drive is closed, begun with {before}"))) {
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => return false,
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => false,
             Err(error) => panic!("the drive cannot be closed: {error}; before that: {before}"),
-            Ok(()) => {}
+            Ok(()) => true,
+        }
+    }
+
+    /// Closes the drive and opens it again, with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
+    /// there, as after a power cut, and the drive is to be opened like after one.
+    pub(crate) fn close_and_open(&mut self) -> bool {
+        let was_read_only = self.ftl().is_read_only();
+        if !self.close() {
+            return false;
         }
         self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
@@ -845,14 +881,14 @@ impl<D: Drive> World<D> {
         let device = self.wire.device();
         let tears = device.instants().iter().position(|at| torn && device.would_tear(*at));
         drop(device);
-        self.power_cut_later(tears.unwrap_or(0), torn);
+        self.power_cut_at(Moment { later: tears.unwrap_or(0) as u32, torn, ..Moment::NOW });
     }
 
     /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
-    pub fn power_cut_later(&mut self, later: usize, torn: bool) {
+    pub fn power_cut_at(&mut self, moment: Moment) -> States {
         self.ftl = None;
         self.under_way.clear();
-        self.wire.power_cut(later, torn);
+        self.wire.power_cut(moment)
     }
 
     /// Opens the drive.
@@ -861,6 +897,9 @@ impl<D: Drive> World<D> {
     /// If it is refused.
     pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
         let wire = self.wire.clone();
+        if let Some(config) = self.next_config.take() {
+            self.config = config;
+        }
         let config = self.config.clone();
         let opened = D::open(wire, config, access, &mut self.deadline("the drive is opened"));
         self.ftl = Some(opened?);

@@ -41,7 +41,7 @@ fn two_units_of_sixteen(seed: u64) -> Setting {
         checkpoint_log_blocks: Some(1),
         ..Config::default()
     };
-    Setting { seed, profile, config, spare: 0, depth: 1, tables: None }
+    Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }
 }
 
 fn expect_alive(setting: impl Fn(u64) -> Setting) {
