@@ -24,17 +24,18 @@ impl Fates {
         let mut dice = Dice::new(u64::from(self.0));
         // One die that differs shows what several would hide, and the other way round.
         let alone = dice.once_in(2).then(|| dice.one_of(&pus));
+        let usual = DieFate { until: at, program: ProgramFate::Unwritten, erase: EraseFate::Lost };
         let fates: Vec<(PuId, DieFate)> = pus
             .iter()
             .map(|pu| {
                 let fate = draw(device, *pu, at, &mut dice);
                 let differs = alone.is_none_or(|alone| alone == *pu);
-                let usual = DieFate { until: at, program: ProgramFate::Unwritten, erase: EraseFate::Lost };
                 (*pu, if differs { fate } else { usual })
             })
             .collect();
         let apart = fates.iter().any(|(_, fate)| fate.until > at);
-        let of = |pu: PuId| fates.iter().find(|(other, _)| *other == pu).expect("each die has a fate").1;
+        // There are addresses without a die.
+        let of = |pu: PuId| fates.iter().find(|(other, _)| *other == pu).map_or(usual, |(_, fate)| *fate);
         (device.power_cut_by_die(at, of).expect("a store in memory"), apart)
     }
 }
