@@ -20,6 +20,7 @@ use crate::recovery::{OpenError, RecoveryReport};
 use crate::refresh::Refresh;
 use crate::scan::Scan;
 use crate::scrub::Scrub;
+use crate::seals::Seals;
 use crate::statistics::{Care, GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
@@ -42,9 +43,10 @@ impl<M: Media> BlockFtl<M> {
     ///
     /// # Errors
     /// If the capacity does not fit the device, or the device fails.
-    pub fn format(mut media: M, config: Config, clock: &mut impl Clock) -> Result<BlockFtl<M>, OpenError> {
+    pub fn format(mut media: M, mut config: Config, clock: &mut impl Clock) -> Result<BlockFtl<M>, OpenError> {
         let mut chunks = Chunks::report(&mut media, clock.now())?;
         let geometry = chunks.geometry;
+        config.has_copies = config.relocate_by == RelocateBy::DeviceCopy;
         let plan = Plan::new(&geometry, &config)?;
         let good = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
         if good < plan.chunks() {
@@ -86,6 +88,7 @@ impl<M: Media> BlockFtl<M> {
             catalog_blocks: config.catalog_blocks,
             geometry: Superblock::geometry_of(&geometry),
             clean: false,
+            copies: config.has_copies,
             checkpoint: Default::default(),
             first_lsn: 1,
             position: 0,
@@ -97,7 +100,10 @@ impl<M: Media> BlockFtl<M> {
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);
         let now = clock.now();
-        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, 1, now);
+        scan.seals.begin(config.drive_id, 0, config.has_copies);
+        scan.seals.end_loading();
+        let seals = scan.seals;
+        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, seals, good, 1, now);
         ftl.place_superblocks(states);
         ftl.sort_chunks(&chunks);
         for copy in 0..METADATA_COPIES {
@@ -126,6 +132,7 @@ impl<M: Media> BlockFtl<M> {
         superblock: Superblock,
         mapping: Mapping,
         mut chunks: ChunkTable,
+        seals: Seals,
         good: u64,
         next_lsn: u64,
         now: Time,
@@ -168,7 +175,7 @@ impl<M: Media> BlockFtl<M> {
         frames.zero(padding);
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
         let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
-        let layout = BodyLayout::new(config.capacity_blocks, &geometry);
+        let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies);
         let checkpoint = Checkpointer::new(layout, plan.checkpoint_lanes, &geometry, &mut frames);
         let own = |frames: &mut Frames, form, count| {
             let mut own: Vec<Frame> = Vec::new();
@@ -207,6 +214,7 @@ impl<M: Media> BlockFtl<M> {
             wear_levelling: WearLevelling::new(groups),
             scrub,
             bad_chunks: BadChunks::new(good, good_min),
+            relief: Default::default(),
             transactions: Transactions::default(),
             tables: Tables::new(&geometry),
             reads: Default::default(),
@@ -233,6 +241,7 @@ impl<M: Media> BlockFtl<M> {
             mapping,
             owners,
             chunks,
+            seals,
         }
     }
 
@@ -309,12 +318,21 @@ impl<M: Media> BlockFtl<M> {
                 ChunkState::Closed => self.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
                     self.chunks.set_usage(chunk, ChunkUse::Open, 0);
+                    if valid == 0 {
+                        // Its opening may not be in the log, and what it holds does not count.
+                        self.seals.open(chunk);
+                    }
                     open.push(*descriptor);
                 }
             }
         }
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
+            // What was left of a checkpoint, or of a victim that moved: nobody may count on room that only collection brings back.
+            if self.may_program() && self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {
+                self.recycle(chunk, write_pointer);
+                continue;
+            }
             if by == TakenUp::Host {
                 let open = self.units.open(chunk, write_pointer);
                 match self.placement.rest() {

@@ -6,7 +6,7 @@
 //! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the
 //! drive turns read-only, while all its data can still be read.
 
-use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::statistics::Care;
@@ -75,7 +75,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Resets what can be reset.
     pub(crate) fn advance_resets(&mut self) {
-        if self.bad_chunks.waiting.is_empty() {
+        // What recovery found may be durable in one copy only until the log is mended; but its checkpoint may need the room.
+        let is_early = self.phase == Phase::Recovering && !self.metadata_is_stalled();
+        if self.bad_chunks.waiting.is_empty() || is_early {
             return;
         }
         let durable = self.log.durable();
@@ -91,6 +93,7 @@ impl<M: Media> BlockFtl<M> {
                 self.retire(chunk);
                 continue;
             }
+            self.provisioning.begin_reset(self.group_of(chunk));
             self.submit_errand(Errand::Reset(chunk));
         }
     }
@@ -114,6 +117,7 @@ impl<M: Media> BlockFtl<M> {
             }
             return;
         }
+        self.provisioning.end_reset(self.group_of(chunk));
         self.leave_resetting(chunk);
         if status == Status::Success {
             self.statistics.resets += 1;

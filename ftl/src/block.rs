@@ -23,7 +23,7 @@ use crate::checkpoint::Checkpointer;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
 use crate::garbage_collection::Collection;
-use crate::log::Log;
+use crate::log::{Log, Record};
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
 use crate::owners::Owners;
@@ -33,7 +33,9 @@ use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
 use crate::recovery::RecoveryReport;
 use crate::refresh::Refresh;
+use crate::relief::Relief;
 use crate::scrub::Scrub;
+use crate::seals::Seals;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
@@ -106,6 +108,7 @@ pub struct BlockFtl<M> {
     /// Kept where the device copies what is relocated.
     pub(crate) owners: Option<Owners>,
     pub(crate) chunks: ChunkTable,
+    pub(crate) seals: Seals,
     pub(crate) provisioning: Provisioning,
     pub(crate) buffer: WriteBuffer,
     pub(crate) units: Units,
@@ -121,6 +124,7 @@ pub struct BlockFtl<M> {
     pub(crate) wear_levelling: WearLevelling,
     pub(crate) scrub: Scrub,
     pub(crate) bad_chunks: BadChunks,
+    pub(crate) relief: Relief,
     pub(crate) transactions: Transactions,
     pub(crate) tables: Tables,
     pub(crate) reads: Reads,
@@ -417,14 +421,19 @@ impl<M: Media> BlockFtl<M> {
                     *ppa = Ppa(first.0 + index as u64);
                 }
                 let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
-                let sources;
-                let command = if self.buffer.is_copy(unit) {
-                    sources = self.buffer.sources(unit);
-                    Command::Copy { from: &sources[..to.len()], to, fua }
+                if self.buffer.is_copy(unit) {
+                    let sources = self.buffer.sources(unit);
+                    let command = Command::Copy { from: &sources[..to.len()], to, fua };
+                    self.media.submit(now, &mut self.frames, tag, command).is_ok()
                 } else {
-                    Command::Write { blocks: Blocks::Vector(to), frames: unit.frames(), fua }
-                };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+                    // The device has the contents when it has the command. The frames may go elsewhere, too, later.
+                    let (seals, frames) = (&self.seals, unit.frames());
+                    let command = Command::Write { blocks: Blocks::Vector(to), frames, fua };
+                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
+                    let submitted = self.media.submit(now, &mut self.frames, tag, command).is_ok();
+                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
+                    submitted
+                }
             }
             Errand::HostRead(index) => {
                 let (blocks, into) = self.reads.command(index);
@@ -465,6 +474,9 @@ impl<M: Media> BlockFtl<M> {
         let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
         self.chunks.set_usage(chunk, usage, self.buffer.head());
         self.chunks.set_label(chunk, label);
+        if usage == ChunkUse::Open {
+            self.seals.open(chunk);
+        }
         self.collection.stir();
         let open = self.units.open(chunk, 0);
         self.sample_spare();
@@ -645,6 +657,7 @@ impl<M: Media> BlockFtl<M> {
         for completion in completions.drain(..) {
             let errand = Errand::from_tag(completion.tag);
             self.note_completed(errand);
+            self.unseal_what_was_read(errand);
             // Nobody waits for the end of a host read but the host, and who waits until nothing is under way.
             self.stirred |= !matches!(errand, Errand::HostRead(_)) || self.waits_for_rest();
             match errand {
@@ -686,6 +699,35 @@ impl<M: Media> BlockFtl<M> {
             self.advance_superblock();
             self.relieve();
         }
+    }
+
+    /// Takes the salts off what a command has read.
+    #[inline]
+    fn unseal_what_was_read(&mut self, errand: Errand) {
+        let (blocks, frames) = match errand {
+            Errand::HostRead(index) => self.reads.command(index),
+            Errand::CollectionRead(index) => self.collection.command(index),
+            Errand::ScrubRead => self.scrub.command(),
+            Errand::TableRead => self.tables.command(),
+            Errand::Unit(_) | Errand::Reset(_) => return,
+        };
+        for (ppa, frame) in blocks.iter().zip(frames) {
+            self.seals.apply(&mut self.frames, *frame, *ppa);
+        }
+    }
+
+    /// Takes the salt off what was read from `ppa`, for those who read the device beside the drive. Putting it on is the same.
+    pub fn unseal(&self, frames: &mut Frames, frame: Frame, ppa: Ppa) {
+        self.seals.apply(frames, frame, ppa);
+    }
+
+    /// Logs how chunks were opened, ahead of the records that name blocks in them. Returns whether there was room for that.
+    pub(crate) fn log_openings(&mut self) -> bool {
+        while self.log.has_room() {
+            let Some((chunk, seal)) = self.seals.next_owed() else { return true };
+            self.log.append(&mut self.frames, Record::Opened { chunk, seal });
+        }
+        false
     }
 
     /// Whether a part may be waiting for reads to end.
@@ -777,7 +819,7 @@ impl<M: Media> BlockFtl<M> {
                 Event::Failed(id) => self.unit_failed(id),
                 Event::Closed(chunk) => {
                     self.table_chunk_closed(chunk);
-                    if self.chunks.usage(chunk) == ChunkUse::Open {
+                    if self.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
                         self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
                         self.collection.stir();
                         if self.chunks.weakness(chunk).is_some() {

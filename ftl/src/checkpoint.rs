@@ -23,13 +23,16 @@
 //! | blocks | contents |
 //! |---|---|
 //! | ⌈capacity / 1024⌉ | map entries, 4 bytes each, in the order of logical blocks: address, FFFF_FFFFh (nowhere), FFFF_FFFEh (lost) |
-//! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets, flags (bit 0: retired) |
+//! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets (bit 31: retired), [seal](crate::seals) |
+//! | ⌈capacity / 1024⌉, or none | 4 bytes each, in the order of logical blocks: what the salt of a copied block differs by. Only on drives that were formatted for device copy |
 //!
-//! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence.
+//! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence. That is at least the LSN at
+//! which it began, so one that a crash cut off never has the sequence of one that came after it.
 
 use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
+use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
 use crate::placement::Label;
 use crate::plan::METADATA_COPIES;
@@ -43,8 +46,8 @@ use openftl_media::Media;
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 
-/// Flag of a chunk table entry: retired.
-pub const CHUNK_RETIRED: u32 = 1;
+/// Flag in the resets of a chunk table entry: retired.
+pub const CHUNK_RETIRED: u32 = 1 << 31;
 
 /// Units of a lane under way at a time.
 const UNITS_PER_LANE: u32 = 2;
@@ -56,22 +59,26 @@ pub struct BodyLayout {
     pub map_blocks: u32,
     /// Blocks of the chunk table, behind them.
     pub table_blocks: u32,
+    /// Blocks of what copied blocks have borrowed, behind those.
+    pub borrowed_blocks: u32,
 }
 
 impl BodyLayout {
-    /// For a drive of `capacity_blocks` on a device of this shape.
+    /// For a drive of `capacity_blocks` on a device of this shape, which `copies` blocks of it or does not.
     #[must_use]
-    pub fn new(capacity_blocks: u64, geometry: &Geometry) -> BodyLayout {
+    pub fn new(capacity_blocks: u64, geometry: &Geometry, copies: bool) -> BodyLayout {
+        let map_blocks = capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32;
         BodyLayout {
-            map_blocks: capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32,
+            map_blocks,
             table_blocks: geometry.chunks().div_ceil(CHUNKS_PER_BLOCK as u64) as u32,
+            borrowed_blocks: if copies { map_blocks } else { 0 },
         }
     }
 
     /// All blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        self.map_blocks + self.table_blocks
+        self.map_blocks + self.table_blocks + self.borrowed_blocks
     }
 }
 
@@ -98,8 +105,10 @@ pub struct Checkpointer {
     copies: [(Vec<Lane>, usize); METADATA_COPIES],
     frames: Vec<Frame>,
     frames_total: usize,
-    /// Units whose program failed, with their copy.
+    /// Units whose program failed, or that found no chunk, with their copy.
     again: Vec<(usize, Vec<Frame>)>,
+    /// The last time that a chunk was wanted there was none to be had.
+    stalled: bool,
     /// The next block of the body, and the copy that it goes to next.
     next: u32,
     next_copy: usize,
@@ -138,6 +147,7 @@ impl Checkpointer {
             frames: own,
             frames_total: total,
             again: Vec::new(),
+            stalled: false,
             next: 0,
             next_copy: 0,
             first_lsn: 0,
@@ -163,6 +173,12 @@ impl Checkpointer {
     #[must_use]
     pub fn is_working(&self) -> bool {
         self.phase != Phase::Idle
+    }
+
+    /// Whether it waits for a chunk.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
     }
 
     /// When the next one is due by the time; what wakes a drive that nothing else would.
@@ -234,9 +250,9 @@ impl<M: Media> BlockFtl<M> {
         match self.checkpoint.phase {
             Phase::Idle => {
                 let superblock = self.superblock.current();
-                let since = self.log.next_lsn() - superblock.first_lsn - superblock.log_skipped();
+                let since = (self.log.next_lsn() - superblock.first_lsn).saturating_sub(superblock.log_skipped());
                 // Padding of recoveries and failed programs take room too, and are not counted.
-                let is_long = self.log.chunks().count() as u64 > self.plan.log_chunks;
+                let is_long = since > 0 && self.log_is_long();
                 if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
                     && self.read_only.is_none()
@@ -269,16 +285,18 @@ impl<M: Media> BlockFtl<M> {
     fn write_body(&mut self) {
         let ws_min = self.geometry.ws_min as usize;
         let blocks = self.checkpoint.layout.blocks();
+        self.checkpoint.stalled = false;
         while let Some((copy, frames)) = self.checkpoint.again.pop() {
             if !self.write_body_unit(copy, &frames) {
                 self.checkpoint.again.push((copy, frames));
+                self.checkpoint.stalled = true;
                 return;
             }
         }
         while self.checkpoint.next < blocks && self.checkpoint.frames.len() >= ws_min {
             let from = self.checkpoint.frames.len() - ws_min;
             let frames = self.checkpoint.frames.split_off(from);
-            let sequence = self.superblock.current().checkpoint.sequence + 1;
+            let sequence = self.checkpoint_sequence();
             let copy = self.checkpoint.next_copy;
             for (index, frame) in (self.checkpoint.next..).zip(&frames) {
                 if index < blocks {
@@ -296,6 +314,7 @@ impl<M: Media> BlockFtl<M> {
             }
             if !self.write_body_unit(copy, &frames) {
                 self.checkpoint.again.push((copy, frames));
+                self.checkpoint.stalled = true;
                 return;
             }
         }
@@ -359,6 +378,15 @@ impl<M: Media> BlockFtl<M> {
             for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
                 *word = self.buffer.base(&self.mapping, block as u32).0.to_le_bytes();
             }
+        } else if index >= layout.map_blocks + layout.table_blocks {
+            let first = (index - layout.map_blocks - layout.table_blocks) as usize * ENTRIES_PER_BLOCK;
+            let last = (first + ENTRIES_PER_BLOCK).min(self.mapping.len() as usize);
+            bytes.fill(0);
+            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
+                if let Place::Media(ppa) = self.buffer.base(&self.mapping, block as u32).place() {
+                    *word = self.seals.borrowed(ppa).to_le_bytes();
+                }
+            }
         } else {
             let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
             bytes.fill(0);
@@ -367,20 +395,26 @@ impl<M: Media> BlockFtl<M> {
                     ChunkUse::Retired => CHUNK_RETIRED,
                     _ => 0,
                 };
-                entry[..4].copy_from_slice(&self.chunks.resets(chunk).to_le_bytes());
-                entry[4..].copy_from_slice(&flags.to_le_bytes());
+                let resets = self.chunks.resets(chunk).min(CHUNK_RETIRED - 1) | flags;
+                entry[..4].copy_from_slice(&resets.to_le_bytes());
+                entry[4..].copy_from_slice(&self.seals.get(chunk).to_le_bytes());
             }
         }
     }
 
+    /// The sequence of the checkpoint that is being written.
+    fn checkpoint_sequence(&self) -> u64 {
+        (self.superblock.current().checkpoint.sequence + 1).max(self.checkpoint.first_lsn)
+    }
+
     fn publish_checkpoint(&mut self) {
+        let sequence = self.checkpoint_sequence();
         let checkpoint = &self.checkpoint;
         let copies = checkpoint
             .copies
             .each_ref()
             .map(|(lanes, _)| lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect());
         let current = self.superblock.current_mut();
-        let sequence = current.checkpoint.sequence + 1;
         let newer = CheckpointPlace { sequence, blocks: checkpoint.layout.blocks(), copies };
         let older = std::mem::replace(&mut current.checkpoint, newer);
         current.first_lsn = checkpoint.first_lsn;

@@ -215,6 +215,12 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].valid
     }
 
+    /// Blocks placed in `chunk` that are neither committed nor given up.
+    #[must_use]
+    pub fn pending(&self, chunk: ChunkId) -> u32 {
+        self.chunks[chunk.0 as usize].pending
+    }
+
     /// Valid blocks of the drive.
     #[must_use]
     pub fn valid_total(&self) -> u64 {

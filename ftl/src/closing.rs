@@ -6,6 +6,10 @@ use crate::units::OpenId;
 use openftl_core::Clock;
 use openftl_media::Media;
 
+/// Checkpoints that are written for a clean stop, at most. A drive whose last one is followed by a log is opened by replaying
+/// that.
+const CHECKPOINTS_MAX: u32 = 4;
+
 impl<M: Media> BlockFtl<M> {
     /// Stops cleanly: everything is durable, and the drive opens again without a log to replay.
     ///
@@ -24,11 +28,17 @@ impl<M: Media> BlockFtl<M> {
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
             self.pad_data_frontiers();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
-            // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
-            self.force_log();
-            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
-            self.begin_checkpoint();
-            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            for _ in 0..CHECKPOINTS_MAX {
+                // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
+                self.force_log();
+                self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+                self.begin_checkpoint();
+                self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+                // Where it had to wait for room, what was moved to make it is in the log.
+                if self.superblock.current().clean || ended(&self) {
+                    break;
+                }
+            }
         }
         match self.read_only {
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),

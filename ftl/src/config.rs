@@ -100,8 +100,11 @@ pub struct Config {
     pub victim: VictimPolicy,
     /// Where garbage collection works at a time.
     pub collection: CollectionScope,
-    /// How garbage collection moves blocks.
+    /// How garbage collection moves blocks. A drive that was formatted for reading and writing keeps to that.
     pub relocate_by: RelocateBy,
+    /// Whether the checkpoint has [seals](crate::seals) of copied blocks, as it has if the drive is formatted for device copy.
+    /// Read from the superblock when the drive is opened.
+    pub has_copies: bool,
     /// How long the host must have asked for nothing, a millisecond at least, before collection makes room that is not
     /// needed yet, up to a [part](crate::plan::AHEAD_PART) of the over-provisioning. `None`: it never does.
     pub collect_when_idle: Option<Nanos>,
@@ -140,6 +143,7 @@ impl Default for Config {
             victim: VictimPolicy::Greedy,
             collection: CollectionScope::Marked,
             relocate_by: RelocateBy::ReadAndWrite,
+            has_copies: false,
             collect_when_idle: None,
             marked_groups_max: None,
             scrub_interval: None,

@@ -7,6 +7,7 @@ use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::{Access, OpenError};
 use crate::scan::{Scan, interleaved};
+use crate::seals::Seals;
 use crate::superblock::{ENTRIES_PER_BLOCK, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
@@ -17,10 +18,14 @@ use openftl_media::Media;
 pub(crate) struct FoundCheckpoint {
     /// Which blocks of the body were found in some copy.
     have: Vec<bool>,
-    /// Chunks with flags.
-    pub(crate) flagged: Vec<(ChunkId, u32)>,
+    /// Chunks that were retired.
+    pub(crate) retired: Vec<ChunkId>,
     /// Blocks that each copy was found to lack.
     pub(crate) lacking: [u32; METADATA_COPIES],
+    /// The seal of each chunk.
+    seals: Vec<(ChunkId, u32)>,
+    /// Logical blocks that were at a place to which they had been copied, and what they had borrowed.
+    borrowed: Vec<(u32, u32)>,
     bad_entry: Option<(usize, u32)>,
 }
 
@@ -40,7 +45,7 @@ impl FoundCheckpoint {
         (mapping, table): (&mut Mapping, &mut ChunkTable),
     ) -> Result<FoundCheckpoint, OpenError> {
         let mut blocks = superblock.checkpoint.blocks;
-        let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry);
+        let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies);
         if access == Access::Repair && blocks != 0 {
             blocks = layout.blocks();
         }
@@ -92,15 +97,36 @@ impl FoundCheckpoint {
                     self.bad_entry = Some((first + at, entry.0));
                 }
             }
-        } else {
+        } else if index < (layout.map_blocks + layout.table_blocks) as usize {
             let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;
             for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
                 let entry = u64::from_le_bytes(*entry);
-                table.set_resets(*chunk, entry as u32);
-                let flags = (entry >> 32) as u32;
-                if flags & CHUNK_RETIRED != 0 {
-                    self.flagged.push((*chunk, flags));
+                let resets = entry as u32;
+                table.set_resets(*chunk, resets & !CHUNK_RETIRED);
+                if resets & CHUNK_RETIRED != 0 {
+                    self.retired.push(*chunk);
                 }
+                self.seals.push((*chunk, (entry >> 32) as u32));
+            }
+        } else {
+            let first = (index - (layout.map_blocks + layout.table_blocks) as usize) * ENTRIES_PER_BLOCK;
+            let left = (mapping.len() as usize).saturating_sub(first);
+            for (block, word) in (first..).zip(bytes.as_chunks::<4>().0).take(left) {
+                if *word != [0; 4] {
+                    self.borrowed.push((block as u32, u32::from_le_bytes(*word)));
+                }
+            }
+        }
+    }
+
+    /// Brings the seals of the checkpoint to where they belong; `mapping` is as the checkpoint has it.
+    pub(crate) fn load_seals(&self, mapping: &Mapping, seals: &mut Seals) {
+        for (chunk, seal) in &self.seals {
+            seals.set(*chunk, *seal);
+        }
+        for (block, borrowed) in &self.borrowed {
+            if let Place::Media(ppa) = mapping.get(*block).place() {
+                seals.set_borrowed(ppa, *borrowed);
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::OpenError;
 use crate::scan::{Scan, interleaved};
+use crate::seals::Seals;
 use crate::superblock::{COUNTS_END, LogGap, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Ppa};
@@ -182,7 +183,11 @@ impl FoundLog {
     ///
     /// # Errors
     /// If a record is impossible.
-    pub(crate) fn replay(&self, superblock: &Superblock, mapping: &mut Mapping) -> Result<Replayed, OpenError> {
+    pub(crate) fn replay(
+        &self,
+        superblock: &Superblock,
+        (mapping, seals): (&mut Mapping, &mut Seals),
+    ) -> Result<Replayed, OpenError> {
         let mut replayed = Replayed::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
         let mut before = superblock.first_lsn;
@@ -210,6 +215,7 @@ impl FoundLog {
                             mapping.set(block, Entry::UNMAPPED);
                         }
                     }
+                    Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
                     record => {
                         let found = format!("log block {lsn} has the impossible record {record:?}");
                         return Err(OpenError::Inconsistent(found));
@@ -226,7 +232,12 @@ impl FoundLog {
 impl FoundLog {
     /// Replays what is left. `known` says of which logical blocks the map has the last word: of none that had it before a lost
     /// page. A transaction whose end is in a lost page was durable.
-    pub(crate) fn replay_remains(&self, superblock: &Superblock, mapping: &mut Mapping, known: &mut [bool]) {
+    pub(crate) fn replay_remains(
+        &self,
+        superblock: &Superblock,
+        (mapping, seals): (&mut Mapping, &mut Seals),
+        known: &mut [bool],
+    ) {
         let behind_gap = |lsn: u64| {
             let gap = superblock.log_gaps.iter().find(|gap| (gap.end..gap.next).contains(&lsn));
             gap.map_or(lsn, |gap| gap.next)
@@ -269,6 +280,7 @@ impl FoundLog {
                             set(mapping, known, block, Entry::UNMAPPED);
                         }
                     }
+                    Record::Opened { .. } | Record::Copied { .. } => _ = seals.replay(record),
                 }
             }
         }

@@ -16,7 +16,9 @@
 //! a block is meant for one only while that has room for it: whatever else happens, it finds room where all others do.
 //!
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
-//! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes.
+//! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes. A victim that needs the
+//! reserve is the only one of its group, and moves as a whole: a crash must not leave half of it in each of two chunks with no
+//! third one to go on in.
 //!
 //! While the host is silent, collection may work ahead ([`Config::collect_when_idle`](crate::Config)): the next burst of
 //! writes finds free chunks. It begins no victim that is nearly full, because the host might still empty it.
@@ -80,6 +82,19 @@ struct Victim {
     care: Option<Care>,
     /// The logical block at each place, once one of them cannot say it itself.
     owners: Option<Vec<u32>>,
+    /// It has room only in the reserve of its group: all of it enters the map in one transaction, so that after a crash either
+    /// the victim holds nothing or the chunk that it moved to does.
+    whole: bool,
+    /// Of a `whole` one: blocks that are at their new place and wait for the others.
+    moved: Vec<Relocated>,
+}
+
+/// A block that can be read at its new place.
+#[derive(Clone, Copy)]
+struct Relocated {
+    block: u32,
+    from: Ppa,
+    to: Ppa,
 }
 
 #[derive(Default)]
@@ -103,6 +118,11 @@ struct Group {
 impl Group {
     fn is_stalled(&self) -> bool {
         self.frontiers.iter().any(|frontier| frontier.stalled)
+    }
+
+    /// Whether no victim is being moved and nothing waits for its unit.
+    fn is_at_rest(&self) -> bool {
+        self.victims.is_empty() && self.frontiers.iter().all(|frontier| frontier.queue.is_empty())
     }
 }
 
@@ -248,9 +268,17 @@ impl Collection {
 impl<M: Media> BlockFtl<M> {
     pub(crate) fn advance_collection(&mut self) {
         self.map_relocated();
+        let metadata_is_stalled = self.metadata_is_stalled();
         // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
-        let wanted = self.read_only.is_none() || (self.may_program() && self.transactions.stalled);
-        if self.phase != Phase::Working || !wanted {
+        let is_stalled = self.transactions.stalled || metadata_is_stalled;
+        let wanted = self.read_only.is_none() || (self.may_program() && is_stalled);
+        let may_move = match self.phase {
+            Phase::Working => true,
+            // The last checkpoint has to find room, too.
+            Phase::Closing => metadata_is_stalled,
+            Phase::Recovering => false,
+        };
+        if !may_move || !wanted {
             return;
         }
         if std::mem::take(&mut self.collection.stirred) {
@@ -394,7 +422,7 @@ impl<M: Media> BlockFtl<M> {
                 continue;
             }
             if let Some((chunk, care)) = self.care_victim(group) {
-                self.begin_victim(group, chunk, Some(care));
+                self.begin_victim(group, chunk, Some(care), false);
                 continue;
             }
             self.push_care(group);
@@ -414,7 +442,12 @@ impl<M: Media> BlockFtl<M> {
                 }
                 break;
             };
-            if !self.has_room_for(group, MOVING, self.chunks.valid(chunk), 0) {
+            let valid = self.chunks.valid(chunk);
+            if !self.has_room_for(group, MOVING, valid, 0) {
+                break;
+            }
+            let whole = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS) && self.fits_log(valid);
+            if whole && !self.collection.groups[group as usize].is_at_rest() {
                 break;
             }
             let freed = self.geometry.blocks_per_chunk - self.chunks.valid(chunk);
@@ -422,11 +455,16 @@ impl<M: Media> BlockFtl<M> {
                 self.collection.groups[group as usize].is_rested = true;
                 continue;
             }
-            self.begin_victim(group, chunk, None);
+            self.begin_victim(group, chunk, None, whole);
         }
     }
 
-    fn begin_victim(&mut self, group: u32, chunk: ChunkId, care: Option<Care>) {
+    /// Whether `group` could move `blocks` blocks now.
+    pub(crate) fn has_room_to_move(&self, group: u32, blocks: u32) -> bool {
+        self.has_room_for(group, MOVING, blocks, 0)
+    }
+
+    fn begin_victim(&mut self, group: u32, chunk: ChunkId, care: Option<Care>, whole: bool) {
         self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
         let relocations = self.chunks.valid(chunk);
         let freed = self.geometry.blocks_per_chunk - relocations;
@@ -455,6 +493,8 @@ impl<M: Media> BlockFtl<M> {
             relocations,
             care,
             owners: None,
+            whole,
+            moved: Vec::new(),
         };
         self.collection.groups[group as usize].victims.push(victim);
         self.stirred = true;

@@ -32,6 +32,8 @@
 //! | 1 in bit 63: last of its transaction; address in bits 62-32 | logical block | the block is at that address |
 //! | 0 | FFFF_FFFFh | nothing: fills a block |
 //! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
+//! | 2 | FFFF_FFFFh | the next word is an opened chunk: its address in bits 31-0, its seal in bits 63-32 |
+//! | 3 | FFFF_FFFFh | the next word is a copied block: its address in bits 31-0, what its salt differs by in bits 63-32 |
 //!
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
@@ -46,17 +48,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFLG`, little-endian.
 pub const LOG_MAGIC: u32 = u32::from_le_bytes(*b"OFLG");
 /// The version of this layout.
-pub const LOG_VERSION: u16 = 2;
+pub const LOG_VERSION: u16 = 3;
 /// Words of a block.
 pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
 /// Log units that may be under way at a time; commits wait beyond that.
 pub const LOG_UNITS_MAX: usize = 8;
-/// The most words that one transaction or one relocated unit appends.
+/// The most words that one transaction or one relocated unit appends. (A unit that was copied takes three for each block.)
 pub const APPEND_WORDS_MAX: usize = crate::target::TRANSACTION_BLOCKS_MAX + 2;
 
 const MARKER: u32 = u32::MAX;
 const MARK_NOTHING: u32 = 0;
 const MARK_TRIM: u32 = 1;
+const MARK_OPENED: u32 = 2;
+const MARK_COPIED: u32 = 3;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -71,7 +75,7 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == 32);
 
-/// One change of the map.
+/// One change of the map, or of what it takes to verify what the map names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
     /// `block` is at `ppa`. `last` ends a transaction; a relocated block is a transaction of its own.
@@ -89,6 +93,20 @@ pub enum Record {
         first: u32,
         /// How many.
         blocks: u32,
+    },
+    /// A chunk was opened. It precedes the records of the blocks in it, and is part of no transaction.
+    Opened {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its seal; see [`crate::seals`].
+        seal: u32,
+    },
+    /// The device copied a block to `ppa`. It precedes the record that maps the block there, and is part of no transaction.
+    Copied {
+        /// Where the copy is.
+        ppa: Ppa,
+        /// What its salt differs by from that of a block that was written there.
+        borrowed: u32,
     },
 }
 
@@ -140,7 +158,7 @@ pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<LogBlock<'_>
     Ok(LogBlock { lsn: header.lsn.get(), durable_below: header.durable_below.get(), words })
 }
 
-/// The records in the words of one block. A trim never spans two blocks. `None` marks a word that means nothing.
+/// The records in the words of one block. None spans two blocks. `None` marks a word that means nothing.
 pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
     let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
     std::iter::from_fn(move || {
@@ -151,12 +169,18 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
                 let ppa = Ppa(u64::from(high & 0x7FFF_FFFF));
                 return Some(Some(Record::Mapped { block: low, ppa, last: high >> 31 != 0 }));
             }
-            match high {
+            let mark = high;
+            match mark {
                 MARK_NOTHING => {}
-                MARK_TRIM => {
-                    return Some(
-                        words.next().map(|range| Record::Trimmed { first: range as u32, blocks: (range >> 32) as u32 }),
-                    );
+                MARK_TRIM | MARK_OPENED | MARK_COPIED => {
+                    return Some(words.next().map(|word| {
+                        let (low, high) = (word as u32, (word >> 32) as u32);
+                        match mark {
+                            MARK_TRIM => Record::Trimmed { first: low, blocks: high },
+                            MARK_OPENED => Record::Opened { chunk: ChunkId(low), seal: high },
+                            _ => Record::Copied { ppa: Ppa(low.into()), borrowed: high },
+                        }
+                    }));
                 }
                 _ => return Some(None),
             }
@@ -321,8 +345,20 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let left = (self.unit_blocks - self.blocks - 1) * WORDS_PER_BLOCK + (WORDS_PER_BLOCK - self.words);
-        left > APPEND_WORDS_MAX || !self.spare_frames.is_empty()
+        self.has_room_for(0)
+    }
+
+    /// Words that a log of units of `unit_blocks` can take at once when nothing of it is under way.
+    #[must_use]
+    pub fn words_max(unit_blocks: u32) -> usize {
+        (LOG_UNITS_MAX - 1) * unit_blocks as usize * WORDS_PER_BLOCK
+    }
+
+    /// Whether so many words can be appended now, and room for a whole transaction be left.
+    #[must_use]
+    pub fn has_room_for(&self, words: usize) -> bool {
+        let left = (self.unit_blocks - self.blocks) * WORDS_PER_BLOCK - self.words;
+        left + self.spare_frames.len() * self.unit_blocks * WORDS_PER_BLOCK > words + APPEND_WORDS_MAX
     }
 
     /// Appends a record. There must be room.
@@ -332,14 +368,19 @@ impl Log {
             Record::Mapped { block, ppa, last } => {
                 self.word(frames, u64::from(block) | ppa.0 << 32 | u64::from(last) << 63);
             }
-            Record::Trimmed { first, blocks } => {
-                if self.words + 2 > WORDS_PER_BLOCK {
-                    self.word(frames, u64::from(MARKER) | u64::from(MARK_NOTHING) << 32);
-                }
-                self.word(frames, u64::from(MARKER) | u64::from(MARK_TRIM) << 32);
-                self.word(frames, u64::from(first) | u64::from(blocks) << 32);
-            }
+            Record::Trimmed { first, blocks } => self.pair(frames, MARK_TRIM, (first, blocks)),
+            Record::Opened { chunk, seal } => self.pair(frames, MARK_OPENED, (chunk.0, seal)),
+            Record::Copied { ppa, borrowed } => self.pair(frames, MARK_COPIED, (ppa.0 as u32, borrowed)),
         }
+    }
+
+    /// Appends a mark and the word that it announces, to one block.
+    fn pair(&mut self, frames: &mut Frames, mark: u32, (low, high): (u32, u32)) {
+        if self.words + 2 > WORDS_PER_BLOCK {
+            self.word(frames, u64::from(MARKER) | u64::from(MARK_NOTHING) << 32);
+        }
+        self.word(frames, u64::from(MARKER) | u64::from(mark) << 32);
+        self.word(frames, u64::from(low) | u64::from(high) << 32);
     }
 
     #[inline]
@@ -528,7 +569,7 @@ impl Log {
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
         (std::mem::offset_of!(Header, magic), 4, "magic, `OFLG`"),
-        (std::mem::offset_of!(Header, version), 2, "version, 2"),
+        (std::mem::offset_of!(Header, version), 2, "version, 3"),
         (std::mem::offset_of!(Header, words), 2, "words in use"),
         (std::mem::offset_of!(Header, drive), 8, "drive"),
         (std::mem::offset_of!(Header, lsn), 8, "log sequence number (LSN)"),
@@ -556,6 +597,16 @@ pub fn word_table() -> Vec<(String, String, &'static str)> {
             "FFFF_FFFFh in bits 31-0, 1 above".into(),
             marked(MARK_TRIM),
             "the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32; a transaction of its own",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 2 above".into(),
+            marked(MARK_OPENED),
+            "the next word is an opened chunk: chunk address in bits 31-0, seal in bits 63-32; precedes what is mapped to it",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 3 above".into(),
+            marked(MARK_COPIED),
+            "the next word is a copied block: address in bits 31-0, what its salt differs by in bits 63-32; precedes its mapping",
         ),
     ]
 }
@@ -586,6 +637,8 @@ mod tests {
         let records: Vec<Record> = (0..WORDS_PER_BLOCK as u32 + 20)
             .map(|number| match number % 7 {
                 3 => Record::Trimmed { first: number, blocks: 1 + number },
+                4 => Record::Opened { chunk: ChunkId(number), seal: !number },
+                5 => Record::Copied { ppa: Ppa(number.into()), borrowed: u32::MAX - number },
                 _ => Record::Mapped { block: number, ppa: Ppa(u64::from(number) + (1 << 30)), last: number % 2 == 0 },
             })
             .collect();

@@ -9,17 +9,20 @@
 //! | 2-3 | sequence, bits 47-32 |
 //! | 4-7 | address: logical block, index in the checkpoint, the superblock or the table; 0 in the log |
 //! | 8-11 | sequence, bits 31-0: the number of the write, the log block, the checkpoint, the superblock or the table |
-//! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp) |
+//! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp), XORed with the salt |
+//!
+//! Here the CRC is plain: [`crate::seals`] puts the salt on when a block goes to the medium and takes it off when it returns.
 //!
 //! A sequence of 48 bits is never used up, so of two versions of a logical block the newer is known without the map.
 
 use openftl_core::checksum::crc32c;
 use openftl_core::{Frame, Frames, Payload, Stamp};
+use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The version of this layout.
-pub const OOB_VERSION: u8 = 2;
+pub const OOB_VERSION: u8 = 3;
 /// Bits of a sequence.
 const SEQUENCE_BITS: u32 = 48;
 
@@ -50,9 +53,17 @@ pub enum BlockKind {
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
         use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Table, Uncorrectable};
-        [Data, Padding, Log, Checkpoint, Superblock, Lost, Uncorrectable, Table]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        Some(match byte {
+            1 => Data,
+            2 => Padding,
+            3 => Log,
+            4 => Checkpoint,
+            5 => Superblock,
+            6 => Lost,
+            7 => Uncorrectable,
+            8 => Table,
+            _ => return None,
+        })
     }
 
     /// Whether the block stands for a logical block of the host, which its address names.
@@ -146,6 +157,29 @@ impl Oob {
         frames.oob_mut(frame)[..size_of::<OobBytes>()].copy_from_slice(bytes.as_bytes());
     }
 
+    /// The kind of block that the out-of-band bytes of `frame` name, if they are of this version.
+    #[inline]
+    #[must_use]
+    pub fn kind_of(frames: &Frames, frame: Frame) -> Option<BlockKind> {
+        let oob = frames.oob(frame);
+        if oob[offset_of!(OobBytes, version)] == OOB_VERSION { BlockKind::from_byte(oob[0]) } else { None }
+    }
+
+    /// Whether the out-of-band bytes of `frame` may be those of a superblock of another version.
+    #[must_use]
+    pub fn is_of_another_version(frames: &Frames, frame: Frame) -> bool {
+        let oob = frames.oob(frame);
+        oob[0] == BlockKind::Superblock as u8 && oob[offset_of!(OobBytes, version)] != OOB_VERSION
+    }
+
+    /// XORs the CRC in the out-of-band bytes of `frame` with `salt`.
+    #[inline]
+    pub fn add_salt(frames: &mut Frames, frame: Frame, salt: u32) {
+        let crc = &mut frames.oob_mut(frame)[offset_of!(OobBytes, crc)..][..size_of::<u32>()];
+        let salted = u32::from_le_bytes(*crc.first_chunk().expect("four bytes")) ^ salt;
+        crc.copy_from_slice(&salted.to_le_bytes());
+    }
+
     /// Reads the out-of-band bytes of `frame` without looking at the payload.
     ///
     /// # Errors
@@ -184,6 +218,21 @@ impl Oob {
         })
     }
 
+    /// The salts that would make the CRC of `frame` agree with its contents: as bytes or a stamp that it holds, and as the
+    /// stamp that its bytes were written from.
+    #[must_use]
+    pub fn salts_left(frames: &Frames, frame: Frame) -> [Option<u32>; 2] {
+        let stamp = match frames.payload(frame) {
+            Payload::Bytes(bytes) => Stamp::recognise(bytes).map(Payload::Stamp),
+            Payload::Stamp(_) => None,
+        };
+        [Some(frames.payload(frame)), stamp].map(|payload| {
+            let bytes = frames.oob(frame);
+            let found = u32::from_le_bytes(*bytes[12..].first_chunk().expect("the last four of sixteen"));
+            Some(found ^ checksum(bytes.first_chunk().expect("twelve of sixteen bytes"), payload?))
+        })
+    }
+
     #[inline]
     fn verify_payload(frames: &Frames, frame: Frame, payload: Payload<'_>) -> Result<Oob, OobError> {
         let oob = Oob::peek(frames, frame)?;
@@ -202,15 +251,15 @@ impl Oob {
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
         (
-            std::mem::offset_of!(OobBytes, kind),
+            offset_of!(OobBytes, kind),
             1,
             "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table",
         ),
-        (std::mem::offset_of!(OobBytes, version), 1, "format version, 2"),
-        (std::mem::offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
-        (std::mem::offset_of!(OobBytes, address), 4, "address"),
-        (std::mem::offset_of!(OobBytes, sequence_low), 4, "sequence, bits 31-0"),
-        (std::mem::offset_of!(OobBytes, crc), 4, "CRC32C of bytes 0-11 and of the payload's CRC32C"),
+        (offset_of!(OobBytes, version), 1, "format version, 3"),
+        (offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
+        (offset_of!(OobBytes, address), 4, "address"),
+        (offset_of!(OobBytes, sequence_low), 4, "sequence, bits 31-0"),
+        (offset_of!(OobBytes, crc), 4, "CRC32C of bytes 0-11 and of the payload's CRC32C, XORed with the salt"),
     ]
 }
 
@@ -231,7 +280,7 @@ mod tests {
     fn the_bytes_on_media_are_these() {
         let (frames, frame) = sealed();
         let text = frames.oob(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["01023412bc9a785607000000d24500b1"].assert_eq(&text);
+        expect_test::expect!["01033412bc9a785607000000d3b88ed6"].assert_eq(&text);
     }
 
     #[test]

@@ -205,7 +205,11 @@ impl Plan {
         let chunks = geometry.chunks().max(data_chunks + data_chunks / 4 + 16 * u64::from(geometry.pus()) + 256);
         let map_blocks = capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES);
         let table_blocks = chunks.div_ceil(BLOCK_BYTES as u64 / CHUNK_ENTRY_BYTES);
-        let checkpoint_blocks = (map_blocks + table_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
+        // What copied blocks have borrowed is as long as the map.
+        let has_copies = config.relocate_by == RelocateBy::DeviceCopy || config.has_copies;
+        let borrowed_blocks = if has_copies { map_blocks } else { 0 };
+        let checkpoint_blocks =
+            (map_blocks + table_blocks + borrowed_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
         let lane_chunks = checkpoint_blocks.div_ceil(u64::from(checkpoint_lanes)).div_ceil(blocks_per_chunk) + 1;
         let checkpoint_chunks = 2 * lane_chunks * u64::from(copies * checkpoint_lanes);
 

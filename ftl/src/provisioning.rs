@@ -48,8 +48,9 @@ pub struct Provisioning {
     /// Free chunks of each parallel unit, by [`PuId`]; the least worn first.
     free: Vec<BTreeSet<(u32, ChunkId)>>,
     free_in_group: Vec<u32>,
-    /// Chunks that are on their way to be free.
+    /// Chunks that are on their way to be free, and those of them that the device is resetting.
     coming_in_group: Vec<u32>,
+    resetting_in_group: Vec<u32>,
     spares_in_group: Vec<u32>,
     /// Spares that were given away before a chunk was found to be bad.
     lent: u32,
@@ -62,6 +63,8 @@ pub struct Provisioning {
     table_share: Vec<u32>,
     tables_in_use: Vec<u32>,
     is_at_end_of_life: bool,
+    /// Nothing else makes room: metadata may take the reserves, and relocation chunks of other groups.
+    reserves_are_lent: bool,
 }
 
 impl Provisioning {
@@ -74,6 +77,7 @@ impl Provisioning {
             free: vec![BTreeSet::new(); geometry.format().pu_ids()],
             free_in_group: vec![0; geometry.groups as usize],
             coming_in_group: vec![0; geometry.groups as usize],
+            resetting_in_group: vec![0; geometry.groups as usize],
             spares_in_group: vec![0; geometry.groups as usize],
             lent: 0,
             free_total: 0,
@@ -83,6 +87,7 @@ impl Provisioning {
             table_share: vec![0; geometry.groups as usize],
             tables_in_use: vec![0; geometry.groups as usize],
             is_at_end_of_life: false,
+            reserves_are_lent: false,
         }
     }
 
@@ -202,6 +207,7 @@ impl Provisioning {
     /// A chunk is free from now on.
     pub fn give(&mut self, chunk: ChunkId, resets: u32) {
         let pu = self.format.pu_of(chunk);
+        self.reserves_are_lent = false;
         self.free[pu.0 as usize].insert((resets, chunk));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
@@ -212,9 +218,25 @@ impl Provisioning {
         self.coming_in_group[group as usize] += 1;
     }
 
+    /// The device resets it.
+    pub fn begin_reset(&mut self, group: u32) {
+        self.resetting_in_group[group as usize] += 1;
+    }
+
+    /// The reset has ended, one way or the other.
+    pub fn end_reset(&mut self, group: u32) {
+        self.resetting_in_group[group as usize] -= 1;
+    }
+
     /// It has arrived, or gone bad.
     pub fn arrived(&mut self, group: u32) {
         self.coming_in_group[group as usize] -= 1;
+    }
+
+    /// Nothing else makes room: until a chunk is free again metadata may take the reserves, and relocation any free chunk.
+    /// Returns whether that is new.
+    pub fn lend_reserves(&mut self) -> bool {
+        !std::mem::replace(&mut self.reserves_are_lent, true)
     }
 
     /// Chunks on their way to be free.
@@ -232,6 +254,9 @@ impl Provisioning {
     /// Free chunks that relocation in `group` may count on: its reserve, and what nobody else will need.
     #[must_use]
     pub fn relocation_chunks(&self, group: u32) -> u32 {
+        if self.reserves_are_lent {
+            return self.free_total();
+        }
         let groups = self.free_in_group.len() as u32;
         let needed = groups * RELOCATION_RESERVE_CHUNKS + self.metadata_to_come();
         let beyond = self.free_total().saturating_sub(needed);
@@ -274,7 +299,8 @@ impl Provisioning {
     }
 
     /// Chunks that log and checkpoints may still take.
-    fn metadata_to_come(&self) -> u32 {
+    #[must_use]
+    pub fn metadata_to_come(&self) -> u32 {
         self.metadata_budget.saturating_sub(self.metadata_in_use)
     }
 
@@ -309,6 +335,10 @@ impl Provisioning {
             Claim::Destination(group) if self.relocation_chunks(group) <= RELOCATION_RESERVE_CHUNKS => {
                 return None;
             }
+            Claim::Relocation(group) if self.reserves_are_lent && self.free_in_group(group) == 0 => {
+                let groups = 0..self.free_in_group.len() as u32;
+                self.fullest_pu(groups.max_by_key(|group| (self.free_in_group(*group), Reverse(*group)))?)
+            }
             Claim::Relocation(group) | Claim::Destination(group) => self.fullest_pu(group),
             Claim::WornRelocation(group) => self.most_worn_pu(group),
             Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
@@ -333,10 +363,11 @@ impl Provisioning {
         let copies = METADATA_COPIES as u32;
         let homes = (groups + copies - 1 - copy as u32) / copies;
         let preferred = if homes == 0 { 0 } else { copy as u32 + turn % homes * copies };
-        // A group's reserve only if another chunk of the group is on its way: relocation could not go on without.
+        // A group's reserve only if the device is resetting another chunk of the group: relocation could not go on without,
+        // and a reset that waits for the log may wait for the very chunk that is wanted.
         let left = |group: u32| match self.free_in_group(group) {
             0 => 0,
-            free => free + self.coming_in_group[group as usize],
+            free => free + self.resetting_in_group[group as usize],
         };
         let others = (0..groups).filter(|group| groups == 1 || group % copies == copy as u32);
         let group = std::iter::once(preferred)
@@ -344,7 +375,7 @@ impl Provisioning {
             .find(|group| self.host_chunks_in_group(*group) > 0)
             .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
         // At the end of a drive's life nothing can be reset, and nothing is promised, without the log.
-        let kept = if self.is_at_end_of_life { 0 } else { RELOCATION_RESERVE_CHUNKS };
+        let kept = if self.is_at_end_of_life || self.reserves_are_lent { 0 } else { RELOCATION_RESERVE_CHUNKS };
         if left(group) <= kept {
             return None;
         }

@@ -21,9 +21,8 @@
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::checkpoint::CHUNK_RETIRED;
 use crate::chunk_table::{ChunkTable, ChunkUse};
-use crate::config::Config;
+use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::{self, FoundLog};
 use crate::log::Log;
@@ -31,7 +30,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
-use crate::superblock::{CheckpointPlace, LOG_GAPS_MAX, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock::{CheckpointPlace, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
 use crate::survey::{
     Chunks, close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
@@ -88,6 +87,9 @@ pub struct RecoveryReport {
     pub beyond_end: u64,
     /// What was found in one copy only, in words; the copies are made anew.
     pub single_copies: Vec<String>,
+    /// What the drive lacks of the room that every crash leaves, if anything: it is made before anything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_room: Option<String>,
     /// What had to be rebuilt, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairReport>,
@@ -274,6 +276,11 @@ impl<M: Media> BlockFtl<M> {
         expect_kind(&config, &superblock)?;
         config.catalog_blocks = superblock.catalog_blocks;
         config.drive_id = superblock.drive;
+        config.has_copies = superblock.copies;
+        if !config.has_copies {
+            config.relocate_by = RelocateBy::ReadAndWrite;
+        }
+        scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
         let plan = Plan::new(&geometry, &config)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
@@ -296,6 +303,7 @@ impl<M: Media> BlockFtl<M> {
                 trust(&newest.superblock, &geometry)?;
                 found = newest;
                 superblock = found.superblock.clone();
+                scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
                 let maps = (&mut mapping, &mut table);
                 checkpoint =
@@ -314,7 +322,9 @@ impl<M: Media> BlockFtl<M> {
         steps.report.clean = superblock.clean && log.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
-        let replayed = sound.and_then(|()| log.replay(&superblock, &mut mapping));
+        checkpoint.load_seals(&mapping, &mut scan.seals);
+        let replayed = sound.and_then(|()| log.replay(&superblock, (&mut mapping, &mut scan.seals)));
+        scan.seals.end_loading();
         if let Ok(replayed) = replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
         }
@@ -340,6 +350,7 @@ impl<M: Media> BlockFtl<M> {
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
                 superblock.sequence += SUPERBLOCKS_SKIPPED;
+                scan.seals.begin_numbers(superblock.sequence);
                 table.forget_valid();
                 let mapped = mark_valid(&chunks, &mapping, &mut table)?;
                 // An older superblock may name chunks that have been put to another use since.
@@ -350,14 +361,14 @@ impl<M: Media> BlockFtl<M> {
             }
             mapped => mapped?,
         };
-        let is_retired = |chunk: ChunkId| {
-            checkpoint.flagged.iter().any(|(other, flags)| *other == chunk && flags & CHUNK_RETIRED != 0)
-        };
-        let is_good = |chunk: ChunkId| !is_retired(chunk) && chunks.state(chunk) != ChunkState::Offline;
+        let is_good =
+            |chunk: ChunkId| !checkpoint.retired.contains(&chunk) && chunks.state(chunk) != ChunkState::Offline;
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();
-        let next_lsn = if clean { gap.end } else { gap.next.max(highest.lsn + 1) };
+        // No number of a gap that is known is used again.
+        let known = superblock.log_gaps.last().map_or(0, |gap| gap.next);
+        let next_lsn = if clean { gap.end } else { gap.next.max(highest.lsn + 1).max(known) };
         let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
@@ -373,20 +384,21 @@ impl<M: Media> BlockFtl<M> {
         let mend = if is_mendable { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
-        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, good, next_lsn, now);
+        let mut ftl =
+            BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
         ftl.buffer = WriteBuffer::new(ftl.frames.len(), ftl.placement.classes(), position);
+        if access == Access::Inspect {
+            ftl.read_only = Some(ReadOnlyReason::Inspection);
+        }
         ftl.place_superblocks(states);
         ftl.adopt_metadata(&chunks, &log);
-        for (chunk, flags) in checkpoint.flagged {
-            if flags & CHUNK_RETIRED != 0 {
-                ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
-            }
+        for chunk in checkpoint.retired {
+            ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
         }
         ftl.sort_chunks(&chunks);
         steps.end(scan.blocks_read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {
-            ftl.read_only = Some(ReadOnlyReason::Inspection);
             ftl.recovery = steps.report;
             return Ok(ftl);
         }
@@ -395,7 +407,7 @@ impl<M: Media> BlockFtl<M> {
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
             let gap = (!clean).then_some(gap);
-            if steps.report.repair.is_some() || !ftl.skip(gap) {
+            if steps.report.repair.is_some() || ftl.log_is_long() || !ftl.skip(gap) {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;
@@ -409,7 +421,8 @@ impl<M: Media> BlockFtl<M> {
                 steps.end(scan.blocks_read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
         }
-        ftl.phase = Phase::Working;
+        (ftl.phase, ftl.stirred) = (Phase::Working, true);
+        steps.report.missing_room = ftl.missing_room();
         let is_single = checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable;
         if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();
@@ -420,16 +433,13 @@ impl<M: Media> BlockFtl<M> {
         Ok(ftl)
     }
 
-    /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more.
+    /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more. Right
+    /// behind a gap that gap grows, so recoveries cut short use up none.
     fn skip(&mut self, gap: Option<LogGap>) -> bool {
         let superblock = self.superblock.current_mut();
         let Some(gap) = gap else { return true };
-        let is_full = superblock.log_gaps.len() == LOG_GAPS_MAX;
-        // Right behind a gap that gap grows, so recoveries cut short use up none.
-        match superblock.log_gaps.last_mut() {
-            Some(last) if last.next == gap.end => last.next = gap.next,
-            _ if is_full => return false,
-            _ => superblock.log_gaps.push(gap),
+        if superblock.skip_log(gap).is_none() {
+            return false;
         }
         superblock.position += POSITIONS_SKIPPED;
         true

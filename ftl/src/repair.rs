@@ -17,10 +17,22 @@
 //! A chunk of which not a single block can be read was being erased, and only chunks are that hold nothing any more.
 //!
 //! A damaged block whose out-of-band bytes can still be read is a version too, so that an older one never takes its place.
+//!
+//! # Seals
+//! What is lost of checkpoint and log may have been the [seal](crate::seals) of a chunk. All log on the media is looked for,
+//! whichever chunk it is in, because it may name the opening. If it does not, the blocks of the chunk have a seal in common:
+//!
+//! | blocks of a chunk that verify by the seal that is known | blocks that would by one other seal | then |
+//! |---|---|---|
+//! | some | any | those that do count; the others are damaged |
+//! | none | two or more | that is its seal, and they count; the others are damaged |
+//! | none | one | it is damaged: any bytes have some seal |
+//!
+//! What a copied block had borrowed cannot be found again so: where that is lost, the block is.
 
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::FoundLog;
-use crate::log;
+use crate::log::{self, Record};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::recovery::OpenError;
@@ -29,7 +41,7 @@ use crate::superblock::{COUNTS_END, Superblock};
 use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What had to be rebuilt, and how well that went.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -68,6 +80,24 @@ struct Versions {
     highest: Highest,
 }
 
+/// A block that does not verify by what is known of its chunk's seal.
+struct Disagreeing {
+    ppa: Ppa,
+    oob: Oob,
+    /// What its salt would have to differ by: if it is of bytes, and if it is of a stamp.
+    salts: [Option<u32>; 2],
+}
+
+/// What the salts of two or more `blocks` differ by alike: of most of them.
+fn common_salt(blocks: &[Disagreeing]) -> Option<u32> {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for salt in blocks.iter().flat_map(|block| block.salts).flatten() {
+        *counts.entry(salt).or_default() += 1;
+    }
+    let (salt, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (count > 1).then_some(salt)
+}
+
 impl Versions {
     fn read(
         media: &mut impl Media,
@@ -90,15 +120,27 @@ impl Versions {
             let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
             let mut unreadable = Vec::new();
             let mut is_read = HashSet::new();
+            let mut disagreeing: BTreeMap<ChunkId, Vec<Disagreeing>> = BTreeMap::new();
+            let mut agreeing = HashSet::new();
             let written = data.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
             let places = interleaved(format, written);
             scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-                let oob = oob.map(|oob| (oob, true)).or_else(|| Some((Oob::peek(frames, frame).ok()?, false)));
-                let Some((Oob { kind, address, sequence }, is_good)) = oob else {
+                let is_good = oob.is_some();
+                let Some(oob) = oob.or_else(|| Oob::peek(frames, frame).ok()) else {
                     unreadable.push(ppa);
                     return;
                 };
-                is_read.insert(format.chunk_of(ppa));
+                let Oob { kind, address, sequence } = oob;
+                let chunk = format.chunk_of(ppa);
+                is_read.insert(chunk);
+                let is_of_life = kind.is_of_host() || kind == BlockKind::Table;
+                if is_of_life && is_good {
+                    agreeing.insert(chunk);
+                } else if is_of_life {
+                    let salts = Oob::salts_left(frames, frame);
+                    disagreeing.entry(chunk).or_default().push(Disagreeing { ppa, oob, salts });
+                    return;
+                }
                 let is_log = || log::parse_block(frames.bytes(frame), superblock.drive).is_ok();
                 match kind {
                     _ if sequence >= COUNTS_END => {}
@@ -107,6 +149,23 @@ impl Versions {
                     _ => {}
                 }
             });
+            for (chunk, blocks) in disagreeing {
+                let salt = if agreeing.contains(&chunk) { None } else { common_salt(&blocks) };
+                if let Some(salt) = salt {
+                    let seal = scan.seals.get(chunk) ^ salt;
+                    scan.seals.set(chunk, seal);
+                }
+                for Disagreeing { ppa, oob, salts } in blocks {
+                    if oob.kind.is_of_host() && oob.sequence < COUNTS_END {
+                        versions.add(
+                            ppa,
+                            oob.address,
+                            oob.sequence,
+                            salt.is_some_and(|salt| salts.contains(&Some(salt))),
+                        );
+                    }
+                }
+            }
             versions.unreadable.extend(unreadable.iter().filter(|ppa| is_read.contains(&format.chunk_of(**ppa))));
         }
         versions
@@ -131,6 +190,45 @@ impl Versions {
     }
 }
 
+/// Replays what all log on the media says of seals. A superblock that is lost may have named chunks of it, so they are known
+/// by their first write units.
+fn replay_openings(
+    media: &mut impl Media,
+    clock: &mut impl Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    superblock: &Superblock,
+) {
+    let format = chunks.geometry.format();
+    let readable =
+        |chunk: ChunkId, most: u32| (0..chunks.readable(chunk).min(most)).map(move |block| format.ppa(chunk, block));
+    let first_units = chunks.all().flat_map(|descriptor| readable(descriptor.chunk, chunks.geometry.ws_min));
+    let places = interleaved(format, first_units);
+    let mut with_log = BTreeSet::new();
+    scan.read(media, clock, &places, |ppa, _, _, oob| {
+        if oob.is_some_and(|oob| oob.kind == BlockKind::Log) {
+            with_log.insert(format.chunk_of(ppa));
+        }
+    });
+    let places = interleaved(format, with_log.iter().flat_map(|chunk| readable(*chunk, u32::MAX)));
+    let mut found: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    scan.read(media, clock, &places, |_, frames, frame, oob| {
+        if oob.is_none_or(|oob| oob.kind != BlockKind::Log) {
+            return;
+        }
+        if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive)
+            && block.lsn >= superblock.first_lsn
+        {
+            let records = log::records(block.words).flatten();
+            let is_of_seals = |record: &Record| matches!(record, Record::Opened { .. } | Record::Copied { .. });
+            found.insert(block.lsn, records.filter(is_of_seals).collect());
+        }
+    });
+    for record in found.into_values().flatten() {
+        scan.seals.replay(record);
+    }
+}
+
 /// Rebuilds `mapping`, which holds what is left of the checkpoint.
 pub(crate) fn rebuild(
     media: &mut impl Media,
@@ -144,11 +242,12 @@ pub(crate) fn rebuild(
 ) -> (RepairReport, Highest) {
     let mut report = RepairReport { damage: damage.to_string(), ..RepairReport::default() };
     let mut known: Vec<bool> = (0..mapping.len() as u32).map(|block| checkpoint.knows(block)).collect();
-    log.replay_remains(superblock, mapping, &mut known);
+    log.replay_remains(superblock, (&mut *mapping, &mut scan.seals), &mut known);
     if !matches!(damage, OpenError::CheckpointLost { .. } | OpenError::LogLost { .. }) {
         // There is log that was not found, or the map contradicts itself.
         known.fill(false);
     }
+    replay_openings(media, clock, scan, chunks, superblock);
     let versions = Versions::read(media, clock, scan, chunks, superblock);
     report.media_blocks_unreadable = (versions.unreadable.len() + versions.damaged.len()) as u64;
     let format = chunks.geometry.format();

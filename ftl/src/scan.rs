@@ -1,6 +1,7 @@
 //! Reading many blocks of a device that nobody else uses yet: what recovery and the checks do.
 
 use crate::oob::Oob;
+use crate::seals::Seals;
 use openftl_core::{AddressFormat, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Status};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,8 @@ pub struct Scan {
     /// Commands under way: two for each parallel unit keep all of them busy.
     commands: usize,
     completions: Vec<Completion>,
+    /// What is known of the drive's seals.
+    pub seals: Seals,
     /// Blocks read so far.
     pub blocks_read: u64,
     /// Blocks written so far.
@@ -36,12 +39,21 @@ impl Scan {
         let mut scratch = Vec::new();
         let taken = frames.acquire_many(FrameForm::Bytes, commands * vector_blocks, &mut scratch);
         assert!(taken, "a new pool is full");
-        Scan { frames, scratch, vector_blocks, commands, completions: Vec::new(), blocks_read: 0, blocks_written: 0 }
+        Scan {
+            frames,
+            scratch,
+            vector_blocks,
+            commands,
+            completions: Vec::new(),
+            seals: Seals::new(geometry),
+            blocks_read: 0,
+            blocks_written: 0,
+        }
     }
 
     /// Reads `places` and hands each block once to `each`, in no particular order: its address, the pool, its frame, and
-    /// what it says it is if it verifies. One that does not is read once more before that is believed. What the device
-    /// cannot read at all has out-of-band bytes of zeroes.
+    /// what it says it is if it verifies, or if it is of a kind that cannot be verified yet. One that does not is read once
+    /// more before that is believed. What the device cannot read at all has out-of-band bytes of zeroes.
     pub fn read(
         &mut self,
         media: &mut impl Media,
@@ -89,7 +101,7 @@ impl Scan {
                     if !good {
                         self.frames.oob_mut(frame).fill(0);
                     }
-                    let oob = Oob::verify_either(&self.frames, frame).ok();
+                    let oob = self.seals.take_off(&mut self.frames, frame, *ppa);
                     each(*ppa, &mut self.frames, frame, oob);
                 }
                 free.push(slot);

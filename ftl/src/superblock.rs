@@ -16,7 +16,7 @@
 //! | 8-11 | version |
 //! | 12-15 | length in bytes |
 //! | 16-19 | CRC32C of the whole length with this field 0 |
-//! | 20-23 | flags: bit 0, the drive was closed cleanly |
+//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks |
 //! | 24-31 | drive |
 //! | 32-39 | sequence of the superblock |
 //! | 40-47 | capacity in logical blocks |
@@ -49,7 +49,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 2;
+pub const SUPERBLOCK_VERSION: u32 = 3;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
@@ -61,6 +61,7 @@ pub const LOG_GAPS_MAX: usize = 64;
 pub const COUNTS_END: u64 = 1 << 47;
 
 const CLEAN: u32 = 1;
+const COPIES: u32 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -162,6 +163,8 @@ pub struct Superblock {
     pub geometry: [u32; 4],
     /// Whether the drive was closed cleanly, with nothing in its log.
     pub clean: bool,
+    /// Whether the drive was formatted for blocks that the device copies: the checkpoint has [seals](crate::seals) of them.
+    pub copies: bool,
     /// The newest complete checkpoint.
     pub checkpoint: CheckpointPlace,
     /// The first LSN to replay on it.
@@ -186,7 +189,7 @@ pub enum SuperblockError {
     #[error("no superblock here")]
     Magic,
     /// Written by another version.
-    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: use {age} OpenFTL", age = age(*.0))]
+    #[error("the drive has format version {0}, this program knows version {SUPERBLOCK_VERSION}: {fix}", fix = fix(*.0))]
     Version(u32),
     /// Shorter than it says, or too long.
     #[error("a superblock of {0} bytes")]
@@ -209,8 +212,12 @@ pub enum SuperblockError {
     },
 }
 
-fn age(version: u32) -> &'static str {
-    if version > SUPERBLOCK_VERSION { "a newer" } else { "the older" }
+fn fix(version: u32) -> &'static str {
+    if version > SUPERBLOCK_VERSION {
+        "use a newer OpenFTL"
+    } else {
+        "use the older OpenFTL that wrote it, or copy its data and create it anew (`openftl create`)"
+    }
 }
 
 impl Superblock {
@@ -252,7 +259,7 @@ impl Superblock {
             version: U32::new(SUPERBLOCK_VERSION),
             bytes: U32::ZERO,
             crc: U32::ZERO,
-            flags: U32::new(if self.clean { CLEAN } else { 0 }),
+            flags: U32::new(if self.clean { CLEAN } else { 0 } | if self.copies { COPIES } else { 0 }),
             drive: U64::new(self.drive),
             sequence: U64::new(self.sequence),
             capacity_blocks: U64::new(self.capacity_blocks),
@@ -345,6 +352,7 @@ impl Superblock {
                 header.blocks_per_chunk.get(),
             ],
             clean: header.flags.get() & CLEAN != 0,
+            copies: header.flags.get() & COPIES != 0,
             checkpoint: CheckpointPlace {
                 sequence: header.checkpoint_sequence.get(),
                 blocks: header.checkpoint_blocks.get(),
@@ -457,7 +465,22 @@ impl Superblock {
     /// How many log sequence numbers since the checkpoint do not count.
     #[must_use]
     pub fn log_skipped(&self) -> u64 {
-        self.log_gaps.iter().map(|gap| gap.next - gap.end).sum()
+        self.log_gaps.iter().map(|gap| gap.next.saturating_sub(gap.end.max(self.first_lsn))).sum()
+    }
+
+    /// Names `gap`, behind which nothing of the log counts, joined with the gaps that it reaches. Returns the first LSN that
+    /// counts again, or `None` where there is no room to name one more.
+    pub(crate) fn skip_log(&mut self, gap: LogGap) -> Option<u64> {
+        let apart = self.log_gaps.partition_point(|known| known.next < gap.end);
+        if apart == LOG_GAPS_MAX {
+            return None;
+        }
+        let joined = self
+            .log_gaps
+            .drain(apart..)
+            .fold(gap, |joined, known| LogGap { end: joined.end.min(known.end), next: joined.next.max(known.next) });
+        self.log_gaps.push(joined);
+        Some(joined.next)
     }
 }
 
@@ -491,10 +514,14 @@ pub fn seal(record: &mut [u8]) {
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 2"),
+        (offset_of!(Header, version), 4, "format version, 3"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
-        (offset_of!(Header, flags), 4, "flags: bit 0, closed cleanly"),
+        (
+            offset_of!(Header, flags),
+            4,
+            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks",
+        ),
         (offset_of!(Header, drive), 8, "drive"),
         (offset_of!(Header, sequence), 8, "sequence of the superblock"),
         (offset_of!(Header, capacity_blocks), 8, "capacity in logical blocks"),
@@ -543,6 +570,7 @@ mod tests {
             catalog_blocks: 0,
             geometry: [8, 4, 1474, 6144],
             clean: true,
+            copies: false,
             checkpoint: CheckpointPlace {
                 sequence: 3,
                 blocks: 100,
@@ -570,7 +598,7 @@ mod tests {
     #[test]
     fn the_bytes_on_media_are_these() {
         let text = superblock().encode()[..144 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["4f46544c5355505202000000d0000000d5051f59010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
+        expect_test::expect!["4f46544c5355505203000000d000000050d67d78010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
     #[test]
@@ -599,6 +627,43 @@ mod tests {
     }
 
     #[test]
+    fn gaps_of_the_log_that_touch_or_overlap_become_one() {
+        let check = |known: &[(u64, u64)], gap: (u64, u64), joined: &[(u64, u64)]| {
+            let gaps = |list: &[(u64, u64)]| list.iter().map(|(end, next)| LogGap { end: *end, next: *next }).collect();
+            let mut superblock = Superblock { first_lsn: 1, log_gaps: gaps(known), ..superblock() };
+            let next = superblock.skip_log(LogGap { end: gap.0, next: gap.1 });
+            assert_eq!(next, joined.last().map(|(_, next)| *next), "{known:?} and {gap:?}");
+            assert_eq!(superblock.log_gaps, gaps(joined), "{known:?} and {gap:?}");
+            let skipped: u64 = joined.iter().map(|(end, next)| next - end).sum();
+            assert_eq!(superblock.log_skipped(), skipped, "{known:?} and {gap:?}");
+        };
+        check(&[], (10, 20), &[(10, 20)]);
+        check(&[(10, 20)], (30, 40), &[(10, 20), (30, 40)]);
+        check(&[(10, 20)], (20, 40), &[(10, 40)]);
+        check(&[(10, 20)], (15, 40), &[(10, 40)]);
+        check(&[(10, 90)], (15, 40), &[(10, 90)]);
+        check(&[(10, 20), (30, 90)], (25, 40), &[(10, 20), (25, 90)]);
+        check(&[(10, 20), (30, 90)], (5, 40), &[(5, 90)]);
+    }
+
+    #[test]
+    fn a_gap_that_reaches_below_the_first_number_of_the_log_skips_only_what_the_log_has() {
+        let log_gaps = vec![LogGap { end: 90, next: 110 }];
+        assert_eq!(Superblock { first_lsn: 100, log_gaps, ..superblock() }.log_skipped(), 10);
+    }
+
+    #[test]
+    fn no_more_gaps_are_named_than_there_is_room_for() {
+        let log_gaps: Vec<LogGap> =
+            (1..=LOG_GAPS_MAX as u64).map(|gap| LogGap { end: 10 * gap, next: 10 * gap + 5 }).collect();
+        let mut full = Superblock { log_gaps: log_gaps.clone(), ..superblock() };
+        assert_eq!(full.skip_log(LogGap { end: 5000, next: 6000 }), None);
+        assert_eq!(full.log_gaps, log_gaps);
+        let last = log_gaps[LOG_GAPS_MAX - 1];
+        assert_eq!(full.skip_log(LogGap { end: last.next, next: 6000 }), Some(6000), "one that grows takes no room");
+    }
+
+    #[test]
     fn any_flipped_bit_is_found_out() {
         let mut bytes = superblock().encode();
         for bit in 0..208 * 8 {
@@ -611,12 +676,12 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = superblock().encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let error = Superblock::decode(&bytes).unwrap_err();
-        assert_eq!(error, SuperblockError::Version(3));
+        assert_eq!(error, SuperblockError::Version(4));
         assert!(error.to_string().ends_with("use a newer OpenFTL"), "{error}");
-        bytes[8] = 1;
-        let error = Superblock::decode(&bytes).unwrap_err();
-        assert!(error.to_string().ends_with("use the older OpenFTL"), "{error}");
+        bytes[8] = 2;
+        let error = Superblock::decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains("has format version 2, this program knows version 3: use the older OpenFTL"), "{error}");
     }
 }

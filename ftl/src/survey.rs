@@ -9,7 +9,7 @@ use crate::oob::{BlockKind, Oob};
 use crate::plan::{Plan, PlanError, SUPERBLOCK_COPIES};
 use crate::recovery::{Access, OpenError};
 use crate::scan::Scan;
-use crate::superblock::{SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock::{SEARCH_CHUNKS, SUPERBLOCK_VERSION, Superblock, SuperblockError};
 use crate::superblock_writer::PlaceState;
 use openftl_core::{
     AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
@@ -294,9 +294,19 @@ pub(crate) fn find_superblock(
     let mut candidates: Vec<(u64, Ppa, usize)> = Vec::new();
     let mut lost: Vec<Ppa> = Vec::new();
     let mut newest_error = None;
+    let mut older_error = None;
     scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-        let Some(oob) = oob else {
+        let is_possible = |oob: &Oob| matches!(oob.kind, BlockKind::Superblock | BlockKind::Padding);
+        let Some(oob) = oob.filter(is_possible) else {
             lost.push(ppa);
+            // The out-of-band bytes of another version say nothing that this one knows; the record names its version.
+            match Superblock::length(frames.bytes(frame)) {
+                Err(error @ SuperblockError::Version(version)) if Oob::is_of_another_version(frames, frame) => {
+                    let which = if version > SUPERBLOCK_VERSION { &mut newest_error } else { &mut older_error };
+                    *which = Some(error);
+                }
+                _ => {}
+            }
             return;
         };
         if oob.kind == BlockKind::Superblock && oob.address == 0 {
@@ -309,7 +319,7 @@ pub(crate) fn find_superblock(
     candidates.sort_unstable();
     let sequences: Vec<u64> = candidates.iter().map(|(sequence, ..)| *sequence).collect();
     let records: Vec<Ppa> = candidates.iter().map(|(_, ppa, _)| *ppa).collect();
-    let (mut error, mut damaged) = (newest_error.clone(), false);
+    let (mut error, mut damaged) = (newest_error.clone().or(older_error), false);
     while let Some((sequence, first, length)) = candidates.pop() {
         let blocks = length.div_ceil(BLOCK_BYTES);
         let places: Vec<Ppa> = (0..blocks as u64).map(|index| Ppa(first.0 + index)).collect();

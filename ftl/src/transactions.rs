@@ -15,7 +15,7 @@
 //!
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
 
-use crate::block::{BlockFtl, Phase};
+use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
@@ -78,7 +78,7 @@ pub struct Transactions {
     trims: VecDeque<WaitingTrim>,
     throttle: Throttle,
     /// Everything below this position is to be placed without waiting for full units.
-    push: u64,
+    pub(crate) push: u64,
     /// The last time that a unit was wanted there was no open chunk to be had.
     pub(crate) stalled: bool,
 }
@@ -378,7 +378,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Writes the oldest blocks that wait wherever there is room: with their class they would wait for a chunk that
     /// nobody can free before they are written. Returns whether there was any.
-    fn spill(&mut self) -> bool {
+    pub(crate) fn spill(&mut self) -> bool {
         let Some(class) = self.buffer.oldest().filter(|_| !self.placement.is_plain()) else { return false };
         let Some(open) = self.any_frontier() else { return false };
         let (chunk, blocks) = self.place_unit(class, open);
@@ -445,7 +445,8 @@ impl<M: Media> BlockFtl<M> {
         // A trim waits for what is older, and what is newer waits for the trim.
         let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
         let mut within = false;
-        while within || (self.buffer.committed() < limit && self.log.has_room()) {
+        let may_grow = self.log_may_grow();
+        while within || (self.buffer.committed() < limit && may_grow && self.log_openings() && self.log.has_room()) {
             let Some(committed) = self.buffer.commit() else { break };
             if let Some(old) = committed.old {
                 self.chunks.invalidate(old);
@@ -463,9 +464,10 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn advance_trims(&mut self) {
+        let may_grow = self.log_may_grow();
         while let Some(trim) = self.transactions.trims.front_mut() {
             if self.read_only.is_none() {
-                if self.buffer.committed() < trim.position || !self.log.has_room() {
+                if self.buffer.committed() < trim.position || !self.log.has_room() || !may_grow {
                     break;
                 }
                 // Nothing newer is committed before the trim is, so what has left does not come back.
@@ -535,7 +537,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Open chunks that host writes go to.
-    fn host_chunks_open(&self) -> impl Iterator<Item = OpenId> + '_ {
+    pub(crate) fn host_chunks_open(&self) -> impl Iterator<Item = OpenId> + '_ {
         self.host.open.iter().flatten().copied().chain(self.placement.open_chunks())
     }
 
@@ -641,81 +643,6 @@ impl<M: Media> BlockFtl<M> {
             && self.units.wants_padding(open)
         {
             self.pad(open);
-        }
-    }
-
-    /// Whether the host or relocation wants a chunk and gets none, and nothing under way will change that: the reads of
-    /// hosts and of the scrub will not, and may go on for ever.
-    fn is_stuck(&self) -> bool {
-        (self.transactions.stalled || self.collection.is_stalled() || !self.transactions.writes.is_empty())
-            && !self.stirred
-            && self.under_way == self.reads.under_way()
-            && self.backlog.is_empty()
-    }
-
-    /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
-    /// with all frames waiting for that block, writes nothing more: push it out.
-    fn free_frames(&mut self) {
-        let scarce = self.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
-        if !scarce || self.stirred || self.units.under_way() > 0 || !self.may_program() {
-            return;
-        }
-        if self.buffer.unplaced() > 0 && self.transactions.push < self.buffer.head() {
-            self.transactions.push = self.buffer.head();
-            self.stirred = true;
-            return;
-        }
-        if self.buffer.held() > 0 {
-            self.pad_host_frontiers();
-        }
-    }
-
-    /// Takes the measures that make room, cheapest first, when nothing else will.
-    pub(crate) fn relieve(&mut self) {
-        // Not yet stuck, but chunks wait for the log: do not let them pile up.
-        let waiting = self.bad_chunks.waiting_for_log(self.log.durable());
-        if waiting > 0
-            && self.log.is_idle()
-            && (self.transactions.stalled
-                || self.collection.is_stalled()
-                || self.collection.is_ahead()
-                || waiting >= self.geometry.groups.max(4) as usize)
-        {
-            self.force_log();
-        }
-        self.free_frames();
-        if !self.may_program() || self.phase != Phase::Working || !self.is_stuck() {
-            return;
-        }
-        if self.push_relocations() {
-            return;
-        }
-        if self.transactions.push < self.buffer.head() {
-            self.transactions.push = self.buffer.head();
-            self.stirred = true;
-            return;
-        }
-        if self.log.position() > self.log.durable() && self.log.is_idle() {
-            self.force_log();
-            return;
-        }
-        if self.mark_all() || self.spill() {
-            return;
-        }
-        if self.provisioning.lend_spare() {
-            (self.stirred, self.transactions.stalled) = (true, false);
-            return;
-        }
-        if self.placement.keep_nothing_apart() {
-            self.provisioning.keep_apart(0);
-            (self.stirred, self.transactions.stalled) = (true, false);
-            self.collection.stir();
-            return;
-        }
-        // A chunk whose reset waits is room to come.
-        let is_working = self.superblock.is_writing() || self.checkpoint.is_working() || self.bad_chunks.is_waiting();
-        if !is_working && self.log.is_idle() {
-            self.turn_read_only(crate::block::ReadOnlyReason::NoRoom);
         }
     }
 }

@@ -167,7 +167,7 @@ fn recovery_table(name: &str) -> String {
             "| message | what to do |",
             [
                 refusal(OpenError::NotFormatted, "`openftl create`, if nothing else is on the device"),
-                refusal(SuperblockError::Version(3).into(), "a newer program"),
+                refusal(SuperblockError::Version(4).into(), "a newer program"),
                 refusal(
                     OpenError::OtherGeometry { formatted: [2, 2, 16, 32], found: [2, 2, 15, 32] },
                     "the profile it was created with; for a drive file `openftl inspect` shows it",

@@ -4,8 +4,9 @@
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::log::{Log, Record};
-use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::oob::{BlockKind, OOB_VERSION, Oob};
 use openftl_ftl::recovery::OpenError;
+use openftl_ftl::seals::Seals;
 use openftl_ftl::superblock::{Superblock, SuperblockError};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
@@ -46,6 +47,11 @@ fn refused_after_padding(world: &mut World) -> OpenError {
 
 /// Writes raw blocks at the write pointer of a chunk, as somebody else would.
 fn write_raw(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>]) {
+    write_raw_as(world, chunk, units, OOB_VERSION);
+}
+
+/// The same; their out-of-band bytes say that they are of that version.
+fn write_raw_as(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>], version: u8) {
     let geometry = *world.wire.geometry();
     for unit in units {
         let write_pointer = world.chunk_report().iter().find(|other| other.chunk == chunk).unwrap().write_pointer;
@@ -53,6 +59,9 @@ fn write_raw(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>]) {
             // Full, and so all of it can be read.
             return;
         }
+        let first = geometry.format().ppa(chunk, write_pointer);
+        let mut seals = Seals::new(&geometry);
+        seals.begin(world.config.drive_id, 0, false);
         let mut frames = Frames::new(unit.len(), 0, geometry.oob_bytes as usize);
         let mut list = Vec::new();
         for (oob, bytes) in unit {
@@ -60,9 +69,10 @@ fn write_raw(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>]) {
             frames.bytes_mut(frame).fill(0);
             frames.bytes_mut(frame)[..bytes.len()].copy_from_slice(bytes);
             oob.seal(&mut frames, frame);
+            seals.apply(&mut frames, frame, Ppa(first.0 + list.len() as u64));
+            frames.oob_mut(frame)[1] = version;
             list.push(frame);
         }
-        let first = geometry.format().ppa(chunk, write_pointer);
         let blocks: Vec<Ppa> = (0..unit.len() as u64).map(|index| Ppa(first.0 + index)).collect();
         let command = Command::Write { blocks: Blocks::Vector(&blocks), frames: &list, fua: true };
         let mut completions = Vec::new();
@@ -125,16 +135,37 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
         let superblock = world.ftl().superblock().clone();
         world.ftl = None;
         let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence + 1 };
         let mut record = padding();
         record[0] = (oob, bytes);
         let place = open_place(&mut world, &superblock);
         write_raw(&mut world, place, &[record, padding(), padding()]);
         let error = refused(&mut world);
-        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(3)));
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(4)));
         assert!(error.to_string().contains("use a newer"), "{error}");
     }
+}
+
+#[test]
+fn a_drive_of_the_version_before_is_refused_with_both_versions_and_what_to_do() {
+    let mut world = drive(true);
+    world.open(Access::Inspect).unwrap();
+    let superblock = world.ftl().superblock().clone();
+    world.ftl = None;
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 40, Store::Ram, Timing::Modelled, 1).unwrap();
+    world.wire = Wire::new(device);
+    let mut bytes = superblock.encode();
+    bytes[8] = 2;
+    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
+    let mut record = padding();
+    record[0] = (oob, bytes);
+    write_raw_as(&mut world, ChunkId(superblock.places[0]), &[record, padding(), padding()], 2);
+    let error = refused(&mut world);
+    assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
+    let error = error.to_string();
+    assert!(error.contains("format version 2, this program knows version 3"), "{error}");
+    assert!(error.contains("use the older OpenFTL that wrote it") && error.contains("openftl create"), "{error}");
 }
 
 /// Appends `superblock` to one of its places; its out-of-band bytes call it number `sequence`.

@@ -102,6 +102,7 @@ fn places(world: &mut TableWorld, table: u32) -> Vec<Ppa> {
         if !world.device().look(ppa, &mut frames, frame) {
             continue;
         }
+        world.ftl().ftl.block().unseal(&mut frames, frame, ppa);
         if let Ok(Oob { kind: BlockKind::Table, address, sequence }) = Oob::verify(&frames, frame)
             && sequence == number
         {

@@ -22,12 +22,14 @@ mod queue;
 mod read;
 mod reset;
 mod schedule;
+mod silent;
 mod simulation;
 mod write;
 
 pub use injection::ProgramFailure;
 pub use power::{BlockMask, DieFate, EraseFate, PowerLoss, ProgramFate, Remains};
 pub use queue::COMMANDS_MAX;
+pub use silent::{Missing, SilentFault};
 
 use crate::contract::{
     ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, QueueFull, Tag,
@@ -136,6 +138,7 @@ pub struct EmulatedDevice {
     store_error: Option<StoreError>,
     /// A test wants the next program operation to fail, wherever it is.
     next_program_fails: Option<ProgramFailure>,
+    silent: silent::Silent,
     dulbe: bool,
     now: Time,
 }
@@ -178,6 +181,7 @@ impl EmulatedDevice {
             statistics: NandStatistics::default(),
             store_error: None,
             next_program_fails: None,
+            silent: silent::Silent::default(),
             dulbe: false,
             now: Time::ZERO,
             profile,

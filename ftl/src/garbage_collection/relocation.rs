@@ -12,9 +12,9 @@
 //! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
 //! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
 
-use super::{Collection, Victim};
+use super::{Collection, Relocated, Victim};
 use crate::block::{BlockFtl, Errand};
-use crate::log::Record;
+use crate::log::{Log, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::placement::{KEPT_APART, Label, Relocation};
@@ -316,6 +316,10 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn copy_ended(&mut self, id: UnitId) {
         let unit = self.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
+        let (sources, first) = (self.buffer.sources(unit), self.format.ppa(unit.chunk, unit.first));
+        for (index, from) in (0..).zip(&sources[..used as usize]) {
+            self.seals.copied(*from, Ppa(first.0 + index));
+        }
         self.collection.groups[group as usize].copying -= used;
         self.statistics.relocation_copies += u64::from(used);
         self.units.completed(id);
@@ -555,9 +559,73 @@ impl<M: Media> BlockFtl<M> {
         shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))
     }
 
+    /// Whether the log can take so many relocated blocks at once.
+    pub(super) fn fits_log(&self, blocks: u32) -> bool {
+        self.words_of(blocks as usize) <= Log::words_max(self.geometry.ws_min)
+    }
+
+    /// Words of the log that so many relocated blocks take at most. What is said of a copy never spans two blocks of the log.
+    fn words_of(&self, blocks: usize) -> usize {
+        blocks * if self.seals.has_copies() { 4 } else { 1 }
+    }
+
+    /// Logs where a relocated block is.
+    fn log_relocated(&mut self, Relocated { block, to, .. }: Relocated, last: bool) {
+        let borrowed = self.seals.borrowed(to);
+        if borrowed != 0 {
+            self.log.append(&mut self.frames, Record::Copied { ppa: to, borrowed });
+        }
+        self.log.append(&mut self.frames, Record::Mapped { block, ppa: to, last });
+    }
+
+    /// Enters what has moved of `whole` victims, once all of it has, as one transaction.
+    fn map_whole(&mut self) {
+        for group in 0..self.geometry.groups {
+            let victims = &mut self.collection.groups[group as usize].victims;
+            let is_complete = |victim: &&mut Victim| {
+                !victim.moved.is_empty() && victim.scanned && victim.moved.len() == victim.outstanding as usize
+            };
+            let Some(victim) = victims.iter_mut().find(is_complete) else { continue };
+            let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
+            if !self.log_openings() || !self.log.has_room_for(self.words_of(moved.len())) {
+                self.victim_mut(group, chunk).moved = moved;
+                continue;
+            }
+            let mut last = None;
+            for relocated in &moved {
+                if self.enter_relocated(group, chunk, *relocated)
+                    && let Some(before) = last.replace(*relocated)
+                {
+                    self.log_relocated(before, false);
+                }
+            }
+            if let Some(last) = last {
+                self.log_relocated(last, true);
+            }
+            self.block_settled(group, chunk, moved.len() as u32);
+            self.stirred = true;
+        }
+    }
+
+    /// The map says where a block of `victim` is now, unless the host has overwritten or trimmed it meanwhile. Returns whether
+    /// that is to be logged.
+    fn enter_relocated(&mut self, group: u32, victim: ChunkId, Relocated { block, from, to }: Relocated) -> bool {
+        let is_entered = self.buffer.rebase(&mut self.mapping, block, Entry::media(from), Entry::media(to));
+        if is_entered {
+            self.chunks.invalidate(from);
+            self.chunks.commit(to);
+            self.statistics.groups[group as usize].relocated += 1;
+            self.placement.events.moved(victim, self.chunks.label(victim), block);
+        } else {
+            self.chunks.abandon(to);
+        }
+        is_entered
+    }
+
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(super) fn map_relocated(&mut self) {
-        while !self.collection.written.is_empty() && self.log.has_room() {
+        let may_grow = self.log_may_grow();
+        while !self.collection.written.is_empty() && may_grow && self.log_openings() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
@@ -567,22 +635,23 @@ impl<M: Media> BlockFtl<M> {
                 let slot = *self.buffer.slot(*frame);
                 let from = Ppa(u64::from(slot.older.0));
                 let victim = self.format.chunk_of(from);
-                // The host may have overwritten or trimmed the block meanwhile.
-                if self.buffer.rebase(&mut self.mapping, slot.block, slot.older, Entry::media(slot.ppa)) {
-                    self.chunks.invalidate(from);
-                    self.chunks.commit(slot.ppa);
-                    let record = Record::Mapped { block: slot.block, ppa: slot.ppa, last: true };
-                    self.log.append(&mut self.frames, record);
-                    self.statistics.groups[group as usize].relocated += 1;
-                    self.placement.events.moved(victim, self.chunks.label(victim), slot.block);
-                } else {
-                    self.chunks.abandon(slot.ppa);
-                }
+                let relocated = Relocated { block: slot.block, from, to: slot.ppa };
                 self.collection.frames.push(*frame);
+                let moving = self.victim_mut(group, victim);
+                if moving.whole {
+                    moving.moved.push(relocated);
+                    continue;
+                }
+                if self.enter_relocated(group, victim, relocated) {
+                    self.log_relocated(relocated, true);
+                }
                 self.block_settled(group, victim, 1);
             }
             self.units.finish(id);
             self.stirred = true;
+        }
+        if may_grow {
+            self.map_whole();
         }
     }
 }

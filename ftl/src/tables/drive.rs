@@ -867,6 +867,10 @@ impl<M: Media> BlockFtl<M> {
         // In an order that is the same each time.
         found.sort_unstable_by_key(|(chunk, _)| *chunk);
         for (chunk, Found { write_pointer, is_open }) in found {
+            if is_open {
+                // Its opening may not be in the log, and what it holds does not count.
+                self.seals.open(chunk);
+            }
             let open = is_open.then(|| self.units.open(chunk, write_pointer));
             self.release_table_chunk(chunk, open);
         }

@@ -267,6 +267,7 @@ impl<M: Media> BlockFtl<M> {
                 let chunk = self.provisioning.take(Claim::Table(pu))?;
                 self.chunks.set_usage(chunk, ChunkUse::Table, self.buffer.head());
                 self.chunks.set_label(chunk, Label::Ordinary);
+                self.seals.open(chunk);
                 self.units.open(chunk, 0)
             }
         };

@@ -2,6 +2,7 @@
 
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Ppa};
 use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::seals::Seals;
 use openftl_ftl::{BlockTarget, Superblock};
 use openftl_media::{Blocks, ChunkState, Command, Media};
 use openftl_sim::World;
@@ -35,12 +36,14 @@ impl Damage {
     }
 }
 
-/// Every block that can be read and verifies, with what it says it is.
+/// Every block that can be read, with what it says it is; those of log, checkpoint and superblock only if they verify.
 pub fn blocks(world: &mut World) -> Vec<(Ppa, Oob)> {
     let geometry = *world.wire.geometry();
     let mut frames = Frames::new(64, 0, geometry.oob_bytes as usize);
     let mut into = Vec::new();
     assert!(frames.acquire_many(FrameForm::Bytes, 64, &mut into));
+    let mut seals = Seals::new(&geometry);
+    seals.begin(world.config.drive_id, 0, false);
     let mut found = Vec::new();
     for chunk in world.chunk_report() {
         let readable = match chunk.state {
@@ -59,7 +62,7 @@ pub fn blocks(world: &mut World) -> Vec<(Ppa, Oob)> {
             world.device().poll(now, &mut frames, &mut completions);
             for (index, ppa) in places.iter().enumerate() {
                 let good = completions[0].status.data_is_good() || completions[0].failed >> index & 1 == 0;
-                if let Some(oob) = good.then(|| Oob::verify_either(&frames, into[index]).ok()).flatten() {
+                if let Some(oob) = good.then(|| seals.take_off(&mut frames, into[index], *ppa)).flatten() {
                     found.push((*ppa, oob));
                 }
             }

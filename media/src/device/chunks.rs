@@ -17,6 +17,8 @@ pub const PROGRAM_FAILS: u8 = 1 << 3;
 pub const FAILURE_CLOSES: u8 = 1 << 4;
 /// Reset, but the die may not have erased it yet.
 pub const ERASING: u8 = 1 << 5;
+/// A silent fault waits for a program or an erase, or one was lost: look before doing either.
+pub const SILENT: u8 = 1 << 6;
 
 /// What the device knows of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

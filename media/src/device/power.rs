@@ -129,6 +129,7 @@ impl EmulatedDevice {
         self.log = super::NotificationLog::default();
         self.dulbe = false;
         self.next_program_fails = None;
+        self.silent.end_waiting(None, |ppa| format.chunk_of(ppa));
         let mut unfinished = self.schedule.stop(self.now, |pu| fate(pu).until);
         if self.schedule.is_protected() {
             unfinished.retain(|program| program.accepted > fate(format.pu_of(program.chunk)).until);

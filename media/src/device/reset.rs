@@ -1,7 +1,7 @@
 //! Resetting: a chunk is free at once for the host, and holds what it held until its die has begun to erase it.
 
 use super::chance::Draw;
-use super::chunks::{ERASING, MARKED};
+use super::chunks::{ERASING, MARKED, SILENT};
 use super::commands::Outcome;
 use super::{EmulatedDevice, Erase};
 use crate::contract::{Blocks, ChunkState, NotifiedScope, NotifiedState, Status};
@@ -76,6 +76,12 @@ impl EmulatedDevice {
         if threshold > 0 && self.wear_index(resets) > threshold && self.wear_index(before.resets) <= threshold {
             self.log.push(ppa, NotifiedState::WearIndexHigh, NotifiedScope::Chunk);
         }
+        let format = self.format;
+        self.silent.end_waiting(Some(chunk), |ppa| format.chunk_of(ppa));
+        if before.flags & SILENT != 0 && !fails && self.loses_erase(chunk, before.write_pointer) {
+            // Nothing is erased, and nobody knows.
+            return;
+        }
         if let Some(earlier) = self.erases.iter_mut().find(|erase| erase.chunk == chunk && !erase.overwritten) {
             // A free chunk is reset once more while its first erase is under way: one longer erase.
             earlier.done = done;
@@ -123,6 +129,7 @@ impl EmulatedDevice {
     pub(super) fn forget_contents(&mut self, chunk: ChunkId) {
         self.backing.discard(chunk);
         self.unmark(chunk, 0);
+        self.silent.forget(chunk);
         *self.chunks.flags_mut(chunk) &= !(MARKED | ERASING);
     }
 }

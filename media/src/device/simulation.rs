@@ -30,6 +30,7 @@ impl EmulatedDevice {
             store_error: None,
             dulbe: self.dulbe,
             next_program_fails: self.next_program_fails,
+            silent: self.silent.clone(),
             now: self.now,
         }))
     }

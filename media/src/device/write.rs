@@ -2,7 +2,7 @@
 
 use super::EmulatedDevice;
 use super::chance::Draw;
-use super::chunks::{ERASING, FAILURE_CLOSES, MARKED, PROGRAM_FAILS};
+use super::chunks::{ERASING, FAILURE_CLOSES, MARKED, PROGRAM_FAILS, SILENT};
 use super::commands::Outcome;
 use super::read::Page;
 use crate::contract::{Blocks, ChunkState, Status};
@@ -11,17 +11,25 @@ use openftl_core::{ChunkId, Frame, Frames, Ppa, Time, VECTOR_BLOCKS_MAX};
 
 /// Where the data of a write come from.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(super) enum Source<'a> {
     Frames(&'a Frames, &'a [Frame]),
     /// Other blocks of the device, and when each of them is in the controller.
     Media(&'a [Ppa], &'a [Time]),
 }
 
 impl<'a> Source<'a> {
-    fn part(self, start: usize, len: usize) -> Source<'a> {
+    pub(super) fn part(self, start: usize, len: usize) -> Source<'a> {
         match self {
             Source::Frames(frames, list) => Source::Frames(frames, &list[start..start + len]),
             Source::Media(ppas, times) => Source::Media(&ppas[start..start + len], &times[start..start + len]),
+        }
+    }
+
+    /// How many blocks they are.
+    pub(super) fn len(self) -> usize {
+        match self {
+            Source::Frames(_, list) => list.len(),
+            Source::Media(ppas, _) => ppas.len(),
         }
     }
 
@@ -83,7 +91,7 @@ impl EmulatedDevice {
         if flags & ERASING != 0 {
             self.overtake_erase(chunk);
         }
-        if flags & PROGRAM_FAILS != 0 || self.chance.programs_fail {
+        if flags & (PROGRAM_FAILS | SILENT) != 0 || self.chance.programs_fail {
             return self.write_units(outcome, index, chunk, first, len, source, fua);
         }
         let end = first + len as u32;
@@ -130,8 +138,11 @@ impl EmulatedDevice {
             ready = source.ready(ready, start, unit);
             if !fails {
                 let part = source.part(start, unit);
-                let kept =
-                    self.keep(chunk, block, part).and_then(|()| self.settle(chunk, self.chunks.state_at(end), end));
+                let kept = match entry.flags & SILENT {
+                    0 => self.keep(chunk, block, part),
+                    _ => self.keep_or_lose(chunk, block, part),
+                };
+                let kept = kept.and_then(|()| self.settle(chunk, self.chunks.state_at(end), end));
                 if let Err(error) = kept {
                     self.store_error = Some(error);
                     return outcome.fail_all(blocks.start..index + len, Status::WriteFault);
@@ -169,7 +180,7 @@ impl EmulatedDevice {
 
     /// Gives the bits to the store.
     #[inline]
-    fn keep(&mut self, chunk: ChunkId, first: u32, source: Source<'_>) -> Result<(), StoreError> {
+    pub(super) fn keep(&mut self, chunk: ChunkId, first: u32, source: Source<'_>) -> Result<(), StoreError> {
         match source {
             Source::Frames(frames, list) => self.backing.write(chunk, first, frames, list),
             Source::Media(ppas, _) => {

@@ -1,0 +1,241 @@
+//! What a drive does when something waits for room and nothing under way will make any.
+//!
+//! Whoever waits is the host (a write, a flush), collection, or the metadata: a log or checkpoint that gets no chunk. A
+//! drive is *stuck* when one of them waits, no command but reads of hosts is at the device and no part has anything to act
+//! on. Then it takes these measures, the next one only if those before it do nothing:
+//!
+//! | measure | makes room because |
+//! |---|---|
+//! | write relocated blocks that wait for a full unit | their victims end |
+//! | write what is buffered | what it makes invalid can be collected |
+//! | force the log | chunks whose reset waits for it are reset |
+//! | mark every group that wants it; place blocks outside of their class | more is collected |
+//! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
+//! | give away a spare, keep nothing apart | they were held back for later |
+//! | lend the reserves | metadata may take the last chunk of a group, and relocation may leave its group |
+//! | turn read-only | nothing is left: whoever waits gets an answer |
+//!
+//! A crash finds the room that it needs because of three rules. A victim that only the reserve of its group has room for
+//! moves as one transaction (`Victim::whole`): after a crash either the victim or the chunk it moved to holds nothing. Open
+//! chunks that hold nothing when a drive is opened are recycled where room is short. And the log does not outgrow its plan:
+//! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
+
+use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::chunk_table::ChunkUse;
+use crate::log::LOG_UNITS_MAX;
+use crate::plan::{METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
+use crate::target::TRANSACTION_BLOCKS_MAX;
+use crate::units::OpenId;
+use openftl_core::ChunkId;
+use openftl_media::Media;
+
+/// What the measures have set going.
+#[derive(Default)]
+pub(crate) struct Relief {
+    /// Open chunks that hold nothing and are being filled with padding, so that they can be reset.
+    recycling: Vec<ChunkId>,
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Whether the log or a checkpoint wants a chunk and gets none.
+    pub(crate) fn metadata_is_stalled(&self) -> bool {
+        let log_is_stalled = (0..METADATA_COPIES).any(|copy| {
+            let lane = &self.log.copies[copy];
+            let room = lane.open.map_or(0, |open| self.units.room(open));
+            room == 0 && lane.successors.is_empty() && self.log.has_unwritten(copy)
+        });
+        log_is_stalled || self.checkpoint.is_stalled()
+    }
+
+    /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
+    /// go on for ever.
+    fn is_stuck(&self) -> bool {
+        (!self.transactions.is_idle()
+            || self.transactions.stalled
+            || self.collection.is_stalled()
+            || self.metadata_is_stalled())
+            && !self.stirred
+            && self.under_way == self.reads.under_way()
+            && self.backlog.is_empty()
+    }
+
+    /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
+    /// with all frames waiting for that block, writes nothing more: push it out.
+    fn free_frames(&mut self) {
+        let scarce = self.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
+        if !scarce || self.stirred || self.units.under_way() > 0 || !self.may_program() {
+            return;
+        }
+        if self.buffer.unplaced() > 0 && self.transactions.push < self.buffer.head() {
+            self.transactions.push = self.buffer.head();
+            self.stirred = true;
+            return;
+        }
+        if self.buffer.held() > 0 {
+            self.pad_host_frontiers();
+        }
+    }
+
+    /// Takes the measures that make room, cheapest first, when nothing else will.
+    pub(crate) fn relieve(&mut self) {
+        // Not yet stuck, but chunks wait for the log: do not let them pile up.
+        let waiting = self.bad_chunks.waiting_for_log(self.log.durable());
+        if waiting > 0
+            && self.log.is_idle()
+            && (self.transactions.stalled
+                || self.collection.is_stalled()
+                || self.collection.is_ahead()
+                || waiting >= self.geometry.groups.max(4) as usize)
+        {
+            self.force_log();
+        }
+        self.free_frames();
+        if !self.may_program() || !self.is_stuck() {
+            return;
+        }
+        let is_recovering = self.phase == Phase::Recovering;
+        if (!is_recovering && self.move_on()) || self.recycle_one() || self.lend() {
+            (self.stirred, self.transactions.stalled) = (true, false);
+            self.collection.stir();
+            return;
+        }
+        // A reset that waits for reads is room to come.
+        if self.reads.under_way() == 0 || !self.bad_chunks.is_waiting() {
+            self.turn_read_only(ReadOnlyReason::NoRoom);
+        }
+    }
+
+    /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
+    fn move_on(&mut self) -> bool {
+        if self.push_relocations() {
+            return true;
+        }
+        if self.transactions.push < self.buffer.head() {
+            self.transactions.push = self.buffer.head();
+            return true;
+        }
+        if self.log.position() > self.log.durable() && self.log.is_idle() {
+            self.force_log();
+            return self.stirred;
+        }
+        self.mark_all() || self.spill()
+    }
+
+    /// Gives away what was held back. Returns whether there was anything.
+    fn lend(&mut self) -> bool {
+        if self.provisioning.lend_spare() {
+            return true;
+        }
+        if self.placement.keep_nothing_apart() {
+            self.provisioning.keep_apart(0);
+            return true;
+        }
+        self.provisioning.lend_reserves()
+    }
+
+    /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.
+    fn recycle_one(&mut self) -> bool {
+        let partial = self.collection.partial.iter().flatten().find(|(chunk, _)| self.holds_nothing(*chunk)).copied();
+        if let Some((chunk, next)) = partial {
+            self.collection.partial.iter_mut().for_each(|list| list.retain(|(other, _)| *other != chunk));
+            self.recycle(chunk, next);
+            return true;
+        }
+        let open = self.host_chunks_open().chain(self.collection.open_chunks()).find(|open| self.is_recyclable(*open));
+        open.inspect(|open| self.fill_up(*open)).is_some()
+    }
+
+    /// Whether something was written to `open`, all of which is needed no more, and more can be.
+    fn is_recyclable(&self, open: OpenId) -> bool {
+        let Some(chunk) = self.units.chunk_if_open(open).filter(|_| self.units.room(open) > 0) else { return false };
+        self.units.chunk(open).next > 0 && self.holds_nothing(chunk)
+    }
+
+    /// Whether nothing in `chunk` is needed or on its way.
+    fn holds_nothing(&self, chunk: ChunkId) -> bool {
+        self.chunks.valid(chunk) == 0 && self.chunks.pending(chunk) == 0
+    }
+
+    /// Fills `chunk`, which a crash left open at block `next` and holds nothing, so that it can be reset.
+    pub(crate) fn recycle(&mut self, chunk: ChunkId, next: u32) {
+        let open = self.units.open(chunk, next);
+        self.fill_up(open);
+    }
+
+    fn fill_up(&mut self, open: OpenId) {
+        self.relief.recycling.push(self.units.chunk(open).chunk);
+        self.pad_by(open, self.units.room(open));
+        self.stirred = true;
+    }
+
+    /// An open chunk of data has been closed. Returns whether it was recycled, and goes to its reset.
+    pub(crate) fn is_recycled(&mut self, chunk: ChunkId) -> bool {
+        let Some(index) = self.relief.recycling.iter().position(|other| *other == chunk) else { return false };
+        self.relief.recycling.swap_remove(index);
+        let is_empty = self.holds_nothing(chunk);
+        if is_empty {
+            self.placement.events.emptied(chunk, self.now);
+            self.reset_when_durable(chunk, self.log.position());
+        }
+        is_empty
+    }
+
+    /// Whether room is short in `group`, or on the whole drive.
+    pub(crate) fn is_short_of_room(&self, group: u32) -> bool {
+        let here = self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group);
+        let all = self.provisioning.free_total() + self.provisioning.coming();
+        here < self.provisioning.fewest_in_group(group) || all < self.provisioning.target()
+    }
+
+    /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
+    /// whatever happens: what is appended and not written yet, and what is padded behind it.
+    fn log_room(&self, copy: usize) -> (u64, u64) {
+        let blocks = u64::from(self.geometry.blocks_per_chunk);
+        let planned = self.plan.log_chunks / METADATA_COPIES as u64;
+        let lane = &self.log.copies[copy];
+        let chunks = planned.saturating_sub(lane.chunks.len() as u64) + lane.successors.len() as u64;
+        let room = lane.open.map_or(0, |open| u64::from(self.units.room(open)));
+        let margin = LOG_UNITS_MAX as u64 * u64::from(self.geometry.ws_min) + 2 * u64::from(self.geometry.mw_cunits);
+        (chunks * blocks + room, margin.min(planned * blocks / 2))
+    }
+
+    /// Whether the log has come so near to the end of its plan that a checkpoint is due.
+    pub(crate) fn log_is_long(&self) -> bool {
+        (0..METADATA_COPIES).any(|copy| {
+            let (room, margin) = self.log_room(copy);
+            room < margin
+        })
+    }
+
+    /// Whether changes may be logged: not while a checkpoint, which would shorten the log, has to be waited for.
+    #[inline]
+    pub(crate) fn log_may_grow(&self) -> bool {
+        !self.checkpoint.is_working() || self.metadata_is_stalled() || !self.log_is_long()
+    }
+
+    /// What a drive lacks of the room that any crash should leave it: in each group a chunk to relocate into, and in all the
+    /// chunks that the plan has for metadata. `None` if nothing.
+    pub(crate) fn missing_room(&self) -> Option<String> {
+        let mut recycling = vec![0; self.geometry.groups as usize];
+        for chunk in &self.relief.recycling {
+            recycling[self.group_of(*chunk) as usize] += 1;
+        }
+        let mut all = 0;
+        for (group, recycling) in (0..self.geometry.groups).zip(recycling) {
+            let coming = self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + recycling;
+            all += coming;
+            let closed = self.geometry.chunk_ids().filter(|chunk| self.group_of(*chunk) == group);
+            let fewest = closed
+                .filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed)
+                .map(|chunk| self.chunks.valid(chunk));
+            if coming < RELOCATION_RESERVE_CHUNKS
+                && fewest.min().is_some_and(|fewest| !self.has_room_to_move(group, fewest))
+            {
+                return Some(format!("group {group} has no chunk to relocate into"));
+            }
+        }
+        let needed = self.provisioning.metadata_to_come();
+        (all < needed)
+            .then(|| format!("{all} chunks are free or soon will be, and log and checkpoints may need {needed}"))
+    }
+}
