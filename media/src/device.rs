@@ -27,7 +27,7 @@ mod simulation;
 mod write;
 
 pub use injection::ProgramFailure;
-pub use power::PowerLoss;
+pub use power::{BlockMask, DieFate, EraseFate, PowerLoss, ProgramFate, Remains};
 pub use queue::COMMANDS_MAX;
 pub use silent::{Missing, SilentFault};
 
@@ -105,6 +105,8 @@ enum Mark {
     Weak,
     /// It cannot be read so many times more. After those it is good, and stays so.
     Failing { times: u32 },
+    /// It can be read so many times more. After those it is lost: a power cut has left it half programmed.
+    Fading { reads: u32 },
 }
 
 /// A chunk that was reset, and that its die may still be erasing.

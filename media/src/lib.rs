@@ -28,7 +28,8 @@ pub use contract::{
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
 pub use device::{
-    COMMANDS_MAX, DeviceError, EmulatedDevice, Missing, NandStatistics, PowerLoss, ProgramFailure, SilentFault, Timing,
+    BlockMask, COMMANDS_MAX, DeviceError, DieFate, EmulatedDevice, EraseFate, Missing, NandStatistics, PowerLoss,
+    ProgramFailure, ProgramFate, Remains, SilentFault, Timing,
 };
 pub use partition::{Part, Partition, PartitionError};
 pub use parts::{PartKind, PartLabel, PartName};

@@ -19,7 +19,7 @@ use crate::contract::ChunkState;
 use crate::parts::PartsError;
 use crate::profile::ProfileError;
 use file::FileStore;
-use openftl_core::{ChunkId, Frame, Frames};
+use openftl_core::{ChunkId, Frame, Frames, TraceHash};
 use ram::RamStore;
 use stamps::StampStore;
 use std::io;
@@ -191,6 +191,16 @@ impl Backing {
         }
     }
 
+    /// Adds what a written block holds to `hash`: its out-of-band bytes and its stamp, if it has one. Nothing of a file, which cannot be
+    /// forked.
+    pub fn add_to(&self, hash: &mut TraceHash, chunk: ChunkId, block: u32) {
+        match self {
+            Backing::Ram(store) => store.add_to(hash, chunk, block),
+            Backing::Stamps(store) => store.add_to(hash, chunk, block),
+            Backing::File(_) => {}
+        }
+    }
+
     /// Copies one block to another.
     pub fn copy(&mut self, from: (ChunkId, u32), to: (ChunkId, u32)) -> Result<(), StoreError> {
         match self {
@@ -260,4 +270,10 @@ impl Backing {
             Backing::File(store) => store.sync(),
         }
     }
+}
+
+fn add_words(hash: &mut TraceHash, bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().for_each(|word| hash.add(u64::from_le_bytes(*word)));
+    rest.iter().for_each(|byte| hash.add(u64::from(*byte)));
 }

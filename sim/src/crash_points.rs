@@ -14,16 +14,21 @@
 //!
 //! A copy of the device is cut, so the workload runs only once. Two cuts count as one where they leave the device in the
 //! same state: the recovery does not know which of them it was. What the host had been told may differ; each is judged.
+//!
+//! These are prefixes in time. On a wire that is watched [beyond](crate::wire::Wire::watch_beyond) each event has some states besides
+//! in which every die has a [fate](crate::fate) of its own; their recoveries are not cut.
 
-use crate::caught::caught;
+use crate::caught::{Failure, caught};
+use crate::fate::States;
 use crate::history::{Found, History};
+use crate::liveness;
 use crate::stage::Stage;
 use crate::wire::CrashPoint;
 use openftl_ftl::Access;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// One of so many recovered drives goes on working, to show that it can.
+/// Every recovered drive does some of everything and is closed. One of so many works for longer before that.
 const GOES_ON: u64 = 10;
 
 /// The crash points of one workload so far.
@@ -35,6 +40,10 @@ pub struct CrashPoints {
     pub cuts: u64,
     /// Different states that a cut of one of their recoveries left.
     pub recovery_cuts: u64,
+    /// All of them by what is particular about them.
+    pub states: States,
+    /// Drives recovered from them that then worked and closed.
+    pub closed: u64,
 }
 
 impl CrashPoints {
@@ -63,27 +72,55 @@ impl CrashPoints {
         history: &Rc<History>,
     ) -> Result<Vec<Found>, String> {
         self.cuts += 1;
+        self.states += crash_point.states;
+        let is_prefix = crash_point.fates.is_none();
         let mut recovered = world.after_cut(crash_point, history.clone());
-        recovered.blocks().wire.watch();
+        if is_prefix {
+            recovered.blocks().wire.watch();
+        }
         let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;
         let crash_points = recovered.crash_points();
-        if self.cuts.is_multiple_of(GOES_ON) {
-            recovered.blocks().wire.ignore();
-            caught(|| recovered.work_on(&found)).map_err(|panic| format!(", and then: {panic}"))?;
-        }
+        recovered.blocks().wire.ignore();
+        let goes_on = self.cuts.is_multiple_of(GOES_ON);
+        self.go_on(&mut recovered, &found, goes_on).map_err(|error| format!(", and then: {error}"))?;
         for (crash_point, _) in crash_points {
-            self.recovery_cuts += 1;
             let name = describe(&crash_point);
-            judge(&mut world.after_cut(crash_point, history.clone()))
+            let fingerprint = crash_point.fingerprint;
+            if let Some(found) = self.known.get(&fingerprint) {
+                history.verdict(found).map_err(|error| format!(", then recovery {name}: {error}"))?;
+                continue;
+            }
+            self.recovery_cuts += 1;
+            self.states += crash_point.states;
+            let mut recovered = world.after_cut(crash_point, history.clone());
+            judge(&mut recovered)
+                .and_then(|found| {
+                    self.go_on(&mut recovered, &found, false).map_err(|error| format!("and then: {error}"))
+                })
                 .map_err(|error| format!(", then recovery {name}: {error}"))?;
         }
         Ok(found)
     }
+
+    /// A recovered drive works and is closed; if `long`, it works for longer before that.
+    fn go_on(&mut self, recovered: &mut impl Stage, found: &[Found], long: bool) -> Result<(), Failure> {
+        caught(|| {
+            if long {
+                recovered.work_on(found);
+            } else {
+                recovered.blocks().adopt(found);
+            }
+            liveness::prove(recovered, long);
+        })?;
+        self.closed += 1;
+        Ok(())
+    }
 }
 
 fn describe(crash_point: &CrashPoint) -> String {
-    let CrashPoint { event, at, torn, .. } = crash_point;
-    format!("cut after event {event} at {} ns{}", at.0, if *torn { ", torn" } else { "" })
+    let CrashPoint { event, at, torn, fates, states, .. } = crash_point;
+    let fates = fates.map_or(String::new(), |fates| format!(", {fates:?} ({states})"));
+    format!("cut after event {event} at {} ns{}{fates}", at.0, if *torn { ", torn" } else { "" })
 }
 
 /// Opens the drive and compares all of it with the model.

@@ -1,10 +1,12 @@
 //! Plays one run from its beginning to its end, and judges it.
 
 use crate::caught::{Failure, caught};
+use crate::fate::States;
 use crate::fault::FaultKind;
+use crate::liveness;
 use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
-use crate::swarm::{Run, World};
+use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
 use openftl_ftl::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
@@ -26,6 +28,12 @@ pub struct Tally {
     pub cuts: u64,
     /// Power cuts during a recovery.
     pub recovery_cuts: u64,
+    /// States that all these cuts left.
+    pub states: States,
+    /// Openings with other settings than the time before.
+    pub other_settings: u64,
+    /// Recovered drives that then worked and closed.
+    pub closed: u64,
     /// Clean restarts.
     pub restarts: u64,
     /// Table drives among the runs.
@@ -51,6 +59,9 @@ impl AddAssign<&Tally> for Tally {
         self.events += other.events;
         self.cuts += other.cuts;
         self.recovery_cuts += other.recovery_cuts;
+        self.states += other.states;
+        self.other_settings += other.other_settings;
+        self.closed += other.closed;
         self.restarts += other.restarts;
         self.table_drives += other.table_drives;
         self.worn_out += other.worn_out;
@@ -90,7 +101,7 @@ pub fn explore(run: &Run) -> Explored {
 
 /// Plays a run in a world.
 fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
-    let mut play = Play { world, depth: run.setting.depth, cut: None, tally };
+    let mut play = Play { world, setting: &run.setting, cut: None, tally };
     for step in &run.steps {
         play.take(step);
     }
@@ -101,7 +112,7 @@ fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
 /// A run under way.
 struct Play<'a, S> {
     world: S,
-    depth: usize,
+    setting: &'a Setting,
     /// The power cut that is to come.
     cut: Option<(Moment, &'a [Moment])>,
     tally: &'a mut Tally,
@@ -144,6 +155,10 @@ impl<'a, S: Stage> Play<'a, S> {
             Step::Table(deed) => self.world.perform(*deed),
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
+            Step::Settings(number) => {
+                blocks.next_config = Some(other_settings(&self.setting.config, *number));
+                self.tally.other_settings += 1;
+            }
             Step::Restart => {
                 self.world.clean_restart();
                 self.tally.restarts += 1;
@@ -154,7 +169,7 @@ impl<'a, S: Stage> Play<'a, S> {
             }
             Step::Cut { .. } => unreachable!("taken before"),
         }
-        while self.world.requests_under_way() >= self.depth {
+        while self.world.requests_under_way() >= self.setting.depth {
             self.world.pump();
         }
     }
@@ -162,23 +177,31 @@ impl<'a, S: Stage> Play<'a, S> {
     /// Cuts the power as was said, and has the drive recover; that may be cut, too.
     fn power_cut(&mut self) {
         let Some((at, recoveries)) = self.cut.take() else { return };
-        let world = &mut self.world;
         self.tally.cuts += 1;
-        world.power_cut_later(at.later as usize, at.torn);
+        self.cut(at);
         for at in recoveries {
+            let world = &mut self.world;
             let wire = world.blocks().wire.clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
             self.tally.recovery_cuts += 1;
-            world.power_cut_later(at.later as usize, at.torn);
+            self.cut(*at);
         }
+        let world = &mut self.world;
         if world.blocks().ftl.is_none() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
             panic!("{contradiction}");
         }
+    }
+
+    /// The power goes. A copy of what that leaves is recovered, works and is closed; the drive itself goes on as it is.
+    fn cut(&mut self, at: Moment) {
+        self.tally.states += self.world.power_cut_at(at);
+        liveness::probe(self.world.fork());
+        self.tally.closed += 1;
     }
 
     fn end(&mut self) {

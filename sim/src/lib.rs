@@ -19,6 +19,8 @@
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`stage`] | what both have in common |
+//! | [`liveness`] | what a drive owes besides the truth: an answer |
+//! | [`fate`] | what a power cut leaves beyond a prefix in time |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -32,8 +34,10 @@ pub mod caught;
 pub mod crash_points;
 pub mod drive;
 pub mod explore;
+pub mod fate;
 pub mod fault;
 pub mod history;
+pub mod liveness;
 pub mod shrink;
 pub mod stage;
 pub mod step;

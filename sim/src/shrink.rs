@@ -157,6 +157,7 @@ fn simpler(step: &Step) -> Vec<Step> {
 fn simpler_moments(moment: Moment) -> impl Iterator<Item = Moment> {
     let Moment { events, later, .. } = moment;
     let candidates = [
+        Moment { fates: None, ..moment },
         Moment { torn: false, ..moment },
         Moment { later: 0, ..moment },
         Moment { later: later / 2, ..moment },

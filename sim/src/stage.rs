@@ -1,8 +1,9 @@
 //! What a run is played on, and crash points are found of: a world with a block drive or one with a table drive.
 
 use crate::drive::{Drive, TableDrive};
+use crate::fate::States;
 use crate::history::{Found, History};
-use crate::step::Deed;
+use crate::step::{Deed, Moment};
 use crate::table_world::TableWorld;
 use crate::wire::CrashPoint;
 use crate::world::{Ftl, Judgeable, World};
@@ -39,7 +40,7 @@ pub trait Stage: Sized {
     fn clean_restart(&mut self);
 
     /// The FTL is gone, and the power goes at a later instant of the device.
-    fn power_cut_later(&mut self, later: usize, torn: bool);
+    fn power_cut_at(&mut self, moment: Moment) -> States;
 
     /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
     ///
@@ -58,6 +59,9 @@ pub trait Stage: Sized {
 
     /// The world after a power cut, with the drive not opened yet and the model as it was then.
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> Self;
+
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    fn fork(&self) -> Self;
 
     /// Goes on after the drive was opened and holds `found`, to show that it can.
     fn work_on(&mut self, found: &[Found]);
@@ -92,8 +96,8 @@ impl Stage for World {
         World::clean_restart(self);
     }
 
-    fn power_cut_later(&mut self, later: usize, torn: bool) {
-        World::power_cut_later(self, later, torn);
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        World::power_cut_at(self, moment)
     }
 
     fn recover(&mut self) -> Result<(), String> {
@@ -114,6 +118,10 @@ impl Stage for World {
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World {
         World::after_cut(self, crash_point, history)
+    }
+
+    fn fork(&self) -> World {
+        World::fork(self)
     }
 
     fn work_on(&mut self, found: &[Found]) {
@@ -156,8 +164,8 @@ impl Stage for TableWorld {
         TableWorld::clean_restart(self);
     }
 
-    fn power_cut_later(&mut self, later: usize, torn: bool) {
-        TableWorld::power_cut_later(self, later, torn);
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        TableWorld::power_cut_at(self, moment)
     }
 
     fn recover(&mut self) -> Result<(), String> {
@@ -178,6 +186,10 @@ impl Stage for TableWorld {
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
         TableWorld::after_cut(self, crash_point, history)
+    }
+
+    fn fork(&self) -> TableWorld {
+        TableWorld::fork(self)
     }
 
     fn work_on(&mut self, found: &[Found]) {

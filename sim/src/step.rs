@@ -20,12 +20,15 @@
 //! | `f` | flush |
 //! | `s` | wait until no request is under way |
 //! | `i500` | let 500 µs pass |
+//! | `o7` | from its next opening on the drive has other settings, drawn from the number 7; 0: those it had first |
 //! | `c` | close the drive and open it again |
 //! | `x37` | the FTL is gone 37 events from here, and the power with it |
 //! | `x37+2t` | the power goes two instants of the device later, and tears what is being programmed |
+//! | `x37~81` | what becomes of each die is drawn from the number 81: see [`Fates`] |
 //! | `x37/5/9t` | the recovery is cut too, after 5 events, and the next one, after 9 |
 //! | `!lose7` | a fault: see [`Fault`] |
 
+use crate::fate::Fates;
 use crate::fault::Fault;
 use openftl_ftl::Durability;
 use std::fmt;
@@ -49,6 +52,13 @@ pub struct Moment {
     pub later: u32,
     /// Whether what is being programmed then is torn.
     pub torn: bool,
+    /// What becomes of each die, if not the same of all.
+    pub fates: Option<Fates>,
+}
+
+impl Moment {
+    /// At once.
+    pub const NOW: Moment = Moment { events: 0, later: 0, torn: false, fates: None };
 }
 
 /// What is done with tables, by letter.
@@ -136,6 +146,8 @@ pub enum Step {
     Settle,
     /// Time passes, in microseconds.
     Idle(u64),
+    /// From its next opening on the drive has other settings, drawn from this number; 0: those that it was made with.
+    Settings(u32),
     /// The drive is closed and opened again.
     Restart,
     /// The power is cut, during what follows. Then each recovery is, but for the last.
@@ -189,6 +201,9 @@ impl fmt::Display for Moment {
         if self.later > 0 {
             write!(f, "+{}", self.later)?;
         }
+        if let Some(Fates(number)) = self.fates {
+            write!(f, "~{number}")?;
+        }
         f.write_str(if self.torn { "t" } else { "" })
     }
 }
@@ -209,6 +224,7 @@ impl fmt::Display for Step {
             Step::Flush => write!(f, "f"),
             Step::Settle => write!(f, "s"),
             Step::Idle(micros) => write!(f, "i{micros}"),
+            Step::Settings(number) => write!(f, "o{number}"),
             Step::Restart => write!(f, "c"),
             Step::Cut { at, recoveries } => {
                 write!(f, "x{at}")?;
@@ -238,8 +254,12 @@ impl FromStr for Moment {
 
     fn from_str(text: &str) -> Result<Moment, ()> {
         let (text, torn) = text.strip_suffix('t').map_or((text, false), |text| (text, true));
+        let (text, fates) = match text.split_once('~') {
+            Some((text, fates)) => (text, Some(Fates(number(fates)?))),
+            None => (text, None),
+        };
         let (events, later) = text.split_once('+').unwrap_or((text, "0"));
-        Ok(Moment { events: number(events)?, later: number(later)?, torn })
+        Ok(Moment { events: number(events)?, later: number(later)?, torn, fates })
     }
 }
 
@@ -272,6 +292,7 @@ fn parse(text: &str) -> Result<Step, ()> {
         'f' => alone(Step::Flush),
         's' => alone(Step::Settle),
         'i' => Ok(Step::Idle(number(rest)?)),
+        'o' => Ok(Step::Settings(number(rest)?)),
         'c' => alone(Step::Restart),
         'x' => {
             let mut moments = rest.split('/').map(str::parse);
@@ -307,7 +328,7 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c x37 x37+2t x0/5/9+1t !lose7 !program0 !offline12";
+        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c o7 x37 x37+2t x37~81 x3+1~0t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 

@@ -3,6 +3,7 @@
 //! Each run has only some of the features, so that each is also seen without the others: a bug that trims hide is found by
 //! a run without trims.
 
+use crate::fate::Fates;
 use crate::fault::{Fault, FaultKind};
 use crate::step::{Deed, DeedKind, Moment, Range, Step};
 use crate::table_world::TableWorld;
@@ -58,6 +59,8 @@ pub struct Setting {
     pub depth: usize,
     /// Chunks of each parallel unit for tables; `None`: a block drive.
     pub tables: Option<u32>,
+    /// How much longer or shorter than usual each operation of a die may take, in percent.
+    pub jitter: u32,
 }
 
 /// The world at the beginning of a run.
@@ -71,8 +74,11 @@ pub enum World {
 impl Setting {
     fn draw(seed: u64, dice: &mut Dice) -> Setting {
         let tables = tables(&mut Dice::new((!seed).rotate_left(16)));
+        let mut apart = Dice::new(seed.rotate_left(48));
+        let is_narrow = is_narrow(seed);
+        let jitter = if apart.once_in(4) { apart.one_of(&[5, 30, 90]) } else { 0 };
         loop {
-            let profile = profile(dice);
+            let mut profile = profile(dice);
             let mut config = config(seed, &profile, dice);
             place(&mut config, &mut Dice::new(!seed));
             collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
@@ -84,8 +90,12 @@ impl Setting {
                     placement => placement,
                 };
             }
-            let (spare, depth) = (dice.one_of(&[0, 20, 50]), dice.one_of(&[1, 2, 5, 16]));
-            let setting = Setting { seed, config, profile, spare, depth, tables };
+            let (mut spare, depth) = (dice.one_of(&[0, 20, 50]), dice.one_of(&[1, 2, 5, 16]));
+            if is_narrow {
+                narrow(&mut profile, &mut config, &mut apart);
+                spare = apart.one_of(&[0, 0, 1, 3]);
+            }
+            let setting = Setting { seed, config, profile, spare, depth, tables, jitter };
             // Not every device can hold every drive.
             if setting.profile.validate().is_ok() && setting.world().is_ok() {
                 return setting;
@@ -102,11 +112,13 @@ impl Setting {
         Ok(match self.tables {
             None => {
                 let mut world = crate::World::try_new(profile, config, self.spare, self.seed)?;
+                world.device().set_jitter(self.jitter, self.seed);
                 world.may_wear_out = true;
                 World::Block(Box::new(world))
             }
             Some(tables) => {
                 let mut world = TableWorld::try_new(profile, config, self.spare, tables, self.seed)?;
+                world.device().set_jitter(self.jitter, self.seed);
                 world.may_wear_out = true;
                 World::Tables(Box::new(world))
             }
@@ -198,6 +210,61 @@ fn collect(config: &mut Config, dice: &mut Dice) {
     }
 }
 
+/// Whether the drive of `seed` has as little room, and as small settings, as there can be. One of four has.
+#[must_use]
+pub fn is_narrow(seed: u64) -> bool {
+    Dice::new((!seed).rotate_left(48)).once_in(4)
+}
+
+/// As little room as there can be, the smallest settings, and an odd shape.
+fn narrow(profile: &mut Profile, config: &mut Config, dice: &mut Dice) {
+    (profile.groups, profile.pus_per_group) = (dice.one_of(&[1, 2, 2, 3]), dice.one_of(&[1, 1, 1, 2]));
+    let chip = &mut profile.chip;
+    (chip.planes, chip.page_blocks) = (dice.one_of(&[1, 2, 3]), dice.one_of(&[1, 2, 3, 4]));
+    let bits = chip.cell.bits();
+    let word_lines = chip.planes * chip.page_blocks * bits * chip.pair_distance.unwrap_or(1);
+    // One word line more than none: of paired pages most of the chunk cannot be read while it is open.
+    chip.blocks_per_chunk = word_lines * CHUNK_BLOCKS_MIN.div_ceil(word_lines).max(dice.between(1, 3) as u32);
+    if dice.once_in(4) {
+        (chip.endurance, profile.faults.program_fail) = (16, 0.03);
+    }
+    let program_blocks = profile.program_blocks();
+    profile.cache.blocks_per_pu = program_blocks * dice.one_of(&[0, 0, 1, 3]);
+    config.capacity_blocks = dice.between(60, 400);
+    config.over_provisioning = Share::percent(dice.between(1, 7) as u32);
+    config.host_frames = dice.one_of(&[260, 300]);
+    config.checkpoint_log_blocks = dice.one_of(&[Some(1), Some(1), Some(2), Some(5)]);
+    config.write_through = dice.once_in(3);
+    config.marked_groups_max = dice.one_of(&[None, Some(1)]);
+    config.wear_spread_max = dice.one_of(&[config.wear_spread_max, Some(1)]);
+    (config.handles, config.objects_max) = (dice.between(1, 2) as u8, 1);
+}
+
+/// A chunk has so many blocks, at least.
+const CHUNK_BLOCKS_MIN: u32 = 12;
+
+/// What the drive of `config` is opened with that `number` stands for; 0: what it was made with. Nothing is changed that decides how
+/// large its parts are.
+#[must_use]
+pub fn other_settings(config: &Config, number: u32) -> Config {
+    let mut config = config.clone();
+    if number == 0 {
+        return config;
+    }
+    let mut dice = Dice::new(u64::from(number));
+    config.write_through = dice.once_in(3);
+    config.checkpoint_interval = dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]);
+    config.victim = dice.one_of(&VICTIM_POLICIES);
+    config.collection = dice.one_of(&[CollectionScope::Marked, CollectionScope::DeviceWide]);
+    config.marked_groups_max = dice.one_of(&[None, Some(1), Some(2)]);
+    config.scrub_interval = dice.one_of(&[None, Some(Nanos::from_millis(100))]);
+    config.wear_spread_max = dice.one_of(&[None, Some(1), Some(32)]);
+    config.relocate_by = dice.one_of(&[RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy]);
+    config.collect_when_idle = dice.one_of(&[None, Some(Nanos::from_millis(1))]);
+    config.host_frames = dice.one_of(&[300, 600]);
+    config
+}
+
 /// One drive of five is a table drive. This is drawn apart, so that the others are what they would be without.
 fn tables(dice: &mut Dice) -> Option<u32> {
     dice.once_in(5).then(|| dice.between(2, 10) as u32)
@@ -205,12 +272,12 @@ fn tables(dice: &mut Dice) -> Option<u32> {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { profile, config, spare, depth, tables, .. } = self;
+        let Setting { profile, config, spare, depth, tables, jitter, .. } = self;
         let chip = &profile.chip;
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {}{}{} {:?} {:?}{}, checkpoint after {:?}, {}depth {depth}",
+             over-provisioning and {spare}% spare, {}{}{} {:?} {:?}{}, checkpoint after {:?}, {}jitter {jitter}%, depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -265,7 +332,9 @@ impl Run {
     pub fn draw(seed: u64) -> Run {
         let mut dice = Dice::new(seed);
         let setting = Setting::draw(seed, &mut dice);
-        let steps = steps(&setting, &mut dice);
+        let is_loop = is_narrow(seed) && setting.tables.is_none() && Dice::new(seed.rotate_left(8)).once_in(2);
+        let steps = if is_loop { long_loop(&setting, &mut dice) } else { steps(&setting, &mut dice) };
+        let steps = beyond(steps, &mut Dice::new((!seed).rotate_left(8)));
         let steps = with_hints(steps, &setting, &mut Dice::new(!seed));
         let steps = if setting.tables.is_some() { with_tables(steps, &mut Dice::new(!seed)) } else { steps };
         Run { seed, setting, steps }
@@ -373,6 +442,74 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
+/// Steps with 30 to 300 cuts and stops in them, and little work in between: what each of them leaves adds up.
+#[must_use]
+pub fn long_loop(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    let capacity = setting.config.capacity_blocks;
+    let space = if dice.once_in(2) { capacity } else { (capacity / 8).max(1) };
+    let (work_max, events_max) = (dice.one_of(&[1, 3, 8]), dice.one_of(&[5, 40, 400]));
+    let (stops, has_nested_cuts) = (dice.one_of(&[0, 4, 20]), dice.once_in(2));
+    let mut steps = Vec::new();
+    if dice.once_in(2) {
+        let whole = (0..capacity).step_by(64).map(|first| Range { first, blocks: 64.min(capacity - first) });
+        steps.extend(whole.map(|range| Step::Write(range, Durability::Volatile)));
+    }
+    for _ in 0..dice.between(30, 300) {
+        for _ in 0..dice.between(0, work_max) {
+            let mut range = |most: u64| {
+                let blocks = dice.between(1, most.min(space));
+                Range { first: dice.between(0, space - blocks), blocks }
+            };
+            let range = range(8);
+            steps.push(match dice.between(0, 9) {
+                0..6 => Step::Write(range, Durability::Volatile),
+                6 => Step::Write(range, Durability::Durable),
+                7 => Step::Trim(range, Durability::Volatile),
+                8 => Step::Read(range),
+                _ => Step::Flush,
+            });
+        }
+        match stops > 0 && dice.once_in(stops) {
+            true => steps.push(Step::Restart),
+            false => {
+                let mut moment = || Moment {
+                    events: dice.between(1, events_max),
+                    later: if dice.once_in(2) { dice.between(0, 30) as u32 } else { 0 },
+                    torn: dice.once_in(2),
+                    fates: None,
+                };
+                let at = moment();
+                let recoveries = if has_nested_cuts { vec![moment()] } else { Vec::new() };
+                steps.push(Step::Cut { at, recoveries });
+            }
+        }
+    }
+    steps
+}
+
+/// The same steps: in one run of three the cuts leave more than a prefix in time, and in one of three the drive is opened with other
+/// settings than it was made with.
+fn beyond(steps: Vec<Step>, dice: &mut Dice) -> Vec<Step> {
+    let (has_fates, has_settings) = (dice.once_in(3), dice.once_in(3));
+    let mut all = Vec::new();
+    for step in steps {
+        let opens = matches!(step, Step::Restart | Step::Cut { .. });
+        if opens && has_settings && dice.once_in(4) {
+            all.push(Step::Settings(dice.between(0, 99) as u32));
+        }
+        all.push(match step {
+            Step::Cut { mut at, mut recoveries } if has_fates => {
+                for moment in std::iter::once(&mut at).chain(&mut recoveries) {
+                    moment.fates = dice.once_in(2).then(|| Fates(dice.between(0, 9_999) as u32));
+                }
+                Step::Cut { at, recoveries }
+            }
+            step => step,
+        });
+    }
+    all
+}
+
 /// The same steps, with what the drive may be told of lifetimes in between.
 fn with_hints(steps: Vec<Step>, setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     let Config { placement, handles, capacity_blocks, .. } = setting.config;
@@ -459,6 +596,7 @@ fn cut(dice: &mut Dice, has_nested_cuts: bool) -> Step {
         events: dice.between(1, most),
         later: if dice.once_in(2) { dice.between(0, 30) as u32 } else { 0 },
         torn: dice.once_in(2),
+        fates: None,
     };
     let at = moment(120);
     let nested = if has_nested_cuts { moment(4).events - 1 } else { 0 };

@@ -10,8 +10,9 @@
 //! itself, and a mix-up of tables, of their blocks or of their notes is seen.
 
 use crate::drive::{Drive, TABLE_TAG, TableDrive};
+use crate::fate::States;
 use crate::history::{Change, Found, History, Kind};
-use crate::step::{Deed, DeedKind};
+use crate::step::{Deed, DeedKind, Moment};
 use crate::wire::CrashPoint;
 use crate::world::{Judgeable, World, head_of};
 use openftl_core::units::Share;
@@ -21,7 +22,7 @@ use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
 use openftl_ftl::tables::drive::{FoundEntry, TableDone};
 use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, ReadOnlyReason, chunks_per_pu};
-use openftl_media::{ChunkDescriptor, ChunkState, Profile};
+use openftl_media::{ChunkDescriptor, ChunkState, Profile, Store};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -150,7 +151,7 @@ impl TableWorld {
     ) -> Result<TableWorld, OpenError> {
         let config = Config { payload: FrameForm::Bytes, ..config };
         let chunks = table_chunks_per_pu(&profile, &config, Share::percent(spare), for_tables)?;
-        Ok(TableWorld::of(World::with_chunks(profile, config, chunks, seed)?))
+        Ok(TableWorld::of(World::with_store(profile, config, Store::Stamps, chunks, seed)?))
     }
 
     /// The same of one that must be possible.
@@ -170,6 +171,12 @@ impl TableWorld {
     #[must_use]
     pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
         TableWorld { serials: self.serials, ..TableWorld::of(self.world.after_cut(crash_point, history)) }
+    }
+
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    #[must_use]
+    pub fn fork(&self) -> TableWorld {
+        TableWorld { serials: self.serials, ..TableWorld::of(self.world.fork()) }
     }
 
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
@@ -691,9 +698,10 @@ impl TableWorld {
     }
 
     /// The same at a later instant of the device.
-    pub fn power_cut_later(&mut self, later: usize, torn: bool) {
-        self.world.power_cut_later(later, torn);
+    pub fn power_cut_at(&mut self, moment: Moment) -> States {
+        let states = self.world.power_cut_at(moment);
         self.forget_requests();
+        states
     }
 
     fn forget_requests(&mut self) {

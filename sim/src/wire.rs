@@ -11,6 +11,8 @@
 //!
 //! A wire that is watched keeps a [`CrashPoint`] for every state in which a power cut could leave the device.
 
+use crate::fate::{Fates, States};
+use crate::step::Moment;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Time, TraceHash};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, QueueFull, Tag,
@@ -35,10 +37,15 @@ pub struct CrashPoint {
     pub at: Time,
     /// Whether what was being programmed is torn.
     pub torn: bool,
+    /// What became of each die, if not the same of all.
+    pub fates: Option<Fates>,
+    /// What is particular about it.
+    pub states: States,
 }
 
 #[derive(Default)]
 struct Watch {
+    looks_beyond: bool,
     seen: HashSet<u64>,
     crash_points: Vec<CrashPoint>,
 }
@@ -132,19 +139,30 @@ impl Wire {
         }
     }
 
-    /// The FTL is gone, and the power goes at a later instant of the device, counted round; 0 is now. With `torn`, what is
-    /// being programmed then is left torn.
-    pub fn power_cut(&self, later: usize, torn: bool) {
+    /// The FTL is gone, and the power goes at a later instant of the device, counted round; 0 is now. What is being programmed then
+    /// may be left torn, or each die has a fate of its own.
+    pub fn power_cut(&self, moment: Moment) -> States {
         self.disarm();
         let mut device = self.device();
         let instants = device.instants();
-        let at = instants[later % instants.len()];
-        device.power_cut(at, torn).expect("a store in memory");
+        let at = instants[moment.later as usize % instants.len()];
+        match moment.fates {
+            Some(fates) => States::of(fates.cut(&mut device, at)),
+            None => {
+                device.power_cut(at, moment.torn).expect("a store in memory");
+                States::prefix()
+            }
+        }
     }
 
     /// From now on every state is kept in which a power cut could leave the device.
     pub fn watch(&self) {
         *self.shared.watch.borrow_mut() = Some(Watch::default());
+    }
+
+    /// The same, and of those beyond a prefix in time some for each event.
+    pub fn watch_beyond(&self) {
+        *self.shared.watch.borrow_mut() = Some(Watch { looks_beyond: true, ..Watch::default() });
     }
 
     /// No state is kept any more.
@@ -205,8 +223,29 @@ impl Wire {
     }
 }
 
+/// Of each event, so many states beyond a prefix in time are looked at.
+const FATES_PER_EVENT: u32 = 6;
+
 impl Watch {
     fn look(&mut self, device: &EmulatedDevice, event: u64) {
+        self.look_at_prefixes(device, event);
+        if !self.looks_beyond || device.instants().len() == 1 {
+            return;
+        }
+        for number in 0..FATES_PER_EVENT {
+            let fates = Fates((event as u32).wrapping_mul(FATES_PER_EVENT).wrapping_add(number));
+            let mut device = forked(device);
+            let at = device.instants()[0];
+            let states = States::of(fates.cut(&mut device, at));
+            let fingerprint = device.fingerprint();
+            if states.prefix == 0 && self.seen.insert(fingerprint) {
+                let fates = Some(fates);
+                self.crash_points.push(CrashPoint { device, fingerprint, event, at, torn: false, fates, states });
+            }
+        }
+    }
+
+    fn look_at_prefixes(&mut self, device: &EmulatedDevice, event: u64) {
         for at in device.instants() {
             for torn in [false, true] {
                 if torn && !device.would_tear(at) {
@@ -216,7 +255,8 @@ impl Watch {
                 device.power_cut(at, torn).expect("a store in memory");
                 let fingerprint = device.fingerprint();
                 if self.seen.insert(fingerprint) {
-                    self.crash_points.push(CrashPoint { device, fingerprint, event, at, torn });
+                    let states = States::prefix();
+                    self.crash_points.push(CrashPoint { device, fingerprint, event, at, torn, fates: None, states });
                 }
             }
         }

@@ -3,7 +3,10 @@
 //! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
 
 use crate::drive::Drive;
+use crate::fate::States;
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
+use crate::liveness::{Deadline, Patience, Waiting};
+use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::units::Share;
 use openftl_core::{
@@ -26,9 +29,6 @@ use std::rc::Rc;
 
 /// The production FTL, on a wire that can be cut.
 pub type Ftl = BlockFtl<Wire>;
-
-/// Events after which a request that is still waited for will never end.
-const EVENTS_MAX: u64 = 1_000_000;
 
 /// A request under way.
 enum Errand {
@@ -61,6 +61,8 @@ pub struct World<D = Ftl> {
     pub clock: VirtualClock,
     /// What the drive is opened with.
     pub config: Config,
+    /// What it is opened with from the next time on, if that is something else.
+    pub next_config: Option<Config>,
     /// The model. Crash points keep the one of their moment.
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
@@ -70,6 +72,9 @@ pub struct World<D = Ftl> {
     /// What exchanges have put where it does not belong, by place; as long as it is what is there.
     pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
+    patience: Patience,
+    /// Since something last ended.
+    waiting: Waiting,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
     trace: TraceHash,
@@ -189,17 +194,39 @@ impl<D: Drive> World<D> {
     /// # Panics
     /// If the profile is impossible.
     pub fn with_chunks(profile: Profile, config: Config, chunks: u32, seed: u64) -> Result<World<D>, OpenError> {
-        keep_freed_memory();
         let store = if config.payload == FrameForm::Bytes { Store::Ram } else { Store::Stamps };
+        World::with_store(profile, config, store, chunks, seed)
+    }
+
+    /// The same on a store of a kind that suits it. Forks of a store of stamps share what they keep whole.
+    ///
+    /// # Errors
+    /// If the device has no such shape, or too few good chunks.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn with_store(
+        profile: Profile,
+        config: Config,
+        store: Store,
+        chunks: u32,
+        seed: u64,
+    ) -> Result<World<D>, OpenError> {
+        keep_freed_memory();
         let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
         let mut clock = VirtualClock::default();
-        let ftl = D::format(wire.clone(), config.clone(), &mut clock)?;
+        let patience = Patience::with(&wire.device());
+        let mut deadline = Deadline::new(&mut clock, patience, "a new drive is made".to_owned());
+        let ftl = D::format(wire.clone(), config.clone(), &mut deadline)?;
         Ok(World {
+            patience,
+            waiting: Waiting::new(patience, clock.0),
             ftl: Some(ftl),
             wire,
             clock,
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
+            next_config: None,
             may_wear_out: false,
             handle: Handle::NONE,
             misplaced: BTreeMap::new(),
@@ -219,16 +246,30 @@ impl<D: Drive> World<D> {
             wire: Wire::new(crash_point.device),
             clock: VirtualClock(crash_point.at),
             config: self.config.clone(),
+            next_config: self.next_config.clone(),
             history,
             may_wear_out: self.may_wear_out,
             handle: self.handle,
             misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
+            patience: self.patience,
+            waiting: Waiting::new(self.patience, crash_point.at),
             under_way: Vec::new(),
             tag: self.tag,
             trace: TraceHash::START,
             crash_points: Vec::new(),
         }
+    }
+
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    #[must_use]
+    pub fn fork(&self) -> World<D> {
+        let at = self.clock.0;
+        let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
+        let (event, fingerprint) = (self.wire.events(), 0);
+        let states = States::prefix();
+        let crash_point = CrashPoint { device, fingerprint, event, at, torn: false, fates: None, states };
+        self.after_cut(crash_point, self.history.clone())
     }
 
     /// The states found by a watched wire since the last call, each with what the model said at that moment.
@@ -304,16 +345,30 @@ impl<D: Drive> World<D> {
         let mut done = Vec::new();
         let (now, ended) = (self.clock.now(), self.ftl().ended());
         self.ftl().poll(now, &mut done);
-        assert!(self.wire.events() < EVENTS_MAX, "requests never end: {}", self.ftl().block().describe());
         if done.is_empty() && self.ftl().ended() == ended {
-            let Some(due) = self.ftl().next_due() else {
-                let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
-                panic!("nothing is due, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
-            };
+            let Some(due) = self.ftl().next_due() else { self.stopped("nothing is due") };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
         }
+        if done.is_empty() && self.ftl().ended() == ended {
+            if let Err(waited) = self.waiting.poll(self.clock.0) {
+                self.stopped(&waited);
+            }
+        } else {
+            self.waiting.begin_anew(self.clock.0);
+        }
         done
+    }
+
+    /// What the host waits for will not come.
+    fn stopped(&mut self, why: &str) -> ! {
+        let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
+        panic!("{why}, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
+    }
+
+    /// A clock for what the drive does by itself.
+    fn deadline(&mut self, deed: &str) -> Deadline<'_> {
+        Deadline::new(&mut self.clock, self.patience, deed.to_owned())
     }
 
     /// Lets the drive work once more, and books what has ended.
@@ -436,6 +491,9 @@ impl<D: Drive> World<D> {
     fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
         self.tag += 1;
         let (now, tag) = (self.clock.now(), self.tag);
+        if self.under_way.is_empty() {
+            self.waiting.begin_anew(now);
+        }
         self.under_way.push((tag, errand));
         for word in [now.0, tag] {
             self.trace.add(word);
@@ -591,13 +649,19 @@ impl<D: Drive> World<D> {
     /// Lets the drive work until `span` has passed.
     pub fn idle(&mut self, span: Nanos) {
         let until = self.clock.now() + span;
+        self.waiting.begin_anew(self.clock.0);
         while let Some(due) = self.ftl().next_due().filter(|due| *due <= until) {
             let now = self.clock.wait_until(due);
             let mut done = Vec::new();
             self.ftl().poll(now, &mut done);
             self.take(done);
+            // Time passes as it should; only a drive that never lets it pass is not alive.
+            if let Err(polled) = self.waiting.poll(self.waiting.since()) {
+                self.stopped(&polled);
+            }
         }
         self.clock.wait_until(until);
+        self.waiting.begin_anew(until);
     }
 
     /// This happened, too.
@@ -636,6 +700,7 @@ impl<D: Drive> World<D> {
         self.settle();
         self.tag += 1;
         let (now, tag) = (self.clock.now(), self.tag);
+        self.waiting.begin_anew(now);
         self.ftl().submit(now, tag, request)?;
         loop {
             if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
@@ -781,14 +846,26 @@ impl<D: Drive> World<D> {
         }
     }
 
-    /// The same with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
+    /// Closes the drive, with nothing under way. Returns false if not even a superblock could be written any more.
+    ///
+    /// # Panics
+    /// If it cannot be closed, or not in time.
+    pub fn close(&mut self) -> bool {
+        let before = self.ftl().block().describe();
+        let ftl = self.ftl.take().expect("the drive is open");
+        match ftl.close(&mut self.deadline(&format!("the drive is closed, begun with {before}"))) {
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => false,
+            Err(error) => panic!("the drive cannot be closed: {error}; before that: {before}"),
+            Ok(()) => true,
+        }
+    }
+
+    /// Closes the drive and opens it again, with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
     /// there, as after a power cut, and the drive is to be opened like after one.
     pub(crate) fn close_and_open(&mut self) -> bool {
         let was_read_only = self.ftl().is_read_only();
-        let ftl = self.ftl.take().expect("the drive is open");
-        match ftl.close(&mut self.clock) {
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => return false,
-            closed => closed.unwrap(),
+        if !self.close() {
+            return false;
         }
         self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
@@ -805,14 +882,14 @@ impl<D: Drive> World<D> {
         let device = self.wire.device();
         let tears = device.instants().iter().position(|at| torn && device.would_tear(*at));
         drop(device);
-        self.power_cut_later(tears.unwrap_or(0), torn);
+        self.power_cut_at(Moment { later: tears.unwrap_or(0) as u32, torn, ..Moment::NOW });
     }
 
     /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
-    pub fn power_cut_later(&mut self, later: usize, torn: bool) {
+    pub fn power_cut_at(&mut self, moment: Moment) -> States {
         self.ftl = None;
         self.under_way.clear();
-        self.wire.power_cut(later, torn);
+        self.wire.power_cut(moment)
     }
 
     /// Opens the drive.
@@ -821,7 +898,13 @@ impl<D: Drive> World<D> {
     /// If it is refused.
     pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
         let wire = self.wire.clone();
-        self.ftl = Some(D::open(wire, self.config.clone(), access, &mut self.clock)?);
+        if let Some(config) = self.next_config.take() {
+            self.config = config;
+        }
+        let config = self.config.clone();
+        let opened = D::open(wire, config, access, &mut self.deadline("the drive is opened"));
+        self.ftl = Some(opened?);
+        self.waiting.begin_anew(self.clock.0);
         Ok(())
     }
 
@@ -860,8 +943,8 @@ impl<D: Drive> World<D> {
 
     /// Has the drive verify itself.
     pub fn check(&mut self) {
-        let ftl = self.ftl.as_mut().expect("the drive is open");
-        let report = ftl.check(&mut self.clock);
+        let mut deadline = Deadline::new(&mut self.clock, self.patience, "the drive checks itself".to_owned());
+        let report = self.ftl.as_mut().expect("the drive is open").check(&mut deadline);
         assert!(report.is_sound(), "{:#?}", report.findings);
     }
 

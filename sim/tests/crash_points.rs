@@ -6,11 +6,12 @@ use openftl_core::units::Share;
 use openftl_ftl::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_media::Profile;
 use openftl_sim::crash_points::CrashPoints;
+use openftl_sim::fate::States;
 use openftl_sim::fault::Fault;
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::world::{config, profile};
 use openftl_sim::{FaultKind, TableWorld, World};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
 /// The workload: the drive is filled and overwritten until garbage collection works, and then come the requests between
 /// which the power is cut.
@@ -27,8 +28,22 @@ const DEPTH: usize = 5;
 /// Requests between which the power is cut, at least.
 const REQUESTS_MIN: u64 = 16;
 
-/// Crash points of all scenes that have been tried so far.
-static TRIED: AtomicU64 = AtomicU64::new(0);
+/// Crash states of all scenes so far, and drives recovered from them that were closed.
+static TOTALS: Mutex<(States, u64)> = Mutex::new((States::NONE, 0));
+
+/// Says how many states there were, by kind, and that each was closed.
+fn told(name: &str, crash_points: CrashPoints) -> CrashPoints {
+    let CrashPoints { cuts, recovery_cuts, states, closed, .. } = crash_points;
+    let mut totals = TOTALS.lock().unwrap();
+    totals.0 += states;
+    totals.1 += closed;
+    println!(
+        "{name}: {cuts} states after cuts of the workload, {recovery_cuts} after cuts of a recovery: {states}; {closed} closed"
+    );
+    println!("  all so far: {}; {} closed", totals.0, totals.1);
+    assert_eq!(closed, cuts + recovery_cuts, "every recovered drive has worked and was closed");
+    crash_points
+}
 
 impl Scene {
     /// A drive at the beginning of the interesting part.
@@ -73,7 +88,7 @@ impl Scene {
     fn enumerate(&self) -> CrashPoints {
         let mut crash_points = CrashPoints::default();
         let mut world = self.set();
-        world.wire.watch();
+        world.wire.watch_beyond();
         world.ftl().reset_statistics();
         let mut number = 0;
         while number < REQUESTS_MIN || !covers_everything(&mut world) {
@@ -113,9 +128,7 @@ fn crumb(changes: &[(&str, &str)]) -> Profile {
 }
 
 fn expect_many(name: &str, scene: &Scene) {
-    let CrashPoints { cuts, recovery_cuts, .. } = scene.enumerate();
-    let tried = TRIED.fetch_add(cuts + recovery_cuts, Ordering::Relaxed) + cuts + recovery_cuts;
-    println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery; {tried} crash points so far");
+    let CrashPoints { cuts, recovery_cuts, .. } = told(name, scene.enumerate());
     assert!(
         cuts > 100 && recovery_cuts > 5_000,
         "{cuts} cuts and {recovery_cuts} of recoveries are too few to show anything"
@@ -201,7 +214,7 @@ const MOVES: &str = "\
 fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -> TableWorld {
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 300, ..config(40, seed) };
     let mut world = TableWorld::new(Profile { pus_per_group: 1, ..profile }, config, 8, seed);
-    world.wire.watch();
+    world.wire.watch_beyond();
     let mut crash_points = CrashPoints::default();
     let mut expect_sound = |world: &mut TableWorld| {
         if let Err(contradiction) = crash_points.judge(world) {
@@ -229,8 +242,7 @@ fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -
         }
         expect_sound(&mut world);
     }
-    let CrashPoints { cuts, recovery_cuts, .. } = crash_points;
-    println!("{name}: {cuts} cuts of the workload, {recovery_cuts} cuts of a recovery");
+    let CrashPoints { cuts, recovery_cuts, .. } = told(name, crash_points);
     assert!(cuts > 50 && recovery_cuts > 1_000, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
     world
 }

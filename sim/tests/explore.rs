@@ -38,7 +38,8 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
     };
     let seed = 500_702;
     let steps = parse_steps(FULL_AND_AT_REST).unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 1, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 1, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -120,7 +121,8 @@ fn power_cuts_do_not_leave_more_chunks_open_than_the_device_allows() {
     let seed = 727_131;
     let steps = "w0+2 x11 W2+5 w0+12 s x10 W9+5 s x1 x2+1 w0+1 w0+1 f w0+1 r0+1 x5 W0+1 s w0+4 x5";
     let steps = parse_steps(steps).unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 20, depth: 5, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 20, depth: 5, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -148,7 +150,8 @@ fn the_log_of_a_worn_out_drive_goes_on_where_relocation_could_not() {
     };
     let seed = 32_000;
     let steps = parse_steps(WORN_OUT_AND_WITHOUT_LOG).unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 5, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 5, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -184,7 +187,8 @@ fn the_last_clean_chunk_is_for_the_stream_of_the_oldest_block() {
     };
     let steps = "w0+30 h2 w197+5 u0+2 u0+7 w34+140 h0 w0+170 W0+56 w0+42 h2 w0+154 h1 t0+1 w0+25 h3 w0+161 h2 w0+55";
     let steps = parse_steps(steps).unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -213,7 +217,8 @@ fn what_failed_to_be_programmed_gets_a_spare_before_its_chunk_is_retired() {
     };
     let seed = 97_013;
     let steps = parse_steps("w0+256 w0+213 W0+207 w0+180").unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -244,7 +249,8 @@ fn the_chunk_with_the_newest_superblock_is_kept_when_it_is_full_after_a_cut() {
     };
     let seed = 305_046;
     let steps = parse_steps(CUT_BEHIND_A_FULL_PAIR).unwrap();
-    let run = Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 16, tables: None }, steps };
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 16, tables: None, jitter: 0 }, steps };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -281,7 +287,7 @@ fn of_two_copies_that_fail_in_one_chunk_the_first_is_written_first() {
         collect_when_idle: Some(Nanos::from_millis(10)),
         ..Config::default()
     };
-    let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2, tables: None };
+    let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2, tables: None, jitter: 0 };
     let run = Run { seed: 188, setting, steps: parse_steps(steps).unwrap() };
     assert_eq!(explore(&run).failure, None);
 }

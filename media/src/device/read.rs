@@ -109,14 +109,7 @@ impl EmulatedDevice {
         let mut mark = self.marks.get(&ppa).copied();
         if mark.is_none() && self.chance.reads_fail {
             if self.chance.draw(Draw::ReadFail, pu, entry.resets) {
-                // A drive file that cannot note it finds the block readable again when it is opened: no harm done.
-                let (state, write_pointer) = (entry.state, entry.write_pointer);
-                let noted = self
-                    .mark_lost(chunk, self.format.block_of(ppa))
-                    .and_then(|()| self.settle(chunk, state, write_pointer));
-                if let Err(error) = noted {
-                    self.store_error = Some(error);
-                }
+                self.lose(ppa, chunk, entry);
                 mark = Some(Mark::Lost);
             } else if self.chance.draw(Draw::ReadRetry, pu, entry.resets) {
                 self.mark(chunk, self.format.block_of(ppa), Mark::Failing { times: 1 });
@@ -125,8 +118,16 @@ impl EmulatedDevice {
                 mark = Some(Mark::Weak);
             }
         }
+        if mark == Some(Mark::Fading { reads: 0 }) {
+            self.lose(ppa, chunk, entry);
+            mark = Some(Mark::Lost);
+        }
         match mark {
             None => Status::Success,
+            Some(Mark::Fading { reads }) => {
+                self.marks.insert(ppa, Mark::Fading { reads: reads.saturating_sub(1) });
+                Status::Success
+            }
             Some(Mark::Failing { times: 0 }) => Status::Success,
             Some(Mark::Failing { times }) => {
                 self.marks.insert(ppa, Mark::Failing { times: times - 1 });
@@ -144,6 +145,17 @@ impl EmulatedDevice {
                 self.log.push(ppa, NotifiedState::Unrecoverable, NotifiedScope::Blocks(1));
                 Status::UnrecoveredRead
             }
+        }
+    }
+
+    /// A block turns out to be lost.
+    fn lose(&mut self, ppa: Ppa, chunk: ChunkId, entry: &Chunk) {
+        // A drive file that cannot note it finds the block readable again when it is opened: no harm done.
+        let noted = self
+            .mark_lost(chunk, self.format.block_of(ppa))
+            .and_then(|()| self.settle(chunk, entry.state, entry.write_pointer));
+        if let Err(error) = noted {
+            self.store_error = Some(error);
         }
     }
 

@@ -5,7 +5,7 @@ use super::chunks::{ERASING, MARKED, SILENT};
 use super::commands::Outcome;
 use super::{EmulatedDevice, Erase};
 use crate::contract::{Blocks, ChunkState, NotifiedScope, NotifiedState, Status};
-use openftl_core::{ChunkId, Ppa, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Ppa, Time, VECTOR_BLOCKS_MAX};
 
 impl EmulatedDevice {
     pub(super) fn reset(&mut self, blocks: Blocks<'_>) -> Outcome {
@@ -96,9 +96,15 @@ impl EmulatedDevice {
 
     /// Lets go of what erased chunks held, where the die is done.
     pub(super) fn forget_finished_erases(&mut self) {
+        let now = self.now;
+        self.forget_erases_finished_by(|_| now);
+    }
+
+    /// The same where the die of each chunk has come to a moment of its own.
+    pub(super) fn forget_erases_finished_by(&mut self, until: impl Fn(ChunkId) -> Time) {
         let mut index = 0;
         while index < self.erases.len() {
-            if self.erases[index].done > self.now {
+            if self.erases[index].done > until(self.erases[index].chunk) {
                 index += 1;
                 continue;
             }

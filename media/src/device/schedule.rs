@@ -19,6 +19,8 @@
 
 use crate::profile::{Profile, Programming};
 use openftl_core::{ChunkId, Geometry, Nanos, PuId, Time};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::VecDeque;
 
 /// When everything on the device is free.
@@ -40,6 +42,14 @@ pub struct Schedule {
     pus: Vec<Die>,
     channels: Vec<Channel>,
     settled_at: Time,
+    jitter: Option<Jitter>,
+}
+
+/// Every duration of a die is longer or shorter by up to so many percent.
+#[derive(Clone)]
+struct Jitter {
+    percent: u64,
+    sequence: Xoshiro256PlusPlus,
 }
 
 #[derive(Clone, Default)]
@@ -99,7 +109,22 @@ impl Schedule {
             pus: (0..format.pu_ids()).map(|_| Die::default()).collect(),
             channels: (0..1 << format.group_bits).map(|_| Channel::default()).collect(),
             settled_at: Time::ZERO,
+            jitter: None,
         }
+    }
+
+    /// From now on each sense, program and erase takes up to `percent` longer or shorter, at most 100; how much follows from `seed`.
+    pub fn set_jitter(&mut self, percent: u32, seed: u64) {
+        let sequence = Xoshiro256PlusPlus::seed_from_u64(seed);
+        self.jitter = (percent > 0).then(|| Jitter { percent: u64::from(percent.min(100)), sequence });
+    }
+
+    /// What an operation takes that typically takes `span`.
+    #[inline]
+    fn stretched(&mut self, span: Nanos) -> Nanos {
+        let Some(Jitter { percent, sequence }) = &mut self.jitter else { return span };
+        let drawn = 100 - *percent + sequence.next_u64() % (2 * *percent + 1);
+        Nanos(span.0 * drawn / 100)
     }
 
     /// Whether what the cache has taken outlives the power.
@@ -125,7 +150,7 @@ impl Schedule {
         if self.instant {
             return now;
         }
-        let sense = self.sense[page as usize];
+        let sense = self.stretched(self.sense[page as usize]);
         let transfer = self.block_on_channel * u64::from(blocks);
         let die = &mut self.pus[pu.0 as usize];
         let sensed = die.free_at.max(now) + sense;
@@ -166,7 +191,7 @@ impl Schedule {
         if self.instant {
             return (now, now);
         }
-        let program = self.program[(first / blocks) as usize];
+        let program = self.stretched(self.program[(first / blocks) as usize]);
         let transfer = self.block_on_channel * u64::from(blocks);
         let die = &mut self.pus[pu.0 as usize];
         while die.programs.front().is_some_and(|oldest| oldest.done <= now) {
@@ -194,10 +219,11 @@ impl Schedule {
         if self.instant {
             return (now, now);
         }
+        let erase = self.stretched(self.erase);
         let die = &mut self.pus[pu.0 as usize];
         let begins = die.free_at.max(now);
-        die.free_at = begins + self.erase;
-        die.busy += self.erase;
+        die.free_at = begins + erase;
+        die.busy += erase;
         (begins, die.free_at)
     }
 
@@ -216,14 +242,20 @@ impl Schedule {
         self.pus.iter().flat_map(|die| &die.programs)
     }
 
-    /// The power is gone: everything stops. Gives the program operations that were not finished by `now`, for each die
-    /// in the order they were to be carried out.
-    pub fn stop(&mut self, now: Time) -> Vec<Program> {
+    /// The same of one die.
+    pub fn programs_of(&self, pu: PuId) -> impl Iterator<Item = &Program> {
+        self.pus[pu.0 as usize].programs.iter()
+    }
+
+    /// The power is gone: each die has stopped, the last of them by `now`. Gives the program operations that were not finished, for
+    /// each die in the order they were to be carried out.
+    pub fn stop(&mut self, now: Time, until: impl Fn(PuId) -> Time) -> Vec<Program> {
         let mut unfinished = Vec::new();
-        for die in &mut self.pus {
-            unfinished.extend(die.programs.drain(..).filter(|program| program.done > now));
-            // The die worked until now and no longer; what it would have done does not count.
-            die.busy = die.busy - die.free_at.since(now);
+        for (pu, die) in (0..).map(PuId).zip(&mut self.pus) {
+            let until = until(pu);
+            unfinished.extend(die.programs.drain(..).filter(|program| program.done > until));
+            // The die worked until then and no longer; what it would have done does not count.
+            die.busy = die.busy - die.free_at.since(until);
             die.free_at = now;
         }
         for channel in &mut self.channels {

@@ -2,10 +2,10 @@
 //! block holds. A host cannot reach any of this.
 
 use super::EmulatedDevice;
-use super::chunks::ABSENT;
+use super::chunks::LOST_BLOCKS;
 use crate::store::{Fetched, StoreError};
 
-use openftl_core::{Frame, Frames, Ppa, Time, TraceHash};
+use openftl_core::{Frame, Frames, Ppa, PuId, Time, TraceHash};
 
 impl EmulatedDevice {
     /// The same device once more: from now on each goes its own way. `None` for a device that is kept in a file.
@@ -48,6 +48,26 @@ impl EmulatedDevice {
         instants
     }
 
+    /// The same of one die.
+    #[must_use]
+    pub fn instants_of(&self, pu: PuId) -> Vec<Time> {
+        let programs =
+            self.schedule.programs_of(pu).flat_map(|program| [program.accepted, program.begins, program.done]);
+        let erases = self.erases.iter().filter(|erase| self.format.pu_of(erase.chunk) == pu);
+        let erases = erases.flat_map(|erase| [erase.begins, erase.done]);
+        let mut instants: Vec<Time> = programs.chain(erases).filter(|instant| *instant > self.now).collect();
+        instants.push(self.now);
+        instants.sort_unstable();
+        instants.dedup();
+        instants
+    }
+
+    /// From now on each sense, program and erase takes up to `percent` longer or shorter than the profile says; how much follows
+    /// from `seed`.
+    pub fn set_jitter(&mut self, percent: u32, seed: u64) {
+        self.schedule.set_jitter(percent, seed);
+    }
+
     /// Whether a power cut at `at` finds a program operation that it can tear: one under way whose data are in no protected
     /// cache.
     #[must_use]
@@ -56,19 +76,32 @@ impl EmulatedDevice {
             && self.schedule.programs().any(|program| program.begins <= at && at < program.done)
     }
 
-    /// A hash over states, write pointers, wear and lost blocks of all chunks. What the blocks hold is not in it: of two
-    /// forks of one device that were given the same commands so far, those with the same fingerprint are alike.
+    /// A hash over all that a power cut leaves: states, write pointers and wear of all chunks, what is the matter with their blocks,
+    /// and what these say of themselves. Devices of one profile with the same fingerprint are alike, whatever they were given, where
+    /// nothing is left to chance. Of blocks that are kept whole only the out-of-band bytes count, which have a checksum of the rest.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = TraceHash::START;
-        for chunk in
-            self.geometry.chunk_ids().map(|chunk| self.chunks.get(chunk)).filter(|chunk| chunk.flags & ABSENT == 0)
-        {
+        for id in self.geometry.chunk_ids() {
+            let chunk = self.chunks.get(id);
             hash.add(u64::from(chunk.write_pointer) << 32 | u64::from(chunk.resets));
             hash.add(u64::from(chunk.flags) << 8 | chunk.state as u64);
+            let has_lost = chunk.flags & LOST_BLOCKS != 0;
+            for block in 0..chunk.write_pointer {
+                if !has_lost || self.marks.get(&self.format.ppa(id, block)) != Some(&super::Mark::Lost) {
+                    self.backing.add_to(&mut hash, id, block);
+                }
+            }
         }
         for (ppa, mark) in &self.marks {
-            hash.add(ppa.0 << 1 | u64::from(*mark == super::Mark::Lost));
+            let (kind, left) = match *mark {
+                super::Mark::Lost => (0, 0),
+                super::Mark::Weak => (1, 0),
+                super::Mark::Failing { times } => (2, times),
+                super::Mark::Fading { reads } => (3, reads),
+            };
+            hash.add(ppa.0);
+            hash.add(u64::from(left) << 2 | kind);
         }
         hash.0
     }

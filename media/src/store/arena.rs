@@ -117,6 +117,12 @@ impl Arena {
         self.base(self.slot_of[chunk.0 as usize])
     }
 
+    /// The slot of `chunk`, if it has one.
+    pub fn slot_if_any(&self, chunk: ChunkId) -> Option<Slot> {
+        let slot = self.slot_of[chunk.0 as usize];
+        (slot != NO_SLOT).then(|| self.base(slot))
+    }
+
     /// The slot of `chunk`, taken now if it has none.
     #[inline]
     pub fn slot_or_take(&mut self, chunk: ChunkId) -> Result<Slot, Errno> {
@@ -211,6 +217,11 @@ impl Arena {
     #[inline]
     pub fn flag_mut(&mut self, slot: Slot, block: u32) -> (&mut u8, u8) {
         (&mut self.bytes_mut(slot, self.flags_start + block as usize / 8, 1)[0], 1 << (block % 8))
+    }
+
+    /// Whether the flag of `block` is set.
+    pub fn flag(&self, slot: Slot, block: u32) -> bool {
+        self.bytes(slot, self.flags_start + block as usize / 8, 1)[0] >> (block % 8) & 1 == 1
     }
 
     #[inline]

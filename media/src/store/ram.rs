@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::{Fetched, StoreError};
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp, TraceHash};
 
 /// Keeps every byte in memory.
 pub struct RamStore {
@@ -55,6 +55,12 @@ impl RamStore {
             },
         }
         Fetched::Good
+    }
+
+    pub(super) fn add_to(&self, hash: &mut TraceHash, chunk: ChunkId, block: u32) {
+        if let Some(slot) = self.arena.slot_if_any(chunk) {
+            super::add_words(hash, self.arena.oob(slot, block));
+        }
     }
 
     pub(super) fn copy(&mut self, from: (ChunkId, u32), to: (ChunkId, u32)) -> Result<(), StoreError> {

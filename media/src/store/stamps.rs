@@ -5,7 +5,7 @@
 
 use super::arena::{Arena, Slot};
 use super::{Fetched, StoreError};
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Payload, PayloadMut, Stamp, TraceHash};
 use std::sync::Arc;
 
 type Block = [u8; BLOCK_BYTES];
@@ -79,6 +79,15 @@ impl StampStore {
             (Some(_), PayloadMut::Stamp(_)) => return Fetched::Lost,
         }
         Fetched::Good
+    }
+
+    pub(super) fn add_to(&self, hash: &mut TraceHash, chunk: ChunkId, block: u32) {
+        let Some(slot) = self.arena.slot_if_any(chunk) else { return };
+        super::add_words(hash, self.arena.oob(slot, block));
+        // The item of a block that is kept whole says where, and not what.
+        if self.whole_in_chunk[chunk.0 as usize] == 0 || !self.arena.flag(slot, block) {
+            hash.add(self.item(slot, block));
+        }
     }
 
     pub(super) fn copy(&mut self, from: (ChunkId, u32), to: (ChunkId, u32)) -> Result<(), StoreError> {
