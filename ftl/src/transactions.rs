@@ -445,8 +445,10 @@ impl<M: Media> BlockFtl<M> {
         // A trim waits for what is older, and what is newer waits for the trim.
         let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
         let mut within = false;
-        while within || (self.buffer.committed() < limit && self.log_openings() && self.log.has_room()) {
-            let Some(committed) = self.buffer.commit() else { break };
+        while self.buffer.has_complete()
+            && (within || (self.buffer.committed() < limit && self.log_openings() && self.log.has_room()))
+        {
+            let committed = self.buffer.commit().expect("it is complete");
             if let Some(old) = committed.old {
                 self.chunks.invalidate(old);
             }

@@ -289,10 +289,17 @@ impl WriteBuffer {
         }
     }
 
+    /// Whether there is a transaction to commit.
+    #[inline]
+    #[must_use]
+    pub fn has_complete(&self) -> bool {
+        self.committed != self.complete
+    }
+
     /// Commits the next block if its whole transaction is programmed.
     #[inline]
     pub fn commit(&mut self) -> Option<Committed> {
-        if self.committed == self.complete {
+        if !self.has_complete() {
             return None;
         }
         let frame = self.at(self.committed);

@@ -10,7 +10,6 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
@@ -20,7 +19,6 @@ use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timi
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -67,8 +65,6 @@ pub struct World<D = Ftl> {
     pub may_wear_out: bool,
     /// What writes carry from now on.
     pub handle: Handle,
-    /// What exchanges have put where it does not belong, by place; as long as it is what is there.
-    pub(crate) misplaced: BTreeMap<Ppa, Oob>,
     chance: Xoshiro256PlusPlus,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
@@ -202,7 +198,6 @@ impl<D: Drive> World<D> {
             config,
             may_wear_out: false,
             handle: Handle::NONE,
-            misplaced: BTreeMap::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -222,7 +217,6 @@ impl<D: Drive> World<D> {
             history,
             may_wear_out: self.may_wear_out,
             handle: self.handle,
-            misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
             under_way: Vec::new(),
             tag: self.tag,
@@ -313,6 +307,7 @@ impl<D: Drive> World<D> {
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
         }
+        self.note_missing();
         done
     }
 
@@ -326,6 +321,7 @@ impl<D: Drive> World<D> {
     pub(crate) fn poll(&mut self) {
         let (now, mut done) = (self.clock.now(), Vec::new());
         self.ftl().poll(now, &mut done);
+        self.note_missing();
         self.take(done);
     }
 
