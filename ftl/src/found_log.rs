@@ -183,7 +183,11 @@ impl FoundLog {
     ///
     /// # Errors
     /// If a record is impossible.
-    pub(crate) fn replay(&self, superblock: &Superblock, (mapping, seals): (&mut Mapping, &mut Seals)) -> Result<Replayed, OpenError> {
+    pub(crate) fn replay(
+        &self,
+        superblock: &Superblock,
+        (mapping, seals): (&mut Mapping, &mut Seals),
+    ) -> Result<Replayed, OpenError> {
         let mut replayed = Replayed::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
         let mut before = superblock.first_lsn;

@@ -208,7 +208,8 @@ impl Plan {
         // What copied blocks have borrowed is as long as the map.
         let has_copies = config.relocate_by == RelocateBy::DeviceCopy || config.has_copies;
         let borrowed_blocks = if has_copies { map_blocks } else { 0 };
-        let checkpoint_blocks = (map_blocks + table_blocks + borrowed_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
+        let checkpoint_blocks =
+            (map_blocks + table_blocks + borrowed_blocks + 1).next_multiple_of(unit * u64::from(checkpoint_lanes));
         let lane_chunks = checkpoint_blocks.div_ceil(u64::from(checkpoint_lanes)).div_ceil(blocks_per_chunk) + 1;
         let checkpoint_chunks = 2 * lane_chunks * u64::from(copies * checkpoint_lanes);
 

@@ -261,6 +261,7 @@ impl<M: Media> BlockFtl<M> {
         let mut chunks = Chunks::report(&mut media, now)?;
         let geometry = chunks.geometry;
         let mut scan = Scan::new(&geometry);
+        scan.seals.heed_canary(&config);
         steps.end(0, format!("{} chunks", geometry.chunks()));
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
@@ -358,7 +359,8 @@ impl<M: Media> BlockFtl<M> {
             }
             mapped => mapped?,
         };
-        let is_good = |chunk: ChunkId| !checkpoint.retired.contains(&chunk) && chunks.state(chunk) != ChunkState::Offline;
+        let is_good =
+            |chunk: ChunkId| !checkpoint.retired.contains(&chunk) && chunks.state(chunk) != ChunkState::Offline;
         let good = geometry.chunk_ids().filter(|chunk| is_good(*chunk)).count() as u64;
         let gap = log.gap(geometry.ws_min);
         let clean = steps.report.clean && steps.report.repair.is_none();
@@ -378,7 +380,8 @@ impl<M: Media> BlockFtl<M> {
         let mend = if is_mendable { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
-        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
+        let mut ftl =
+            BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
         ftl.buffer = WriteBuffer::new(ftl.frames.len(), ftl.placement.classes(), position);
         ftl.place_superblocks(states);
         ftl.adopt_metadata(&chunks, &log);

@@ -157,7 +157,12 @@ impl Versions {
                 }
                 for Disagreeing { ppa, oob, salts } in blocks {
                     if oob.kind.is_of_host() && oob.sequence < COUNTS_END {
-                        versions.add(ppa, oob.address, oob.sequence, salt.is_some_and(|salt| salts.contains(&Some(salt))));
+                        versions.add(
+                            ppa,
+                            oob.address,
+                            oob.sequence,
+                            salt.is_some_and(|salt| salts.contains(&Some(salt))),
+                        );
                     }
                 }
             }
@@ -195,9 +200,8 @@ fn replay_openings(
     superblock: &Superblock,
 ) {
     let format = chunks.geometry.format();
-    let readable = |chunk: ChunkId, most: u32| {
-        (0..chunks.readable(chunk).min(most)).map(move |block| format.ppa(chunk, block))
-    };
+    let readable =
+        |chunk: ChunkId, most: u32| (0..chunks.readable(chunk).min(most)).map(move |block| format.ppa(chunk, block));
     let first_units = chunks.all().flat_map(|descriptor| readable(descriptor.chunk, chunks.geometry.ws_min));
     let places = interleaved(format, first_units);
     let mut with_log = BTreeSet::new();

@@ -502,7 +502,11 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, version), 4, "format version, 3"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
-        (offset_of!(Header, flags), 4, "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks"),
+        (
+            offset_of!(Header, flags),
+            4,
+            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks",
+        ),
         (offset_of!(Header, drive), 8, "drive"),
         (offset_of!(Header, sequence), 8, "sequence of the superblock"),
         (offset_of!(Header, capacity_blocks), 8, "capacity in logical blocks"),

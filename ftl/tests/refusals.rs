@@ -153,8 +153,7 @@ fn a_drive_of_the_version_before_is_refused_with_both_versions_and_what_to_do() 
     world.open(Access::Inspect).unwrap();
     let superblock = world.ftl().superblock().clone();
     world.ftl = None;
-    let device =
-        EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 40, Store::Ram, Timing::Modelled, 1).unwrap();
+    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 40, Store::Ram, Timing::Modelled, 1).unwrap();
     world.wire = Wire::new(device);
     let mut bytes = superblock.encode();
     bytes[8] = 2;

@@ -1,6 +1,7 @@
 //! Stale blocks: whole blocks that are older than what should be in their place, or of another place. A lost erase, a lost
 //! program or a misdirected program leaves them, and the device reports nothing. Each is an error, never wrong data.
 
+#[expect(dead_code, reason = "shared with tests that do more damage")]
 mod damage;
 use openftl_core::{ChunkId, FrameForm, Frames, Nanos, Ppa, Time};
 use openftl_ftl::chunk_table::ChunkUse;
@@ -264,11 +265,11 @@ fn lose_program_of_5(world: &mut World) {
         for chunk in open {
             world.device().inject_silent_fault(chunk, SilentFault::LostProgram);
         }
-        world.device().take_missing();
+        world.take_missing();
         world.write(5, 1);
         world.flush();
         let place = landed(world, 5);
-        let was_lost = world.device().take_missing().iter().any(|missing| missing.place == place);
+        let was_lost = world.take_missing().iter().any(|missing| missing.place == place);
         if was_lost && peek(world, place).is_some_and(|oob| oob.kind == BlockKind::Data && oob.address == 5) {
             return;
         }
@@ -315,7 +316,7 @@ fn open_chunks(world: &mut World) -> Vec<ChunkId> {
 
 /// The logical blocks whose places silent faults have hit, which may be any of 0 to 699.
 fn lost_blocks(world: &mut World) -> BTreeSet<u64> {
-    let missing: Vec<Ppa> = world.device().take_missing().into_iter().map(|missing| missing.place).collect();
+    let missing: Vec<Ppa> = world.take_missing().into_iter().map(|missing| missing.place).collect();
     (0..700)
         .filter(|block| {
             let place = landed(world, *block);
@@ -381,7 +382,7 @@ fn log_and_checkpoint_of_which_one_copy_is_lost_silently_cost_nothing() {
             world.recover().unwrap_or_else(|error| panic!("copy {copy}, round {round}: {error}"));
             world.verify_all();
         }
-        assert!(world.device().take_missing().len() > 50, "programs were lost");
+        assert!(world.take_missing().len() > 50, "programs were lost");
         world.check();
     }
 }
@@ -404,10 +405,17 @@ fn a_checkpoint_that_was_cut_off_never_has_the_sequence_of_a_later_one() {
         let on_media = |world: &mut World| -> BTreeSet<(u64, Ppa)> {
             let places = world.written_places().into_iter();
             let blocks: Vec<_> = places.filter_map(|ppa| Some((peek(world, ppa)?, ppa))).collect();
-            blocks.into_iter().filter(|(oob, _)| oob.kind == BlockKind::Checkpoint).map(|(oob, ppa)| (oob.sequence, ppa)).collect()
+            blocks
+                .into_iter()
+                .filter(|(oob, _)| oob.kind == BlockKind::Checkpoint)
+                .map(|(oob, ppa)| (oob.sequence, ppa))
+                .collect()
         };
-        let abandoned: BTreeSet<u64> =
-            on_media(&mut world).into_iter().map(|(sequence, _)| sequence).filter(|sequence| *sequence > published).collect();
+        let abandoned: BTreeSet<u64> = on_media(&mut world)
+            .into_iter()
+            .map(|(sequence, _)| sequence)
+            .filter(|sequence| *sequence > published)
+            .collect();
         cut_off += abandoned.len();
         while world.ftl().superblock().checkpoint.sequence == published {
             let (first, blocks) = world.range(8);
@@ -427,13 +435,14 @@ fn table_world(seed: u64) -> TableWorld {
 fn a_lost_program_of_a_table_costs_the_blocks_of_its_unit() {
     let mut world = table_world(30);
     for chunk in world.wire.geometry().chunk_ids().collect::<Vec<_>>() {
-        let is_of_tables = world.drive().block().chunk_uses().any(|(other, usage, _)| other == chunk && usage == ChunkUse::Free);
+        let is_of_tables =
+            world.drive().block().chunk_uses().any(|(other, usage, _)| other == chunk && usage == ChunkUse::Free);
         if is_of_tables {
             world.device().inject_silent_fault(chunk, SilentFault::LostProgram);
         }
     }
     let table = world.write_table(60);
-    let missing = world.device().take_missing();
+    let missing = world.take_missing();
     let mut lost = 0;
     for block in 0..60 {
         match world.try_read_table(table, block) {

@@ -204,7 +204,8 @@ impl Image {
             }
         }
         // Of two superblocks of the same sequence the one in the higher chunk is taken.
-        metadata.sort_by_key(|(oob, chunk, ..)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
+        metadata
+            .sort_by_key(|(oob, chunk, ..)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
         let metadata = metadata.into_iter().map(|(_, _, frame, ppa)| (frame, ppa)).collect();
         Image { frames, chunks, metadata, seals, before: Vec::new(), profile, chunks_per_pu }
     }

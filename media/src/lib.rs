@@ -27,7 +27,9 @@ pub use contract::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, Media, MediaError, Notification, NotifiedScope,
     NotifiedState, QueueFull, SCALAR_BLOCKS_MAX, Status, Tag,
 };
-pub use device::{COMMANDS_MAX, DeviceError, EmulatedDevice, Missing, NandStatistics, PowerLoss, ProgramFailure, SilentFault, Timing};
+pub use device::{
+    COMMANDS_MAX, DeviceError, EmulatedDevice, Missing, NandStatistics, PowerLoss, ProgramFailure, SilentFault, Timing,
+};
 pub use partition::{Part, Partition, PartitionError};
 pub use parts::{PartKind, PartLabel, PartName};
 pub use profile::{Profile, ProfileError};

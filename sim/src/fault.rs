@@ -24,8 +24,8 @@ use crate::drive::Drive;
 use crate::table_world::table_in;
 use crate::world::{World, head_of};
 use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
-use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_ftl::chunk_table::ChunkUse;
+use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_media::{ChunkState, Media, Missing, ProgramFailure, SilentFault};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -224,6 +224,13 @@ impl<D: Drive> World<D> {
                 blocks.retain(|block| inscriptions.may_go(&[*block]));
                 let Some(one) = picked(&blocks, pick) else { return false };
                 blocks.retain(|other| other.ppa != one.ppa && inscriptions.may_go(&[one, *other]));
+                // Another version of the same logical block is the one that is hardest to tell from it.
+                let is_twin = |other: &Inscription| {
+                    one.oob.kind.is_of_host() && other.oob.kind.is_of_host() && other.oob.address == one.oob.address
+                };
+                if blocks.iter().any(is_twin) && pick.is_multiple_of(2) {
+                    blocks.retain(is_twin);
+                }
                 let Some(other) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
                 self.tell_the_model(&[one, other]);
                 self.device().misdirect(one.ppa, other.ppa).expect("a store in memory");
@@ -324,6 +331,7 @@ impl<D: Drive> World<D> {
         if missing.is_empty() {
             return;
         }
+        self.keep_missing(&missing);
         let catalog = u64::from(self.ftl().block().config().catalog_blocks);
         let mut frames = Frames::new(0, 1, openftl_core::OOB_BYTES_MIN);
         let frame = frames.acquire(FrameForm::Stamp).expect("a new pool is full");

@@ -15,7 +15,7 @@ use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
 };
-use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
@@ -65,6 +65,8 @@ pub struct World<D = Ftl> {
     pub may_wear_out: bool,
     /// What writes carry from now on.
     pub handle: Handle,
+    /// Blocks that silent faults have cost and nobody has asked for.
+    missing: Vec<Missing>,
     chance: Xoshiro256PlusPlus,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
@@ -198,6 +200,7 @@ impl<D: Drive> World<D> {
             config,
             may_wear_out: false,
             handle: Handle::NONE,
+            missing: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -217,6 +220,7 @@ impl<D: Drive> World<D> {
             history,
             may_wear_out: self.may_wear_out,
             handle: self.handle,
+            missing: Vec::new(),
             chance: self.chance.clone(),
             under_way: Vec::new(),
             tag: self.tag,
@@ -245,6 +249,17 @@ impl<D: Drive> World<D> {
     /// A block on the medium that stands for `block` as an uncorrectable one is damaged.
     pub(crate) fn damage_uncorrectable(&mut self, block: u64) {
         self.model().damage_uncorrectable(block);
+    }
+
+    /// Blocks that silent faults have cost since the last call.
+    pub fn take_missing(&mut self) -> Vec<Missing> {
+        self.note_missing();
+        std::mem::take(&mut self.missing)
+    }
+
+    /// Keeps what silent faults have cost.
+    pub(crate) fn keep_missing(&mut self, missing: &[Missing]) {
+        self.missing.extend_from_slice(missing);
     }
 
     pub(crate) fn model(&mut self) -> &mut History {
