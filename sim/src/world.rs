@@ -13,17 +13,15 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
 };
-use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -69,8 +67,8 @@ pub struct World<D = Ftl> {
     pub may_wear_out: bool,
     /// What writes carry from now on.
     pub handle: Handle,
-    /// What exchanges have put where it does not belong, by place; as long as it is what is there.
-    pub(crate) misplaced: BTreeMap<Ppa, Oob>,
+    /// Blocks that silent faults have cost and nobody has asked for.
+    missing: Vec<Missing>,
     chance: Xoshiro256PlusPlus,
     patience: Patience,
     /// Since something last ended.
@@ -229,7 +227,7 @@ impl<D: Drive> World<D> {
             next_config: None,
             may_wear_out: false,
             handle: Handle::NONE,
-            misplaced: BTreeMap::new(),
+            missing: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -250,7 +248,7 @@ impl<D: Drive> World<D> {
             history,
             may_wear_out: self.may_wear_out,
             handle: self.handle,
-            misplaced: self.misplaced.clone(),
+            missing: Vec::new(),
             chance: self.chance.clone(),
             patience: self.patience,
             waiting: Waiting::new(self.patience, crash_point.at),
@@ -292,6 +290,17 @@ impl<D: Drive> World<D> {
     /// A block on the medium that stands for `block` as an uncorrectable one is damaged.
     pub(crate) fn damage_uncorrectable(&mut self, block: u64) {
         self.model().damage_uncorrectable(block);
+    }
+
+    /// Blocks that silent faults have cost since the last call.
+    pub fn take_missing(&mut self) -> Vec<Missing> {
+        self.note_missing();
+        std::mem::take(&mut self.missing)
+    }
+
+    /// Keeps what silent faults have cost.
+    pub(crate) fn keep_missing(&mut self, missing: &[Missing]) {
+        self.missing.extend_from_slice(missing);
     }
 
     pub(crate) fn model(&mut self) -> &mut History {
@@ -357,6 +366,7 @@ impl<D: Drive> World<D> {
         } else {
             self.waiting.begin_anew(self.clock.0);
         }
+        self.note_missing();
         done
     }
 
@@ -381,6 +391,7 @@ impl<D: Drive> World<D> {
     pub(crate) fn poll(&mut self) {
         let (now, mut done) = (self.clock.now(), Vec::new());
         self.ftl().poll(now, &mut done);
+        self.note_missing();
         self.take(done);
     }
 
