@@ -316,7 +316,8 @@ impl<M: Media> BlockFtl<M> {
             })
             .collect();
         format!(
-            "buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
+            "{} frames free, buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
+            self.frames.available(self.config.payload),
             self.buffer.committed(),
             self.buffer.placed(),
             self.buffer.head(),

@@ -75,8 +75,8 @@ impl<M: Media> BlockFtl<M> {
     fn is_room_coming(&mut self, slot: u32) -> bool {
         let copy = self.tables.moving.as_ref().map(super::moving::Move::copy);
         self.tables.lacks_room |= copy != Some(slot);
-        // What moves ends by itself, and then gives back as many chunks as it took.
-        if copy.is_some_and(|copy| copy != slot) {
+        // What moves ends by itself, and then gives back as many chunks as it took. On a read-only drive it does not.
+        if copy.is_some_and(|copy| copy != slot) && self.read_only.is_none() {
             return true;
         }
         // What is full is about to be closed, and another may be opened then.
