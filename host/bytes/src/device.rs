@@ -45,6 +45,17 @@ pub enum DeviceRequest<'a> {
     Flush,
 }
 
+impl DeviceRequest<'_> {
+    /// How many frames the command holds from admission on.
+    #[must_use]
+    pub fn frames_needed(&self) -> usize {
+        match self {
+            DeviceRequest::Read(blocks) | DeviceRequest::Write { blocks, .. } => blocks.len(),
+            DeviceRequest::Reset(_) | DeviceRequest::Copy { .. } | DeviceRequest::Flush => 0,
+        }
+    }
+}
+
 /// A command has ended; the host releases it when it has looked at its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceFinished<K> {
@@ -143,7 +154,7 @@ impl<K: Copy> DeviceRequests<K> {
             DeviceRequest::Copy { from, to, fua } => (Action::Copy { fua }, Blocks::Vector(from), to),
             DeviceRequest::Flush => (Action::Flush, none, &[][..]),
         };
-        let needed = if matches!(action, Action::Read | Action::Write { .. }) { blocks.len() } else { 0 };
+        let needed = request.frames_needed();
         if self.ops.is_full() || frames.available(FrameForm::Bytes) < needed {
             return None;
         }

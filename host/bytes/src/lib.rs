@@ -100,6 +100,15 @@ pub enum ByteRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(u32);
 
+impl RequestId {
+    /// The place of the request, for tables beside this one: below the requests that there may be.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A request has ended; the host releases it when it has looked at its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Finished<K> {

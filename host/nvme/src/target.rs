@@ -47,6 +47,10 @@
 //!     }
 //!     match target.command(now, queue, entry, data, drives, answer_data) {
 //!         Outcome::Done(answer) | Outcome::DoneAnd(answer, _) => Some(queue.complete(id, answer)),
+//!         Outcome::DonePadded(answer, bytes) => {
+//!             answer_data.resize(bytes as usize, 0);
+//!             Some(queue.complete(id, answer))
+//!         }
 //!         Outcome::Held => None,
 //!         Outcome::Needs(_bytes) => None, // fetch them, and call `command` again
 //!         Outcome::Authentication(_) => None, // the server knows the protocol
