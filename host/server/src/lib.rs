@@ -515,10 +515,12 @@ impl Server {
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
-                while let Some(front) = served[export].waiters.front().copied() {
-                    self.serve(now, front as usize, infos, served);
-                    if served[export].waiters.front() == Some(&front) {
-                        break;
+                for line in 0..served[export].first_waiters().len() {
+                    while let Some(front) = served[export].first_waiters()[line] {
+                        self.serve(now, front as usize, infos, served);
+                        if served[export].first_waiters()[line] == Some(front) {
+                            break;
+                        }
                     }
                 }
             }
@@ -992,7 +994,7 @@ impl Server {
 
 /// Whether somebody waits for frames or a place.
 fn is_short<T: ServedDrive>(served: &[Served<'_, T>]) -> bool {
-    served.iter().any(|served| !served.waiters.is_empty())
+    served.iter().any(Served::has_waiters)
 }
 
 /// Ends what the connections left behind and makes the drive's contents durable.

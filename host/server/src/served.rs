@@ -11,7 +11,8 @@
 //! Requests wait for frames and places in the order in which their connections came. *Modest* requests wait behind nobody as
 //! long as the reserve has room for them: those that are small and come from a connection that holds little. So a read of
 //! 4 KiB does not wait for 32 MiB of somebody else's payload. All others leave the reserve alone. *Long* requests, of more
-//! than a connection's share, hold at most half of the pool together.
+//! than a connection's share, hold at most half of the pool together, and wait in a line of their own: while they wait for each
+//! other, usual requests pass them with a quarter of the pool; while they wait for frames, nobody but modest requests does.
 
 use std::collections::VecDeque;
 
@@ -64,10 +65,13 @@ struct Accounts {
     /// Frames of the pool when nobody held any for a host.
     pool_frames: usize,
     share_frames: usize,
+    /// Whether long requests wait.
+    has_long_waiters: bool,
     /// Each admitted request's account and frames, by its place.
     held: Vec<(Account, u32)>,
     modest_requests: usize,
     modest_frames: usize,
+    usual_frames: usize,
     long_frames: usize,
 }
 
@@ -76,37 +80,50 @@ impl Accounts {
         Accounts {
             pool_frames: frames.available(FrameForm::Bytes),
             share_frames: frames.len() / POOL_SHARES,
+            has_long_waiters: false,
             held: Vec::new(),
             modest_requests: 0,
             modest_frames: 0,
+            usual_frames: 0,
             long_frames: 0,
         }
     }
 
-    /// The account for a request that wants `frames`, if there is room for it. `is_next`: it waits behind nobody.
-    fn account(
-        &self,
-        frames: usize,
-        is_modest: bool,
-        is_next: bool,
-        available: usize,
-        requests: usize,
-    ) -> Option<Account> {
-        let (reserved_frames, reserved_places) = (self.pool_frames / RESERVE_SHARES, REQUESTS_MAX / RESERVE_SHARES);
+    /// On which account a request would be.
+    fn account(&self, frames: usize, is_modest: bool) -> Account {
         if is_modest {
+            Account::Modest
+        } else if frames > self.share_frames {
+            Account::Long
+        } else {
+            Account::Usual
+        }
+    }
+
+    /// Whether there is room for a request of `account` that wants `frames`, while the drive has `requests` and `available`
+    /// frames are free. `is_next`: it waits behind nobody in its line.
+    fn has_room(&self, account: Account, frames: usize, is_next: bool, available: usize, requests: usize) -> bool {
+        let (reserved_frames, reserved_places) = (self.pool_frames / RESERVE_SHARES, REQUESTS_MAX / RESERVE_SHARES);
+        if frames > available {
+            return false;
+        }
+        if account == Account::Modest {
             let is_in_reserve =
                 self.modest_frames + frames <= reserved_frames && self.modest_requests < reserved_places;
-            return (frames <= available && (is_next || is_in_reserve)).then_some(Account::Modest);
+            return is_next || is_in_reserve;
         }
+        let is_within = match account {
+            Account::Long => self.long_frames == 0 || self.long_frames + frames <= self.pool_frames / 2,
+            _ if !self.has_long_waiters => true,
+            // Long requests that wait for frames come first, or they would never find enough of them.
+            _ => self.long_frames > 0 && self.usual_frames + frames <= self.pool_frames / 4,
+        };
         // A drive that nobody else uses may be used up to its last frame.
         let is_alone = requests == 0;
         let left_frames = reserved_frames.saturating_sub(self.modest_frames);
         let left_places = reserved_places.saturating_sub(self.modest_requests);
         let fits = is_alone || (frames + left_frames <= available && requests + left_places < REQUESTS_MAX);
-        let is_long = frames > self.share_frames;
-        let is_too_long = is_long && self.long_frames > 0 && self.long_frames + frames > self.pool_frames / 2;
-        let account = if is_long { Account::Long } else { Account::Usual };
-        (is_next && fits && frames <= available && !is_too_long).then_some(account)
+        is_next && is_within && fits
     }
 
     fn book(&mut self, id: RequestId, account: Account, frames: usize) {
@@ -119,8 +136,8 @@ impl Accounts {
                 self.modest_requests += 1;
                 self.modest_frames += frames;
             }
+            Account::Usual => self.usual_frames += frames,
             Account::Long => self.long_frames += frames,
-            Account::Usual => {}
         }
     }
 
@@ -131,8 +148,8 @@ impl Accounts {
                 self.modest_requests -= 1;
                 self.modest_frames -= frames as usize;
             }
+            (Account::Usual, frames) => self.usual_frames -= frames as usize,
             (Account::Long, frames) => self.long_frames -= frames as usize,
-            (Account::Usual, _) => {}
         }
     }
 }
@@ -217,7 +234,9 @@ enum Behind<'a, T: ServedDrive> {
 pub(crate) struct Served<'a, T: ServedDrive> {
     behind: Behind<'a, T>,
     /// Connections that wait for frames or a place, the longest waiting first.
-    pub waiters: VecDeque<u32>,
+    waiters: VecDeque<u32>,
+    /// The same of long requests.
+    long_waiters: VecDeque<u32>,
     /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
     pub share_bytes: u64,
     accounts: Accounts,
@@ -238,7 +257,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     fn new(behind: Behind<'a, T>, accounts: Accounts) -> Served<'a, T> {
         let share_bytes = (accounts.share_frames * BLOCK_BYTES) as u64;
-        Served { behind, waiters: VecDeque::new(), share_bytes, accounts }
+        Served { behind, waiters: VecDeque::new(), long_waiters: VecDeque::new(), share_bytes, accounts }
     }
 
     /// The drive, if it is one.
@@ -333,26 +352,50 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         frames: usize,
         admit: impl FnOnce(&mut Behind<'a, T>) -> Option<RequestId>,
     ) -> Option<RequestId> {
-        let is_next = self.waiters.front().is_none_or(|front| *front == slot);
+        let account = self.accounts.account(frames, claim.is_modest());
+        let line = if account == Account::Long { &self.long_waiters } else { &self.waiters };
+        let is_first = line.front().is_none_or(|front| *front == slot);
+        let is_next = is_first && (account != Account::Modest || self.long_waiters.is_empty());
         let (available, requests) = (self.available(), self.len());
-        let account = self.accounts.account(frames, claim.is_modest(), is_next, available, requests);
-        let admitted = account.and_then(|account| Some((account, admit(&mut self.behind)?)));
-        let Some((account, id)) = admitted else {
-            if !self.waiters.contains(&slot) {
-                self.waiters.push_back(slot);
+        let has_room = self.accounts.has_room(account, frames, is_next, available, requests);
+        let admitted = if has_room { admit(&mut self.behind) } else { None };
+        let Some(id) = admitted else {
+            let (line, other) = match account {
+                Account::Long => (&mut self.long_waiters, &mut self.waiters),
+                Account::Modest | Account::Usual => (&mut self.waiters, &mut self.long_waiters),
+            };
+            other.retain(|waiter| *waiter != slot);
+            if !line.contains(&slot) {
+                line.push_back(slot);
             }
+            self.accounts.has_long_waiters = !self.long_waiters.is_empty();
             return None;
         };
-        if self.waiters.front() == Some(&slot) {
-            self.waiters.pop_front();
+        for line in [&mut self.waiters, &mut self.long_waiters] {
+            if line.front() == Some(&slot) {
+                line.pop_front();
+            }
         }
+        self.accounts.has_long_waiters = !self.long_waiters.is_empty();
         self.accounts.book(id, account, frames);
         Some(id)
+    }
+
+    /// Whether somebody waits for frames or a place.
+    pub fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty() || !self.long_waiters.is_empty()
+    }
+
+    /// The connections that have waited longest: for long requests, and for others.
+    pub fn first_waiters(&self) -> [Option<u32>; 2] {
+        [self.long_waiters.front().copied(), self.waiters.front().copied()]
     }
 
     /// A connection waits for nothing here.
     pub fn stop_waiting(&mut self, slot: u32) {
         self.waiters.retain(|waiter| *waiter != slot);
+        self.long_waiters.retain(|waiter| *waiter != slot);
+        self.accounts.has_long_waiters = !self.long_waiters.is_empty();
     }
 
     /// The first byte that an admitted request of a drive is about.
@@ -488,44 +531,48 @@ mod tests {
         Accounts::new(&Frames::new(frames, 0, 16))
     }
 
+    use Account::{Long, Modest, Usual};
+
     #[test]
     fn a_modest_request_passes_those_that_wait_while_the_reserve_has_room() {
         let mut accounts = accounts(1024);
-        let modest = |accounts: &Accounts, available| accounts.account(1, true, false, available, 10);
         for _ in 0..128 {
-            let account = modest(&accounts, 128).expect("an eighth of the pool is reserved");
+            assert!(accounts.has_room(Modest, 1, false, 128, 10), "an eighth of the pool is reserved");
             accounts.modest_frames += 1;
-            assert_eq!(account, Account::Modest);
         }
-        assert_eq!(modest(&accounts, 500), None, "the reserve is used up, and others wait");
-        assert_eq!(accounts.account(1, true, true, 500, 10), Some(Account::Modest), "nobody waits");
+        assert!(!accounts.has_room(Modest, 1, false, 500, 10), "the reserve is used up, and others wait");
+        assert!(accounts.has_room(Modest, 1, true, 500, 10), "nobody waits");
     }
 
     #[test]
     fn nobody_else_takes_frames_or_places_of_the_reserve() {
         let mut accounts = accounts(1024);
-        let usual = |accounts: &Accounts, frames, available, requests| {
-            accounts.account(frames, false, true, available, requests)
-        };
-        assert_eq!(usual(&accounts, 64, 191, 1), None);
-        assert_eq!(usual(&accounts, 64, 192, 1), Some(Account::Usual));
-        assert_eq!(usual(&accounts, 64, 1024, REQUESTS_MAX - REQUESTS_MAX / RESERVE_SHARES), None);
+        assert!(!accounts.has_room(Usual, 64, true, 191, 1));
+        assert!(accounts.has_room(Usual, 64, true, 192, 1));
+        assert!(accounts.has_room(Usual, 64, true, 64, 0), "nobody else uses the drive");
+        assert!(!accounts.has_room(Usual, 64, true, 1024, REQUESTS_MAX - REQUESTS_MAX / RESERVE_SHARES));
         accounts.modest_frames = 28;
-        assert_eq!(usual(&accounts, 64, 164, 1), Some(Account::Usual), "what modest requests hold is not kept twice");
+        assert!(accounts.has_room(Usual, 64, true, 164, 1), "what modest requests hold is not kept twice");
     }
 
     #[test]
     fn long_requests_hold_half_of_the_pool_together_and_one_always_fits() {
         let mut accounts = accounts(1024);
-        let long = |accounts: &Accounts, frames| accounts.account(frames, false, true, 1024, 1);
-        assert_eq!(long(&accounts, 512), Some(Account::Long));
+        assert_eq!((accounts.account(128, false), accounts.account(129, false)), (Usual, Long));
+        assert!(accounts.has_room(Long, 512, true, 1024, 1));
         accounts.long_frames = 129;
-        assert_eq!(long(&accounts, 512), None);
-        assert_eq!(long(&accounts, 383), Some(Account::Long));
-        assert_eq!(long(&accounts, 128), Some(Account::Usual), "a share is not long");
-        let alone = accounts.account(1024, false, true, 1024, 0);
-        assert_eq!(alone, None, "half is half, also of an idle drive");
-        accounts.long_frames = 0;
-        assert_eq!(accounts.account(1024, false, true, 1024, 0), Some(Account::Long));
+        assert!(!accounts.has_room(Long, 512, true, 1024, 1));
+        assert!(accounts.has_room(Long, 383, true, 1024, 1));
+    }
+
+    #[test]
+    fn usual_requests_pass_long_ones_that_wait_for_each_other_and_no_others() {
+        let mut accounts = accounts(1024);
+        accounts.has_long_waiters = true;
+        assert!(!accounts.has_room(Usual, 64, true, 1024, 1), "the long one waits for frames");
+        accounts.long_frames = 512;
+        assert!(accounts.has_room(Usual, 64, true, 512, 1), "the long one waits for another");
+        accounts.usual_frames = 200;
+        assert!(!accounts.has_room(Usual, 64, true, 512, 1), "and a quarter of the pool is enough meanwhile");
     }
 }
