@@ -415,8 +415,11 @@ impl Target {
         if controller.host.nqn != host.nqn {
             return Err(Wrong::data(512));
         }
-        // Zero stands for no identifier (Base, "Connect Command - Data", HOSTID).
-        if host.id != [0; 16] && controller.host.id != host.id {
+        // Zero stands for no identifier (Base, "Connect Command - Data", HOSTID). Where hosts have to authenticate, that comes
+        // after Connect, and until then a name is only claimed: with zero for any identifier, whoever knows the name of a host
+        // could take the queues of its controller before that host does.
+        let may_be_unnamed = !subsystem.config.requires_authentication && host.id == [0; 16];
+        if controller.host.id != host.id && !may_be_unnamed {
             return Err(Wrong::data(0));
         }
         controller.connect_io(queue, serial)?;

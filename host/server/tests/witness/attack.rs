@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use crate::wire::{Host, Nbd, capsule, data_head, entry, nbd, queue};
+use super::wire::{Host, Nbd, capsule, data_head, entry, nbd, queue};
 use openftl_nvme_tcp::fabrics::CONTROLLER_ID_ANY;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";

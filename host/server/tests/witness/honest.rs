@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::attack::{Attack, Place, Rude};
-use crate::wire::{BLOCK, BOUND, Host, Nbd, entry, nbd};
+use super::attack::{Attack, Place, Rude};
+use super::wire::{BLOCK, BOUND, Host, Nbd, entry, nbd};
 use openftl_nvme_tcp::client::Payload;
 
 /// What an honest client waits for a small request at most, 99 times of a hundred, whatever others do. The drive does it in

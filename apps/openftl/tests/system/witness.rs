@@ -1,0 +1,46 @@
+//! A witness of a served drive: while each kind of rude host does its worst, and any two kinds together, an honest client and
+//! the operator are served. The rude hosts are those of `host/server/tests/witness`, here against the program and a real drive.
+
+#[path = "../../../../host/server/tests/witness/attack.rs"]
+mod attack;
+#[path = "../../../../host/server/tests/witness/honest.rs"]
+mod honest;
+#[path = "../../../../host/server/tests/witness/wire.rs"]
+mod wire;
+
+use crate::nvme_host::SUBSYSTEM;
+use crate::server::Server;
+use attack::{Attack, Place};
+use std::sync::{Mutex, PoisonError};
+
+/// One at a time: what is measured is waiting for rude hosts, not for another test.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn watch(attacks: &[Attack]) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (nbd, control) = (folder.path().join("nbd"), folder.path().join("control"));
+    let words = format!("unix:{}", control.display());
+    let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
+    let mut server = Server::start(&[&drive[..], &["--control", &words]].concat(), &nbd);
+    let nvme = server.nvme_address().parse().expect("an address");
+    let place = Place { nbd, nvme, subsystem: SUBSYSTEM.to_owned(), control: Some(control) };
+    honest::watch(&place, attacks, || server.stays_alive());
+    server.stop();
+}
+
+#[test]
+fn each_kind_of_rude_host_starves_nobody() {
+    for attack in Attack::ALL {
+        watch(&[attack]);
+    }
+}
+
+#[test]
+fn no_two_kinds_of_rude_hosts_starve_anybody() {
+    for (number, one) in Attack::ALL.iter().enumerate() {
+        for other in &Attack::ALL[number + 1..] {
+            watch(&[*one, *other]);
+        }
+    }
+}
