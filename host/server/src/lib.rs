@@ -21,15 +21,16 @@
 //!   goes on in memory of their connections, and their frames are free. That costs a copy of what has arrived, so no more than
 //!   what the peer has paid for, and on the fast path nothing.
 //! - **Memory instead of frames** is bounded for all by [`ServerConfig::kept_bytes_max`]; beyond it the connections that keep
-//!   the most are closed. A connection adds nothing to it before it has sent or taken what it keeps already.
+//!   the most are closed. A client gets no frames for more replies before it has read those, and an NVMe host is asked for the
+//!   data of no other write before it has sent those.
 //! - **A reserve.** An eighth of the frames and of the places is for modest requests: small, of connections that hold little.
 //!   They pass those that wait, so a read of 4 KiB never waits for the payload of others.
 //! - **Turns.** All other requests wait for frames and places in the order in which their connections came. Requests of more
 //!   than a connection's share hold at most half of the pool together.
 //! - **Time.** Whoever owes something has [`ServerConfig::stall_max`], and the time that what it moves takes at 16 KiB a second.
 //!
-//! Nobody waits in a circle: frames are held by the drive, which ends what it has begun, or for a peer, and then they are taken
-//! away when somebody waits.
+//! No two requests wait for each other: a request takes all its frames at once or none, and frames are held by the drive, which
+//! ends what it has begun, or for a peer, and then they come back when somebody waits.
 //!
 //! # Bounds
 //! | what | bound |
@@ -597,7 +598,8 @@ impl Server {
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
-            let slow = self.connections().filter(|_| is_short(served)).filter_map(Connection::slow_at);
+            let slow = self.connections().filter_map(Connection::slow_at);
+            let slow = is_short(served).then_some(slow).into_iter().flatten();
             late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).chain(slow).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.

@@ -21,7 +21,7 @@ pub(crate) const INPUT_BYTES: usize = 256 << 10;
 const BUFFERS_KEPT_MAX: usize = 64;
 
 /// Unread bytes of a connection that are kept without a buffer when nothing more comes: any short write whose rest is missing.
-const REST_BYTES_MAX: usize = 33 << 10;
+const REST_BYTES_MAX: usize = DIRECT_BYTES_MIN as usize;
 
 /// Free room at the buffer's end below which its contents are moved to the front.
 const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
