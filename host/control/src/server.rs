@@ -92,7 +92,8 @@ impl Peer {
 
     /// Whether nothing of it is under way, or would be if it took its answer.
     fn is_idle(&self) -> bool {
-        !self.is_waiting && !(self.may_ask() && self.session.has_request())
+        let has_request = self.may_ask() && self.session.has_request();
+        !self.is_waiting && !has_request
     }
 
     fn receive(&mut self) {

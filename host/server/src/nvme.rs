@@ -1018,9 +1018,9 @@ impl NvmeConnection {
                 if !std::mem::replace(is_in_line, true) {
                     // What came slowly goes first: those behind it wait for it.
                     if command.is_aside {
-                        self.waiting.push_front(slot)
+                        self.waiting.push_front(slot);
                     } else {
-                        self.waiting.push_back(slot)
+                        self.waiting.push_back(slot);
                     }
                     self.admit_waiting(turn);
                 }
