@@ -161,7 +161,7 @@ fn serve(
     assert!(out.len() <= 1 << 20, "no more is sent than a transfer holds");
     assert!(out.len() as u64 <= u64::from(entry.data.length.get()), "no more is sent than there is room for");
     match outcome {
-        Outcome::Done(answer) | Outcome::DoneAnd(answer, _) => Some(answer),
+        Outcome::Done(answer) | Outcome::DonePadded(answer, _) | Outcome::DoneAnd(answer, _) => Some(answer),
         Outcome::Authentication(_) => Some(Answer::of(0)),
         Outcome::Held => None,
         Outcome::Needs(_) => panic!("it has what it needs"),

@@ -4,8 +4,8 @@
 //!   2 bytes a decision: which queue ─▶ how much is said ─▶ command, data nobody asked for, or any bytes ─▶ each field …
 //! ```
 //!
-//! Whatever it is, another host reads afterwards what it wrote before, and when the server has stopped it has kept neither
-//! a frame nor a request.
+//! Whatever it is, another host reads afterwards what it wrote before, within a number of turns of the server that does not
+//! depend on what was said, and when the server has stopped it has kept neither a frame nor a request.
 
 use crate::memory::{Memory, Temper};
 use crate::nvme::{Served, Wishes};
@@ -15,6 +15,10 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 
 /// A block that hosts seldom name, for the one that behaves.
 const BLOCK: u32 = 511;
+
+/// Turns of the server's loop in which the host that behaves is served a write and a read, whatever others have left behind:
+/// hundreds of requests at most. A server that spins, or serves others first, takes more.
+const TURNS_MAX: u64 = 5_000;
 
 /// Takes its decisions from the input, and zeroes when that has come to its end.
 struct Input<'a>(&'a [u8]);
@@ -40,8 +44,11 @@ pub fn run(data: &[u8]) {
     for round in 0..4 {
         visit(&served, &mut input);
         let written = vec![round | 0x80; BLOCK_BYTES];
+        let before = served.counters.turns.get();
         assert_eq!(witness.write(BLOCK, &written), 0, "the server serves others");
         assert!(witness.read(BLOCK, 1) == written, "what was written is there");
+        let turns = served.counters.turns.get() - before;
+        assert!(turns < TURNS_MAX, "{turns} turns for a write and a read");
         if input.0.is_empty() {
             break;
         }

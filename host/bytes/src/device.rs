@@ -16,6 +16,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Ppa, Time, VECTOR_BLOCKS_MAX}
 use openftl_media::{Blocks, Command, Completion, Media, Status};
 
 use crate::RequestId;
+use crate::places::Places;
 
 /// What a host wants of a device: a command whose data have no frames yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +43,17 @@ pub enum DeviceRequest<'a> {
     },
     /// As [`Command::Flush`].
     Flush,
+}
+
+impl DeviceRequest<'_> {
+    /// How many frames the command holds from admission on.
+    #[must_use]
+    pub fn frames_needed(&self) -> usize {
+        match self {
+            DeviceRequest::Read(blocks) | DeviceRequest::Write { blocks, .. } => blocks.len(),
+            DeviceRequest::Reset(_) | DeviceRequest::Copy { .. } | DeviceRequest::Flush => 0,
+        }
+    }
 }
 
 /// A command has ended; the host releases it when it has looked at its bytes.
@@ -104,9 +116,7 @@ impl<K> Op<K> {
 
 /// The commands under way on one device. Each carries a ticket of the host's, which comes back when it has finished.
 pub struct DeviceRequests<K> {
-    ops: Vec<Op<K>>,
-    free: Vec<u32>,
-    requests_max: usize,
+    ops: Places<Op<K>>,
     /// What the device had no room for.
     backlog: VecDeque<u32>,
     completions: Vec<Completion>,
@@ -116,19 +126,13 @@ impl<K: Copy> DeviceRequests<K> {
     /// Room for `requests_max` commands.
     #[must_use]
     pub fn new(requests_max: usize) -> DeviceRequests<K> {
-        DeviceRequests {
-            ops: Vec::new(),
-            free: Vec::new(),
-            requests_max,
-            backlog: VecDeque::new(),
-            completions: Vec::new(),
-        }
+        DeviceRequests { ops: Places::new(requests_max), backlog: VecDeque::new(), completions: Vec::new() }
     }
 
     /// Commands admitted and not released.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops.len() - self.free.len()
+        self.ops.len()
     }
 
     /// Whether no command is admitted.
@@ -150,24 +154,21 @@ impl<K: Copy> DeviceRequests<K> {
             DeviceRequest::Copy { from, to, fua } => (Action::Copy { fua }, Blocks::Vector(from), to),
             DeviceRequest::Flush => (Action::Flush, none, &[][..]),
         };
-        let needed = if matches!(action, Action::Read | Action::Write { .. }) { blocks.len() } else { 0 };
-        if self.len() == self.requests_max || frames.available(FrameForm::Bytes) < needed {
+        let needed = request.frames_needed();
+        if self.ops.is_full() || frames.available(FrameForm::Bytes) < needed {
             return None;
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.ops.push(Op {
-                ticket,
-                stage: Stage::Free,
-                action,
-                scalar: None,
-                count: 0,
-                at: [Ppa(0); VECTOR_BLOCKS_MAX],
-                to: [Ppa(0); VECTOR_BLOCKS_MAX],
-                frames: Vec::new(),
-            });
-            self.ops.len() as u32 - 1
+        let index = self.ops.take(|| Op {
+            ticket,
+            stage: Stage::Free,
+            action,
+            scalar: None,
+            count: 0,
+            at: [Ppa(0); VECTOR_BLOCKS_MAX],
+            to: [Ppa(0); VECTOR_BLOCKS_MAX],
+            frames: Vec::new(),
         });
-        let op = &mut self.ops[index as usize];
+        let op = &mut self.ops[index];
         assert_eq!(op.stage, Stage::Free, "a free place holds no command");
         (op.ticket, op.stage, op.action, op.count) = (ticket, Stage::Admitted, action, blocks.len());
         op.scalar = match blocks {
@@ -185,7 +186,7 @@ impl<K: Copy> DeviceRequests<K> {
     /// Bytes of data of an admitted command.
     #[must_use]
     pub fn length(&self, frames: &Frames, id: RequestId) -> u64 {
-        let op = &self.ops[id.0 as usize];
+        let op = &self.ops[id.0];
         op.frames.first().map_or(0, |frame| (op.frames.len() * (BLOCK_BYTES + frames.oob(*frame).len())) as u64)
     }
 
@@ -208,14 +209,14 @@ impl<K: Copy> DeviceRequests<K> {
     }
 
     fn place(&self, frames: &Frames, id: RequestId, from: u64) -> (openftl_core::Frame, usize) {
-        let op = &self.ops[id.0 as usize];
+        let op = &self.ops[id.0];
         let whole = BLOCK_BYTES + frames.oob(op.frames[0]).len();
         (op.frames[from as usize / whole], from as usize % whole)
     }
 
     /// Starts an admitted command, a write with all its bytes filled.
     pub fn start<M: Media>(&mut self, now: Time, device: &mut M, frames: &mut Frames, id: RequestId) {
-        let op = &mut self.ops[id.0 as usize];
+        let op = &mut self.ops[id.0];
         assert_eq!(op.stage, Stage::Admitted, "a command starts once");
         op.stage = Stage::Running;
         let is_in_order = self.backlog.is_empty();
@@ -226,13 +227,13 @@ impl<K: Copy> DeviceRequests<K> {
 
     /// Gives up an admitted command that was not started. Nothing has happened.
     pub fn abandon(&mut self, frames: &mut Frames, id: RequestId) {
-        assert_eq!(self.ops[id.0 as usize].stage, Stage::Admitted, "only a command that was not started is abandoned");
+        assert_eq!(self.ops[id.0].stage, Stage::Admitted, "only a command that was not started is abandoned");
         self.vacate(frames, id);
     }
 
     /// Gives back the place and the frames of a finished command.
     pub fn release(&mut self, frames: &mut Frames, id: RequestId) {
-        assert_eq!(self.ops[id.0 as usize].stage, Stage::Finished, "only a finished command is released");
+        assert_eq!(self.ops[id.0].stage, Stage::Finished, "only a finished command is released");
         self.vacate(frames, id);
     }
 
@@ -247,7 +248,7 @@ impl<K: Copy> DeviceRequests<K> {
         device.poll(now, frames, &mut self.completions);
         for completion in self.completions.drain(..) {
             let index = completion.tag as u32;
-            let op = &mut self.ops[index as usize];
+            let op = &mut self.ops[index];
             assert_eq!(op.stage, Stage::Running, "the device ends what was started, once");
             op.stage = Stage::Finished;
             if op.action == Action::Read {
@@ -264,7 +265,7 @@ impl<K: Copy> DeviceRequests<K> {
             finished.push(DeviceFinished { id: RequestId(index), ticket: op.ticket, completion });
         }
         while let Some(index) = self.backlog.front().copied() {
-            let command = self.ops[index as usize].command();
+            let command = self.ops[index].command();
             if device.submit(now, frames, u64::from(index), command).is_err() {
                 break;
             }
@@ -273,10 +274,10 @@ impl<K: Copy> DeviceRequests<K> {
     }
 
     fn vacate(&mut self, frames: &mut Frames, id: RequestId) {
-        let op = &mut self.ops[id.0 as usize];
+        let op = &mut self.ops[id.0];
         op.frames.drain(..).for_each(|frame| frames.release(frame));
         op.stage = Stage::Free;
-        self.free.push(id.0);
+        self.ops.give_back(id.0);
     }
 }
 

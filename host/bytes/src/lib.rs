@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+mod places;
 mod span;
 
 use std::collections::VecDeque;
@@ -37,6 +38,7 @@ use std::collections::VecDeque;
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
 use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
 
+use places::Places;
 use span::{EDGES_MAX, Span};
 
 /// What to do; offsets and lengths in bytes, inside the drive, lengths at least 1.
@@ -98,6 +100,15 @@ pub enum ByteRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(u32);
 
+impl RequestId {
+    /// The place of the request, for tables beside this one: below the requests that there may be.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A request has ended; the host releases it when it has looked at its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Finished<K> {
@@ -146,6 +157,8 @@ struct Op<K> {
     arrival: u64,
     /// Earlier requests that have their turn first.
     turns_before: u32,
+    /// Its place among those that change blocks, while it is there.
+    changing: u32,
     parts_left: u32,
     /// Whether the frames of a write's body are the drive's.
     handed_over: bool,
@@ -158,11 +171,25 @@ struct Op<K> {
     edge_frames: [Option<Frame>; EDGES_MAX],
 }
 
+/// A request that is started, not finished, and changes blocks.
+struct Changing {
+    op: u32,
+    span: Span,
+    has_edges: bool,
+}
+
+impl Changing {
+    /// Whether the two take turns.
+    fn takes_turns_with(&self, other: &Changing) -> bool {
+        (self.has_edges || other.has_edges) && self.span.shares_a_block_with(&other.span)
+    }
+}
+
 /// The byte requests under way on one drive. Each carries a ticket of the host's, which comes back when it has finished.
 pub struct ByteRequests<K> {
-    ops: Vec<Op<K>>,
-    free: Vec<u32>,
-    requests_max: usize,
+    ops: Places<Op<K>>,
+    /// Requests that are started, not finished, and change blocks: all that another may have to take turns with.
+    changing: Vec<Changing>,
     arrivals: u64,
     /// Started and unfinished requests with an edge.
     edged: usize,
@@ -215,16 +242,6 @@ impl<K> Op<K> {
             && self.span.edges().next().is_some()
     }
 
-    /// Whether the request is started, unfinished and changes blocks.
-    fn is_changing(&self) -> bool {
-        matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Body) && self.request.changes_blocks()
-    }
-
-    /// Whether the two take turns.
-    fn takes_turns_with(&self, other: &Op<K>) -> bool {
-        (self.has_edges() || other.has_edges()) && self.span.shares_a_block_with(&other.span)
-    }
-
     /// Commands of the body.
     fn body_parts(&self) -> u32 {
         match self.request {
@@ -270,9 +287,8 @@ impl<K: Copy> ByteRequests<K> {
     #[must_use]
     pub fn new(requests_max: usize) -> ByteRequests<K> {
         ByteRequests {
-            ops: Vec::new(),
-            free: Vec::new(),
-            requests_max,
+            ops: Places::new(requests_max),
+            changing: Vec::new(),
             arrivals: 0,
             edged: 0,
             backlog: VecDeque::new(),
@@ -285,7 +301,7 @@ impl<K: Copy> ByteRequests<K> {
     /// Requests admitted and not released.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ops.len() - self.free.len()
+        self.ops.len()
     }
 
     /// Whether no request is admitted.
@@ -296,27 +312,25 @@ impl<K: Copy> ByteRequests<K> {
 
     /// Gives `request` a place and its frames, or `None` while there are not enough of either.
     pub fn admit(&mut self, frames: &mut Frames, ticket: K, request: ByteRequest) -> Option<RequestId> {
-        if self.len() == self.requests_max || frames.available(FrameForm::Bytes) < request.frames_needed() {
+        if self.ops.is_full() || frames.available(FrameForm::Bytes) < request.frames_needed() {
             return None;
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.ops.push(Op {
-                request,
-                ticket,
-                span: request.span(),
-                stage: Stage::Free,
-                arrival: 0,
-                turns_before: 0,
-                parts_left: 0,
-                handed_over: false,
-                result: Ok(()),
-                frames: Vec::new(),
-                extents: Vec::new(),
-                edge_frames: [None; EDGES_MAX],
-            });
-            self.ops.len() as u32 - 1
+        let index = self.ops.take(|| Op {
+            request,
+            ticket,
+            span: request.span(),
+            stage: Stage::Free,
+            arrival: 0,
+            turns_before: 0,
+            changing: 0,
+            parts_left: 0,
+            handed_over: false,
+            result: Ok(()),
+            frames: Vec::new(),
+            extents: Vec::new(),
+            edge_frames: [None; EDGES_MAX],
         });
-        let op = &mut self.ops[index as usize];
+        let op = &mut self.ops[index];
         assert_eq!(op.stage, Stage::Free, "a free place holds no request");
         op.request = request;
         op.ticket = ticket;
@@ -344,20 +358,20 @@ impl<K: Copy> ByteRequests<K> {
     /// The first byte that an admitted request is about.
     #[must_use]
     pub fn offset(&self, id: RequestId) -> u64 {
-        self.ops[id.0 as usize].span.offset
+        self.ops[id.0].span.offset
     }
 
     /// How many bytes an admitted request is about.
     #[must_use]
     pub fn length(&self, id: RequestId) -> u64 {
-        self.ops[id.0 as usize].span.length
+        self.ops[id.0].span.length
     }
 
     /// The frame that byte `from` of the request's bytes lies in, and the request's bytes within that frame from there
     /// on.
     #[must_use]
     pub fn place(&self, id: RequestId, from: u64) -> (Frame, std::ops::Range<usize>) {
-        let op = &self.ops[id.0 as usize];
+        let op = &self.ops[id.0];
         let (block, range) = op.span.place(from);
         (op.frames[block], range)
     }
@@ -378,25 +392,27 @@ impl<K: Copy> ByteRequests<K> {
 
     /// Says which blocks are the object of an admitted [`ByteRequest::FlashAlloc`].
     pub fn set_extents(&mut self, id: RequestId, extents: &[Extent]) {
-        let op = &mut self.ops[id.0 as usize];
+        let op = &mut self.ops[id.0];
         assert!(op.request == ByteRequest::FlashAlloc && op.stage == Stage::Admitted, "an object is said once");
         op.extents.extend_from_slice(extents);
     }
 
     /// Starts an admitted request, a write with all its bytes filled.
     pub fn start<T: BlockTarget>(&mut self, now: Time, target: &mut T, id: RequestId) {
-        let index = id.0 as usize;
-        assert_eq!(self.ops[index].stage, Stage::Admitted, "a request starts once");
+        assert_eq!(self.ops[id.0].stage, Stage::Admitted, "a request starts once");
         self.arrivals += 1;
-        let op = &self.ops[index];
-        let changes = op.request.changes_blocks();
+        let op = &mut self.ops[id.0];
         let has_edges = op.has_edges();
         let mut turns_before = 0;
-        if changes && (has_edges || self.edged > 0) {
-            turns_before = self.ops.iter().filter(|other| other.is_changing() && op.takes_turns_with(other)).count();
+        if op.request.changes_blocks() {
+            let changing = Changing { op: id.0, span: op.span, has_edges };
+            if has_edges || self.edged > 0 {
+                turns_before = self.changing.iter().filter(|other| changing.takes_turns_with(other)).count();
+            }
+            op.changing = self.changing.len() as u32;
+            self.changing.push(changing);
         }
         self.edged += usize::from(has_edges);
-        let op = &mut self.ops[index];
         op.arrival = self.arrivals;
         op.turns_before = turns_before as u32;
         op.stage = Stage::Waiting;
@@ -408,13 +424,13 @@ impl<K: Copy> ByteRequests<K> {
 
     /// Gives up an admitted request that was not started. Nothing has happened.
     pub fn abandon(&mut self, frames: &mut Frames, id: RequestId) {
-        assert_eq!(self.ops[id.0 as usize].stage, Stage::Admitted, "only a request that was not started is abandoned");
+        assert_eq!(self.ops[id.0].stage, Stage::Admitted, "only a request that was not started is abandoned");
         self.vacate(frames, id);
     }
 
     /// Gives back the place and the frames of a finished request.
     pub fn release(&mut self, frames: &mut Frames, id: RequestId) {
-        assert_eq!(self.ops[id.0 as usize].stage, Stage::Finished, "only a finished request is released");
+        assert_eq!(self.ops[id.0].stage, Stage::Finished, "only a finished request is released");
         self.vacate(frames, id);
     }
 
@@ -449,7 +465,7 @@ impl<K: Copy> ByteRequests<K> {
     /// Carries on with every request whose turn has come.
     fn run<T: BlockTarget>(&mut self, now: Time, target: &mut T) {
         while let Some(index) = self.runnable.pop() {
-            let op = &mut self.ops[index as usize];
+            let op = &mut self.ops[index];
             let has_edges = op.has_edges();
             match op.stage {
                 Stage::Waiting if has_edges => {
@@ -490,7 +506,7 @@ impl<K: Copy> ByteRequests<K> {
 
     /// Hands one command to the drive; false when the drive has no room.
     fn submit<T: BlockTarget>(&mut self, now: Time, target: &mut T, index: u32, part: Part) -> bool {
-        let op = &self.ops[index as usize];
+        let op = &self.ops[index];
         let durability = op.durability();
         let edge_frame;
         let request = match part {
@@ -528,7 +544,7 @@ impl<K: Copy> ByteRequests<K> {
             Err(IoError::QueueFull) => return false,
             Ok(()) => {
                 if let Part::EdgeWrite(edge) = part {
-                    self.ops[index as usize].edge_frames[edge as usize] = None;
+                    self.ops[index].edge_frames[edge as usize] = None;
                 }
             }
             Err(error) => {
@@ -544,12 +560,12 @@ impl<K: Copy> ByteRequests<K> {
     }
 
     fn fail(&mut self, index: u32, error: IoError) {
-        let op = &mut self.ops[index as usize];
+        let op = &mut self.ops[index];
         op.result = Err(op.result.err().map_or(error, |other| other.or_earlier(error)));
     }
 
     fn part_ended<T: BlockTarget>(&mut self, target: &mut T, index: u32) {
-        let op = &mut self.ops[index as usize];
+        let op = &mut self.ops[index];
         assert!(op.parts_left > 0, "the drive answers each command once");
         op.parts_left -= 1;
         if op.parts_left > 0 {
@@ -564,37 +580,36 @@ impl<K: Copy> ByteRequests<K> {
     }
 
     fn finish(&mut self, index: u32) {
-        let op = &mut self.ops[index as usize];
+        let op = &mut self.ops[index];
         op.stage = Stage::Finished;
         self.finished.push(Finished { id: RequestId(index), ticket: op.ticket, result: op.result });
-        let has_edges = op.has_edges();
-        if has_edges || self.edged > 0 {
-            self.edged -= usize::from(has_edges);
-            self.let_others_have_their_turn(index as usize);
+        if op.request.changes_blocks() {
+            let (place, arrival) = (op.changing as usize, op.arrival);
+            let ended = self.changing.swap_remove(place);
+            if let Some(moved) = self.changing.get(place) {
+                self.ops[moved.op].changing = place as u32;
+            }
+            if self.edged > 0 {
+                self.edged -= usize::from(ended.has_edges);
+                self.let_others_have_their_turn(&ended, arrival);
+            }
         }
     }
 
-    fn let_others_have_their_turn(&mut self, ended: usize) {
-        if !self.ops[ended].request.changes_blocks() {
-            return;
-        }
-        for index in 0..self.ops.len() {
-            let (op, ended) = (&self.ops[index], &self.ops[ended]);
-            if op.stage == Stage::Waiting
-                && op.arrival > ended.arrival
-                && op.takes_turns_with(ended)
-                && op.turns_before > 0
-            {
-                self.ops[index].turns_before -= 1;
-                if self.ops[index].turns_before == 0 {
-                    self.runnable.push(index as u32);
+    fn let_others_have_their_turn(&mut self, ended: &Changing, arrival: u64) {
+        for changing in self.changing.iter().filter(|changing| changing.takes_turns_with(ended)) {
+            let op = &mut self.ops[changing.op];
+            if op.stage == Stage::Waiting && op.arrival > arrival && op.turns_before > 0 {
+                op.turns_before -= 1;
+                if op.turns_before == 0 {
+                    self.runnable.push(changing.op);
                 }
             }
         }
     }
 
     fn vacate(&mut self, frames: &mut Frames, id: RequestId) {
-        let op = &mut self.ops[id.0 as usize];
+        let op = &mut self.ops[id.0];
         let drives = op.handed_over && op.request.is_write();
         if !drives {
             op.frames.iter().for_each(|frame| frames.release(*frame));
@@ -603,7 +618,9 @@ impl<K: Copy> ByteRequests<K> {
         op.extents.clear();
         op.edge_frames.iter_mut().filter_map(Option::take).for_each(|frame| frames.release(frame));
         op.stage = Stage::Free;
-        self.free.push(id.0);
+        // One long request does not make its place large for ever.
+        op.frames.shrink_to(TRANSACTION_BLOCKS_MAX);
+        self.ops.give_back(id.0);
     }
 }
 

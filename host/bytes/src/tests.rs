@@ -51,7 +51,7 @@ impl Bench {
         self.requests.poll(self.now, &mut self.drive, &mut finished);
         let ended = finished.into_iter().map(|finished| {
             let mut bytes = Vec::new();
-            if let ByteRequest::Read { length, .. } = self.requests.ops[finished.id.0 as usize].request
+            if let ByteRequest::Read { length, .. } = self.requests.ops[finished.id.0].request
                 && finished.result.is_ok()
             {
                 while (bytes.len() as u64) < length {
@@ -376,4 +376,21 @@ fn a_read_only_drive_refuses_changes_and_keeps_no_frame() {
     assert_eq!(bench.run(mark, &[]), Err(IoError::ReadOnly));
     assert_eq!(bench.run(read(0, 3), &[]), Ok(vec![0; 3]));
     assert!(bench.drive.is_at_rest());
+}
+
+#[test]
+fn a_crowd_that_has_gone_leaves_nothing_that_a_write_in_part_looks_through() {
+    const CROWD: usize = 300 * 256;
+    let mut bench = Bench::new(4, 64, shuffled(1));
+    bench.requests = ByteRequests::new(CROWD);
+    for ticket in 0..CROWD as u64 {
+        let trim = ByteRequest::Trim { offset: 0, length: 512, durability: Durability::Volatile };
+        assert!(bench.try_begin(ticket, trim, &[]));
+    }
+    assert_eq!(bench.requests.len(), CROWD);
+    bench.finish_all();
+    assert!(bench.requests.changing.is_empty(), "a write in part compares itself with what is under way only");
+    assert!(bench.requests.ops.held() <= 256, "{} places are held", bench.requests.ops.held());
+    bench.run(write(100, 50), &[7; 50]).unwrap();
+    assert_eq!(bench.drive.data()[100..150], [7; 50]);
 }

@@ -10,7 +10,8 @@
 //! # Bounds
 //! | what | bound |
 //! |---|---|
-//! | clients | [`CLIENTS_MAX`]; more are told so and closed |
+//! | clients | [`CLIENTS_MAX`]; for one more the client that has asked for nothing for the longest time is closed |
+//! | clients whose requests are being carried out | [`CLIENTS_MAX`]; one more is told so and closed |
 //! | bytes that a client has said and that are not taken | [`LINE_BYTES_MAX`] |
 //! | requests of a client that are not answered | one |
 //! | answers that a client has not taken | one |
@@ -48,6 +49,8 @@ struct Peer {
     ended: bool,
     /// A request of it is being carried out.
     is_waiting: bool,
+    /// The server's count of clients and requests when it came, or asked last: bytes that are no request do not count.
+    asked: u64,
 }
 
 /// A place for a client. The generation tells its tenants apart.
@@ -63,10 +66,12 @@ pub struct ControlServer<L> {
     listener: L,
     may_accept: bool,
     slots: [Slot; CLIENTS_MAX],
+    /// Clients and requests so far.
+    count: u64,
 }
 
 impl Peer {
-    fn new(socket: OwnedFd) -> Peer {
+    fn new(socket: OwnedFd, asked: u64) -> Peer {
         Peer {
             socket,
             session: Session::default(),
@@ -76,12 +81,19 @@ impl Peer {
             writable: true,
             ended: false,
             is_waiting: false,
+            asked,
         }
     }
 
     /// Whether its next line may be taken.
     fn may_ask(&self) -> bool {
         !self.is_waiting && self.output.is_empty()
+    }
+
+    /// Whether nothing of it is under way, or would be if it took its answer.
+    fn is_idle(&self) -> bool {
+        let has_request = self.may_ask() && self.session.has_request();
+        !self.is_waiting && !has_request
     }
 
     fn receive(&mut self) {
@@ -130,7 +142,7 @@ impl<L: AsFd> ControlServer<L> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(EVENT_LISTENER), flags)?;
-        Ok(ControlServer { epoll, listener, may_accept: true, slots: Default::default() })
+        Ok(ControlServer { epoll, listener, may_accept: true, slots: Default::default(), count: 0 })
     }
 
     /// What is readable when something has happened.
@@ -192,7 +204,8 @@ impl<L: AsFd> ControlServer<L> {
                 match peer.session.take_request() {
                     None => break,
                     Some(Ok(command)) => {
-                        peer.is_waiting = true;
+                        self.count += 1;
+                        (peer.is_waiting, peer.asked) = (true, self.count);
                         return Some((id, command));
                     }
                     Some(Err(refusal)) => {
@@ -229,16 +242,33 @@ impl<L: AsFd> ControlServer<L> {
 
     fn welcome(&mut self, socket: OwnedFd) {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let Some(slot) = self.slots.iter().position(|slot| slot.peer.is_none()) else {
-            let what = format_args!("{CLIENTS_MAX} clients are connected, and there is no room for more").to_string();
+        let Some(slot) = self.place() else {
+            let what =
+                format_args!("{CLIENTS_MAX} clients wait for answers, and there is no room for more").to_string();
             let refusal = Refusal::new(RefusalKind::NotNow, what).fix("let another client end first");
-            Peer { output: response_line(Err(refusal)), ..Peer::new(socket) }.send();
+            Peer { output: response_line(Err(refusal)), ..Peer::new(socket, 0) }.send();
             return;
         };
         let data = epoll::EventData::new_u64(u64::from(self.slots[slot].generation) << 32 | slot as u64);
         if epoll::add(&self.epoll, &socket, data, flags).is_ok() {
-            self.slots[slot].peer = Some(Peer::new(socket));
+            self.count += 1;
+            let mut peer = Peer::new(socket, self.count);
+            // What it asks for at once keeps its place.
+            peer.receive();
+            self.slots[slot].peer = Some(peer);
         }
+    }
+
+    /// A place for one more client. Whoever holds a connection and asks for nothing locks nobody out.
+    fn place(&mut self) -> Option<usize> {
+        if let Some(free) = self.slots.iter().position(|slot| slot.peer.is_none()) {
+            return Some(free);
+        }
+        let idle = |slot: &usize| self.slots[*slot].peer.as_ref().is_some_and(Peer::is_idle);
+        let asked = |slot: &usize| self.slots[*slot].peer.as_ref().map(|peer| peer.asked);
+        let longest_idle = (0..CLIENTS_MAX).filter(idle).min_by_key(asked)?;
+        self.close(longest_idle);
+        Some(longest_idle)
     }
 
     fn close(&mut self, slot: usize) {

@@ -47,6 +47,10 @@
 //!     }
 //!     match target.command(now, queue, entry, data, drives, answer_data) {
 //!         Outcome::Done(answer) | Outcome::DoneAnd(answer, _) => Some(queue.complete(id, answer)),
+//!         Outcome::DonePadded(answer, bytes) => {
+//!             answer_data.resize(bytes as usize, 0);
+//!             Some(queue.complete(id, answer))
+//!         }
 //!         Outcome::Held => None,
 //!         Outcome::Needs(_bytes) => None, // fetch them, and call `command` again
 //!         Outcome::Authentication(_) => None, // the server knows the protocol
@@ -411,8 +415,11 @@ impl Target {
         if controller.host.nqn != host.nqn {
             return Err(Wrong::data(512));
         }
-        // Zero stands for no identifier (Base, "Connect Command - Data", HOSTID).
-        if host.id != [0; 16] && controller.host.id != host.id {
+        // Zero stands for no identifier (Base, "Connect Command - Data", HOSTID). Where hosts have to authenticate, that comes
+        // after Connect, and until then a name is only claimed: with zero for any identifier, whoever knows the name of a host
+        // could take the queues of its controller before that host does.
+        let may_be_unnamed = !subsystem.config.requires_authentication && host.id == [0; 16];
+        if controller.host.id != host.id && !may_be_unnamed {
             return Err(Wrong::data(0));
         }
         controller.connect_io(queue, serial)?;

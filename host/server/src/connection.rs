@@ -9,7 +9,7 @@ use crate::link::{Link, Over};
 use crate::nbd::NbdConnection;
 use crate::nvme::NvmeConnection;
 use crate::served::Served;
-use crate::{Protocol, ServedDrive, ServerConfig};
+use crate::{Counters, Protocol, ServedDrive, ServerConfig};
 
 pub(crate) enum Connection {
     Nbd(NbdConnection),
@@ -27,10 +27,10 @@ macro_rules! either {
 }
 
 impl Connection {
-    pub fn new(now: Time, socket: OwnedFd, protocol: Protocol, channel: Channel) -> Connection {
+    pub fn new(now: Time, socket: OwnedFd, protocol: Protocol, channel: Channel, config: &ServerConfig) -> Connection {
         match protocol {
-            Protocol::Nbd => Connection::Nbd(NbdConnection::new(now, socket, channel)),
-            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(now, socket, channel)),
+            Protocol::Nbd => Connection::Nbd(NbdConnection::new(now, socket, channel, config)),
+            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(now, socket, channel, config)),
         }
     }
 
@@ -76,6 +76,29 @@ impl Connection {
 
     pub fn deadline(&self, config: &ServerConfig) -> Option<Time> {
         either!(self, connection => connection.deadline(config))
+    }
+
+    /// From when on others do not wait for the frames that its payload lies in.
+    pub fn slow_at(&self) -> Option<Time> {
+        either!(self, connection => connection.slow_at())
+    }
+
+    /// Gives up frames that a slow peer's payload lies in. Returns whether there were any.
+    pub fn move_aside<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        counters: &Counters,
+    ) -> Result<bool, Over> {
+        match self {
+            Connection::Nbd(connection) => Ok(connection.move_aside(now, served, counters)),
+            Connection::Nvme(connection) => connection.move_aside(now, served, counters),
+        }
+    }
+
+    /// Memory that the peer keeps by being slow.
+    pub fn kept_bytes(&self) -> usize {
+        either!(self, connection => connection.kept_bytes())
     }
 
     pub fn is_over(&self) -> bool {

@@ -20,6 +20,11 @@ impl Counter {
     }
 
     #[inline]
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    #[inline]
     pub(crate) fn sub(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) - count, Ordering::Relaxed);
     }
@@ -60,6 +65,19 @@ pub struct Counters {
     /// Bytes of clients' data that were copied in memory: between receive buffers, the heap and frames. What the kernel
     /// copies, to and from its sockets, is not in it, nor what TLS does.
     pub bytes_copied: Counter,
+    /// Bytes of slow payload that were moved out of frames because others waited for frames.
+    pub bytes_moved_aside: Counter,
+    /// Memory that peers keep now by being slow: payload whose rest is missing and replies that they do not take, outside
+    /// frames.
+    pub bytes_kept: Counter,
+    /// The most that it has been.
+    pub bytes_kept_max: Counter,
+    /// Connections ended because that was too much; they had the most of it.
+    pub connections_too_slow: Counter,
+    /// Requests that are admitted to the drives now.
+    pub requests_admitted: Counter,
+    /// The most that they have been.
+    pub requests_admitted_max: Counter,
     /// Turns of the server's loop.
     pub turns: Counter,
 }

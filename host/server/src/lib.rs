@@ -11,6 +11,27 @@
 //! Each turn costs a connection at most one system call to receive and one to send, however many requests they hold;
 //! and nobody gets more than that in a turn, so nobody starves.
 //!
+//! # Who may hold what
+//! A peer can be slow, silent or gone in the middle of anything. What it holds then is bounded for itself and for all
+//! together, and none of it is what others wait for:
+//!
+//! - **Frames.** A request that needs none of the peer any more ends by itself. A short write gets frames when all of its
+//!   payload is in the receive buffer. A long one, and a read whose bytes are in line, may wait for a slow peer in frames; but
+//!   as soon as another request finds too few of them, what lies in the frames of peers that moved less than 64 KiB in 50 ms
+//!   goes on in memory of their connections, and their frames are free. That costs a copy of what has arrived, so no more than
+//!   what the peer has paid for, and on the fast path nothing.
+//! - **Memory instead of frames** is bounded for all by [`ServerConfig::kept_bytes_max`]; beyond it the connections that keep
+//!   the most are closed. A client gets no frames for more replies before it has read those, and an NVMe host is asked for the
+//!   data of no other write before it has sent those.
+//! - **A reserve.** An eighth of the frames and of the places is for modest requests: small, of connections that hold little.
+//!   They pass those that wait, so a read of 4 KiB never waits for the payload of others.
+//! - **Turns.** All other requests wait for frames and places in the order in which their connections came. Requests of more
+//!   than a connection's share hold at most half of the pool together.
+//! - **Time.** Whoever owes something has [`ServerConfig::stall_max`], and the time that what it moves takes at 16 KiB a second.
+//!
+//! No two requests wait for each other: a request takes all its frames at once or none, and frames are held by the drive, which
+//! ends what it has begun, or for a peer, and then they come back when somebody waits.
+//!
 //! # Bounds
 //! | what | bound |
 //! |---|---|
@@ -19,14 +40,16 @@
 //! | steps of authentications and of handshakes of TLS in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
+//! | requests admitted to a drive | `served::REQUESTS_MAX`, an eighth of them reserved for modest ones |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
+//! | memory of slow payload and of replies that are not taken | [`ServerConfig::kept_bytes_max`] for all connections |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
 //! | bytes of a TLS connection that is busy | a gathering buffer of `GATHERED_BYTES_MAX` and the library's, about as much again; they are given back when it rests |
 //! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
 //! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
 //! | commands of an NVMe queue | its entries, at most `QUEUE_ENTRIES_MAX`; queues of a controller: `IO_QUEUES_MAX` |
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
-//! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
+//! | time that a peer may leave the server waiting in the middle of a message or of its replies | [`ServerConfig::stall_max`], and `n` bytes at 16 KiB a second |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -47,6 +70,7 @@ mod nbd;
 mod nvme;
 mod operator;
 mod output;
+mod pace;
 mod secure;
 mod served;
 mod stop;
@@ -131,6 +155,9 @@ pub struct ServerConfig {
     pub bytes_max: u64,
     /// Bytes of the heap for data of NVMe commands that have no frames, of all connections together.
     pub heap_bytes_max: usize,
+    /// Memory that slow peers keep, of all connections together: payload whose rest is missing and replies that are not
+    /// taken, outside frames. Beyond it those that keep the most are closed.
+    pub kept_bytes_max: usize,
     /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
     /// some microseconds, in a virtual machine a hundred.
     pub poll: Nanos,
@@ -139,7 +166,8 @@ pub struct ServerConfig {
     pub copies_long_writes: bool,
     /// How long a handshake may take.
     pub handshake_max: Nanos,
-    /// How long a peer may send nothing in the middle of a write, or take nothing of a reply.
+    /// How long a peer may send nothing in the middle of a write, or take nothing of a reply. What it does send or take buys it
+    /// the time that this takes at 16 KiB a second, and no more.
     pub stall_max: Nanos,
     /// How long requests under way may take to end when the server stops.
     pub stop_max: Nanos,
@@ -155,6 +183,7 @@ impl Default for ServerConfig {
             requests_max: 256,
             bytes_max: 64 << 20,
             heap_bytes_max: 256 << 20,
+            kept_bytes_max: 128 << 20,
             poll: Nanos::ZERO,
             copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,
@@ -391,10 +420,9 @@ impl Server {
         stop: &Stop,
     ) -> Result<End, ServeError> {
         let mut infos = export_infos(exports, !devices.is_empty())?;
-        let requests_max = self.config.connections_max * self.config.requests_max;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
-        let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target, requests_max));
-        let devices = devices.iter_mut().map(|device| Served::device(device, requests_max));
+        let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target));
+        let devices = devices.iter_mut().map(Served::device);
         let mut served: Vec<Served<'_, T>> = drives.chain(devices).collect();
         let ended = self.watched(stop, operator, |server, operator| {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
@@ -488,10 +516,12 @@ impl Server {
 
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
-                while let Some(front) = served[export].waiters.front().copied() {
-                    self.serve(now, front as usize, infos, served);
-                    if served[export].waiters.front() == Some(&front) {
-                        break;
+                for line in 0..served[export].first_waiters().len() {
+                    while let Some(front) = served[export].first_waiters()[line] {
+                        self.serve(now, front as usize, infos, served);
+                        if served[export].first_waiters()[line] == Some(front) {
+                            break;
+                        }
                     }
                 }
             }
@@ -512,6 +542,8 @@ impl Server {
             for slot in 0..self.slots.len() {
                 freed |= self.send(now, slot, served);
             }
+            freed |= self.take_frames_from_slow_peers(now, served);
+            freed |= self.bound_what_is_kept(served);
             if now >= late_peers_at || late.is_some_and(|late| now >= late) {
                 late_peers_at = now + LATE_PEERS_EVERY;
                 self.expel_late_peers(now, served);
@@ -566,7 +598,9 @@ impl Server {
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
-            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).min();
+            let slow = self.connections().filter_map(Connection::slow_at);
+            let slow = is_short(served).then_some(slow).into_iter().flatten();
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).chain(slow).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.
                 let span = due.since(now) - self.lead.get();
@@ -697,7 +731,7 @@ impl Server {
         let is_secure =
             protocol == Protocol::NvmeTcp && self.fabric.as_ref().is_some_and(|fabric| fabric.secure.is_some());
         let channel = if is_secure { Channel::Undecided } else { Channel::Plain };
-        self.slots[slot].connection = Some(Connection::new(now, socket, protocol, channel));
+        self.slots[slot].connection = Some(Connection::new(now, socket, protocol, channel, &self.config));
     }
 
     /// Receives from one connection and takes its requests.
@@ -762,7 +796,7 @@ impl Server {
         let tenant = self.slots.get_mut(slot as usize).filter(|slot| slot.generation == generation);
         match (tenant.and_then(|slot| slot.connection.as_mut()), what, ended) {
             (Some(Connection::Nbd(connection)), _, Ended::Request(finished)) => {
-                connection.answer(now, finished, served, &self.counters);
+                connection.answer(finished, served, &self.counters);
             }
             (Some(Connection::Nvme(connection)), What::Nvme(command), ended) => {
                 let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
@@ -857,6 +891,46 @@ impl Server {
         }
     }
 
+    /// While somebody waits for frames, those that the payload of slow peers lies in come back: it goes on in memory of their
+    /// connections. Returns whether there were any.
+    fn take_frames_from_slow_peers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> bool {
+        if !is_short(served) {
+            return false;
+        }
+        let mut any = false;
+        for slot in 0..self.slots.len() {
+            let Some(connection) = &mut self.slots[slot].connection else { continue };
+            match connection.move_aside(now, served, &self.counters) {
+                Ok(gave_back) => any |= gave_back,
+                Err(over) => {
+                    self.end(slot, over, served);
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Closes the connections that keep the most memory, while all together keep too much. Returns whether there were any.
+    fn bound_what_is_kept<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) -> bool {
+        let mut kept: usize = self.connections().map(Connection::kept_bytes).sum();
+        let mut any = false;
+        while kept > self.config.kept_bytes_max {
+            let of = |slot: &usize| self.slots[*slot].connection.as_ref().map_or(0, Connection::kept_bytes);
+            let fattest = (0..self.slots.len()).max_by_key(of).expect("somebody keeps it");
+            kept -= of(&fattest);
+            self.counters.connections_too_slow.add(1);
+            self.end(fattest, Over::Expelled, served);
+            any = true;
+        }
+        self.counters.bytes_kept.set(kept as u64);
+        self.counters.bytes_kept_max.set(self.counters.bytes_kept_max.get().max(kept as u64));
+        let admitted = served.iter().map(Served::len).sum::<usize>() as u64;
+        self.counters.requests_admitted.set(admitted);
+        self.counters.requests_admitted_max.set(self.counters.requests_admitted_max.get().max(admitted));
+        any
+    }
+
     fn expel_late_peers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         for slot in 0..self.slots.len() {
             let deadline =
@@ -906,7 +980,7 @@ impl Server {
             }
         }
         for served in served {
-            served.waiters.retain(|waiter| *waiter as usize != slot);
+            served.stop_waiting(slot as u32);
         }
         // Generations stay clear of the marks of listeners and stop.
         self.slots[slot].generation = (self.slots[slot].generation + 1) % (1 << 31);
@@ -918,6 +992,11 @@ impl Server {
         // Closing the socket takes it out of the epoll set.
         let _ = epoll::delete(&self.epoll, connection.link().socket());
     }
+}
+
+/// Whether somebody waits for frames or a place.
+fn is_short<T: ServedDrive>(served: &[Served<'_, T>]) -> bool {
+    served.iter().any(Served::has_waiters)
 }
 
 /// Ends what the connections left behind and makes the drive's contents durable.

@@ -4,11 +4,12 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use openftl_bytes::RequestId;
-use openftl_core::{BLOCK_BYTES, Time};
+use openftl_core::{BLOCK_BYTES, Nanos, Time};
 use rustix::io::Errno;
 
 use crate::channel::{Channel, Moved};
 use crate::output::Output;
+use crate::pace::Pace;
 use crate::secure::Secure;
 use crate::served::Served;
 use crate::{Counters, ServedDrive};
@@ -19,8 +20,8 @@ pub(crate) const INPUT_BYTES: usize = 256 << 10;
 /// Receive buffers that are kept for the next connections that need one.
 const BUFFERS_KEPT_MAX: usize = 64;
 
-/// Unread bytes of a connection that are kept without a buffer when nothing more comes.
-const REST_BYTES_MAX: usize = 4 << 10;
+/// Unread bytes of a connection that are kept without a buffer when nothing more comes: any short write whose rest is missing.
+const REST_BYTES_MAX: usize = DIRECT_BYTES_MIN as usize;
 
 /// Free room at the buffer's end below which its contents are moved to the front.
 const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
@@ -87,10 +88,16 @@ pub(crate) struct Link {
     pub accepted: Time,
     /// When the peer last took or gave a byte.
     pub moved: Time,
+    /// How it gives what it has announced.
+    pub giving: Pace,
+    /// How it takes what is in line for it.
+    pub taking: Pace,
+    /// How long it may do neither.
+    stall_max: Nanos,
 }
 
 impl Link {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> Link {
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel, stall_max: Nanos) -> Link {
         Link {
             socket,
             channel,
@@ -106,6 +113,9 @@ impl Link {
             closing: false,
             accepted: now,
             moved: now,
+            giving: Pace::default(),
+            taking: Pace::default(),
+            stall_max,
         }
     }
 
@@ -148,7 +158,48 @@ impl Link {
 
     /// Whether the peer has to take what is in line before there can be more.
     pub fn is_stuck(&self) -> bool {
-        !self.writable && !self.output.is_empty()
+        (!self.writable && !self.output.is_empty()) || self.output.has_kept()
+    }
+
+    /// Notes whether the peer owes payload now, and whether it has to take something.
+    pub fn look_at_pace(&mut self, now: Time, owes_payload: bool) {
+        self.giving.set_owing(now, owes_payload, self.stall_max);
+        self.taking.set_owing(now, !self.output.is_empty(), self.stall_max);
+    }
+
+    /// When the peer is late with what it owes.
+    pub fn deadline(&self) -> Option<Time> {
+        [self.giving.deadline(), self.taking.deadline()].into_iter().flatten().min()
+    }
+
+    fn came(&mut self, now: Time, bytes: usize) {
+        if bytes > 0 {
+            self.moved = now;
+            self.giving.moved(now, bytes as u64, self.stall_max);
+        }
+    }
+
+    /// Moves replies that a slow peer does not take out of their frames; `ended` is told of each read. Returns whether frames
+    /// came back.
+    pub fn move_replies_aside<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        counters: &Counters,
+        mut ended: impl FnMut(u64),
+    ) -> bool {
+        if !self.output.holds_frames() || self.taking.slow_at().is_none_or(|at| now < at) {
+            return false;
+        }
+        let released = &mut self.released;
+        let copied = self.output.move_aside(served, |export, id, length| {
+            ended(length);
+            released.push((export, id));
+        });
+        counters.bytes_copied.add(copied);
+        counters.bytes_moved_aside.add(copied);
+        released.drain(..).for_each(|(export, id)| served[export].release(id));
+        true
     }
 
     /// Gives the receive buffer back if nothing in it is unread.
@@ -241,7 +292,7 @@ impl Link {
         match received {
             Ok(0) => self.ended = true,
             Ok(bytes) => {
-                self.moved = now;
+                self.came(now, bytes);
                 self.readable = bytes == room || self.hung_up;
                 return Ok(bytes);
             }
@@ -254,9 +305,7 @@ impl Link {
 
     /// The same of what came through TLS, or did not.
     fn book(&mut self, now: Time, Moved { bytes, would_block, ended }: Moved) {
-        if bytes > 0 {
-            self.moved = now;
-        }
+        self.came(now, bytes);
         self.readable &= !would_block;
         self.ended |= ended;
     }
@@ -284,7 +333,9 @@ impl Link {
         self.writable = sent.takes_more;
         if sent.bytes > 0 {
             self.moved = now;
+            self.taking.moved(now, sent.bytes as u64, self.stall_max);
         }
+        self.taking.set_owing(now, !self.output.is_empty(), self.stall_max);
         Ok(gave_back || !sent.takes_more)
     }
 }

@@ -1,4 +1,10 @@
 //! One NBD client: its session, the write it is sending, the replies it is owed.
+//!
+//! ```text
+//!   short write   waits in the receive buffer until it is whole ──▶ frames ──▶ drive
+//!   long write    frames ── data from the socket into them ──▶ drive
+//!                    └─ the client is slow and others wait ──▶ memory ── whole ──▶ frames ──▶ drive
+//! ```
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +14,7 @@ use openftl_ftl::target::{Durability, Handle, IoError};
 use crate::channel::Channel;
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
-use crate::served::Served;
+use crate::served::{Claim, Served};
 use crate::{ServedDrive, ServerConfig, Ticket, What};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
@@ -19,11 +25,42 @@ const _: () = assert!(INPUT_BYTES > 2 * MESSAGE_BYTES_MAX);
 /// Small replies that wait to be sent, in bytes, above which no more requests are taken.
 const SMALL_WAITING_BYTES_MAX: usize = 64 << 10;
 
+/// The least that memory for slow payload grows by.
+const ASIDE_BYTES_MIN: usize = 64 << 10;
+
+/// Where the payload of a write is put.
+enum Place {
+    /// The frames of this request.
+    Frames(RequestId),
+    /// Memory of the connection: what has come so far.
+    Aside(Vec<u8>),
+}
+
 /// A write whose payload is on its way.
 struct Filling {
-    id: RequestId,
+    request: Request,
+    place: Place,
     length: u64,
     filled: u64,
+}
+
+/// A request that waits for frames, a place, the rest of a short payload, or for others of this connection to end.
+struct Held {
+    request: Request,
+    /// All the payload of a write that came slowly; otherwise nothing.
+    aside: Vec<u8>,
+}
+
+impl Held {
+    /// The bytes that have to be in the receive buffer before it gets frames.
+    fn awaited(&self) -> usize {
+        match self.request.command {
+            Command::Write { length, .. } if u64::from(length) < DIRECT_BYTES_MIN && self.aside.is_empty() => {
+                length as usize
+            }
+            _ => 0,
+        }
+    }
 }
 
 pub(crate) struct NbdConnection {
@@ -31,8 +68,7 @@ pub(crate) struct NbdConnection {
     session: Session,
     export: Option<usize>,
     filling: Option<Filling>,
-    /// A request that waits for frames, a place, or for others of this connection to end.
-    held: Option<Request>,
+    held: Option<Held>,
     /// The last request was a long write, and the next may be one.
     is_long_expected: bool,
     /// Admitted requests whose replies are not yet in line, or, for reads, not yet sent.
@@ -41,8 +77,8 @@ pub(crate) struct NbdConnection {
 }
 
 impl NbdConnection {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NbdConnection {
-        let mut link = Link::new(now, socket, channel);
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel, config: &ServerConfig) -> NbdConnection {
+        let mut link = Link::new(now, socket, channel, config.stall_max);
         let session = Session::new(&mut link.output.small);
         link.output.seal();
         NbdConnection {
@@ -78,7 +114,9 @@ impl NbdConnection {
 
     /// Whether a request waits for something that other requests give back.
     pub fn is_held_back(&self, config: &ServerConfig) -> bool {
-        self.held.is_some() || (!self.link.input().is_empty() && self.filling.is_none() && !self.may_take_more(config))
+        let waits = |held: &Held| held.awaited() <= self.link.input().len();
+        self.held.as_ref().is_some_and(waits)
+            || (!self.link.input().is_empty() && self.filling.is_none() && !self.may_take_more(config))
     }
 
     /// Whether a turn would move bytes.
@@ -91,13 +129,62 @@ impl NbdConnection {
         if self.session.is_shaking_hands() {
             return Some(self.link.accepted + config.handshake_max);
         }
-        let owes = self.filling.is_some() || self.session.is_skipping() || !self.link.output.is_empty();
-        owes.then(|| self.link.moved + config.stall_max)
+        self.link.deadline()
+    }
+
+    /// From when on others do not wait for the frames that the client's payload or replies lie in.
+    pub fn slow_at(&self) -> Option<Time> {
+        let fills = matches!(&self.filling, Some(Filling { place: Place::Frames(_), .. }));
+        let giving = self.link.giving.slow_at().filter(|_| fills);
+        let taking = self.link.taking.slow_at().filter(|_| self.link.output.holds_frames());
+        [giving, taking].into_iter().flatten().min()
+    }
+
+    /// Moves payload out of frames, if the client is slow. Returns whether frames came back.
+    pub fn move_aside<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>], counters: &Counters) -> bool {
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
+        let mut gave_back = self.link.move_replies_aside(now, served, counters, |length| {
+            *requests -= 1;
+            *bytes -= length;
+        });
+        if let Some(filling) = &mut self.filling
+            && let Place::Frames(id) = filling.place
+            && self.link.giving.slow_at().is_some_and(|at| now >= at)
+        {
+            let served = &mut served[self.export.expect("a write has an export")];
+            let mut aside = Vec::with_capacity(filling.filled as usize);
+            while (aside.len() as u64) < filling.filled {
+                let left = filling.filled as usize - aside.len();
+                let slice = served.slice(id, aside.len() as u64);
+                aside.extend_from_slice(&slice[..slice.len().min(left)]);
+            }
+            counters.bytes_copied.add(filling.filled);
+            counters.bytes_moved_aside.add(filling.filled);
+            filling.place = Place::Aside(aside);
+            served.abandon(id);
+            self.requests -= 1;
+            self.bytes -= filling.length;
+            gave_back = true;
+        }
+        gave_back
+    }
+
+    /// Memory that the client keeps by being slow.
+    pub fn kept_bytes(&self) -> usize {
+        let filling = match &self.filling {
+            Some(Filling { place: Place::Aside(aside), .. }) => aside.capacity(),
+            _ => 0,
+        };
+        filling + self.held.as_ref().map_or(0, |held| held.aside.capacity()) + self.link.output.memory()
     }
 
     /// While whole messages wait in the buffer that cannot be served, the peer's further bytes wait in its socket.
     fn wants_input(&self) -> bool {
-        !self.link.ended && !self.link.closing && self.held.is_none() && self.link.input().len() < MESSAGE_BYTES_MAX
+        let room = match &self.held {
+            None => MESSAGE_BYTES_MAX,
+            Some(held) => held.awaited(),
+        };
+        !self.link.ended && !self.link.closing && self.link.input().len() < room
     }
 
     fn may_take_more(&self, config: &ServerConfig) -> bool {
@@ -119,13 +206,12 @@ impl NbdConnection {
             return self.link.receive(now, false, buffers);
         }
         match &mut self.filling {
-            Some(filling) if filling.length - filling.filled >= DIRECT_BYTES_MIN => {
+            Some(Filling { place: Place::Frames(id), length, filled, .. }) if *length - *filled >= DIRECT_BYTES_MIN => {
                 let served = &mut served[self.export.expect("a write has an export")];
-                let left = filling.length - filling.filled;
-                filling.filled += self.link.receive_into(now, served, filling.id, filling.filled, left)?;
+                *filled += self.link.receive_into(now, served, *id, *filled, *length - *filled)?;
                 Ok(())
             }
-            _ => self.link.receive(now, self.is_long_expected, buffers),
+            _ => self.link.receive(now, self.is_long_expected && self.held.is_none(), buffers),
         }
     }
 
@@ -139,15 +225,35 @@ impl NbdConnection {
         config: &ServerConfig,
         counters: &Counters,
     ) -> Result<(), Over> {
+        let result = self.take_requests_until_starved(now, ticket, infos, served, config, counters);
+        let is_awaiting = self.held.as_ref().is_some_and(|held| held.awaited() > self.link.input().len());
+        let owes_payload = self.filling.is_some() || is_awaiting || self.session.is_skipping();
+        self.link.look_at_pace(now, owes_payload);
+        result
+    }
+
+    fn take_requests_until_starved<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        infos: &[ExportInfo],
+        served: &mut [Served<'_, T>],
+        config: &ServerConfig,
+        counters: &Counters,
+    ) -> Result<(), Over> {
         loop {
             if !self.fill(now, served, counters) {
                 break;
             }
-            if let Some(request) = self.held.take()
-                && !self.admit(now, request, ticket, served, config)
-            {
-                self.held = Some(request);
-                return Ok(());
+            if let Some(held) = self.held.take() {
+                let is_starved = held.awaited() > self.link.input().len();
+                if is_starved || !self.admit(now, &held, ticket, served, config, counters) {
+                    self.held = Some(held);
+                    if is_starved {
+                        break;
+                    }
+                    return Ok(());
+                }
             }
             if self.filling.is_some() {
                 continue;
@@ -163,7 +269,7 @@ impl NbdConnection {
                 Event::Starved => break,
                 Event::Step => {}
                 Event::Opened(export) => self.export = Some(export),
-                Event::Request(request) => self.held = Some(request),
+                Event::Request(request) => self.held = Some(Held { request, aside: Vec::new() }),
                 Event::Refused(_) => counters.errors.add(1),
                 Event::Closed(Closing::Goodbye) => self.link.closing = true,
                 Event::Closed(_) => return Err(Over::Expelled),
@@ -173,20 +279,35 @@ impl NbdConnection {
             // A write whose payload stops in the middle never happened; replies under way are still sent, because the
             // peer may have closed only its sending side.
             self.abandon(served);
+            self.held = None;
             self.link.closing = true;
         }
         Ok(())
     }
 
-    /// Moves payload from the buffer to the frames of the write that is being filled, and starts it when it is whole.
-    /// False while bytes are missing.
+    /// Moves payload from the buffer to where that of the write belongs. When it is whole, the write starts, or waits for
+    /// frames. False while bytes are missing.
     fn fill<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>], counters: &Counters) -> bool {
         let Some(filling) = &mut self.filling else { return true };
         let served = &mut served[self.export.expect("a write has an export")];
         while filling.filled < filling.length && !self.link.input().is_empty() {
-            let room = served.slice_mut(filling.id, filling.filled);
-            let bytes = room.len().min(self.link.input().len());
-            room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
+            let left = (filling.length - filling.filled) as usize;
+            let bytes = match &mut filling.place {
+                Place::Frames(id) => {
+                    let room = served.slice_mut(*id, filling.filled);
+                    let bytes = room.len().min(self.link.input().len());
+                    room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
+                    bytes
+                }
+                Place::Aside(aside) => {
+                    let bytes = left.min(self.link.input().len());
+                    if aside.capacity() - aside.len() < bytes {
+                        aside.reserve_exact(left.min(aside.len().max(ASIDE_BYTES_MIN).max(bytes)));
+                    }
+                    aside.extend_from_slice(&self.link.input()[..bytes]);
+                    bytes
+                }
+            };
             counters.bytes_copied.add(bytes as u64);
             self.link.consume(bytes);
             filling.filled += bytes as u64;
@@ -194,8 +315,12 @@ impl NbdConnection {
         if filling.filled < filling.length {
             return false;
         }
-        served.start(now, filling.id);
-        self.filling = None;
+        self.link.giving.finish_one();
+        let filling = self.filling.take().expect("it was looked at above");
+        match filling.place {
+            Place::Frames(id) => served.start(now, id),
+            Place::Aside(aside) => self.held = Some(Held { request: filling.request, aside }),
+        }
         true
     }
 
@@ -204,43 +329,39 @@ impl NbdConnection {
     fn admit<T: ServedDrive>(
         &mut self,
         now: Time,
-        request: Request,
+        held: &Held,
         mut ticket: Ticket,
         served: &mut [Served<'_, T>],
         config: &ServerConfig,
+        counters: &Counters,
     ) -> bool {
         let served = &mut served[self.export.expect("requests come after the handshake")];
+        let request = held.request;
         let payload = payload_bytes(request.command);
-        // Who does not take its replies gets nothing more to hold.
-        if self.link.is_stuck() {
-            served.waiters.retain(|waiter| *waiter != ticket.slot);
-            return false;
-        }
         let bytes_max = config.bytes_max.min(served.share_bytes);
-        if self.requests > 0 && (self.requests == config.requests_max || self.bytes + payload > bytes_max) {
+        let has_its_share =
+            self.requests > 0 && (self.requests == config.requests_max || self.bytes + payload > bytes_max);
+        // A client that does not take its replies gets nothing more to hold, and nobody waits behind it.
+        if has_its_share || self.link.is_stuck() {
+            served.stop_waiting(ticket.slot);
             return false;
         }
-        // Whoever waits for frames is served in turn, or the large requests would wait for ever.
-        let is_next = served.waiters.front().is_none_or(|front| *front == ticket.slot);
         ticket.what = What::Nbd { cookie: request.cookie, command: request.command };
-        let admitted = if is_next { served.admit(ticket, byte_request(request.command)) } else { None };
-        let Some(id) = admitted else {
-            if !served.waiters.contains(&ticket.slot) {
-                served.waiters.push_back(ticket.slot);
-            }
-            return false;
-        };
-        if served.waiters.front() == Some(&ticket.slot) {
-            served.waiters.pop_front();
-        }
+        let claim = Claim { requests: self.requests, bytes: self.bytes, payload };
+        let Some(id) = served.admit(ticket, claim, byte_request(request.command)) else { return false };
         self.requests += 1;
         self.bytes += payload;
         self.is_long_expected = matches!(request.command, Command::Write { .. }) && payload >= DIRECT_BYTES_MIN;
-        if let Command::Write { length, .. } = request.command {
-            self.filling = Some(Filling { id, length: u64::from(length), filled: 0 });
-            self.link.moved = now;
-        } else {
-            served.start(now, id);
+        match request.command {
+            Command::Write { .. } if !held.aside.is_empty() => {
+                served.fill(id, 0, &held.aside);
+                counters.bytes_copied.add(payload);
+                served.start(now, id);
+            }
+            Command::Write { .. } => {
+                self.filling = Some(Filling { request, place: Place::Frames(id), length: payload, filled: 0 });
+            }
+            _ => served.start(now, id),
         }
         true
     }
@@ -248,7 +369,6 @@ impl NbdConnection {
     /// Puts the reply to a finished request in line.
     pub fn answer<T: ServedDrive>(
         &mut self,
-        now: Time,
         finished: Finished<Ticket>,
         served: &mut [Served<'_, T>],
         counters: &Counters,
@@ -258,9 +378,6 @@ impl NbdConnection {
         };
         let export = self.export.expect("requests come after the handshake");
         let form = self.session.reply_form();
-        if self.link.output.is_empty() {
-            self.link.moved = now;
-        }
         count(counters, command, finished.result);
         match (finished.result, command) {
             (Ok(()), Command::Read { offset, length }) => {
@@ -304,11 +421,11 @@ impl NbdConnection {
     }
 
     fn abandon<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {
-        if let Some(filling) = self.filling.take() {
+        if let Some(Filling { place: Place::Frames(id), length, .. }) = self.filling.take() {
             let served = &mut served[self.export.expect("a write has an export")];
-            served.abandon(filling.id);
+            served.abandon(id);
             self.requests -= 1;
-            self.bytes -= filling.length;
+            self.bytes -= length;
         }
     }
 }

@@ -3,14 +3,17 @@
 //! ```text
 //!   Command ──▶ admin, fabrics ──▶ data in the heap ──▶ target.command ──▶ completion
 //!           └─▶ write ──▶ frames ──▶ data from the socket into them ──▶ drive ──▶ completion
+//!           │                  └─ the host is slow and others wait ──▶ heap ── whole ──▶ frames ──▶ drive ──▶ completion
 //!           └─▶ read  ──▶ frames ──▶ drive ──▶ data from them to the socket, completion
 //!           └─▶ others: one request of the drive after the other
 //! ```
 //!
 //! Nobody waits in the stream: a write that gets no frames is parked with the data of its capsule, so that data that others
 //! were asked for come through. What is kept in the heap is bounded for each connection; beyond that a command ends with
-//! a status that hosts answer by trying again. And nobody holds more of a drive's frames than its share, least of all who
-//! does not take what is sent to it.
+//! a status that hosts answer by trying again. And nobody holds more of a drive's frames than its share, least of all a host
+//! that does not take what is sent to it. A write whose data are in its capsule gets frames when the capsule is whole; one
+//! that a host is slow to send the data of loses its frames when others wait for frames, and until all its data are there
+//! that host is asked for those of no other write.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -36,7 +39,8 @@ use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
-use crate::served::{Ended, Served};
+use crate::output::ZEROES;
+use crate::served::{Claim, Ended, Served};
 use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
@@ -55,8 +59,8 @@ const _: () = assert!(INPUT_BYTES > 2 * INPUT_BYTES_MIN);
 enum Stage {
     /// Its data come into the heap.
     Collecting(Vec<u8>),
-    /// A write that has no frames yet; with the data that were in its capsule, as far as they have come.
-    Parked { data: Vec<u8>, is_whole: bool },
+    /// A write that has no frames; with its data, as far as they have come: those in its capsule, or those that came slowly.
+    Parked { data: Vec<u8>, is_whole: bool, is_in_line: bool },
     /// Its data come into the frames of this request.
     Filling(RequestId),
     /// A command of a device that has all it needs, and comes after those before it.
@@ -95,6 +99,10 @@ pub(crate) struct Command {
     booked: usize,
     /// Bytes of frames that its request holds.
     held: u64,
+    /// Bytes of its data that are in frames.
+    filled: u32,
+    /// Its data were moved out of frames.
+    is_aside: bool,
 }
 
 impl Command {
@@ -111,6 +119,8 @@ impl Command {
             extents: Vec::new(),
             booked: 0,
             held: 0,
+            filled: 0,
+            is_aside: false,
         }
     }
 
@@ -142,6 +152,11 @@ pub(crate) struct NvmeConnection {
     bytes: u64,
     /// Bytes that are booked for commands.
     heap_bytes: usize,
+    /// Commands whose data come into frames.
+    filling: usize,
+    /// Commands whose data were moved out of frames, and the memory that they take.
+    aside: usize,
+    aside_bytes: usize,
     /// A host was asked for data that are long enough to go straight from the socket to their frames.
     is_long_expected: bool,
     /// Such data are on their way there.
@@ -160,9 +175,9 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
 }
 
 impl NvmeConnection {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel) -> NvmeConnection {
+    pub fn new(now: Time, socket: OwnedFd, channel: Channel, config: &ServerConfig) -> NvmeConnection {
         NvmeConnection {
-            link: Link::new(now, socket, channel),
+            link: Link::new(now, socket, channel, config.stall_max),
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
@@ -173,6 +188,9 @@ impl NvmeConnection {
             requests: 0,
             bytes: 0,
             heap_bytes: 0,
+            filling: 0,
+            aside: 0,
+            aside_bytes: 0,
             is_long_expected: false,
             is_straight: false,
         }
@@ -202,9 +220,64 @@ impl NvmeConnection {
     pub fn deadline(&self, config: &ServerConfig) -> Option<Time> {
         let handshake = self.is_shaking_hands().then(|| self.link.accepted + config.handshake_max);
         let authentication = self.authentication.as_ref().map(|authentication| authentication.deadline());
-        let owes = self.session.is_owed() || !self.link.output.is_empty();
-        let stall = (self.queue.is_some() && owes).then(|| self.link.moved + config.stall_max);
+        let stall = self.link.deadline().filter(|_| self.queue.is_some());
         [handshake, authentication, stall].into_iter().flatten().filter(|due| *due != Time::NEVER).min()
+    }
+
+    /// From when on others do not wait for the frames that the host's data or replies lie in.
+    pub fn slow_at(&self) -> Option<Time> {
+        let giving = self.link.giving.slow_at().filter(|_| self.filling > 0);
+        let taking = self.link.taking.slow_at().filter(|_| self.link.output.holds_frames());
+        [giving, taking].into_iter().flatten().min()
+    }
+
+    /// Moves data out of frames, if the host is slow. Returns whether frames came back. The commands of a device keep the
+    /// order in which they came, so their data stay where they are, and the host has to go.
+    pub fn move_aside<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        counters: &Counters,
+    ) -> Result<bool, Over> {
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
+        let gave_back = self.link.move_replies_aside(now, served, counters, |length| {
+            *requests -= 1;
+            *bytes -= length;
+        });
+        if self.filling == 0 || self.link.giving.slow_at().is_none_or(|at| now < at) {
+            return Ok(gave_back);
+        }
+        for command in self.commands.iter_mut().flatten() {
+            let Stage::Filling(id) = command.stage else { continue };
+            let served = &mut served[command.export];
+            if served.is_device() {
+                return Err(Over::Expelled);
+            }
+            let filled = command.filled as usize;
+            let mut data = Vec::with_capacity(filled);
+            while data.len() < filled {
+                let slice = served.slice(id, data.len() as u64);
+                data.extend_from_slice(&slice[..slice.len().min(filled - data.len())]);
+            }
+            counters.bytes_copied.add(filled as u64);
+            counters.bytes_moved_aside.add(filled as u64);
+            served.abandon(id);
+            self.requests -= 1;
+            self.bytes -= std::mem::take(&mut command.held);
+            self.aside += 1;
+            self.aside_bytes += data.capacity();
+            // What was booked for its lists stays booked; the memory of its data is on the server's account of slow payload.
+            command.is_aside = true;
+            command.stage = Stage::Parked { data, is_whole: false, is_in_line: false };
+        }
+        self.filling = 0;
+        (self.is_straight, self.is_long_expected) = (false, false);
+        Ok(true)
+    }
+
+    /// Memory that the host keeps by being slow.
+    pub fn kept_bytes(&self) -> usize {
+        self.aside_bytes + self.link.output.memory()
     }
 
     /// Whether there is no queue yet, or its host has not shown who it is.
@@ -286,6 +359,7 @@ impl NvmeConnection {
         if self.link.closing {
             self.give_up(turn);
         }
+        self.link.look_at_pace(turn.now, self.session.is_owed());
         Ok(())
     }
 
@@ -293,9 +367,11 @@ impl NvmeConnection {
     fn give_up<T: ServedDrive>(&mut self, turn: &mut Turn<'_, '_, T>) {
         self.waiting.clear();
         self.line.clear();
-        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
-        for place in &mut self.commands {
-            let Some(command) = place.take_if(|command| !matches!(command.stage, Stage::Running)) else { continue };
+        turn.served.iter_mut().for_each(|served| served.stop_waiting(turn.slot));
+        for index in 0..self.commands.len() {
+            let Some(command) = self.commands[index].take_if(|command| !matches!(command.stage, Stage::Running)) else {
+                continue;
+            };
             self.heap_bytes -= command.booked;
             turn.fabric.heap_bytes -= command.booked;
             if let Stage::Filling(id) | Stage::Ready(id) = command.stage {
@@ -303,6 +379,8 @@ impl NvmeConnection {
                 self.requests -= 1;
                 self.bytes -= command.held;
             }
+            self.filling -= usize::from(matches!(command.stage, Stage::Filling(_)));
+            self.came_back(&command);
         }
     }
 
@@ -417,6 +495,7 @@ impl NvmeConnection {
                 Ok(())
             }
             Outcome::Done(done) => self.finish_with(slot, done, &answer, turn),
+            Outcome::DonePadded(done, bytes) => self.finish_padded(slot, done, &answer, bytes as usize, turn),
             Outcome::DoneAnd(done, effect) => {
                 if effect == Effect::CloseQueue {
                     self.link.closing = true;
@@ -496,6 +575,17 @@ impl NvmeConnection {
     fn unbook(&mut self, command: &Command, fabric: &mut Fabric) {
         self.heap_bytes -= command.booked;
         fabric.heap_bytes -= command.booked;
+        self.came_back(command);
+    }
+
+    /// The data of a command are not aside any more: they are in frames again, or gone.
+    fn came_back(&mut self, command: &Command) {
+        if let Stage::Parked { data, .. } = &command.stage
+            && command.is_aside
+        {
+            self.aside -= 1;
+            self.aside_bytes -= data.capacity();
+        }
     }
 
     /// Bytes in the heap that are booked for its commands.
@@ -542,7 +632,12 @@ impl NvmeConnection {
         }
         let request = match io.command {
             IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
-                if !self.admit_write(slot, turn) {
+                let command = self.commands[slot.index()].as_ref().expect("it has just begun");
+                let is_there = match command.data {
+                    Data::InCapsule(bytes) => self.link.input().len() >= bytes as usize,
+                    _ => true,
+                };
+                if !is_there || !self.admit_write(slot, turn) {
                     return self.park(slot, turn);
                 }
                 return Ok(());
@@ -697,26 +792,27 @@ impl NvmeConnection {
         let bytes_max = turn.config.bytes_max.min(served.share_bytes);
         let has_its_share =
             self.requests > 0 && (self.requests >= turn.config.requests_max || self.bytes + payload > bytes_max);
-        // Who does not take what is sent to him gets nothing more to hold, and nobody waits behind him.
-        if has_its_share || self.link.is_stuck() {
-            served.waiters.retain(|waiter| *waiter != turn.slot);
+        // A host that is slow to send data is asked for no more of them before it has sent those.
+        let asks_for_more = match (&command.stage, command.data) {
+            (Stage::Parked { is_whole, .. }, Data::OnRequest(_)) => !is_whole,
+            (Stage::Running, Data::OnRequest(_)) => is_write(part, command),
+            _ => false,
+        };
+        // A host that does not take what is sent to it gets nothing more to hold, and nobody waits behind it.
+        if has_its_share || self.link.is_stuck() || (self.aside > 0 && asks_for_more) {
+            served.stop_waiting(turn.slot);
         } else if is_first {
             let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
-            let is_next = served.waiters.front().is_none_or(|front| *front == turn.slot);
+            let claim = Claim { requests: self.requests, bytes: self.bytes, payload };
             let admitted = match part {
-                _ if !is_next => None,
-                Part::Bytes(request) if !served.is_device() => served.admit(ticket, request),
-                part => served.admit_command(ticket, device_request(command, part, &mut Lists::default())),
+                Part::Bytes(request) if !served.is_device() => served.admit(ticket, claim, request),
+                part => served.admit_command(ticket, claim, device_request(command, part, &mut Lists::default())),
             };
             if let Some(id) = admitted {
-                served.waiters.pop_front();
                 command.held = if payload > 0 { served.length(id) } else { 0 };
                 self.requests += 1;
                 self.bytes += command.held;
                 return Some(id);
-            }
-            if !served.waiters.contains(&turn.slot) {
-                served.waiters.push_back(turn.slot);
             }
         }
         if self.waiting.front() != Some(&slot) {
@@ -753,15 +849,19 @@ impl NvmeConnection {
         if served.is_device() {
             self.line.push_back(slot);
         }
-        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let mut command = self.commands[slot.index()].take().expect("it is under way");
+        self.came_back(&command);
+        command.is_aside = false;
         let kept = command.heap.capacity();
         let mut is_whole = false;
-        if let Stage::Parked { data, is_whole: whole } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
+        if let Stage::Parked { data, is_whole: whole, .. } = std::mem::replace(&mut command.stage, Stage::Filling(id)) {
             let wanted = data.len().min(served.length(id) as usize);
             served.fill(id, 0, &data[..wanted]);
             turn.counters.bytes_copied.add(wanted as u64);
-            is_whole = whole;
+            (is_whole, command.filled) = (whole, wanted as u32);
         }
+        self.filling += 1;
+        let command = self.commands[slot.index()].insert(command);
         if is_whole {
             self.filled(slot, id, turn);
         } else if let Data::OnRequest(_) = command.data {
@@ -777,6 +877,7 @@ impl NvmeConnection {
 
     /// All the data of a write are in its frames.
     fn filled<T: ServedDrive>(&mut self, slot: Slot, id: RequestId, turn: &mut Turn<'_, '_, T>) {
+        self.filling -= 1;
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[command.export];
         if served.is_device() {
@@ -797,14 +898,15 @@ impl NvmeConnection {
             return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
-        command.stage = Stage::Parked { data: Vec::with_capacity(bytes), is_whole: false };
+        let is_in_line = self.waiting.back() == Some(&slot);
+        command.stage = Stage::Parked { data: Vec::with_capacity(bytes), is_whole: false, is_in_line };
         Ok(())
     }
 
     /// A command waits no more. If others of this connection do, they line up again, perhaps for another drive.
     fn leave_line<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) {
         self.waiting.retain(|other| *other != slot);
-        turn.served.iter_mut().for_each(|served| served.waiters.retain(|waiter| *waiter != turn.slot));
+        turn.served.iter_mut().for_each(|served| served.stop_waiting(turn.slot));
     }
 
     /// Tries those again that wait for frames, in order.
@@ -846,6 +948,7 @@ impl NvmeConnection {
                 }
                 let came = self.link.receive_into(turn.now, served, id, offset.into(), bytes.into())?;
                 self.is_straight = came < u64::from(bytes);
+                command.filled = offset + came as u32;
                 let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
                 while from < end {
                     let slice = served.slice(id, from);
@@ -861,13 +964,19 @@ impl NvmeConnection {
             turn.counters.bytes_copied.add(count as u64);
             self.session.took(&self.link.input()[..count]);
             self.link.consume(count);
+            command.filled = offset + count as u32;
             return Ok(count > 0);
         }
+        let is_aside = command.is_aside;
         let (Stage::Collecting(data) | Stage::Parked { data, .. }) = &mut command.stage else {
             return Ok(self.pass_over(bytes));
         };
         let count = (bytes as usize).min(self.link.input().len());
+        let before = data.capacity();
         data.extend_from_slice(&self.link.input()[..count]);
+        if is_aside {
+            self.aside_bytes += data.capacity() - before;
+        }
         turn.counters.bytes_copied.add(count as u64);
         self.session.took(&self.link.input()[..count]);
         self.link.consume(count);
@@ -897,14 +1006,24 @@ impl NvmeConnection {
                     return Ok(());
                 }
                 turn.served[command.export].abandon(id);
+                self.filling -= 1;
                 self.requests -= 1;
                 self.bytes -= command.held;
                 self.line.retain(|other| *other != slot);
                 self.advance_line(turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
-            Stage::Parked { is_whole, .. } if intact => {
+            Stage::Parked { is_whole, is_in_line, .. } if intact => {
                 *is_whole = true;
+                if !std::mem::replace(is_in_line, true) {
+                    // What came slowly goes first: those behind it wait for it.
+                    if command.is_aside {
+                        self.waiting.push_front(slot);
+                    } else {
+                        self.waiting.push_back(slot);
+                    }
+                    self.admit_waiting(turn);
+                }
                 Ok(())
             }
             Stage::Parked { .. } | Stage::Collecting(_) if !intact => {
@@ -1086,9 +1205,6 @@ impl NvmeConnection {
         count(turn.counters, command.io.as_ref(), answer.status, length);
         let queue = self.queue.as_mut().expect("there is a queue");
         let completion = queue.complete(command.id(), answer);
-        if self.link.output.is_empty() {
-            self.link.moved = turn.now;
-        }
         let is_plain = answer == Answer::from(Status::SUCCESS);
         let ending = if is_plain && self.session.may_omit_response() { Ending::LastAndSuccess } else { Ending::Last };
         let output = &mut self.link.output;
@@ -1122,13 +1238,22 @@ impl NvmeConnection {
         data: &[u8],
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
+        self.finish_padded(slot, answer, data, data.len(), turn)
+    }
+
+    /// The same, with zeroes behind the data, `bytes` in all.
+    fn finish_padded<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        answer: Answer,
+        data: &[u8],
+        bytes: usize,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
         self.unbook(&command, turn.fabric);
         if self.session.is_terminated() {
             return Ok(());
-        }
-        if self.link.output.is_empty() {
-            self.link.moved = turn.now;
         }
         let Some(queue) = &mut self.queue else {
             // Before Connect: nothing but Connect is served.
@@ -1146,13 +1271,21 @@ impl NvmeConnection {
         let output = &mut self.link.output;
         if let Data::ToHost(most) = command.data
             && answer.status.is_success()
-            && !data.is_empty()
+            && bytes > 0
         {
-            let data = &data[..data.len().min(most as usize)];
-            let digest = self.session.send_data(slot, data.len() as u32, Ending::Last, &mut output.small);
+            let bytes = bytes.min(most as usize);
+            let data = &data[..data.len().min(bytes)];
+            let digest = self.session.send_data(slot, bytes as u32, Ending::Last, &mut output.small);
             output.small.extend_from_slice(data);
+            let zeroes = bytes - data.len();
+            if zeroes > 0 {
+                output.push_zeroes(zeroes as u64);
+            }
             if let Some(mut digest) = digest {
                 digest.update(data);
+                (0..zeroes)
+                    .step_by(ZEROES.len())
+                    .for_each(|at| digest.update(&ZEROES[..ZEROES.len().min(zeroes - at)]));
                 output.small.extend_from_slice(&digest.bytes());
             }
         }
@@ -1227,6 +1360,18 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         _ if !status.is_success() => counters.errors.add(1),
         Some((counter, bytes)) => counter.add(bytes),
         None => {}
+    }
+}
+
+/// Whether a request is the write that a host sends data for.
+fn is_write(part: Part, command: &Command) -> bool {
+    match (part, command.io.expect("an I/O command").command) {
+        (Part::Bytes(ByteRequest::Write { .. }), IoCommand::Write { .. }) => true,
+        (Part::Vector, io) => matches!(
+            io,
+            IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
+        ),
+        _ => false,
     }
 }
 

@@ -7,6 +7,9 @@
 //!   small      [········································]       │
 //!   frames                   [4096]                      [4096][4096][4096]…
 //! ```
+//!
+//! What a slow peer does not take is moved from its frames to memory of the connection when others wait for frames. Zeroes
+//! are a number: they are sent from a page that all connections share.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -26,13 +29,30 @@ const SLICES_MAX: usize = 256;
 /// Sent bytes at the buffer's front that are worth moving the rest for.
 const COMPACT_BYTES: usize = 64 << 10;
 
+/// What zeroes are sent from.
+pub(crate) static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
 /// What to send next.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Segment {
     /// This many bytes of the buffer.
     Small(usize),
     /// The bytes of a finished read of this one of those that are served.
     Read { export: usize, id: RequestId, length: u64 },
+    /// The same, moved out of its frames.
+    Kept(Vec<u8>),
+    /// This many zeroes.
+    Zeroes(u64),
+}
+
+impl Segment {
+    fn length(&self) -> u64 {
+        match self {
+            Segment::Small(bytes) => *bytes as u64,
+            Segment::Read { length, .. } | Segment::Zeroes(length) => *length,
+            Segment::Kept(bytes) => bytes.len() as u64,
+        }
+    }
 }
 
 /// How sending went.
@@ -54,6 +74,12 @@ pub(crate) struct Output {
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that are sent already.
     front_sent: u64,
+    /// Segments whose bytes lie in frames.
+    reads: usize,
+    /// Bytes that were moved out of frames.
+    kept_bytes: usize,
+    /// Zeroes in line.
+    zeroes: u64,
 }
 
 impl Output {
@@ -61,9 +87,24 @@ impl Output {
         self.segments.is_empty()
     }
 
-    /// Bytes of small replies that wait.
+    /// Bytes of small replies that wait, zeroes among them: what is not to be sent cannot be asked for without end.
     pub fn small_waiting(&self) -> usize {
-        self.small.len() - self.small_sent
+        self.small.len() - self.small_sent + self.zeroes as usize
+    }
+
+    /// Whether bytes in frames wait to be sent.
+    pub fn holds_frames(&self) -> bool {
+        self.reads > 0
+    }
+
+    /// Whether bytes that were moved out of frames wait to be sent.
+    pub fn has_kept(&self) -> bool {
+        self.kept_bytes > 0
+    }
+
+    /// Memory that the peer keeps by not taking what it asked for.
+    pub fn memory(&self) -> usize {
+        self.kept_bytes + self.small.len()
     }
 
     /// Puts what was appended to `small` in line.
@@ -87,7 +128,37 @@ impl Output {
     /// Puts the bytes of a finished read in line.
     pub fn push_read(&mut self, export: usize, id: RequestId, length: u64) {
         self.seal();
+        self.reads += 1;
         self.segments.push_back(Segment::Read { export, id, length });
+    }
+
+    /// Puts zeroes in line.
+    pub fn push_zeroes(&mut self, bytes: u64) {
+        self.seal();
+        self.zeroes += bytes;
+        self.segments.push_back(Segment::Zeroes(bytes));
+    }
+
+    /// Moves the bytes of reads from their frames to memory of the connection. Calls `ended` for each of them.
+    pub fn move_aside<T: ServedDrive>(
+        &mut self,
+        served: &[Served<'_, T>],
+        mut ended: impl FnMut(usize, RequestId, u64),
+    ) -> u64 {
+        let mut copied = 0;
+        for segment in &mut self.segments {
+            let Segment::Read { export, id, length } = *segment else { continue };
+            let mut bytes = Vec::with_capacity(length as usize);
+            while (bytes.len() as u64) < length {
+                bytes.extend_from_slice(served[export].slice(id, bytes.len() as u64));
+            }
+            self.kept_bytes += bytes.len();
+            copied += length;
+            *segment = Segment::Kept(bytes);
+            ended(export, id, length);
+        }
+        self.reads = 0;
+        copied
     }
 
     /// Sends as much as fits in one system call. Calls `ended` for each read that is sent to its end.
@@ -139,17 +210,35 @@ impl Output {
         let mut small = self.small_sent;
         let mut skip = self.front_sent;
         for segment in &self.segments {
-            match *segment {
+            match segment {
                 Segment::Small(bytes) => {
                     if count == SLICES_MAX {
                         break;
                     }
                     // What is sent of the buffer's front is counted in `small_sent`, so `skip` is not applied twice.
-                    let left = bytes - skip as usize;
+                    let left = *bytes - skip as usize;
                     slices[count] = IoSlice::new(&self.small[small..small + left]);
                     (count, offered, small) = (count + 1, offered + left, small + left);
                 }
-                Segment::Read { export, id, length } => {
+                Segment::Kept(bytes) => {
+                    if count == SLICES_MAX {
+                        break;
+                    }
+                    slices[count] = IoSlice::new(&bytes[skip as usize..]);
+                    (count, offered) = (count + 1, offered + bytes.len() - skip as usize);
+                }
+                Segment::Zeroes(bytes) => {
+                    let mut left = *bytes - skip;
+                    while left > 0 && count < SLICES_MAX {
+                        let slice = &ZEROES[..left.min(ZEROES.len() as u64) as usize];
+                        slices[count] = IoSlice::new(slice);
+                        (count, offered, left) = (count + 1, offered + slice.len(), left - slice.len() as u64);
+                    }
+                    if left > 0 {
+                        break;
+                    }
+                }
+                &Segment::Read { export, id, length } => {
                     let mut from = skip;
                     while from < length && count < SLICES_MAX {
                         let slice = served[export].slice(id, from);
@@ -167,11 +256,8 @@ impl Output {
     }
 
     fn advance(&mut self, mut bytes: u64, ended: &mut impl FnMut(usize, RequestId, u64)) {
-        while let Some(&front) = self.segments.front() {
-            let length = match front {
-                Segment::Small(length) => length as u64,
-                Segment::Read { length, .. } => length,
-            };
+        while let Some(front) = self.segments.front() {
+            let length = front.length();
             let sent = bytes.min(length - self.front_sent);
             bytes -= sent;
             if let Segment::Small(_) = front {
@@ -182,9 +268,14 @@ impl Output {
                 return;
             }
             self.front_sent = 0;
-            self.segments.pop_front();
-            if let Segment::Read { export, id, length } = front {
-                ended(export, id, length);
+            match self.segments.pop_front() {
+                Some(Segment::Read { export, id, length }) => {
+                    self.reads -= 1;
+                    ended(export, id, length);
+                }
+                Some(Segment::Kept(bytes)) => self.kept_bytes -= bytes.len(),
+                Some(Segment::Zeroes(bytes)) => self.zeroes -= bytes,
+                Some(Segment::Small(_)) | None => {}
             }
         }
         self.small.clear();
@@ -198,5 +289,6 @@ impl Output {
                 ended(export, id);
             }
         }
+        (self.reads, self.kept_bytes, self.zeroes) = (0, 0, 0);
     }
 }

@@ -2,6 +2,17 @@
 //!
 //! Connections see both as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
 //! needs to know says which of the two it means.
+//!
+//! ```text
+//!   frames   ├── long requests: at most half ──┤· · · · · ·│ share of one connection: 1/8 │··│ reserved: 1/8 │
+//!   places   ├───────────────── any request ──────────────────────────────────────────────│ reserved: 1/8 │
+//! ```
+//!
+//! Requests wait for frames and places in the order in which their connections came. *Modest* requests wait behind nobody as
+//! long as the reserve has room for them: those that are small and come from a connection that holds little. So a read of
+//! 4 KiB does not wait for 32 MiB of somebody else's payload. All others leave the reserve alone. *Long* requests, of more
+//! than a connection's share, hold at most half of the pool together, and wait in a line of their own: while they wait for each
+//! other, usual requests pass them with a quarter of the pool; while they wait for frames, nobody but modest requests does.
 
 use std::collections::VecDeque;
 
@@ -12,6 +23,136 @@ use openftl_ftl::target::Extent;
 use openftl_media::Media;
 
 use crate::{POOL_SHARES, ServedDrive, Ticket};
+
+/// Requests that are admitted to one drive at a time, of all connections: four connections with all that one may have. More
+/// wait as for frames. What a write in part compares itself with is no more than these.
+pub(crate) const REQUESTS_MAX: usize = 4096;
+
+/// The reserve of modest requests: this part of the frames and of the places.
+const RESERVE_SHARES: usize = 8;
+
+/// What a connection holds at most with a modest request.
+const MODEST_REQUESTS: usize = 32;
+const MODEST_BYTES: u64 = 128 << 10;
+
+/// What a connection holds of a drive, and what it asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    /// Requests that it has admitted.
+    pub requests: usize,
+    /// Bytes of frames that it holds.
+    pub bytes: u64,
+    /// Bytes of frames that it wants, more or less.
+    pub payload: u64,
+}
+
+impl Claim {
+    fn is_modest(&self) -> bool {
+        self.requests < MODEST_REQUESTS && self.bytes + self.payload <= MODEST_BYTES
+    }
+}
+
+/// On which account an admitted request holds its frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Account {
+    Modest,
+    Usual,
+    Long,
+}
+
+/// What modest and long requests hold of a drive, and what there is.
+struct Accounts {
+    /// Frames of the pool when nobody held any for a host.
+    pool_frames: usize,
+    share_frames: usize,
+    /// Whether long requests wait.
+    has_long_waiters: bool,
+    /// Each admitted request's account and frames, by its place.
+    held: Vec<(Account, u32)>,
+    modest_requests: usize,
+    modest_frames: usize,
+    usual_frames: usize,
+    long_frames: usize,
+}
+
+impl Accounts {
+    fn new(frames: &Frames) -> Accounts {
+        Accounts {
+            pool_frames: frames.available(FrameForm::Bytes),
+            share_frames: frames.len() / POOL_SHARES,
+            has_long_waiters: false,
+            held: Vec::new(),
+            modest_requests: 0,
+            modest_frames: 0,
+            usual_frames: 0,
+            long_frames: 0,
+        }
+    }
+
+    /// On which account a request would be.
+    fn account(&self, frames: usize, is_modest: bool) -> Account {
+        if is_modest {
+            Account::Modest
+        } else if frames > self.share_frames {
+            Account::Long
+        } else {
+            Account::Usual
+        }
+    }
+
+    /// Whether there is room for a request of `account` that wants `frames`, while the drive has `requests` and `available`
+    /// frames are free. `is_next`: it waits behind nobody in its line.
+    fn has_room(&self, account: Account, frames: usize, is_next: bool, available: usize, requests: usize) -> bool {
+        let (reserved_frames, reserved_places) = (self.pool_frames / RESERVE_SHARES, REQUESTS_MAX / RESERVE_SHARES);
+        if frames > available {
+            return false;
+        }
+        if account == Account::Modest {
+            let is_in_reserve =
+                self.modest_frames + frames <= reserved_frames && self.modest_requests < reserved_places;
+            return is_next || is_in_reserve;
+        }
+        let is_within = match account {
+            Account::Long => self.long_frames == 0 || self.long_frames + frames <= self.pool_frames / 2,
+            _ if !self.has_long_waiters => true,
+            // Long requests that wait for frames come first, or they would never find enough of them.
+            _ => self.long_frames > 0 && self.usual_frames + frames <= self.pool_frames / 4,
+        };
+        // A drive that nobody else uses may be used up to its last frame.
+        let is_alone = requests == 0;
+        let left_frames = reserved_frames.saturating_sub(self.modest_frames);
+        let left_places = reserved_places.saturating_sub(self.modest_requests);
+        let fits = is_alone || (frames + left_frames <= available && requests + left_places < REQUESTS_MAX);
+        is_next && is_within && fits
+    }
+
+    fn book(&mut self, id: RequestId, account: Account, frames: usize) {
+        if self.held.len() <= id.index() {
+            self.held.resize(id.index() + 1, (Account::Usual, 0));
+        }
+        self.held[id.index()] = (account, frames as u32);
+        match account {
+            Account::Modest => {
+                self.modest_requests += 1;
+                self.modest_frames += frames;
+            }
+            Account::Usual => self.usual_frames += frames,
+            Account::Long => self.long_frames += frames,
+        }
+    }
+
+    fn settle(&mut self, id: RequestId) {
+        let Some(held) = self.held.get_mut(id.index()) else { return };
+        match std::mem::replace(held, (Account::Usual, 0)) {
+            (Account::Modest, frames) => {
+                self.modest_requests -= 1;
+                self.modest_frames -= frames as usize;
+            }
+            (Account::Usual, frames) => self.usual_frames -= frames as usize,
+            (Account::Long, frames) => self.long_frames -= frames as usize,
+        }
+    }
+}
 
 /// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.
 pub struct Device<M> {
@@ -93,22 +234,30 @@ enum Behind<'a, T: ServedDrive> {
 pub(crate) struct Served<'a, T: ServedDrive> {
     behind: Behind<'a, T>,
     /// Connections that wait for frames or a place, the longest waiting first.
-    pub waiters: VecDeque<u32>,
+    waiters: VecDeque<u32>,
+    /// The same of long requests.
+    long_waiters: VecDeque<u32>,
     /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
     pub share_bytes: u64,
+    accounts: Accounts,
 }
 
 impl<'a, T: ServedDrive> Served<'a, T> {
-    pub fn drive(target: &'a mut T, requests_max: usize) -> Served<'a, T> {
-        let share_bytes = (target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64;
-        let behind = Behind::Drive { target, requests: ByteRequests::new(requests_max), finished: Vec::new() };
-        Served { behind, waiters: VecDeque::new(), share_bytes }
+    pub fn drive(target: &'a mut T) -> Served<'a, T> {
+        let accounts = Accounts::new(target.frames());
+        let behind = Behind::Drive { target, requests: ByteRequests::new(REQUESTS_MAX), finished: Vec::new() };
+        Served::new(behind, accounts)
     }
 
-    pub fn device(device: &'a mut Device<T::Device>, requests_max: usize) -> Served<'a, T> {
-        let share_bytes = (device.frames.len() / POOL_SHARES * BLOCK_BYTES) as u64;
-        let behind = Behind::Device { device, requests: DeviceRequests::new(requests_max), finished: Vec::new() };
-        Served { behind, waiters: VecDeque::new(), share_bytes }
+    pub fn device(device: &'a mut Device<T::Device>) -> Served<'a, T> {
+        let accounts = Accounts::new(&device.frames);
+        let behind = Behind::Device { device, requests: DeviceRequests::new(REQUESTS_MAX), finished: Vec::new() };
+        Served::new(behind, accounts)
+    }
+
+    fn new(behind: Behind<'a, T>, accounts: Accounts) -> Served<'a, T> {
+        let share_bytes = (accounts.share_frames * BLOCK_BYTES) as u64;
+        Served { behind, waiters: VecDeque::new(), long_waiters: VecDeque::new(), share_bytes, accounts }
     }
 
     /// The drive, if it is one.
@@ -174,20 +323,79 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         }
     }
 
-    /// Gives a request a place and frames, or `None` while there are not enough of either.
-    pub fn admit(&mut self, ticket: Ticket, request: ByteRequest) -> Option<RequestId> {
-        let Behind::Drive { target, requests, .. } = &mut self.behind else {
-            unreachable!("a device has commands of its own")
-        };
-        requests.admit(target.frames_mut(), ticket, request)
+    /// Gives a request a place and frames, or lets its connection wait for them.
+    pub fn admit(&mut self, ticket: Ticket, claim: Claim, request: ByteRequest) -> Option<RequestId> {
+        let frames = request.frames_needed();
+        self.admit_as(ticket.slot, claim, frames, |behind| {
+            let Behind::Drive { target, requests, .. } = behind else {
+                unreachable!("a device has commands of its own")
+            };
+            requests.admit(target.frames_mut(), ticket, request)
+        })
     }
 
     /// The same for a command of a device.
-    pub fn admit_command(&mut self, ticket: Ticket, request: DeviceRequest<'_>) -> Option<RequestId> {
-        let Behind::Device { device, requests, .. } = &mut self.behind else {
-            unreachable!("a drive has requests of its own")
+    pub fn admit_command(&mut self, ticket: Ticket, claim: Claim, request: DeviceRequest<'_>) -> Option<RequestId> {
+        let frames = request.frames_needed();
+        self.admit_as(ticket.slot, claim, frames, |behind| {
+            let Behind::Device { device, requests, .. } = behind else {
+                unreachable!("a drive has requests of its own")
+            };
+            requests.admit(&mut device.frames, ticket, request)
+        })
+    }
+
+    fn admit_as(
+        &mut self,
+        slot: u32,
+        claim: Claim,
+        frames: usize,
+        admit: impl FnOnce(&mut Behind<'a, T>) -> Option<RequestId>,
+    ) -> Option<RequestId> {
+        let account = self.accounts.account(frames, claim.is_modest());
+        let line = if account == Account::Long { &self.long_waiters } else { &self.waiters };
+        let is_first = line.front().is_none_or(|front| *front == slot);
+        let is_next = is_first && (account != Account::Modest || self.long_waiters.is_empty());
+        let (available, requests) = (self.available(), self.len());
+        let has_room = self.accounts.has_room(account, frames, is_next, available, requests);
+        let admitted = if has_room { admit(&mut self.behind) } else { None };
+        let Some(id) = admitted else {
+            let (line, other) = match account {
+                Account::Long => (&mut self.long_waiters, &mut self.waiters),
+                Account::Modest | Account::Usual => (&mut self.waiters, &mut self.long_waiters),
+            };
+            other.retain(|waiter| *waiter != slot);
+            if !line.contains(&slot) {
+                line.push_back(slot);
+            }
+            self.accounts.has_long_waiters = !self.long_waiters.is_empty();
+            return None;
         };
-        requests.admit(&mut device.frames, ticket, request)
+        for line in [&mut self.waiters, &mut self.long_waiters] {
+            if line.front() == Some(&slot) {
+                line.pop_front();
+            }
+        }
+        self.accounts.has_long_waiters = !self.long_waiters.is_empty();
+        self.accounts.book(id, account, frames);
+        Some(id)
+    }
+
+    /// Whether somebody waits for frames or a place.
+    pub fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty() || !self.long_waiters.is_empty()
+    }
+
+    /// The connections that have waited longest: for long requests, and for others.
+    pub fn first_waiters(&self) -> [Option<u32>; 2] {
+        [self.long_waiters.front().copied(), self.waiters.front().copied()]
+    }
+
+    /// A connection waits for nothing here.
+    pub fn stop_waiting(&mut self, slot: u32) {
+        self.waiters.retain(|waiter| *waiter != slot);
+        self.long_waiters.retain(|waiter| *waiter != slot);
+        self.accounts.has_long_waiters = !self.long_waiters.is_empty();
     }
 
     /// The first byte that an admitted request of a drive is about.
@@ -267,6 +475,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Gives up an admitted request that was not started.
     pub fn abandon(&mut self, id: RequestId) {
+        self.accounts.settle(id);
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.abandon(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.abandon(&mut device.frames, id),
@@ -275,6 +484,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Gives back the place and the frames of a finished request.
     pub fn release(&mut self, id: RequestId) {
+        self.accounts.settle(id);
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.release(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.release(&mut device.frames, id),
@@ -297,9 +507,9 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Asks for everything that has ended to be durable; `None` while there is no place for the request.
     pub fn flush(&mut self, ticket: Ticket) -> Option<RequestId> {
-        match &self.behind {
-            Behind::Drive { .. } => self.admit(ticket, ByteRequest::Flush),
-            Behind::Device { .. } => self.admit_command(ticket, DeviceRequest::Flush),
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => requests.admit(target.frames_mut(), ticket, ByteRequest::Flush),
+            Behind::Device { device, requests, .. } => requests.admit(&mut device.frames, ticket, DeviceRequest::Flush),
         }
     }
 }
@@ -310,5 +520,59 @@ impl<M: Media> Device<M> {
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         *self.media.geometry()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounts(frames: usize) -> Accounts {
+        Accounts::new(&Frames::new(frames, 0, 16))
+    }
+
+    use Account::{Long, Modest, Usual};
+
+    #[test]
+    fn a_modest_request_passes_those_that_wait_while_the_reserve_has_room() {
+        let mut accounts = accounts(1024);
+        for _ in 0..128 {
+            assert!(accounts.has_room(Modest, 1, false, 128, 10), "an eighth of the pool is reserved");
+            accounts.modest_frames += 1;
+        }
+        assert!(!accounts.has_room(Modest, 1, false, 500, 10), "the reserve is used up, and others wait");
+        assert!(accounts.has_room(Modest, 1, true, 500, 10), "nobody waits");
+    }
+
+    #[test]
+    fn nobody_else_takes_frames_or_places_of_the_reserve() {
+        let mut accounts = accounts(1024);
+        assert!(!accounts.has_room(Usual, 64, true, 191, 1));
+        assert!(accounts.has_room(Usual, 64, true, 192, 1));
+        assert!(accounts.has_room(Usual, 64, true, 64, 0), "nobody else uses the drive");
+        assert!(!accounts.has_room(Usual, 64, true, 1024, REQUESTS_MAX - REQUESTS_MAX / RESERVE_SHARES));
+        accounts.modest_frames = 28;
+        assert!(accounts.has_room(Usual, 64, true, 164, 1), "what modest requests hold is not kept twice");
+    }
+
+    #[test]
+    fn long_requests_hold_half_of_the_pool_together_and_one_always_fits() {
+        let mut accounts = accounts(1024);
+        assert_eq!((accounts.account(128, false), accounts.account(129, false)), (Usual, Long));
+        assert!(accounts.has_room(Long, 512, true, 1024, 1));
+        accounts.long_frames = 129;
+        assert!(!accounts.has_room(Long, 512, true, 1024, 1));
+        assert!(accounts.has_room(Long, 383, true, 1024, 1));
+    }
+
+    #[test]
+    fn usual_requests_pass_long_ones_that_wait_for_each_other_and_no_others() {
+        let mut accounts = accounts(1024);
+        accounts.has_long_waiters = true;
+        assert!(!accounts.has_room(Usual, 64, true, 1024, 1), "the long one waits for frames");
+        accounts.long_frames = 512;
+        assert!(accounts.has_room(Usual, 64, true, 512, 1), "the long one waits for another");
+        accounts.usual_frames = 200;
+        assert!(!accounts.has_room(Usual, 64, true, 512, 1), "and a quarter of the pool is enough meanwhile");
     }
 }

@@ -1014,3 +1014,45 @@ fn a_stop_finishes_what_is_under_way_flushes_and_waits_for_no_one() {
     assert!(drive.data()[100 * BLOCK_BYTES..].iter().all(|byte| *byte == 0));
     assert_eq!((switches.volatile.load(Ordering::SeqCst), switches.flushes.load(Ordering::SeqCst)), (0, 1));
 }
+
+#[test]
+fn data_that_come_slowly_go_on_in_memory_while_others_use_their_frames() {
+    let clock = TestClock::default();
+    let served = Served::with(Memory::new(256, 512, Temper::Instant), Wishes::at(clock.clone()));
+    let (slow_host, other_host) = (served.host(), served.host());
+    let (mut slow, mut other) = (slow_host.queue(1), other_host.queue(1));
+    let data: Vec<u8> = (0..1_u32 << 20).map(|at| (at % 251) as u8).collect();
+    // A write of 256 blocks, whose data come on request: half of the pool.
+    let mut capsule = vec![4, 0, 72, 0, 72, 0, 0, 0];
+    capsule.extend_from_slice(&write(0, &data));
+    capsule[8 + 1] = 0x40;
+    capsule[8 + 32..8 + 36].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    capsule[8 + 39] = 0x5a;
+    slow.raw.write_all(&capsule).unwrap();
+    let mut r2t = [0; 24];
+    slow.raw.read_exact(&mut r2t).unwrap();
+    assert_eq!(r2t[0], 9, "R2T");
+    let mut head = vec![6, 4, 24, 24];
+    head.extend_from_slice(&(24 + (1_u32 << 20)).to_le_bytes());
+    head.extend_from_slice(&r2t[8..12]);
+    head.extend_from_slice(&[0; 4]);
+    head.extend_from_slice(&(1_u32 << 20).to_le_bytes());
+    head.extend_from_slice(&[0; 4]);
+    slow.raw.write_all(&[&head, &data[..300_001]].concat()).unwrap();
+    other.client.submit(5, &write(0, &vec![7; data.len()]), Payload::ToController(vec![7; data.len()]));
+    let mut third = other_host.queue(2);
+    assert_eq!(third.read(0, 1), [0; BLOCK_BYTES], "a small request waits for neither");
+    clock.0.fetch_add(60_000_000, Ordering::SeqCst);
+    served.stop.wake();
+    assert_eq!(other.client.wait().unwrap().status(), 0);
+    let moved = served.counters.bytes_moved_aside.get();
+    assert!(0 < moved && moved <= 300_001, "{moved} bytes were moved");
+    slow.raw.write_all(&data[300_001..]).unwrap();
+    let mut completion = [0; 24];
+    slow.raw.read_exact(&mut completion).unwrap();
+    assert_eq!((completion[0], &completion[22..24]), (5, &[0, 0][..]), "a capsule with success");
+    assert!(third.read(0, 256) == data);
+    assert!(served.counters.bytes_kept.get() < 100, "the header of a reply at most");
+    drop((slow, other, third, slow_host, other_host));
+    served.end();
+}

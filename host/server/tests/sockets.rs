@@ -362,6 +362,98 @@ fn who_keeps_the_server_waiting_is_expelled() {
 }
 
 #[test]
+fn a_write_that_comes_slowly_goes_on_in_memory_while_others_use_its_frames() {
+    let clock = TestClock::default();
+    let served = Served::with(Memory::new(BLOCKS, 512, Temper::Instant), ServerConfig::default(), clock.clone());
+    let (data, sent) = (pattern(1, BLOCKS * BLOCK_BYTES), 500_000);
+    let mut slow = served.open();
+    slow.say(&[head(command::WRITE, 0, 1, 0, data.len()), data[..sent].to_vec()].concat());
+    // Half of the pool is all that long requests hold together.
+    let mut other = served.open();
+    other.say(&head(command::WRITE, 0, 2, 0, data.len()));
+    assert_eq!(served.open().read(0, 1).data, [0], "a small request waits for neither");
+    assert_eq!(served.counters.bytes_moved_aside.get(), 0);
+    clock.0.fetch_add(60_000_000, Ordering::SeqCst);
+    served.stop.wake();
+    other.say(&vec![7; data.len()]);
+    assert_eq!(other.reply(|_| 0).error, 0);
+    let moved = served.counters.bytes_moved_aside.get();
+    assert!(0 < moved && moved <= sent as u64, "{moved} bytes were moved");
+    slow.say(&data[sent..]);
+    assert_eq!(slow.reply(|_| 0).error, 0);
+    assert!(slow.read(0, data.len()).data == data);
+    assert!(served.counters.bytes_kept.get() < 100, "the header of a reply at most");
+    served.end();
+}
+
+#[test]
+fn replies_that_are_not_taken_leave_their_frames_when_others_wait_and_arrive_in_the_end() {
+    let clock = TestClock::default();
+    let served = Served::with(Memory::new(BLOCKS, 512, Temper::Instant), ServerConfig::default(), clock.clone());
+    let data = pattern(2, BLOCKS * BLOCK_BYTES);
+    let (mut slow, mut other) = (served.open(), served.open());
+    assert_eq!(other.write(0, &data), 0);
+    (0..4).for_each(|cookie| slow.send_read(cookie, 0, data.len()));
+    assert_eq!(served.open().read(0, 1).error, 0);
+    other.send_read(9, 0, data.len());
+    assert_eq!(served.open().read(0, 1).error, 0);
+    clock.0.fetch_add(60_000_000, Ordering::SeqCst);
+    served.stop.wake();
+    assert!(other.reply(|_| 0).data == data);
+    assert!(served.counters.bytes_moved_aside.get() > 0);
+    for cookie in 0..4 {
+        let reply = slow.reply(|_| 0);
+        assert_eq!((reply.cookie, reply.data == data), (cookie, true));
+    }
+    served.end();
+}
+
+#[test]
+fn a_byte_now_and_then_keeps_no_connection_open() {
+    let clock = TestClock::default();
+    let served = Served::with(Memory::new(BLOCKS, 2_048, Temper::Instant), ServerConfig::default(), clock.clone());
+    let (mut trickling, mut deaf, mut other) = (served.open(), served.open(), served.open());
+    trickling.say(&head(command::WRITE, 0, 1, 0, 700_000));
+    (0..4).for_each(|cookie| deaf.send_read(cookie, 0, 1 << 20));
+    for _ in 0..2 {
+        trickling.say(&[1]);
+        deaf.say(&head(command::FLUSH, 0, 9, 0, 0));
+        assert_eq!(other.read(0, 1).error, 0);
+        assert_eq!(served.counters.connections_expelled.get(), 0);
+        clock.0.fetch_add(20_000_000_000, Ordering::SeqCst);
+        served.stop.wake();
+    }
+    trickling.until_closed();
+    deaf.until_closed();
+    assert_eq!(other.read(0, 1).error, 0);
+    assert_eq!(served.counters.connections_expelled.get(), 2);
+    served.end();
+}
+
+#[test]
+fn of_those_who_keep_too_much_by_being_slow_the_one_with_the_most_goes() {
+    let clock = TestClock::default();
+    let config = ServerConfig { kept_bytes_max: 1_500_000, ..ServerConfig::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, Temper::Instant), config, clock.clone());
+    let write = head(command::WRITE, 0, 1, 0, BLOCKS * BLOCK_BYTES);
+    let (mut little, mut much, mut other) = (served.open(), served.open(), served.open());
+    for (client, bytes) in [(&mut little, 700_000), (&mut much, 900_000), (&mut other, BLOCKS * BLOCK_BYTES)] {
+        // Each takes the frames of the one before.
+        client.say(&write);
+        assert_eq!(served.open().read(0, 1).error, 0);
+        clock.0.fetch_add(60_000_000, Ordering::SeqCst);
+        served.stop.wake();
+        client.say(&vec![1; bytes]);
+    }
+    assert_eq!(other.reply(|_| 0).error, 0);
+    much.until_closed();
+    assert_eq!(served.counters.connections_too_slow.get(), 1);
+    little.say(&vec![1; BLOCKS * BLOCK_BYTES - 700_000]);
+    assert_eq!(little.reply(|_| 0).error, 0);
+    served.end();
+}
+
+#[test]
 fn long_writes_go_straight_from_the_socket_to_their_frames() {
     const WRITES: u64 = 8;
     const LENGTH: usize = 768 << 10;

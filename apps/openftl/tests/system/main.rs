@@ -28,6 +28,7 @@
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
+//! | [`witness`] | an honest client beside rude hosts |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
@@ -60,3 +61,4 @@ mod sqlite;
 mod sweep;
 mod tables;
 mod tenants;
+mod witness;

@@ -93,7 +93,7 @@ impl Window<'_> {
 }
 
 impl Controller {
-    /// Appends the part of a log page that the host asked for; zeroes beyond its end.
+    /// Appends the part of a log page that the host asked for, up to the page's end.
     pub(super) fn log_page(
         &mut self,
         command: &GetLogPage,
@@ -179,7 +179,6 @@ impl Controller {
         if command.offset > window.position {
             return Err(Status::INVALID_FIELD.at(48));
         }
-        window.out.resize(bytes, 0);
         if !command.retain_event {
             self.events.page_read(command.page);
         }

@@ -59,6 +59,9 @@ pub enum Outcome {
     Held,
     /// The command has ended; its data are in the buffer.
     Done(Answer),
+    /// The command has ended; its data are so many bytes, those in the buffer and zeroes behind them. A page of a few bytes that is
+    /// asked for in a megabyte takes no megabyte of memory.
+    DonePadded(Answer, u32),
     /// The command has ended, and more is to be done.
     DoneAnd(Answer, Effect),
     /// A message of the authentication protocol: the caller, who knows it, ends the command.
@@ -326,7 +329,7 @@ impl Controller {
             }
             AdminCommand::GetLogPage(command) => {
                 self.log_page(&command, context, out)?;
-                0
+                return Ok(Outcome::DonePadded(Answer::of(0), command.bytes));
             }
             AdminCommand::GetFeature(command) if placement::FEATURES.contains(&command.feature) => {
                 self.get_placement_feature(&command, context, out)?

@@ -146,6 +146,20 @@ fn every_wrong_connect_says_which_of_its_bytes_is_wrong() {
 }
 
 #[test]
+fn before_authentication_a_zero_host_id_takes_no_queue_of_a_host() {
+    let mut world = World::with(SubsystemConfig { requires_authentication: true, ..config(SUBSYSTEM) });
+    let mut admin = world.connect();
+    admin.set_authenticated(true);
+    world.enable(&mut admin);
+    let mut data = connect_data(SUBSYSTEM, admin.controller().id);
+    data.host_id = [0; 16];
+    let (status, result) = world.refused_connect(connect(1, 31), data);
+    assert_eq!((status, result), (Status::CONNECT_INVALID_PARAMETERS, DATA), "IATTR: in the data, IPO: HOSTID");
+    // The queue is still there for the host itself.
+    assert!(!world.connect_io(&admin, 1).is_authenticated());
+}
+
+#[test]
 fn an_io_queue_without_a_host_id_belongs_to_the_host_of_its_name() {
     let mut world = World::new();
     let admin = world.ready();

@@ -237,6 +237,11 @@ impl World {
         }
         match outcome {
             Outcome::Done(answer) => Some(queue.complete(id, answer)),
+            Outcome::DonePadded(answer, bytes) => {
+                assert!(self.data.len() <= bytes as usize, "no more is sent than was asked for");
+                self.data.resize(bytes as usize, 0);
+                Some(queue.complete(id, answer))
+            }
             Outcome::DoneAnd(answer, effect) => {
                 self.effect = Some(effect);
                 Some(queue.complete(id, answer))

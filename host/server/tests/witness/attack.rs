@@ -1,0 +1,174 @@
+//! What rude hosts do. A row is a variant of [`Attack`]; a new one is a variant, its name and its arm in [`Attack::begin`].
+
+use std::any::Any;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use super::wire::{Host, Nbd, capsule, data_head, entry, nbd, queue};
+use openftl_nvme_tcp::fabrics::CONTROLLER_ID_ANY;
+
+const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// Where the server is reached.
+pub struct Place {
+    pub nbd: PathBuf,
+    pub nvme: SocketAddr,
+    pub subsystem: String,
+    /// Where it is controlled, if it is.
+    pub control: Option<PathBuf>,
+}
+
+/// One kind of rude host, of those that starve others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attack {
+    /// NBD clients announce as much as they may write, and send a byte of it.
+    SlowNbdWrites,
+    /// NVMe hosts are asked for the data of many long writes, and send a byte of the first.
+    SlowNvmeWrites,
+    /// NVMe hosts read a lot and take nothing of it.
+    UnreadReplies,
+    /// NBD clients make many small trims each, and are gone.
+    CrowdOfTrims,
+    /// Discovery controllers are asked for long log pages, which nobody takes.
+    UnreadLogPages,
+    /// All places of the control socket are taken by clients that ask for nothing.
+    IdleControlClients,
+}
+
+/// Rude hosts at work, until they are dropped.
+pub struct Rude {
+    /// What they did, for people.
+    pub did: String,
+    /// What they hold on to until then: connections, mostly.
+    #[expect(dead_code, reason = "held, to be dropped")]
+    pub held: Vec<Box<dyn Any + Send>>,
+}
+
+impl Attack {
+    pub const ALL: [Attack; 6] = [
+        Attack::SlowNbdWrites,
+        Attack::SlowNvmeWrites,
+        Attack::UnreadReplies,
+        Attack::CrowdOfTrims,
+        Attack::UnreadLogPages,
+        Attack::IdleControlClients,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Attack::SlowNbdWrites => "slow NBD writes",
+            Attack::SlowNvmeWrites => "slow NVMe writes",
+            Attack::UnreadReplies => "unread NVMe reads",
+            Attack::CrowdOfTrims => "a crowd of trims",
+            Attack::UnreadLogPages => "unread log pages",
+            Attack::IdleControlClients => "idle control clients",
+        }
+    }
+
+    /// Whether it is one of the control socket.
+    pub fn is_of_control(self) -> bool {
+        self == Attack::IdleControlClients
+    }
+
+    /// Does the worst, and returns when it is done and goes on.
+    pub fn begin(self, place: &Place) -> Rude {
+        match self {
+            Attack::SlowNbdWrites => slow_nbd_writes(place),
+            Attack::SlowNvmeWrites => slow_nvme_writes(place),
+            Attack::UnreadReplies => unread_replies(place),
+            Attack::CrowdOfTrims => crowd_of_trims(place),
+            Attack::UnreadLogPages => unread_log_pages(place),
+            Attack::IdleControlClients => idle_control_clients(place),
+        }
+    }
+}
+
+fn held<T: Any + Send>(things: Vec<T>) -> Vec<Box<dyn Any + Send>> {
+    things.into_iter().map(|thing| Box::new(thing) as _).collect()
+}
+
+fn slow_nbd_writes(place: &Place) -> Rude {
+    const CLIENTS: usize = 12;
+    let clients = (0..CLIENTS).map(|_| {
+        let mut client = Nbd::open(&place.nbd);
+        client.0.write_all(&Nbd::head(nbd::WRITE, 0, 32 << 20)).unwrap();
+        client.0.write_all(&[1]).unwrap();
+        client
+    });
+    Rude { held: held(clients.collect()), did: format!("{CLIENTS} clients announced 32 MiB each and sent one byte") }
+}
+
+fn slow_nvme_writes(place: &Place) -> Rude {
+    const HOSTS: usize = 24;
+    const COMMANDS: u16 = 32;
+    let hosts = (0..HOSTS).map(|_| {
+        let mut host = Host::open(place.nvme, &place.subsystem);
+        let write = |id: u16| capsule(entry(1, id, [u32::from(id) * 256 % 4096, 0, 255]), 1 << 20);
+        host.raw.write_all(&write(0)).unwrap();
+        // The R2T: the server has frames for it, or the host is of those that wait.
+        host.raw.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+        let is_asked = host.raw.read_exact(&mut [0; 24]).is_ok();
+        (1..COMMANDS).for_each(|id| host.raw.write_all(&write(id)).unwrap());
+        if is_asked {
+            host.raw.write_all(&[data_head(0, 1 << 20), vec![1]].concat()).unwrap();
+        }
+        (host, is_asked)
+    });
+    let hosts: Vec<_> = hosts.collect();
+    let asked = hosts.iter().filter(|(_, is_asked)| *is_asked).count();
+    let did =
+        format!("{HOSTS} hosts began {COMMANDS} writes of 1 MiB each; {asked} were asked for data and sent one byte");
+    Rude { held: held(hosts), did }
+}
+
+fn unread_replies(place: &Place) -> Rude {
+    const HOSTS: usize = 24;
+    const READS: u16 = 48;
+    let hosts = (0..HOSTS).map(|_| {
+        let mut host = Host::open(place.nvme, &place.subsystem);
+        for id in 0..READS {
+            let read = entry(2, id, [u32::from(id) * 256 % 4096, 0, 255]);
+            host.raw.write_all(&capsule(read, 1 << 20)).unwrap();
+        }
+        host
+    });
+    let did = format!("{HOSTS} hosts asked for {READS} MiB each and took nothing");
+    Rude { held: held(hosts.collect()), did }
+}
+
+fn crowd_of_trims(place: &Place) -> Rude {
+    const CLIENTS: usize = 300;
+    const TRIMS: usize = 256;
+    let mut clients: Vec<Nbd> = (0..CLIENTS).map(|_| Nbd::open(&place.nbd)).collect();
+    let trims: Vec<u8> = (0..TRIMS).flat_map(|at| Nbd::head(nbd::TRIM, at as u64 * 512, 512)).collect();
+    clients.iter_mut().for_each(|client| client.0.write_all(&trims).unwrap());
+    drop(clients);
+    Rude { held: Vec::new(), did: format!("{CLIENTS} clients made {TRIMS} trims each and left") }
+}
+
+fn unread_log_pages(place: &Place) -> Rude {
+    const CONTROLLERS: usize = 900;
+    const PAGES: u16 = 8;
+    let controllers = (0..CONTROLLERS).map(|_| {
+        let (mut admin, mut raw, _) = queue(place.nvme, DISCOVERY, 0, CONTROLLER_ID_ANY);
+        admin.start_controller(|| true).expect("the controller starts");
+        for id in 0..PAGES {
+            // Get Log Page: the discovery log, a megabyte of it.
+            let mut page = entry(0x02, 100 + id, [0xffff_0070, 0x3, 0]);
+            page[4] = 0;
+            raw.write_all(&capsule(page, 1 << 20)).unwrap();
+        }
+        (admin, raw)
+    });
+    let did = format!("{CONTROLLERS} controllers were asked for {PAGES} MiB of log pages each, and took nothing");
+    Rude { held: held(controllers.collect()), did }
+}
+
+fn idle_control_clients(place: &Place) -> Rude {
+    const CLIENTS: usize = 16;
+    let path = place.control.as_ref().expect("there is a control socket");
+    let clients = (0..CLIENTS).map(|_| UnixStream::connect(path).expect("the drive can be controlled"));
+    Rude { held: held(clients.collect()), did: format!("{CLIENTS} clients asked for nothing") }
+}
