@@ -2,6 +2,7 @@
 
 use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing, another_seed, find_profile};
 use crate::failure::Failure;
+use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
@@ -160,14 +161,24 @@ impl TableDrive {
     /// # Errors
     /// If it exists or cannot be made.
     pub fn create(&self, disk: &Path, seed: Option<u64>) -> Result<(), FileError> {
+        self.make(disk, Existing::Keep, seed)
+    }
+
+    /// Makes the drive in the file `disk`, in the place of what is there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn replace(&self, disk: &Path, seed: Option<u64>) -> Result<(), FileError> {
+        self.make(disk, Existing::Replace, seed)
+    }
+
+    fn make(&self, disk: &Path, existing: Existing, seed: Option<u64>) -> Result<(), FileError> {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
-        let device = EmulatedDevice::create(disk, &self.profile, chunks, MediaTiming::Instant, seed);
-        let device = device.map_err(|error| device_error(&error))?;
-        let made = Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close);
-        if made.is_err() {
-            let _ = std::fs::remove_file(disk);
-        }
-        made.map(|_| ())
+        new_file::make(disk, existing, |temporary| {
+            let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
+            let device = device.map_err(|error| device_error(&error))?;
+            Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close).map(drop)
+        })
     }
 
     /// Connects to the server of the drive, or opens it here where nobody serves it.
@@ -230,6 +241,12 @@ impl TableDrive {
         let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
         Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))
+    }
+}
+
+impl From<NewFileError> for FileError {
+    fn from(error: NewFileError) -> FileError {
+        FileError::Io(error.to_string())
     }
 }
 
