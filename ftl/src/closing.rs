@@ -29,6 +29,8 @@ impl<M: Media> BlockFtl<M> {
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             self.begin_checkpoint();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            self.flush_media();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
         match self.read_only {
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),

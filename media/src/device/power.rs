@@ -40,6 +40,7 @@ impl EmulatedDevice {
         self.now = self.now.max(now);
         self.forget_finished_erases();
         self.queue.clear();
+        self.commits.clear();
         self.log = super::NotificationLog::default();
         self.dulbe = false;
         self.next_program_fails = None;
