@@ -84,8 +84,9 @@ pub struct Transactions {
     throttle: Throttle,
     /// Everything below this position is to be placed without waiting for full units.
     push: u64,
-    /// The log up to this position has been flushed by the device, where that is needed.
-    flushed: u64,
+    /// The log up to this position has been flushed by the device, where that is needed. `None`: nothing is known of what the
+    /// device had when the drive was opened or formatted.
+    flushed: Option<u64>,
     /// How far the flush of the device that is under way reaches.
     flushing: Option<u64>,
     /// The last time that a unit was wanted there was no open chunk to be had.
@@ -571,10 +572,10 @@ impl<M: Media> BlockFtl<M> {
             }
             waiter.log_position.get_or_insert(appended);
         }
-        let kept = if self.media.needs_flush() { self.transactions.flushed } else { self.log.durable() };
+        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
         while let Some(waiter) = self.transactions.waiters.front() {
             let result = match waiter.log_position {
-                Some(position) if position <= kept || self.config.has(Canary::FlushBeforeLog) => Ok(()),
+                Some(position) if Some(position) <= kept || self.config.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.may_program() => Err(IoError::ReadOnly),
                 _ => break,
             };
@@ -605,7 +606,7 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn media_flush_ended(&mut self, status: Status) {
         let position = self.transactions.flushing.take().expect("it was under way");
         match status {
-            Status::Success => self.transactions.flushed = position,
+            Status::Success => self.transactions.flushed = Some(position),
             // Tried again it might seem to work, and the data would still not be there.
             _ => self.turn_read_only(ReadOnlyReason::StoreFault),
         }

@@ -35,10 +35,10 @@ use crate::contract::{
 };
 use crate::parts::PartLabel;
 use crate::profile::{Profile, ProfileError};
+use crate::store::commit::Durability;
 use crate::store::file::FileStore;
 use crate::store::ram::RamStore;
 use crate::store::stamps::StampStore;
-use crate::store::commit::Durability;
 use crate::store::{Backing, Store, StoreError};
 use chance::Chance;
 use chunks::Chunks;

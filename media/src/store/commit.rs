@@ -314,7 +314,8 @@ impl Commits {
 
     fn begin(&mut self) -> io::Result<()> {
         let records = self.changed.take().into_iter();
-        let records = records.map(|number| JournalRecord { number: number.into(), record: self.records[number as usize] });
+        let records =
+            records.map(|number| JournalRecord { number: number.into(), record: self.records[number as usize] });
         let bitmaps = self.changed_bitmaps.take().into_iter();
         let bitmaps = bitmaps.map(|number| (number, self.bitmaps[&number].clone()));
         let entry = JournalEntry { sequence: self.sequence, records: records.collect(), bitmaps: bitmaps.collect() };

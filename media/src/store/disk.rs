@@ -81,11 +81,8 @@ impl Disk {
         let file = match self {
             Disk::File(file) => file,
             Disk::Simulated(cache) => {
-                for slice in slices {
-                    cache.write(slice, at)?;
-                    at += slice.len() as u64;
-                }
-                return Ok(());
+                let whole: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+                return cache.write(&whole, at);
             }
         };
         while !slices.is_empty() {

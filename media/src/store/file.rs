@@ -452,7 +452,10 @@ impl FileStore {
                 oob.copy_from_slice(oob_read);
             }
             _ => {
-                if let Err(error) = self.disk.read_vectored(&mut [IoSliceMut::new(bytes), IoSliceMut::new(oob)], self.block_start(chunk, block)) {
+                if let Err(error) = self
+                    .disk
+                    .read_vectored(&mut [IoSliceMut::new(bytes), IoSliceMut::new(oob)], self.block_start(chunk, block))
+                {
                     self.read_error = Some(error);
                     return Fetched::Lost;
                 }
