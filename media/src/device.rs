@@ -270,6 +270,16 @@ impl EmulatedDevice {
         }
     }
 
+    /// What a device that is kept in a file is to survive; `None` if it is kept in memory.
+    #[must_use]
+    pub fn durability(&self) -> Option<Durability> {
+        match &self.backing {
+            Backing::File(file) if file.commits().is_some() => Some(Durability::Machine),
+            Backing::File(_) => Some(Durability::Process),
+            Backing::Ram(_) | Backing::Stamps(_) => None,
+        }
+    }
+
     /// How often the file was committed since its durability was set, where a crash of the machine is to be survived.
     #[must_use]
     pub fn commits(&self) -> Option<u64> {

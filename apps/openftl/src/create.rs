@@ -132,10 +132,12 @@ fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), F
         return Err(Failure::bad_input(format_args!("the drive file keeps its flash in {named}, and not in {disk}"))
             .fix(format_args!("openftl create {named} --drive …")));
     }
-    let cli::DriveFlags { capacity, over_provisioning, profile, .. } = &arguments.flags;
-    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() {
-        return Err(Failure::bad_input("--capacity, --over-provisioning and --profile are for block drives")
-            .fix("leave them away; the drive file says what a table drive is"));
+    let cli::DriveFlags { capacity, over_provisioning, profile, durability, .. } = &arguments.flags;
+    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() || durability.is_some() {
+        return Err(Failure::bad_input(
+            "--capacity, --over-provisioning, --profile and --durability are for block drives",
+        )
+        .fix("leave them away; the drive file says what a table drive is"));
     }
     if disk.exists() {
         if !arguments.force {

@@ -8,7 +8,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
 use openftl_ftl::tables::{self, TablePlacement};
 use openftl_ftl::{Access, Config};
-use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use openftl_media::{DeviceError, Durability, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
 use openftl_server::Endpoint;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ pub struct TableDrive {
     over_provisioning: Share,
     /// The file that the flash is kept in; none: it is in memory.
     disk: Option<PathBuf>,
+    durability: Durability,
     timing: Timing,
     placement: TablePlacement,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
@@ -89,6 +90,7 @@ impl TableDrive {
             log_area,
             over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
             disk,
+            durability: file.media.durability.unwrap_or_default(),
             timing: file.media.timing.unwrap_or(Timing::WallClock),
             placement: file.ftl.table_placement.unwrap_or_default(),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
@@ -176,7 +178,8 @@ impl TableDrive {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
         new_file::make(disk, existing, |temporary| {
             let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
-            let device = device.map_err(|error| device_error(&error))?;
+            let mut device = device.map_err(|error| device_error(&error))?;
+            device.set_durability(self.durability).map_err(|error| device_error(&error.into()))?;
             Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close).map(drop)
         })
     }
@@ -238,7 +241,12 @@ impl TableDrive {
                 "{disk}: make it first, with `openftl create {disk}` and the drive file as --drive"
             )));
         }
-        let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
+        let mut device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
+        let synced = device.set_durability(self.durability).and_then(|()| match pace {
+            Pace::Wall(_) => device.sync_beside(),
+            Pace::Virtual => Ok(()),
+        });
+        synced.map_err(|error| device_error(&error.into()))?;
         Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))
     }

@@ -48,6 +48,31 @@ pub enum Durability {
     Process,
 }
 
+impl Durability {
+    /// As people write it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Durability::Machine => "machine",
+            Durability::Process => "process",
+        }
+    }
+}
+
+/// Text that names no durability.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no durability; write machine (flushes survive a crash of the machine) or process")]
+pub struct UnknownDurability(String);
+
+impl std::str::FromStr for Durability {
+    type Err = UnknownDurability;
+
+    fn from_str(text: &str) -> Result<Durability, UnknownDurability> {
+        let all = [Durability::Machine, Durability::Process];
+        all.into_iter().find(|one| one.word() == text).ok_or_else(|| UnknownDurability(text.to_owned()))
+    }
+}
+
 /// The steps of one commit.
 struct Job {
     /// Records and bitmaps of older commits, and their places.
