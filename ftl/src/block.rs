@@ -156,6 +156,7 @@ pub(crate) enum Errand {
     Reset(ChunkId),
     ScrubRead,
     TableRead,
+    Flush,
 }
 
 impl Errand {
@@ -167,6 +168,7 @@ impl Errand {
             Errand::Reset(chunk) => (3, chunk.0),
             Errand::ScrubRead => (4, 0),
             Errand::TableRead => (5, 0),
+            Errand::Flush => (6, 0),
         };
         kind << 56 | u64::from(index)
     }
@@ -180,6 +182,7 @@ impl Errand {
             3 => Errand::Reset(ChunkId(index)),
             4 => Errand::ScrubRead,
             5 => Errand::TableRead,
+            6 => Errand::Flush,
             kind => panic!("the device completed a command that was never submitted: kind {kind}"),
         }
     }
@@ -456,6 +459,7 @@ impl<M: Media> BlockFtl<M> {
                 let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
                 self.media.submit(now, &mut self.frames, tag, command).is_ok()
             }
+            Errand::Flush => self.media.submit(now, &mut self.frames, tag, Command::Flush).is_ok(),
             Errand::Reset(chunk) => {
                 let blocks = [self.format.ppa(chunk, 0)];
                 let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
@@ -668,6 +672,7 @@ impl<M: Media> BlockFtl<M> {
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
                 Errand::ScrubRead => self.scrub_read_ended(completion),
                 Errand::TableRead => self.table_read_ended(completion),
+                Errand::Flush => self.media_flush_ended(completion.status),
             }
         }
         self.completions = completions;
@@ -710,7 +715,7 @@ impl<M: Media> BlockFtl<M> {
             Errand::CollectionRead(index) => self.collection.command(index),
             Errand::ScrubRead => self.scrub.command(),
             Errand::TableRead => self.tables.command(),
-            Errand::Unit(_) | Errand::Reset(_) => return,
+            Errand::Unit(_) | Errand::Reset(_) | Errand::Flush => return,
         };
         for (ppa, frame) in blocks.iter().zip(frames) {
             self.seals.apply(&mut self.frames, *frame, *ppa);

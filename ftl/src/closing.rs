@@ -44,6 +44,8 @@ impl<M: Media> BlockFtl<M> {
                     break;
                 }
             }
+            self.flush_media();
+            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
         let is_aged = self.bad_chunks.good() < self.plan.chunks();
         match self.read_only {

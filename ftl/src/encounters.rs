@@ -54,7 +54,7 @@ impl<M: Media> BlockFtl<M> {
                 Some(self.group_of(self.format.chunk_of(places[0])))
             }
             Errand::Reset(chunk) => Some(self.group_of(chunk)),
-            Errand::HostRead(_) | Errand::ScrubRead | Errand::TableRead => None,
+            Errand::HostRead(_) | Errand::ScrubRead | Errand::TableRead | Errand::Flush => None,
         }
     }
 

@@ -149,6 +149,8 @@ pub struct Statistics {
     pub host_requests: u64,
     /// Flushes, durable writes included.
     pub host_flushes: u64,
+    /// Flushes of the device, each for all requests that waited for one: where it has to survive a crash of its machine.
+    pub media_flushes: u64,
     /// Requests that ended in an error.
     pub host_errors: u64,
     /// Blocks that were found in the write buffer when read.
@@ -221,6 +223,7 @@ impl Statistics {
             host_blocks_trimmed,
             host_requests,
             host_flushes,
+            media_flushes,
             host_errors,
             buffer_hits,
             programmed,
@@ -256,6 +259,7 @@ impl Statistics {
             (&mut self.host_blocks_trimmed, host_blocks_trimmed),
             (&mut self.host_requests, host_requests),
             (&mut self.host_flushes, host_flushes),
+            (&mut self.media_flushes, media_flushes),
             (&mut self.host_errors, host_errors),
             (&mut self.buffer_hits, buffer_hits),
             (&mut self.relocation_reads, relocation_reads),

@@ -14,8 +14,13 @@
 //! brings the older version back.
 //!
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
+//!
+//! Where a crash of the machine behind the device has to be survived ([`Media::needs_flush`]), they wait for a flush of the
+//! device after step 4 as well. All that wait share one, and those that come while it is under way share the next. Nothing else
+//! needs it: what such a crash leaves is the device as it was at one moment, so records are never there without their data,
+//! and a chunk is never reset without the log that allows it.
 
-use crate::block::BlockFtl;
+use crate::block::{BlockFtl, Errand, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
@@ -27,7 +32,7 @@ use crate::target::{Done, Durability, Extent, Handle, IoError, TRANSACTION_BLOCK
 use crate::throttle::{Room, Throttle};
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::Media;
+use openftl_media::{Media, Status};
 use std::collections::VecDeque;
 
 /// Requests that wait for something, at most.
@@ -79,6 +84,11 @@ pub struct Transactions {
     throttle: Throttle,
     /// Everything below this position is to be placed without waiting for full units.
     pub(crate) push: u64,
+    /// The log up to this position has been flushed by the device, where that is needed. `None`: nothing is known of what the
+    /// device had when the drive was opened or formatted.
+    flushed: Option<u64>,
+    /// How far the flush of the device that is under way reaches.
+    flushing: Option<u64>,
     /// The last time that a unit was wanted there was no open chunk to be had.
     pub(crate) stalled: bool,
 }
@@ -566,9 +576,10 @@ impl<M: Media> BlockFtl<M> {
             }
             waiter.log_position.get_or_insert(appended);
         }
+        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
         while let Some(waiter) = self.transactions.waiters.front() {
             let result = match waiter.log_position {
-                Some(position) if position <= self.log.durable() || self.config.has(Canary::FlushBeforeLog) => Ok(()),
+                Some(position) if Some(position) <= kept || self.config.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.may_program() => Err(IoError::ReadOnly),
                 _ => break,
             };
@@ -579,11 +590,29 @@ impl<M: Media> BlockFtl<M> {
             self.transactions.waiters.pop_front();
             self.end_with(tag, result);
         }
-        if let Some(Waiter { log_position: Some(position), .. }) = self.transactions.waiters.front()
-            && !self.log.is_submitted(*position)
-            && self.log.is_idle()
-        {
+        let Some(Waiter { log_position: Some(position), .. }) = self.transactions.waiters.front() else { return };
+        if *position <= self.log.durable() {
+            self.flush_media();
+        } else if !self.log.is_submitted(*position) && self.log.is_idle() {
             self.force_log();
+        }
+    }
+
+    /// Has the device flush what it has, unless it does, or need not.
+    pub(crate) fn flush_media(&mut self) {
+        if self.transactions.flushing.is_none() && self.media.needs_flush() && self.may_program() {
+            self.transactions.flushing = Some(self.log.durable());
+            self.statistics.media_flushes += 1;
+            self.submit_errand(Errand::Flush);
+        }
+    }
+
+    pub(crate) fn media_flush_ended(&mut self, status: Status) {
+        let position = self.transactions.flushing.take().expect("it was under way");
+        match status {
+            Status::Success => self.transactions.flushed = Some(position),
+            // Tried again it might seem to work, and the data would still not be there.
+            _ => self.turn_read_only(ReadOnlyReason::StoreFault),
         }
     }
 

@@ -112,7 +112,8 @@ pub enum Command<'a> {
         /// As for a write.
         fua: bool,
     },
-    /// Completes when everything acknowledged before is safe, as for a write with `fua` (NVM Flush, 00h).
+    /// Completes when everything acknowledged before is safe, as for a write with `fua` (NVM Flush, 00h). Where
+    /// [`Media::needs_flush`] says so, that includes a crash of the machine behind the device.
     Flush,
 }
 
@@ -272,6 +273,17 @@ pub trait Media {
 
     /// When the next completion is due, if any command is under way and the device can tell.
     fn next_due(&self) -> Option<Time>;
+
+    /// Whether completed writes survive a crash of the machine behind the device only when a flush, a write with FUA or a reset
+    /// has completed after them. What survives is then the state of the device at one moment, no earlier than the last of these
+    /// completions: all that was submitted before that moment, and nothing that was submitted after it. A host that has
+    /// nothing to promise may therefore leave flushes out, and keeps the order of its writes without them.
+    ///
+    /// `false` for a device that has no such machine, and for one whose cache is volatile for its host anyway
+    /// ([`Geometry::volatile_cache`]) and is written with FUA.
+    fn needs_flush(&self) -> bool {
+        false
+    }
 
     /// Fills `descriptors` with the chunk information from `first` on, in the order of [`Geometry::chunk_ids`].
     ///

@@ -15,6 +15,7 @@
 mod chance;
 mod chunks;
 mod commands;
+mod commits;
 mod injection;
 mod log;
 mod power;
@@ -36,12 +37,14 @@ use crate::contract::{
 };
 use crate::parts::PartLabel;
 use crate::profile::{Profile, ProfileError};
+use crate::store::commit::Durability;
 use crate::store::file::FileStore;
 use crate::store::ram::RamStore;
 use crate::store::stamps::StampStore;
 use crate::store::{Backing, Store, StoreError};
 use chance::Chance;
 use chunks::Chunks;
+use commits::Commits;
 use log::NotificationLog;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use queue::CompletionQueue;
@@ -133,6 +136,7 @@ pub struct EmulatedDevice {
     schedule: Schedule,
     backing: Backing,
     queue: CompletionQueue,
+    commits: Commits,
     log: NotificationLog,
     statistics: NandStatistics,
     store_error: Option<StoreError>,
@@ -177,6 +181,7 @@ impl EmulatedDevice {
             schedule: Schedule::new(&profile, &geometry, timing == Timing::Instant),
             backing,
             queue: CompletionQueue::default(),
+            commits: Commits::default(),
             log: NotificationLog::default(),
             statistics: NandStatistics::default(),
             store_error: None,
@@ -247,6 +252,47 @@ impl EmulatedDevice {
         let file = FileStore::open(path)?;
         let (profile, chunks_per_pu, seed) = (file.profile().clone(), file.geometry().chunks_per_pu, file.seed());
         EmulatedDevice::new(profile, chunks_per_pu, Store::File(Box::new(file)), timing, seed)
+    }
+
+    /// What a device that is kept in a file is to survive from now on. At first it is [`Durability::Process`].
+    ///
+    /// # Errors
+    /// If the file cannot be synced.
+    pub fn set_durability(&mut self, durability: Durability) -> Result<(), StoreError> {
+        match &mut self.backing {
+            Backing::File(file) => file.set_durability(durability),
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
+        }
+    }
+
+    /// Has a thread of its own sync the file from now on, so that nobody else waits for that: for those who live in real time.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn sync_beside(&mut self) -> Result<(), StoreError> {
+        match &mut self.backing {
+            Backing::File(file) => file.sync_beside(),
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
+        }
+    }
+
+    /// What a device that is kept in a file is to survive; `None` if it is kept in memory.
+    #[must_use]
+    pub fn durability(&self) -> Option<Durability> {
+        match &self.backing {
+            Backing::File(file) if file.commits().is_some() => Some(Durability::Machine),
+            Backing::File(_) => Some(Durability::Process),
+            Backing::Ram(_) | Backing::Stamps(_) => None,
+        }
+    }
+
+    /// How often the file was committed since its durability was set, where a crash of the machine is to be survived.
+    #[must_use]
+    pub fn commits(&self) -> Option<u64> {
+        match &self.backing {
+            Backing::File(file) => file.commits(),
+            Backing::Ram(_) | Backing::Stamps(_) => None,
+        }
     }
 
     /// The profile of the device.
@@ -328,25 +374,39 @@ impl Media for EmulatedDevice {
 
     #[inline]
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
-        if self.queue.len() >= COMMANDS_MAX {
+        if self.queue.len() + self.commits.len() >= COMMANDS_MAX {
             return Err(QueueFull);
         }
         self.now = self.now.max(now);
         self.statistics.commands += 1;
         let outcome = self.carry_out(frames, command);
-        self.queue.push(Completion { tag, status: outcome.status, failed: outcome.failed, at: outcome.at });
+        let completion = Completion { tag, status: outcome.status, failed: outcome.failed, at: outcome.at };
+        if self.needs_flush() && EmulatedDevice::ends_committed(&command) {
+            self.complete_when_committed(completion);
+        } else {
+            self.queue.push(completion);
+        }
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, now: Time, _frames: &mut Frames, completions: &mut Vec<Completion>) {
         self.now = self.now.max(now);
+        self.advance_commits();
         self.queue.drain(now, completions);
     }
 
     #[inline]
     fn next_due(&self) -> Option<Time> {
-        self.queue.next_due()
+        match self.commits.next_due() {
+            None => self.queue.next_due(),
+            Some(look) => Some(self.queue.next_due().map_or(look, |due| due.min(look))),
+        }
+    }
+
+    #[inline]
+    fn needs_flush(&self) -> bool {
+        self.backing.needs_commits()
     }
 
     fn chunk_report(

@@ -34,5 +34,7 @@ pub use device::{
 pub use partition::{Part, Partition, PartitionError};
 pub use parts::{PartKind, PartLabel, PartName};
 pub use profile::{Profile, ProfileError};
+pub use store::commit::Durability;
 pub use store::file::FileStore;
+pub use store::page_cache::PageCache;
 pub use store::{Store, StoreError};

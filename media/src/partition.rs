@@ -354,6 +354,10 @@ impl Media for Part {
         arrived.into_iter().chain(due).min()
     }
 
+    fn needs_flush(&self) -> bool {
+        self.whole.borrow().device.needs_flush()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

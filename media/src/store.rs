@@ -10,8 +10,11 @@
 //! It is only ever asked for blocks that were written since their chunk was last discarded.
 
 mod arena;
+pub mod commit;
+mod disk;
 pub mod file;
 pub mod format;
+pub mod page_cache;
 pub mod ram;
 pub mod stamps;
 
@@ -70,6 +73,20 @@ pub enum StoreError {
         found: u32,
         /// The newest one understood.
         newest: u32,
+    },
+    /// Made by an older version of this program.
+    #[error(
+        "{} has format version {found}, this program knows none before {oldest}: create the drive anew and copy what is on it \
+         with the version that made it",
+        path.display()
+    )]
+    OlderVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The oldest one understood.
+        oldest: u32,
     },
     /// Shorter than it has to be.
     #[error(
@@ -263,11 +280,25 @@ impl Backing {
         }
     }
 
-    /// Takes everything to where it survives the machine.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    /// Whether what is written survives a crash of the machine only when it is committed.
+    #[inline]
+    pub fn needs_commits(&self) -> bool {
+        matches!(self, Backing::File(store) if store.commits().is_some())
+    }
+
+    /// Wants a commit of everything so far. Returns its number: it has ended when [`Backing::commits_ended`] returns as much.
+    pub fn want_commit(&mut self) -> Result<u64, StoreError> {
         match self {
-            Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
-            Backing::File(store) => store.sync(),
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(0),
+            Backing::File(store) => store.want_commit(),
+        }
+    }
+
+    /// Returns how many commits have ended.
+    pub fn commits_ended(&mut self) -> Result<u64, StoreError> {
+        match self {
+            Backing::Ram(_) | Backing::Stamps(_) => Ok(0),
+            Backing::File(store) => store.commits_ended(),
         }
     }
 }

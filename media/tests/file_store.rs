@@ -235,8 +235,12 @@ fn a_drive_file_that_is_not_whole_is_refused_with_the_reason() {
     check(broken(|file| file.set_len(0).unwrap()), "is no drive file");
     check(broken(|file| file.write_all_at(b"QFI\xfb", 0).unwrap()), "is no drive file");
     check(
-        broken(|file| file.write_all_at(&[3], 8).unwrap()),
-        "has format version 3, this program knows versions up to 2",
+        broken(|file| file.write_all_at(&[4], 8).unwrap()),
+        "has format version 4, this program knows versions up to 3",
+    );
+    check(
+        broken(|file| file.write_all_at(&[2], 8).unwrap()),
+        "has format version 2, this program knows none before 3: create the drive anew",
     );
     check(broken(|file| file.write_all_at(&[9], 24).unwrap()), "is damaged: the header's checksum is wrong");
     check(broken(|file| file.write_all_at(&[0xFF; 4], 64).unwrap()), "is damaged: the header's checksum is wrong");

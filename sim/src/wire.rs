@@ -311,6 +311,10 @@ impl Media for Wire {
         self.shared.device.borrow().next_due()
     }
 
+    fn needs_flush(&self) -> bool {
+        self.shared.device.borrow().needs_flush()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

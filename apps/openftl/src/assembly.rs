@@ -11,7 +11,9 @@ use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_ftl::config::Left;
 use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
 use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};
-use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing};
+use openftl_media::{
+    DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
+};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -51,8 +53,10 @@ pub fn new_in_memory(
 pub fn create_file(settings: &Settings, path: &Path, seed: u64, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
     let (parts, configs) = planned(settings, None);
     let chunks_per_pu = chunks_per_pu(settings, &configs)?;
-    let device = EmulatedDevice::create_divided(path, &settings.profile, chunks_per_pu, &parts, Timing::Instant, seed)
-        .map_err(|error| device_failure(&error))?;
+    let mut device =
+        EmulatedDevice::create_divided(path, &settings.profile, chunks_per_pu, &parts, Timing::Instant, seed)
+            .map_err(|error| device_failure(&error))?;
+    set_durability(&mut device, settings.durability.unwrap_or_default())?;
     Namespaces::format(device, parts, configs, clock)
 }
 
@@ -148,6 +152,19 @@ impl<'a> Reopen<'a> {
     }
 }
 
+/// What the file behind a device is to survive. Its syncs are waited for.
+fn set_durability(device: &mut EmulatedDevice, durability: Durability) -> Result<(), Failure> {
+    device.set_durability(durability).map_err(|error| device_failure(&error.into()))
+}
+
+/// Opens the device in a file to be served: nobody waits for its syncs but those who asked for them.
+pub fn open_served(path: &Path, timing: Timing, durability: Durability) -> Result<EmulatedDevice, Failure> {
+    let mut device = open_device(path, timing)?;
+    set_durability(&mut device, durability)?;
+    device.sync_beside().map_err(|error| device_failure(&error.into()))?;
+    Ok(device)
+}
+
 /// Opens the device in a file.
 pub fn open_device(path: &Path, timing: Timing) -> Result<EmulatedDevice, Failure> {
     if !path.exists() {
@@ -164,7 +181,7 @@ pub fn open_file(
     reopen: &Reopen<'_>,
     clock: &mut impl Clock,
 ) -> Result<Namespaces, Failure> {
-    let device = open_device(path, timing)?;
+    let device = open_served(path, timing, reopen.settings.durability.unwrap_or_default())?;
     if reopen.flags.profile.is_some() && reopen.settings.profile.name != device.profile().name {
         return Err(Failure::bad_input(format_args!(
             "{} holds another profile: found {}, asked for {}",
@@ -201,9 +218,12 @@ pub fn parts_of(path: &Path) -> Result<Vec<PartLabel>, Failure> {
 }
 
 /// Opens the flash of what is stored. Times are those that the NAND would take.
-pub fn open_flash(stored: &Stored<'_>) -> Result<Flash, Failure> {
+pub fn open_flash(stored: &Stored<'_>, access: Access) -> Result<Flash, Failure> {
     let Stored { path, namespace } = *stored;
-    let device = open_device(path, Timing::Modelled)?;
+    let mut device = open_device(path, Timing::Modelled)?;
+    if access != Access::Inspect {
+        set_durability(&mut device, Durability::Machine)?;
+    }
     let parts = device.parts().to_vec();
     let Some(name) = namespace else {
         assert!(parts.is_empty(), "who opens a divided device names the namespace");
@@ -311,9 +331,9 @@ fn open_for(
     clock: &mut impl Clock,
 ) -> Result<Result<StoredDrive, OpenError>, Failure> {
     let config = Config { left: Left::ALL, ..Config::default() };
-    Ok(match BlockFtl::open_with(open_flash(stored)?, config.clone(), access, clock) {
+    Ok(match BlockFtl::open_with(open_flash(stored, access)?, config.clone(), access, clock) {
         // The superblock said so before anything was written.
-        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored)?, config, access, clock)
+        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored, access)?, config, access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
         opened => opened.map(|drive| StoredDrive::Block(Box::new(drive))),
     })
@@ -383,9 +403,10 @@ fn device_failure(error: &DeviceError) -> Failure {
             StoreError::NewerVersion { .. } => {
                 Failure::bad_input(error).fix("use the version of openftl that made it, or a later one")
             }
-            StoreError::OtherProfile { .. } | StoreError::ProfileTooLong { .. } | StoreError::Parts(_) => {
-                Failure::bad_input(error)
-            }
+            StoreError::OlderVersion { .. }
+            | StoreError::OtherProfile { .. }
+            | StoreError::ProfileTooLong { .. }
+            | StoreError::Parts(_) => Failure::bad_input(error),
             _ => Failure::failed(error),
         },
     }

@@ -95,6 +95,9 @@ struct Run {
 impl Run {
     fn prepare(arguments: &cli::Bench) -> Result<Run, Failure> {
         let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?.expect_one_drive("bench")?;
+        if arguments.flags.durability.is_some() {
+            settings.expect_no_durability("bench keeps its drive in memory")?;
+        }
         let timing = arguments.timing.or(settings.timing).unwrap_or(Timing::Virtual);
         let store = match (arguments.store, settings.store) {
             (Some(store), _) => store,

@@ -9,6 +9,7 @@ use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
 use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_lab::WarmUp;
+use openftl_media::Durability;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -113,6 +114,10 @@ pub struct DriveFlags {
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
+    /// What flushes of a drive in a file survive: machine (a crash of it, too: the file is synced) or process (its death alone)
+    /// [default: machine].
+    #[arg(long, value_name = "machine|process", help_heading = "Drive")]
+    pub durability: Option<Durability>,
     /// Take a checkpoint this often while the drive is written to, like 10s, if the log is not long enough for one
     /// sooner [default: only the length of the log counts].
     #[arg(long, value_name = "TIME", help_heading = "Drive")]

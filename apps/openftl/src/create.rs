@@ -8,6 +8,7 @@ use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::drive_file::{DriveFile, FtlKind, another_seed};
+use openftl_drive::new_file::{self, Existing};
 use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
@@ -61,7 +62,11 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
         return Err(Failure::bad_input(format_args!("{} is a folder", disk.display())).fix("name a file in it"));
     }
     let seed = arguments.seed.unwrap_or_else(another_seed);
-    let geometry = if disk.exists() { replace(&settings, disk, seed)? } else { make(&settings, disk, seed)? };
+    let existing = if disk.exists() { Existing::Replace } else { Existing::Keep };
+    if existing == Existing::Replace {
+        expect_unused(disk)?;
+    }
+    let geometry = make_file(&settings, disk, existing, seed)?;
     let made = made(&settings, disk, &geometry, seed);
     if arguments.json {
         return say(&crate::json(&made)?);
@@ -127,17 +132,20 @@ fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), F
         return Err(Failure::bad_input(format_args!("the drive file keeps its flash in {named}, and not in {disk}"))
             .fix(format_args!("openftl create {named} --drive …")));
     }
-    let cli::DriveFlags { capacity, over_provisioning, profile, .. } = &arguments.flags;
-    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() {
-        return Err(Failure::bad_input("--capacity, --over-provisioning and --profile are for block drives")
-            .fix("leave them away; the drive file says what a table drive is"));
+    let cli::DriveFlags { capacity, over_provisioning, profile, durability, .. } = &arguments.flags;
+    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() || durability.is_some() {
+        return Err(Failure::bad_input(
+            "--capacity, --over-provisioning, --profile and --durability are for block drives",
+        )
+        .fix("leave them away; the drive file says what a table drive is"));
     }
     if disk.exists() {
         if !arguments.force {
             return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
                 .fix("choose another name, or add --force to replace it"));
         }
-        replace_by(disk, |beside| drive.create(beside, arguments.seed).map_err(failed))?;
+        expect_unused(disk)?;
+        drive.replace(disk, arguments.seed).map_err(failed)?;
     } else {
         drive.create(disk, arguments.seed).map_err(failed)?;
     }
@@ -196,35 +204,27 @@ fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u
     }
 }
 
-/// Makes what the settings say at `path`, which must not exist. What is left of a failure is removed.
+/// Makes what the settings say at `path`, which must not exist. A failure leaves nothing behind.
 pub fn make(settings: &Settings, path: &Path, seed: u64) -> Result<Geometry, Failure> {
-    let mut clock = VirtualClock::default();
-    let existed = path.exists();
-    let made =
-        assembly::create_file(settings, path, seed, &mut clock).and_then(|namespaces| namespaces.close(&mut clock));
-    let geometry = made.and_then(|()| Ok(*assembly::open_device(path, Timing::Instant)?.geometry()));
-    if geometry.is_err() && !existed {
-        // It may not have come to a file at all.
-        let _ = std::fs::remove_file(path);
-    }
-    geometry
+    make_file(settings, path, Existing::Keep, seed)
 }
 
-/// Makes a drive beside the one at `disk` and puts it in its place once it is whole.
-fn replace(settings: &Settings, disk: &Path, seed: u64) -> Result<Geometry, Failure> {
-    replace_by(disk, |beside| make(settings, beside, seed))
+fn make_file(settings: &Settings, path: &Path, existing: Existing, seed: u64) -> Result<Geometry, Failure> {
+    new_file::make(path, existing, |temporary| {
+        let mut clock = VirtualClock::default();
+        let namespaces = assembly::create_file(settings, temporary, seed, &mut clock)?;
+        namespaces.close(&mut clock).map_err(|failure| {
+            Failure::failed(format_args!("cannot create {}: {}", path.display(), failure.what()))
+                .fix("make room in its folder, or name another one; nothing is left there")
+        })?;
+        Ok(*assembly::open_device(temporary, Timing::Instant)?.geometry())
+    })
 }
 
-fn replace_by<T>(disk: &Path, make: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
-    if let Err(DeviceError::Store(error @ StoreError::Locked { .. })) = EmulatedDevice::open(disk, Timing::Instant) {
-        return Err(Failure::failed(error));
+/// Refuses to replace a drive that is in use.
+fn expect_unused(disk: &Path) -> Result<(), Failure> {
+    match EmulatedDevice::open(disk, Timing::Instant) {
+        Err(DeviceError::Store(error @ StoreError::Locked { .. })) => Err(Failure::failed(error)),
+        _ => Ok(()),
     }
-    let name = disk.file_name().unwrap_or_default().to_string_lossy();
-    let beside = disk.with_file_name(format!(".{name}.{}", std::process::id()));
-    let made = make(&beside)?;
-    std::fs::rename(&beside, disk).map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        Failure::failed(format_args!("cannot replace {}: {error}", disk.display()))
-    })?;
-    Ok(made)
 }

@@ -9,6 +9,7 @@
 //! over_provisioning = "10%"
 //! store = "file"                  # "ram", "stamps" or "file"
 //! path = "disk.oftl"              # with store = "file"
+//! durability = "machine"          # with store = "file", what flushes survive: "machine" (a crash of it, too) or "process"
 //! timing = "wall-clock"           # "virtual", "wall-clock" or "instant"
 //!
 //! [ftl]
@@ -74,7 +75,7 @@ use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
-use openftl_media::{PartKind, PartName, Profile, ProfileError};
+use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
@@ -117,6 +118,8 @@ pub struct MediaSection {
     pub store: Option<StoreName>,
     /// The file of [`StoreName::File`].
     pub path: Option<PathBuf>,
+    /// What flushes of a drive in a file survive.
+    pub durability: Option<Durability>,
     /// Which clock.
     pub timing: Option<Timing>,
 }
@@ -323,6 +326,14 @@ impl DriveFile {
     pub fn parse(text: &str) -> Result<DriveFile, String> {
         let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         file.check_namespaces()?;
+        let in_memory = file.media.store.filter(|store| *store != StoreName::File);
+        if let (Some(_), Some(durability)) = (in_memory, file.media.durability) {
+            let durability = durability.word();
+            return Err(format!(
+                "media.durability = \"{durability}\" is of no use to a drive in memory, which survives nothing: leave it away, or \
+                 write media.store = \"file\""
+            ));
+        }
         match (file.media.store, &file.media.path) {
             (Some(StoreName::File), None) => Err("media.path is missing: media.store = \"file\" needs it".to_owned()),
             (store, Some(path)) if store != Some(StoreName::File) => {
@@ -512,7 +523,7 @@ mod tests {
                   |
                 2 | profil = "cosmos"
                   | ^^^^^^
-                unknown field `profil`, expected one of `profile`, `capacity`, `over_provisioning`, `store`, `path`, `timing`"#]],
+                unknown field `profil`, expected one of `profile`, `capacity`, `over_provisioning`, `store`, `path`, `durability`, `timing`"#]],
         );
     }
 
@@ -571,6 +582,33 @@ mod tests {
         check(
             "[media]\nstore = \"ram\"\npath = \"disk.oftl\"\n",
             expect![[r#"media.path = "disk.oftl" is of no use without media.store = "file""#]],
+        );
+    }
+
+    #[test]
+    fn durability_is_that_of_a_file() {
+        let media = |lines: &str| DriveFile::parse(&format!("[media]\n{lines}\n")).map(|file| file.media.durability);
+        assert_eq!(media("durability = \"process\""), Ok(Some(Durability::Process)));
+        assert_eq!(
+            media("store = \"file\"\npath = \"disk.oftl\"\ndurability = \"machine\""),
+            Ok(Some(Durability::Machine))
+        );
+        for store in ["ram", "stamps"] {
+            check(
+                &format!("[media]\nstore = \"{store}\"\ndurability = \"machine\"\n"),
+                expect![[
+                    r#"media.durability = "machine" is of no use to a drive in memory, which survives nothing: leave it away, or write media.store = "file""#
+                ]],
+            );
+        }
+        check(
+            "[media]\ndurability = \"always\"\n",
+            expect![[r#"
+                TOML parse error at line 2, column 14
+                  |
+                2 | durability = "always"
+                  |              ^^^^^^^^
+                unknown variant `always`, expected `machine` or `process`"#]],
         );
     }
 

@@ -1,5 +1,6 @@
 //! How a command fails: one readable report that names what was found and what to do, and an exit code.
 
+use crate::new_file::NewFileError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -76,5 +77,11 @@ impl fmt::Display for Failure {
             Some(fix) => write!(f, "\n  fix: {fix}"),
             None => Ok(()),
         }
+    }
+}
+
+impl From<NewFileError> for Failure {
+    fn from(error: NewFileError) -> Failure {
+        Failure::failed(error)
     }
 }

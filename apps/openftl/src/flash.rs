@@ -112,6 +112,11 @@ impl Media for Flash {
         each!(self, device => device.next_due())
     }
 
+    #[inline]
+    fn needs_flush(&self) -> bool {
+        each!(self, device => device.needs_flush())
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

@@ -12,7 +12,7 @@ use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, ChunkId, Time, VirtualClock};
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::{Plan, RecoveryReport};
+use openftl_ftl::{Access, Plan, RecoveryReport};
 use openftl_lab::picture::{bar, thousands};
 use openftl_media::partition::span;
 use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Timing};
@@ -198,7 +198,7 @@ fn ordered(parts: &[PartLabel]) -> impl Iterator<Item = &PartLabel> {
 }
 
 fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartFacts, Failure> {
-    let mut flash = assembly::open_flash(stored)?;
+    let mut flash = assembly::open_flash(stored, Access::Inspect)?;
     let report = flash.whole_chunk_report(Time::ZERO).map_err(Failure::failed)?;
     let mut chunks_by_state = BTreeMap::new();
     for chunk in report {

@@ -2,4 +2,5 @@
 
 pub mod drive_file;
 pub mod failure;
+pub mod new_file;
 pub mod table_drive;

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
 use openftl_core::{Clock, Time};
 use openftl_ftl::Config;
-use openftl_media::{EmulatedDevice, PartLabel, PowerLoss, Timing};
+use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub struct Dark {
 }
 
 enum Kept {
-    File(PathBuf),
+    File(PathBuf, Durability),
     Memory(Box<EmulatedDevice>),
     /// It could not be recovered, and there is nothing to try again with.
     Nowhere,
@@ -62,7 +62,7 @@ pub fn cut(
             .fix("mend the disk behind the drive's file")
     })?;
     let kept = match home {
-        Home::File(path) => Kept::File(path.clone()),
+        Home::File(path) => Kept::File(path.clone(), device.durability().expect("the device is kept in a file")),
         Home::Memory => Kept::Memory(Box::new(device)),
         Home::Elsewhere(_) => unreachable!("its device is not emulated here"),
     };
@@ -74,8 +74,8 @@ impl Dark {
     pub fn turn_on(&mut self, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
         let (parts, configs) = (self.parts.clone(), self.configs.clone());
         match &mut self.kept {
-            Kept::File(path) => {
-                let device = assembly::open_device(path, self.timing)?;
+            Kept::File(path, durability) => {
+                let device = assembly::open_served(path, self.timing, *durability)?;
                 if device.parts() != parts {
                     return Err(Failure::failed(format_args!("{} is divided otherwise than it was", path.display()))
                         .fix("put the file back that was served"));

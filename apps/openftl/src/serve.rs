@@ -117,6 +117,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     let home = home(arguments, &settings)?;
+    match home {
+        Home::File(_) => {}
+        Home::Memory => settings.expect_no_durability("the drive is kept in memory")?,
+        Home::Elsewhere(_) => settings.expect_no_durability("the flash is on another machine")?,
+    }
     let endpoints = endpoints(arguments, &settings)?;
     let log = Log::new(arguments.json);
     let palette = if arguments.json { Palette::of_stderr() } else { Palette::of_stdout() };

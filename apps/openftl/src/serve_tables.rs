@@ -134,6 +134,7 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
         (flags.capacity.is_some(), "--capacity"),
         (flags.over_provisioning.is_some(), "--over-provisioning"),
         (flags.profile.is_some(), "--profile"),
+        (flags.durability.is_some(), "--durability"),
     ];
     if let Some((_, flag)) = refused.iter().find(|(is_given, _)| *is_given) {
         return Err(Failure::bad_input(format_args!(

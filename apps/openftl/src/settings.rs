@@ -11,7 +11,7 @@ use openftl_ftl::config::Left;
 use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
-use openftl_media::{PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
+use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use std::path::PathBuf;
 
 /// What a device is made of, and what is on it.
@@ -24,6 +24,8 @@ pub struct Settings {
     pub namespaces: Vec<NamespaceSettings>,
     pub store: Option<StoreName>,
     pub path: Option<PathBuf>,
+    /// What was asked for; where nothing was, a drive in a file has the default.
+    pub durability: Option<Durability>,
     pub timing: Option<Timing>,
     pub host: HostSection,
 }
@@ -132,6 +134,7 @@ impl Settings {
             namespaces,
             store: file.media.store,
             path: file.media.path,
+            durability: flags.durability.or(file.media.durability),
             timing: file.media.timing,
             host: file.host,
         };
@@ -161,6 +164,18 @@ impl Settings {
                 Failure::bad_input(format_args!("profile {}: {error}", self.profile.name))
             }
         })
+    }
+
+    /// Refuses what only a drive in a file of this machine has.
+    pub fn expect_no_durability(&self, kept: &str) -> Result<(), Failure> {
+        match self.durability {
+            None => Ok(()),
+            Some(durability) => Err(Failure::bad_input(format_args!(
+                "durability = {}: {kept}, and only a file of this machine can be synced",
+                durability.word()
+            ))
+            .fix("leave it away")),
+        }
     }
 
     /// Refuses a divided device where one drive is wanted.

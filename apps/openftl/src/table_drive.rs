@@ -2,12 +2,13 @@
 
 use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing, another_seed, find_profile};
 use crate::failure::Failure;
+use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
 use openftl_ftl::tables::{self, TablePlacement};
 use openftl_ftl::{Access, Config};
-use openftl_media::{DeviceError, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use openftl_media::{DeviceError, Durability, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
 use openftl_server::Endpoint;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub struct TableDrive {
     over_provisioning: Share,
     /// The file that the flash is kept in; none: it is in memory.
     disk: Option<PathBuf>,
+    durability: Durability,
     timing: Timing,
     placement: TablePlacement,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
@@ -88,6 +90,7 @@ impl TableDrive {
             log_area,
             over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
             disk,
+            durability: file.media.durability.unwrap_or_default(),
             timing: file.media.timing.unwrap_or(Timing::WallClock),
             placement: file.ftl.table_placement.unwrap_or_default(),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
@@ -160,14 +163,25 @@ impl TableDrive {
     /// # Errors
     /// If it exists or cannot be made.
     pub fn create(&self, disk: &Path, seed: Option<u64>) -> Result<(), FileError> {
+        self.make(disk, Existing::Keep, seed)
+    }
+
+    /// Makes the drive in the file `disk`, in the place of what is there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn replace(&self, disk: &Path, seed: Option<u64>) -> Result<(), FileError> {
+        self.make(disk, Existing::Replace, seed)
+    }
+
+    fn make(&self, disk: &Path, existing: Existing, seed: Option<u64>) -> Result<(), FileError> {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
-        let device = EmulatedDevice::create(disk, &self.profile, chunks, MediaTiming::Instant, seed);
-        let device = device.map_err(|error| device_error(&error))?;
-        let made = Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close);
-        if made.is_err() {
-            let _ = std::fs::remove_file(disk);
-        }
-        made.map(|_| ())
+        new_file::make(disk, existing, |temporary| {
+            let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
+            let mut device = device.map_err(|error| device_error(&error))?;
+            device.set_durability(self.durability).map_err(|error| device_error(&error.into()))?;
+            Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close).map(drop)
+        })
     }
 
     /// Connects to the server of the drive, or opens it here where nobody serves it.
@@ -227,9 +241,20 @@ impl TableDrive {
                 "{disk}: make it first, with `openftl create {disk}` and the drive file as --drive"
             )));
         }
-        let device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
+        let mut device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
+        let synced = device.set_durability(self.durability).and_then(|()| match pace {
+            Pace::Wall(_) => device.sync_beside(),
+            Pace::Virtual => Ok(()),
+        });
+        synced.map_err(|error| device_error(&error.into()))?;
         Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))
+    }
+}
+
+impl From<NewFileError> for FileError {
+    fn from(error: NewFileError) -> FileError {
+        FileError::Io(error.to_string())
     }
 }
 

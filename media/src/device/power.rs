@@ -126,6 +126,7 @@ impl EmulatedDevice {
         let format = self.format;
         self.forget_erases_finished_by(|chunk| fate(format.pu_of(chunk)).until);
         self.queue.clear();
+        self.commits.clear();
         self.log = super::NotificationLog::default();
         self.dulbe = false;
         self.next_program_fails = None;

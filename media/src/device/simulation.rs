@@ -25,6 +25,7 @@ impl EmulatedDevice {
             schedule: self.schedule.clone(),
             backing,
             queue: self.queue.clone(),
+            commits: self.commits.clone(),
             log: self.log.clone(),
             statistics: self.statistics,
             store_error: None,

@@ -1,10 +1,20 @@
-//! The file store: a sparse file in which everything acknowledged survives the death of the process.
+//! The file store: a sparse file. What it survives is up to its [`Durability`].
 //!
-//! Every write ends with one small record that says how far its chunk is written. Both go to the page cache in that
-//! order, so `kill -9` finds a record only with its data; [`crate::Command::Flush`] takes them to the disk. The file is
-//! described in [`super::format`].
+//! | durability | what survives the death of the process | what survives a crash of the machine |
+//! |---|---|---|
+//! | process | everything acknowledged | nothing for certain; damage is detected |
+//! | machine | everything up to the last commit | the same |
+//!
+//! With `process` every write ends with one small record that says how far its chunk is written. Both go to the page cache in
+//! that order, so `kill -9` finds a record only with its data. With `machine` records reach the file by commits, which
+//! [`super::commit`] describes: [`crate::Command::Flush`], a write with FUA and a reset end when they are committed.
+//!
+//! A store begins with `process`; [`FileStore::set_durability`] changes that. The file is described in [`super::format`].
 
+use super::commit::{self, Commits, Durability};
+use super::disk::Disk;
 use super::format::{self, Header, Layout, PartEntry, Record, Start, StartError};
+use super::page_cache::PageCache;
 use super::{Fetched, StoreError};
 use crate::contract::ChunkState;
 use crate::parts::{PartLabel, check_parts};
@@ -12,21 +22,28 @@ use crate::profile::Profile;
 use openftl_core::{
     AddressFormat, BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Payload, PayloadMut, Stamp,
 };
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Blocks that go into one vectored write: two slices each, well below what the system takes (1024).
 const VECTORED_BLOCKS: usize = 64;
 
+/// What messages call a file behind a simulated page cache.
+const SIMULATED: &str = "(simulated)";
+
 /// Keeps everything in a file.
 #[derive(Debug)]
 pub struct FileStore {
-    file: File,
+    disk: Arc<Disk>,
+    /// With [`Durability::Machine`].
+    commits: Option<Box<Commits>>,
+    /// Above the sequences of all entries that the journal had when the file was opened.
+    sequence: u64,
     path: PathBuf,
     profile: Profile,
     geometry: Geometry,
@@ -65,7 +82,43 @@ impl FileStore {
         parts: &[PartLabel],
         seed: u64,
     ) -> Result<FileStore, StoreError> {
-        let failed = |doing| move |source| StoreError::Io { doing, path: path.to_owned(), source };
+        let make = || {
+            let failed = |source| StoreError::Io { doing: "create", path: path.to_owned(), source };
+            let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+            lock(&file, path)?;
+            Ok(Disk::File(file))
+        };
+        let created = FileStore::create_on(make, path, profile, chunks_per_pu, parts, seed);
+        if let Err(StoreError::Io { doing: "fill", .. }) = &created {
+            // Nobody can use half a drive file, and its name would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
+        created
+    }
+
+    /// The same behind a simulated page cache, in an empty file.
+    ///
+    /// # Errors
+    /// As [`FileStore::create`].
+    pub fn create_simulated(
+        cache: &PageCache,
+        profile: &Profile,
+        chunks_per_pu: u32,
+        parts: &[PartLabel],
+        seed: u64,
+    ) -> Result<FileStore, StoreError> {
+        let make = || Ok(Disk::Simulated(cache.clone()));
+        FileStore::create_on(make, Path::new(SIMULATED), profile, chunks_per_pu, parts, seed)
+    }
+
+    fn create_on(
+        make: impl FnOnce() -> Result<Disk, StoreError>,
+        path: &Path,
+        profile: &Profile,
+        chunks_per_pu: u32,
+        parts: &[PartLabel],
+        seed: u64,
+    ) -> Result<FileStore, StoreError> {
         profile.validate()?;
         let geometry = profile.geometry(chunks_per_pu)?;
         check_parts(&geometry, parts)?;
@@ -76,31 +129,26 @@ impl FileStore {
             return Err(StoreError::ProfileTooLong { found: text.len(), max });
         }
         let layout = Layout::of(&geometry);
-        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed("create"))?;
-        lock(&file, path)?;
-        let make = || -> io::Result<()> {
-            file.set_len(layout.file_bytes)?;
-            // Real zeroes, not holes: a full disk must never keep a chunk record from being written.
+        let disk = make()?;
+        let fill = || -> io::Result<()> {
+            disk.set_len(layout.file_bytes)?;
+            // Real zeroes, not holes: a full disk must never keep a chunk record or the journal from being written.
             let zeroes = vec![0; 1 << 20];
             let mut at = u64::from(format::HEADER_BYTES);
             while at < layout.chunks_start {
                 let bytes = (layout.chunks_start - at).min(zeroes.len() as u64);
-                file.write_all_at(&zeroes[..bytes as usize], at)?;
+                disk.write_all_at(&zeroes[..bytes as usize], at)?;
                 at += bytes;
             }
             // The header comes last: a file whose making was interrupted is no drive.
-            file.sync_data()?;
+            disk.sync()?;
             let header = Header::new(&geometry, seed, &text, &entries);
-            file.write_all_at(&[header.as_bytes(), text.as_bytes(), entries.as_bytes()].concat(), 0)?;
-            file.sync_all()
+            disk.write_all_at(&[header.as_bytes(), text.as_bytes(), entries.as_bytes()].concat(), 0)?;
+            disk.sync_all()
         };
-        if let Err(error) = make() {
-            // Nobody can use half a drive file, and its name would be in the way of the next try.
-            let _ = std::fs::remove_file(path);
-            return Err(failed("create")(error));
-        }
+        fill().map_err(|source| StoreError::Io { doing: "fill", path: path.to_owned(), source })?;
         let start = Start { profile: profile.clone(), geometry, seed, parts: parts.to_vec() };
-        Ok(FileStore::new(file, path, start, layout))
+        Ok(FileStore::new(disk, path, start, layout, 1))
     }
 
     /// Opens a drive file and takes it for this process alone.
@@ -109,17 +157,33 @@ impl FileStore {
     /// If it cannot be read, is no drive file, is of a newer version, is damaged or cut off, or is in use.
     pub fn open(path: &Path) -> Result<FileStore, StoreError> {
         let failed = |source| StoreError::Io { doing: "open", path: path.to_owned(), source };
-        let path_owned = || path.to_owned();
         let file = File::options().read(true).write(true).open(path).map_err(failed)?;
         lock(&file, path)?;
-        let found = file.metadata().map_err(failed)?.len();
+        FileStore::open_on(Disk::File(file), path)
+    }
+
+    /// Opens a drive file behind a simulated page cache.
+    ///
+    /// # Errors
+    /// As [`FileStore::open`].
+    pub fn open_simulated(cache: &PageCache) -> Result<FileStore, StoreError> {
+        FileStore::open_on(Disk::Simulated(cache.clone()), Path::new(SIMULATED))
+    }
+
+    fn open_on(disk: Disk, path: &Path) -> Result<FileStore, StoreError> {
+        let failed = |source| StoreError::Io { doing: "open", path: path.to_owned(), source };
+        let path_owned = || path.to_owned();
+        let found = disk.len().map_err(failed)?;
         let mut start = vec![0; (found as usize).min(format::HEADER_BYTES as usize)];
-        file.read_exact_at(&mut start, 0).map_err(failed)?;
+        disk.read_exact_at(&mut start, 0).map_err(failed)?;
         let truncated = |expected| StoreError::Truncated { path: path_owned(), found, expected };
         let start = Start::parse(&start).map_err(|error| match error {
             StartError::Magic => StoreError::NotADrive { path: path_owned() },
             StartError::Version(found) => {
                 StoreError::NewerVersion { path: path_owned(), found, newest: format::VERSION }
+            }
+            StartError::OldVersion(found) => {
+                StoreError::OlderVersion { path: path_owned(), found, oldest: format::VERSION }
             }
             StartError::Truncated { expected } => truncated(expected),
             StartError::Damaged(what) => StoreError::Damaged { path: path_owned(), what: what.to_owned() },
@@ -129,13 +193,16 @@ impl FileStore {
         if found < layout.file_bytes {
             return Err(truncated(layout.file_bytes));
         }
-        Ok(FileStore::new(file, path, start, layout))
+        let sequence = commit::replay(&disk, &layout).map_err(failed)?;
+        Ok(FileStore::new(disk, path, start, layout, sequence))
     }
 
-    fn new(file: File, path: &Path, start: Start, layout: Layout) -> FileStore {
+    fn new(disk: Disk, path: &Path, start: Start, layout: Layout, sequence: u64) -> FileStore {
         let Start { profile, geometry, seed, parts } = start;
         FileStore {
-            file,
+            disk: Arc::new(disk),
+            commits: None,
+            sequence,
             path: path.to_owned(),
             profile,
             geometry,
@@ -147,6 +214,71 @@ impl FileStore {
             fetched: None,
             read_error: None,
         }
+    }
+
+    /// What the file is to survive from now on. Everything so far is synced.
+    ///
+    /// # Errors
+    /// If it cannot be read or synced.
+    pub fn set_durability(&mut self, durability: Durability) -> Result<(), StoreError> {
+        if (durability == Durability::Machine) == self.commits.is_some() {
+            return Ok(());
+        }
+        let failed = self.failed("sync");
+        if let Some(mut commits) = self.commits.take() {
+            commits.close().map_err(&failed)?;
+            drop(commits);
+            self.sequence = commit::replay(&self.disk, &self.layout).map_err(&failed)?;
+            return Ok(());
+        }
+        self.disk.sync().map_err(&failed)?;
+        let records = self.read_records().map_err(&failed)?;
+        self.commits = Some(Box::new(Commits::new(Arc::clone(&self.disk), self.layout, records, self.sequence)));
+        Ok(())
+    }
+
+    /// Has a thread of its own do the syncs from now on, so that nobody else waits for them.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn sync_beside(&mut self) -> Result<(), StoreError> {
+        let failed = self.failed("begin to sync");
+        match &mut self.commits {
+            Some(commits) => commits.start_helper().map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// How many commits have ended, where there are commits.
+    #[inline]
+    pub(crate) fn commits(&self) -> Option<u64> {
+        self.commits.as_ref().map(|commits| commits.count())
+    }
+
+    /// Wants a commit of everything so far. Returns its number.
+    pub(super) fn want_commit(&mut self) -> Result<u64, StoreError> {
+        let failed = self.failed("sync");
+        self.commits.as_mut().map_or(Ok(0), |commits| commits.want().map_err(failed))
+    }
+
+    /// Returns how many commits have ended.
+    pub(super) fn commits_ended(&mut self) -> Result<u64, StoreError> {
+        let failed = self.failed("sync");
+        self.commits.as_mut().map_or(Ok(0), |commits| commits.advance().map_err(failed))
+    }
+
+    /// Called before blocks are written to `chunk`.
+    #[inline]
+    fn before_write(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
+        let Some(commits) = &mut self.commits else { return Ok(()) };
+        commits.before_write(chunk).map_err(|source| StoreError::Io { doing: "sync", path: self.path.clone(), source })
+    }
+
+    fn read_records(&self) -> io::Result<Vec<Record>> {
+        let chunks = self.geometry.chunks() as usize;
+        let mut table = vec![Record::new_zeroed(); chunks];
+        self.disk.read_exact_at(table.as_mut_bytes(), u64::from(format::HEADER_BYTES))?;
+        Ok(table)
     }
 
     /// The profile that the drive was made with.
@@ -203,8 +335,7 @@ impl FileStore {
     pub(crate) fn records(&self) -> Result<Vec<KnownChunk>, StoreError> {
         let failed = |source| StoreError::Io { doing: "read the chunk records of", path: self.path.clone(), source };
         let chunks: Vec<ChunkId> = self.geometry.chunk_ids().collect();
-        let mut table = vec![Record::new_zeroed(); chunks.len()];
-        self.file.read_exact_at(table.as_mut_bytes(), u64::from(format::HEADER_BYTES)).map_err(failed)?;
+        let table = self.read_records().map_err(failed)?;
         let mut records = Vec::with_capacity(chunks.len());
         for ((number, chunk), record) in (0..).zip(chunks).zip(table) {
             let state = record.state(number, self.geometry.blocks_per_chunk).ok_or_else(|| StoreError::Damaged {
@@ -214,7 +345,7 @@ impl FileStore {
             let mut lost = Vec::new();
             if record.flags & format::LOST_BLOCKS != 0 {
                 let mut bitmap = vec![0; (self.geometry.blocks_per_chunk as usize).div_ceil(8)];
-                self.file
+                self.disk
                     .read_exact_at(&mut bitmap, self.chunk_start(chunk) + self.layout.bitmap_start)
                     .map_err(failed)?;
                 lost.extend(
@@ -254,6 +385,7 @@ impl FileStore {
         pool: &Frames,
         frames: &[Frame],
     ) -> Result<(), StoreError> {
+        self.before_write(chunk)?;
         let mut block = first;
         for frames in frames.chunks(VECTORED_BLOCKS) {
             let at = self.block_start(chunk, block);
@@ -271,20 +403,7 @@ impl FileStore {
         for (pair, frame) in slices.as_chunks_mut::<2>().0.iter_mut().zip(frames) {
             *pair = [IoSlice::new(pool.bytes(*frame)), IoSlice::new(pool.oob(*frame))];
         }
-        let mut slices = &mut slices[..2 * frames.len()];
-        let mut at = at;
-        while !slices.is_empty() {
-            match rustix::io::pwritev(&self.file, slices, at) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    at += written as u64;
-                    IoSlice::advance_slices(&mut slices, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        self.disk.write_vectored(&mut slices[..2 * frames.len()], at)
     }
 
     /// A file keeps real bytes, so stamps are written out.
@@ -302,14 +421,14 @@ impl FileStore {
             }
             self.scratch.extend_from_slice(pool.oob(*frame));
         }
-        self.file.write_all_at(&self.scratch, at)
+        self.disk.write_all_at(&self.scratch, at)
     }
 
     /// Fetches a run of blocks with one call, for the reads that follow. They may find that it did not work.
     pub(crate) fn fetch(&mut self, chunk: ChunkId, first: u32, blocks: u32) {
         self.scratch.resize(blocks as usize * self.layout.block_stride as usize, 0);
         let at = self.block_start(chunk, first);
-        self.fetched = self.file.read_exact_at(&mut self.scratch, at).is_ok().then_some((chunk, first, blocks));
+        self.fetched = self.disk.read_exact_at(&mut self.scratch, at).is_ok().then_some((chunk, first, blocks));
     }
 
     /// What was fetched may change from here on.
@@ -333,7 +452,10 @@ impl FileStore {
                 oob.copy_from_slice(oob_read);
             }
             _ => {
-                if let Err(error) = self.read_vectored(self.block_start(chunk, block), bytes, oob) {
+                if let Err(error) = self
+                    .disk
+                    .read_vectored(&mut [IoSliceMut::new(bytes), IoSliceMut::new(oob)], self.block_start(chunk, block))
+                {
                     self.read_error = Some(error);
                     return Fetched::Lost;
                 }
@@ -345,38 +467,21 @@ impl FileStore {
         }
     }
 
-    fn read_vectored(&self, at: u64, bytes: &mut [u8], oob: &mut [u8]) -> io::Result<()> {
-        let mut slices = [IoSliceMut::new(bytes), IoSliceMut::new(oob)];
-        let mut slices = &mut slices[..];
-        let mut at = at;
-        while !slices.is_empty() {
-            match rustix::io::preadv(&self.file, slices, at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    at += read as u64;
-                    IoSliceMut::advance_slices(&mut slices, read);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn copy(&mut self, from: (ChunkId, u32), to: (ChunkId, u32)) -> Result<(), StoreError> {
+        self.before_write(to.0)?;
         self.fetched = None;
         self.scratch.resize(self.layout.block_stride as usize, 0);
         let (source, target) = (self.block_start(from.0, from.1), self.block_start(to.0, to.1));
-        self.file.read_exact_at(&mut self.scratch, source).map_err(self.failed("read"))?;
-        self.file.write_all_at(&self.scratch, target).map_err(self.failed("write to"))
+        self.disk.read_exact_at(&mut self.scratch, source).map_err(self.failed("read"))?;
+        self.disk.write_all_at(&self.scratch, target).map_err(self.failed("write to"))
     }
 
     pub(super) fn corrupt(&mut self, chunk: ChunkId, block: u32) -> Result<(), StoreError> {
         let at = self.block_start(chunk, block);
         let mut byte = [0];
-        self.file.read_exact_at(&mut byte, at).map_err(self.failed("read"))?;
+        self.disk.read_exact_at(&mut byte, at).map_err(self.failed("read"))?;
         byte[0] ^= 1;
-        self.file.write_all_at(&byte, at).map_err(self.failed("write to"))
+        self.disk.write_all_at(&byte, at).map_err(self.failed("write to"))
     }
 
     pub(super) fn exchange(&mut self, one: (ChunkId, u32), other: (ChunkId, u32)) -> Result<(), StoreError> {
@@ -384,19 +489,21 @@ impl FileStore {
         let places = [self.block_start(one.0, one.1), self.block_start(other.0, other.1)];
         let mut blocks = [(); 2].map(|()| vec![0; self.layout.block_stride as usize]);
         for (block, at) in blocks.iter_mut().zip(places) {
-            self.file.read_exact_at(block, at).map_err(self.failed("read"))?;
+            self.disk.read_exact_at(block, at).map_err(self.failed("read"))?;
         }
         for (block, at) in blocks.iter().rev().zip(places) {
-            self.file.write_all_at(block, at).map_err(self.failed("write to"))?;
+            self.disk.write_all_at(block, at).map_err(self.failed("write to"))?;
         }
         Ok(())
     }
 
-    /// Punches a hole where `chunk` was. A file system that cannot do that keeps the space.
+    /// Punches a hole where `chunk` was, as soon as no crash needs what is there.
     pub(super) fn discard(&mut self, chunk: ChunkId) {
         self.fetched = None;
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = rustix::fs::fallocate(&self.file, flags, self.chunk_start(chunk), self.layout.chunk_bytes);
+        let (at, bytes) = (self.chunk_start(chunk), self.layout.chunk_bytes);
+        if self.commits.as_mut().is_none_or(|commits| commits.may_punch(chunk, at, bytes)) {
+            self.disk.punch(at, bytes);
+        }
     }
 
     /// Keeps what is known of a chunk.
@@ -410,25 +517,37 @@ impl FileStore {
     ) -> Result<(), StoreError> {
         let number = self.number(chunk);
         let record = Record::new(number, state, write_pointer, resets, lost_blocks);
-        let at = u64::from(format::HEADER_BYTES) + u64::from(number) * size_of::<Record>() as u64;
-        self.file.write_all_at(record.as_bytes(), at).map_err(self.failed("write a chunk record of"))
+        match &mut self.commits {
+            Some(commits) => {
+                commits.record(chunk, number, record);
+                commits.check()
+            }
+            None => self.disk.write_all_at(record.as_bytes(), commit::record_place(number)),
+        }
+        .map_err(self.failed("write a chunk record of"))
     }
 
     /// Notes that a block is lost. The first one of a chunk writes the bitmap afresh, whatever an earlier life of the
     /// chunk left there.
     pub(super) fn mark_lost(&mut self, chunk: ChunkId, block: u32, is_first: bool) -> Result<(), StoreError> {
-        let start = self.chunk_start(chunk) + self.layout.bitmap_start;
-        let mut bitmap = vec![0_u8; (self.geometry.blocks_per_chunk as usize).div_ceil(8)];
-        if !is_first {
-            self.file.read_exact_at(&mut bitmap, start).map_err(self.failed("read"))?;
+        let number = self.number(chunk);
+        let at = commit::bitmap_place(&self.layout, number);
+        let mut bitmap = vec![0_u8; self.layout.bitmap_bytes as usize];
+        let changed = self.commits.as_ref().and_then(|commits| commits.bitmap(number));
+        match changed {
+            _ if is_first => {}
+            Some(changed) => bitmap.copy_from_slice(changed),
+            None => self.disk.read_exact_at(&mut bitmap, at).map_err(self.failed("read"))?,
         }
         bitmap[block as usize / 8] |= 1 << (block % 8);
-        self.file.write_all_at(&bitmap, start).map_err(self.failed("write to"))
-    }
-
-    /// Takes everything to the disk.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.file.sync_data().map_err(self.failed("sync"))
+        match &mut self.commits {
+            Some(commits) => {
+                commits.set_bitmap(number, bitmap);
+                commits.check()
+            }
+            None => self.disk.write_all_at(&bitmap, at),
+        }
+        .map_err(self.failed("write to"))
     }
 }
 

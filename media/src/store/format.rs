@@ -3,6 +3,7 @@
 //! ```text
 //! 0                 header, profile text behind it, an entry of 64 bytes for each part behind that
 //! header_bytes      one record of 16 bytes for each chunk, in address order
+//! journal_start     the journal: entries of whole pages of 4096 bytes, one behind the other
 //! chunks_start      the chunks, chunk_bytes apart:
 //!                     block 0 [4096 payload][oob]  block 1 [4096][oob] …  lost-block bitmap  to a multiple of 4096
 //! ```
@@ -14,7 +15,7 @@
 //! | bytes | field | |
 //! |---|---|---|
 //! | 0-7 | magic | `OFTLNAND` |
-//! | 8-11 | version | 1, or [`VERSION`] if the device has parts |
+//! | 8-11 | version | [`VERSION`] |
 //! | 12-15 | header_bytes | where the chunk records begin |
 //! | 16-19 | groups | |
 //! | 20-23 | pus_per_group | |
@@ -27,7 +28,7 @@
 //! | 56-63 | chunk_bytes | from one chunk to the next |
 //! | 64-67 | profile_bytes | length of the profile's TOML text, which begins at byte 80 |
 //! | 68-71 | parts | entries of parts behind the profile's text; 0 for a device that is one |
-//! | 72-75 | reserved | zero |
+//! | 72-75 | journal_pages | pages of 4096 bytes that the journal has, before the chunks |
 //! | 76-79 | crc | CRC32C of bytes 0 to 75, the profile text and the entries |
 //!
 //! # Entry of a part
@@ -50,7 +51,26 @@
 //! | 8-11 | resets | |
 //! | 12-15 | crc | CRC32C of the chunk's number, as 4 bytes, and bytes 0 to 11 |
 //!
-//! A record is written after the blocks that it speaks of and is small enough never to be torn: what it says is there.
+//! A record is written after the blocks that it speaks of and is small enough never to be torn: what it says is there, as
+//! long as the machine that serves the file does not crash.
+//!
+//! # Entry of the journal
+//! With `durability = "machine"` records and lost-block bitmaps reach their places only after a crash can no longer undo the
+//! blocks that they speak of. Before that they are entries of the journal ([`super::commit`]):
+//!
+//! | bytes | field | |
+//! |---|---|---|
+//! | 0-7 | magic | `OFTLJRNL` |
+//! | 8-15 | sequence | one more than that of the entry before; no number is used twice |
+//! | 16-19 | records | how many follow |
+//! | 20-23 | bitmaps | how many follow them |
+//! | 24-27 | reserved | zero |
+//! | 28-31 | crc | CRC32C of bytes 0 to 27 and of what follows |
+//! | 32- | records | the number of a chunk, as 4 bytes, and its record |
+//! | | bitmaps | the number of a chunk, as 4 bytes, and its lost-block bitmap |
+//!
+//! The entries that count are those from the journal's first page on whose sequences follow each other. They are applied to
+//! records and bitmaps in that order; whether some of them have been before makes no difference.
 
 use crate::contract::ChunkState;
 use crate::partition::Partition;
@@ -59,19 +79,22 @@ use crate::profile::{Profile, ProfileError};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The first eight bytes of a drive file.
 pub const MAGIC: [u8; 8] = *b"OFTLNAND";
-/// The newest version understood. It is written where an older program would not see all that there is.
-pub const VERSION: u32 = 2;
-/// The version written for a device without parts.
-const VERSION_WITHOUT_PARTS: u32 = 1;
+/// The first eight bytes of an entry of the journal.
+pub const JOURNAL_MAGIC: [u8; 8] = *b"OFTLJRNL";
+/// The version of this layout. Version 3 brought the journal.
+pub const VERSION: u32 = 3;
 /// Room for the header with its profile.
 pub const HEADER_BYTES: u32 = 1 << 16;
 /// The longest profile text that the header has room for.
 pub const PROFILE_BYTES_MAX: usize = HEADER_BYTES as usize - size_of::<Header>();
-const PAGE_BYTES: u64 = 4096;
+/// What an entry of the journal is a multiple of.
+pub const PAGE_BYTES: u64 = 4096;
+/// Pages that a journal has at least.
+const JOURNAL_PAGES_MIN: u64 = 64;
 
 /// The header of a drive file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -79,7 +102,7 @@ const PAGE_BYTES: u64 = 4096;
 pub struct Header {
     /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// 1, or [`VERSION`] with parts.
+    /// [`VERSION`].
     pub version: U32,
     /// Where the records begin.
     pub header_bytes: U32,
@@ -105,8 +128,8 @@ pub struct Header {
     pub profile_bytes: U32,
     /// Entries behind the profile text.
     pub parts: U32,
-    /// Zero.
-    pub reserved: [u8; 4],
+    /// Pages of the journal.
+    pub journal_pages: U32,
     /// See the table.
     pub crc: U32,
 }
@@ -153,6 +176,103 @@ const _: () = assert!(size_of::<Record>() == 16);
 /// Record flag: the lost-block bitmap counts.
 pub const LOST_BLOCKS: u8 = 1 << 0;
 
+/// The beginning of an entry of the journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct JournalHeader {
+    /// [`JOURNAL_MAGIC`].
+    pub magic: [u8; 8],
+    /// One more than that of the entry before.
+    pub sequence: U64,
+    /// Records that follow.
+    pub records: U32,
+    /// Bitmaps that follow them.
+    pub bitmaps: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// See the table.
+    pub crc: U32,
+}
+const _: () = assert!(size_of::<JournalHeader>() == 32);
+
+/// What an entry of the journal says of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct JournalRecord {
+    /// Which chunk.
+    pub number: U32,
+    /// Its record.
+    pub record: Record,
+}
+const _: () = assert!(size_of::<JournalRecord>() == 20);
+
+/// An entry of the journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalEntry {
+    /// Its number.
+    pub sequence: u64,
+    /// What became of chunks.
+    pub records: Vec<JournalRecord>,
+    /// The lost-block bitmaps that changed, by the number of their chunk.
+    pub bitmaps: Vec<(u32, Vec<u8>)>,
+}
+
+impl JournalEntry {
+    /// Its bytes, up to whole pages.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut header = JournalHeader {
+            magic: JOURNAL_MAGIC,
+            sequence: self.sequence.into(),
+            records: (self.records.len() as u32).into(),
+            bitmaps: (self.bitmaps.len() as u32).into(),
+            reserved: 0.into(),
+            crc: 0.into(),
+        };
+        let mut bytes = [header.as_bytes(), self.records.as_bytes()].concat();
+        for (number, bitmap) in &self.bitmaps {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bytes.extend_from_slice(bitmap);
+        }
+        header.crc = journal_checksum(&bytes).into();
+        bytes[..size_of::<JournalHeader>()].copy_from_slice(header.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES as usize), 0);
+        bytes
+    }
+
+    /// Reads the entry that begins with `bytes`, and says how many pages it has. `None` if none begins there that can be
+    /// trusted.
+    #[must_use]
+    pub fn parse(bytes: &[u8], bitmap_bytes: usize) -> Option<(JournalEntry, u64)> {
+        let (header, behind) = JournalHeader::read_from_prefix(bytes).ok()?;
+        if header.magic != JOURNAL_MAGIC {
+            return None;
+        }
+        let records_bytes = (header.records.get() as usize).checked_mul(size_of::<JournalRecord>())?;
+        let bitmaps_bytes = (header.bitmaps.get() as usize).checked_mul(4 + bitmap_bytes)?;
+        let payload = behind.get(..records_bytes.checked_add(bitmaps_bytes)?)?;
+        let used = size_of::<JournalHeader>() + payload.len();
+        if header.crc.get() != journal_checksum(&bytes[..used]) {
+            return None;
+        }
+        let (records, bitmaps) = payload.split_at(records_bytes);
+        let mut entries = vec![JournalRecord::new_zeroed(); header.records.get() as usize];
+        entries.as_mut_bytes().copy_from_slice(records);
+        let bitmaps = bitmaps.chunks_exact(4 + bitmap_bytes).map(|entry| {
+            let (number, bitmap) = entry.split_first_chunk().expect("it has a number");
+            (u32::from_le_bytes(*number), bitmap.to_vec())
+        });
+        let entry = JournalEntry { sequence: header.sequence.get(), records: entries, bitmaps: bitmaps.collect() };
+        Some((entry, (used as u64).div_ceil(PAGE_BYTES)))
+    }
+}
+
+/// CRC32C of an entry whose last byte is the last of `bytes`, without its own field.
+fn journal_checksum(bytes: &[u8]) -> u32 {
+    let (header, behind) = bytes.split_at(size_of::<JournalHeader>());
+    crc32c(&[&header[..size_of::<JournalHeader>() - 4], behind].concat())
+}
+
 /// Where everything lies in the file of a geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -162,6 +282,10 @@ pub struct Layout {
     pub bitmap_start: u64,
     /// From one chunk to the next.
     pub chunk_bytes: u64,
+    /// Bytes of a lost-block bitmap.
+    pub bitmap_bytes: u64,
+    /// Where the journal begins. It ends where the first chunk begins.
+    pub journal_start: u64,
     /// Where the first chunk begins.
     pub chunks_start: u64,
     /// Bytes of the whole file.
@@ -175,13 +299,22 @@ impl Layout {
         let blocks = u64::from(geometry.blocks_per_chunk);
         let block_stride = BLOCK_BYTES as u64 + u64::from(geometry.oob_bytes);
         let bitmap_start = blocks * block_stride;
-        let chunk_bytes = (bitmap_start + blocks.div_ceil(8)).next_multiple_of(PAGE_BYTES);
+        let bitmap_bytes = blocks.div_ceil(8);
+        let chunk_bytes = (bitmap_start + bitmap_bytes).next_multiple_of(PAGE_BYTES);
         let chunks = geometry.blocks() / blocks;
-        let chunks_start = (u64::from(HEADER_BYTES) + chunks * size_of::<Record>() as u64).next_multiple_of(PAGE_BYTES);
+        let journal_start =
+            (u64::from(HEADER_BYTES) + chunks * size_of::<Record>() as u64).next_multiple_of(PAGE_BYTES);
+        // One entry may speak of every chunk, and it has to fit.
+        let entry_bytes_max =
+            size_of::<JournalHeader>() as u64 + chunks * (size_of::<JournalRecord>() as u64 + 4 + bitmap_bytes);
+        let journal_pages = entry_bytes_max.div_ceil(PAGE_BYTES).max(JOURNAL_PAGES_MIN);
+        let chunks_start = journal_start + journal_pages * PAGE_BYTES;
         Layout {
             block_stride,
             bitmap_start,
             chunk_bytes,
+            bitmap_bytes,
+            journal_start,
             chunks_start,
             file_bytes: chunks_start + chunks * chunk_bytes,
         }
@@ -210,6 +343,9 @@ pub enum StartError {
     /// Written by a newer version.
     #[error("format version {0}")]
     Version(u32),
+    /// Written by an older version.
+    #[error("format version {0}")]
+    OldVersion(u32),
     /// Shorter than it has to be.
     #[error("fewer than {expected} bytes")]
     Truncated {
@@ -238,6 +374,9 @@ impl Start {
         let version = header.version.get();
         if version > VERSION {
             return Err(StartError::Version(version));
+        }
+        if version < VERSION {
+            return Err(StartError::OldVersion(version));
         }
         let wrong_checksum = || StartError::Damaged("the header's checksum is wrong");
         let profile_bytes = header.profile_bytes.get() as usize;
@@ -276,7 +415,7 @@ impl Header {
         let layout = Layout::of(geometry);
         let mut header = Header {
             magic: MAGIC,
-            version: if parts.is_empty() { VERSION_WITHOUT_PARTS } else { VERSION }.into(),
+            version: VERSION.into(),
             header_bytes: HEADER_BYTES.into(),
             groups: geometry.groups.into(),
             pus_per_group: geometry.pus_per_group.into(),
@@ -289,7 +428,7 @@ impl Header {
             chunk_bytes: layout.chunk_bytes.into(),
             profile_bytes: (profile.len() as u32).into(),
             parts: (parts.len() as u32).into(),
-            reserved: [0; 4],
+            journal_pages: (((layout.chunks_start - layout.journal_start) / PAGE_BYTES) as u32).into(),
             crc: 0.into(),
         };
         header.crc = header.checksum(profile, parts).into();
@@ -376,7 +515,6 @@ impl Record {
 mod tests {
     use super::*;
     use expect_test::{Expect, expect};
-    use zerocopy::FromZeros;
 
     fn check(bytes: &[u8], expected: Expect) {
         let lines: Vec<String> = bytes
@@ -392,11 +530,11 @@ mod tests {
         check(
             header.as_bytes(),
             expect![[r#"
-            4f 46 54 4c 4e 41 4e 44 01 00 00 00 00 00 01 00
-            02 00 00 00 02 00 00 00 08 00 00 00 10 00 00 00
-            10 00 00 00 00 10 00 00 08 07 06 05 04 03 02 01
-            00 10 01 00 00 00 00 00 00 10 01 00 00 00 00 00
-            0b 00 00 00 00 00 00 00 00 00 00 00 82 7f 30 b6"#]],
+                4f 46 54 4c 4e 41 4e 44 03 00 00 00 00 00 01 00
+                02 00 00 00 02 00 00 00 08 00 00 00 10 00 00 00
+                10 00 00 00 00 10 00 00 08 07 06 05 04 03 02 01
+                00 10 05 00 00 00 00 00 00 10 01 00 00 00 00 00
+                0b 00 00 00 00 00 00 00 40 00 00 00 20 7b 7c f8"#]],
         );
     }
 
@@ -424,11 +562,11 @@ mod tests {
         check(
             header.as_bytes(),
             expect![[r#"
-                4f 46 54 4c 4e 41 4e 44 02 00 00 00 00 00 01 00
+                4f 46 54 4c 4e 41 4e 44 03 00 00 00 00 00 01 00
                 02 00 00 00 02 00 00 00 08 00 00 00 10 00 00 00
                 10 00 00 00 00 10 00 00 08 07 06 05 04 03 02 01
-                00 10 01 00 00 00 00 00 00 10 01 00 00 00 00 00
-                0b 00 00 00 01 00 00 00 00 00 00 00 de 7b c4 5f"#]],
+                00 10 05 00 00 00 00 00 00 10 01 00 00 00 00 00
+                0b 00 00 00 01 00 00 00 40 00 00 00 0c e6 a0 c4"#]],
         );
     }
 
@@ -478,5 +616,43 @@ mod tests {
         assert_eq!(Record { resets: 4.into(), ..record }.state(7, 16), None, "damaged");
         assert_eq!(Record::new_zeroed().state(7, 16), Some(ChunkState::Free), "never written");
         assert_eq!(Record::new(7, ChunkState::Closed, 17, 3, false).state(7, 16), None, "beyond the chunk");
+    }
+
+    fn entry() -> JournalEntry {
+        let record = |number: u32, write_pointer| JournalRecord {
+            number: number.into(),
+            record: Record::new(number, ChunkState::Open, write_pointer, 300, number == 9),
+        };
+        JournalEntry { sequence: 77, records: vec![record(7, 12), record(9, 4)], bitmaps: vec![(9, vec![0b1010, 0])] }
+    }
+
+    #[test]
+    fn the_bytes_of_an_entry_of_the_journal_never_change() {
+        let bytes = entry().encode();
+        assert_eq!(bytes.len() as u64, PAGE_BYTES);
+        check(
+            &bytes[..80],
+            expect![[r#"
+                4f 46 54 4c 4a 52 4e 4c 4d 00 00 00 00 00 00 00
+                02 00 00 00 01 00 00 00 00 00 00 00 fd a1 24 0e
+                07 00 00 00 04 00 00 00 0c 00 00 00 2c 01 00 00
+                65 54 6f ce 09 00 00 00 04 01 00 00 04 00 00 00
+                2c 01 00 00 bf 49 30 b5 09 00 00 00 0a 00 00 00"#]],
+        );
+        assert!(bytes[80..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn an_entry_of_the_journal_is_trusted_only_whole() {
+        let bytes = entry().encode();
+        assert_eq!(JournalEntry::parse(&bytes, 2), Some((entry(), 1)));
+        for at in 0..78 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(JournalEntry::parse(&damaged, 2), None, "byte {at}");
+        }
+        assert_eq!(JournalEntry::parse(&bytes[..70], 2), None, "cut off");
+        let large = JournalEntry { records: vec![entry().records[0]; 1000], ..entry() };
+        assert_eq!(JournalEntry::parse(&large.encode(), 2), Some((large, 5)));
     }
 }

@@ -61,6 +61,10 @@ impl<M: Media> Media for Bounced<M> {
         self.device.next_due()
     }
 
+    fn needs_flush(&self) -> bool {
+        self.device.needs_flush()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

@@ -2,14 +2,15 @@
 //! in a clear error, and nothing acknowledged is lost.
 
 use crate::client::{DISCONNECT, READ, WRITE};
-use crate::drive::{Drive, run_openftl};
+use crate::drive::{Drive, openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
 use crate::pattern::random_bytes;
-use crate::program::run;
+use crate::program::{Running, run, wait_for};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 #[test]
@@ -83,6 +84,46 @@ fn create_does_not_overwrite_a_drive() {
     let server = drive.serve();
     assert_eq!(server.client().read(0, 4096).unwrap(), [7; 4096]);
     server.stop();
+}
+
+/// The temporary files of drives that are being created in `folder`, and were when they were stopped.
+fn left_over(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "creating")).collect()
+}
+
+#[test]
+fn a_create_that_is_killed_leaves_no_drive_and_does_not_hinder_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.oftl");
+    // Large enough to be caught while its map is written.
+    let mut create = Running::start(&openftl(), ["create", text(&disk), "--profile", "cosmos", "--capacity", "128GiB"]);
+    wait_for("the temporary file", || left_over(folder.path()).pop());
+    create.kill();
+    create.child.wait().unwrap();
+    assert!(!disk.exists(), "a drive that is not whole has no name");
+    assert_eq!(left_over(folder.path()).len(), 1);
+    run_openftl(["create", text(&disk), "--profile", "cosmos", "--capacity", "512MiB"]).succeeded();
+    assert_eq!(left_over(folder.path()), [] as [PathBuf; 0], "what the dead process left is removed");
+    run_openftl(["check", text(&disk)]).succeeded();
+}
+
+#[test]
+fn a_full_disk_under_create_is_said_and_leaves_nothing_behind() {
+    if !runs_here(&[Need::Mount]) {
+        return;
+    }
+    let disk = SmallDisk::new("2m");
+    let file = disk.folder.path().join("disk.oftl");
+    run_openftl(["create", text(&file), "--profile", "cosmos", "--capacity", "8GiB"]).failed().saying(&[
+        "cannot create",
+        "disk.oftl",
+        "full",
+        "make room",
+    ]);
+    assert_eq!(disk.folder.path().read_dir().unwrap().count(), 0);
+    disk.grow("200m");
+    run_openftl(["create", text(&file), "--profile", "cosmos", "--capacity", "8GiB"]).succeeded();
 }
 
 #[test]

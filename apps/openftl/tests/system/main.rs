@@ -39,6 +39,7 @@ mod client;
 mod compare;
 mod crash;
 mod drive;
+mod durability;
 mod environment;
 mod filesystem;
 mod fio;
