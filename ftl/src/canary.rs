@@ -21,6 +21,16 @@ pub enum Canary {
     ForgottenMark,
     /// A chunk whose part of a table has moved is released before the catalog that says so is durable.
     ReleaseBeforeCatalog,
+    /// A checkpoint that waits for a chunk counts as work under way, so nothing makes room for it.
+    StalledCheckpoint,
+    /// A recovery does not write down which numbers of the log it skips.
+    UnrecordedGap,
+    /// A recovery gives log blocks numbers that were given away before the crash.
+    ReusedNumber,
+    /// Blocks of the log that only one copy has stay so.
+    UnmendedCopy,
+    /// What collection has moved counts, though the host has overwritten it meanwhile.
+    CollectionRace,
 }
 
 impl Config {

@@ -21,6 +21,7 @@
 //! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::log::LOG_UNITS_MAX;
 use crate::plan::{METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
@@ -50,6 +51,9 @@ impl<M: Media> BlockFtl<M> {
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
     /// go on for ever.
     fn is_stuck(&self) -> bool {
+        if self.config.has(Canary::StalledCheckpoint) && self.checkpoint.is_working() {
+            return false;
+        }
         (!self.transactions.is_idle()
             || self.transactions.stalled
             || self.collection.is_stalled()

@@ -67,6 +67,10 @@ pub struct World<D = Ftl> {
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
     pub may_wear_out: bool,
+    /// Whether something went wrong on the medium that was asked for.
+    pub is_hurt: bool,
+    /// Whether a power cut has left units that can be read in part or not for long.
+    pub is_disturbed: bool,
     /// What writes carry from now on.
     pub handle: Handle,
     /// What exchanges have put where it does not belong, by place; as long as it is what is there.
@@ -228,6 +232,8 @@ impl<D: Drive> World<D> {
             config,
             next_config: None,
             may_wear_out: false,
+            is_hurt: false,
+            is_disturbed: false,
             handle: Handle::NONE,
             misplaced: BTreeMap::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -249,6 +255,8 @@ impl<D: Drive> World<D> {
             next_config: self.next_config.clone(),
             history,
             may_wear_out: self.may_wear_out,
+            is_hurt: self.is_hurt,
+            is_disturbed: self.is_disturbed,
             handle: self.handle,
             misplaced: self.misplaced.clone(),
             chance: self.chance.clone(),
@@ -888,7 +896,9 @@ impl<D: Drive> World<D> {
     pub fn power_cut_at(&mut self, moment: Moment) -> States {
         self.ftl = None;
         self.under_way.clear();
-        self.wire.power_cut(moment)
+        let states = self.wire.power_cut(moment);
+        self.is_disturbed |= states.programs_partly + states.programs_fading > 0;
+        states
     }
 
     /// Opens the drive.
