@@ -96,6 +96,7 @@ impl<M: Media> BlockFtl<M> {
             log_chunks: Default::default(),
             log_gaps: Vec::new(),
             places,
+            sizing: config.sizing(),
         };
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);
@@ -328,9 +329,8 @@ impl<M: Media> BlockFtl<M> {
         }
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
-            // What was left of a checkpoint, or of a victim that moved: nobody may count on room that only collection brings back.
-            if self.may_program() && self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {
-                self.recycle(chunk, write_pointer);
+            if self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {
+                self.relief.left_open.push((chunk, write_pointer));
                 continue;
             }
             if by == TakenUp::Host {

@@ -26,7 +26,7 @@ struct Waiting {
 /// Chunks on their way to be free, and the count of those that are still good.
 pub struct BadChunks {
     waiting: VecDeque<Waiting>,
-    /// Chunks of the device that are not retired.
+    /// Chunks of the device that are not retired, and in which no program has failed.
     good: u64,
     /// With fewer the drive turns read-only.
     good_min: u64,
@@ -131,11 +131,21 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
+    /// A program failed in `chunk`: it will be retired when what it holds has moved, and counts as bad from now on. Counted
+    /// only then, a drive could fill up with such chunks before it knows that it is worn out.
+    pub(crate) fn program_failed(&mut self, chunk: ChunkId) {
+        let is_of_superblock = self.superblock.chunks().any(|other| other == chunk);
+        if self.chunks.suspect(chunk) && !is_of_superblock {
+            self.count_bad(chunk);
+        }
+    }
+
     /// `chunk` is used no more.
     pub(crate) fn retire(&mut self, chunk: ChunkId) {
         self.chunks.set_usage(chunk, ChunkUse::Retired, self.buffer.head());
         self.statistics.retired_chunks += 1;
-        if !self.chunks.is_offline(chunk) {
+        // One that is suspect or offline has been counted.
+        if !self.chunks.is_suspect(chunk) {
             self.count_bad(chunk);
         }
     }
@@ -149,9 +159,12 @@ impl<M: Media> BlockFtl<M> {
         if is_empty || self.chunks.is_offline(chunk) {
             return;
         }
+        let is_counted = self.chunks.is_suspect(chunk);
         self.chunks.take_offline(chunk);
         self.statistics.offline_chunks += 1;
-        self.count_bad(chunk);
+        if !is_counted {
+            self.count_bad(chunk);
+        }
         self.weak_chunk(chunk, Care::Notification);
     }
 

@@ -834,8 +834,8 @@ impl<M: Media> BlockFtl<M> {
     /// What was in the unit goes elsewhere. The chunk is retired once its other data has moved.
     fn unit_failed(&mut self, id: UnitId) {
         self.statistics.program_failures += 1;
+        self.program_failed(self.units.unit(id).chunk);
         let unit = self.units.unit(id);
-        self.chunks.suspect(unit.chunk);
         let used = &unit.frames()[..unit.used as usize];
         match unit.purpose {
             Purpose::Data => {

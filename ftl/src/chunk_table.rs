@@ -279,9 +279,9 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].suspect
     }
 
-    /// Remembers that a program failed in `chunk`.
-    pub fn suspect(&mut self, chunk: ChunkId) {
-        self.chunks[chunk.0 as usize].suspect = true;
+    /// Remembers that a program failed in `chunk`. Returns whether that is new.
+    pub fn suspect(&mut self, chunk: ChunkId) -> bool {
+        !std::mem::replace(&mut self.chunks[chunk.0 as usize].suspect, true)
     }
 
     /// Whether the device has taken `chunk` out of use.

@@ -16,13 +16,18 @@ impl<M: Media> BlockFtl<M> {
     /// # Errors
     /// If the device stops completing commands, or the drive is read-only because of a failure.
     pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
-        if self.may_program() {
+        let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut);
+        // A worn-out drive that has taken nothing since it was opened has nothing to save.
+        let has_taken = !self.transactions.is_idle() || self.buffer.held() > 0 || self.log.position() > 0;
+        let mut is_saved = false;
+        if self.may_program() && (has_taken || !is_worn_out) {
             let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
             let tag = u64::MAX;
             if self.flush(tag).is_err() {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
+            is_saved = !ended(&self) && self.transactions.is_idle();
             self.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
@@ -40,7 +45,10 @@ impl<M: Media> BlockFtl<M> {
                 }
             }
         }
+        let is_aged = self.bad_chunks.good() < self.plan.chunks();
         match self.read_only {
+            // Everything is durable. There is no checkpoint, and the next start replays the log.
+            Some(ReadOnlyReason::NoRoom | ReadOnlyReason::NoSuperblock) if is_saved && is_aged => Ok(self.media),
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),
         }

@@ -1,6 +1,7 @@
 //! What a drive's owner chooses about the block FTL.
 
 use crate::placement::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
+use crate::superblock::Sizing;
 use crate::victim::VictimPolicy;
 use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
@@ -62,8 +63,25 @@ impl FromStr for RelocateBy {
     }
 }
 
+/// Of the choices that size a drive, those that are left to it when it is opened: they are as it was formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Left {
+    /// [`Config::placement`].
+    pub placement: bool,
+    /// [`Config::handles`].
+    pub handles: bool,
+    /// [`Config::objects_max`].
+    pub objects_max: bool,
+}
+
+impl Left {
+    /// All of them: for whoever looks at a drive, or checks it.
+    pub const ALL: Left = Left { placement: true, handles: true, objects_max: true };
+}
+
 /// The choices. Capacity, over-provisioning and drive identity are fixed when the drive is formatted and read back from
-/// its superblock afterwards; the rest may differ each time the drive is opened.
+/// its superblock afterwards. `checkpoint_log_blocks`, placement, handles and objects size a drive, too: at another opening they
+/// may be others that the drive has room for, or be left as they were. The rest may differ each time the drive is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Logical blocks of 4 KiB that the host sees.
@@ -85,7 +103,7 @@ pub struct Config {
     /// test those who rely on it.
     pub lies_about_flush: bool,
     /// Log blocks after which a checkpoint is taken. `None`: as many as the map has blocks, so that log and checkpoint
-    /// cost about the same and a restart reads at most twice the map.
+    /// cost about the same and a restart reads at most twice the map; at another opening, as the drive was formatted.
     pub checkpoint_log_blocks: Option<u64>,
     /// How long a change may be in the log alone before a checkpoint is taken, if the log is not long enough for one by
     /// then. `None`: only the length of the log counts. A drive that nobody writes to takes none.
@@ -96,6 +114,8 @@ pub struct Config {
     pub handles: u8,
     /// Objects that may be written at a time, 1 to [`OBJECTS_MAX`](crate::placement::OBJECTS_MAX), where the placement knows them.
     pub objects_max: u16,
+    /// Which of these three are as the drive was formatted, whatever is said here.
+    pub left: Left,
     /// How garbage collection chooses its victims.
     pub victim: VictimPolicy,
     /// Where garbage collection works at a time.
@@ -140,6 +160,7 @@ impl Default for Config {
             placement: PlacementName::default(),
             handles: HANDLES_DEFAULT,
             objects_max: OBJECTS_DEFAULT,
+            left: Left::default(),
             victim: VictimPolicy::Greedy,
             collection: CollectionScope::Marked,
             relocate_by: RelocateBy::ReadAndWrite,
@@ -152,5 +173,35 @@ impl Default for Config {
             #[cfg(feature = "canary")]
             canary: None,
         }
+    }
+}
+
+impl Config {
+    /// What of it sizes a drive, besides capacity and over-provisioning.
+    #[must_use]
+    pub fn sizing(&self) -> Sizing {
+        let Config { checkpoint_log_blocks, placement, handles, objects_max, .. } = *self;
+        Sizing { checkpoint_log_blocks, placement, handles, objects_max }
+    }
+
+    /// The same choices for a drive of this size.
+    #[must_use]
+    pub(crate) fn sized(&self, sizing: Sizing) -> Config {
+        let Sizing { checkpoint_log_blocks, placement, handles, objects_max } = sizing;
+        Config { checkpoint_log_blocks, placement, handles, objects_max, ..self.clone() }
+    }
+
+    /// Takes over what is left to a drive that was formatted for `sizing`.
+    pub(crate) fn take_over(&mut self, sizing: Sizing) {
+        if self.left.placement {
+            self.placement = sizing.placement;
+        }
+        if self.left.handles {
+            self.handles = sizing.handles;
+        }
+        if self.left.objects_max {
+            self.objects_max = sizing.objects_max;
+        }
+        self.checkpoint_log_blocks = self.checkpoint_log_blocks.or(sizing.checkpoint_log_blocks);
     }
 }

@@ -75,7 +75,7 @@ pub enum PlacementName {
 }
 
 impl PlacementName {
-    /// All of them.
+    /// All of them. Superblocks name them by their place here: a new one goes to the end.
     pub const ALL: [PlacementName; 8] = [
         PlacementName::None,
         PlacementName::HotCold,
@@ -86,6 +86,18 @@ impl PlacementName {
         PlacementName::FdpPersistent,
         PlacementName::FlashAlloc,
     ];
+
+    /// The number for it in a superblock: its place in [`PlacementName::ALL`].
+    #[must_use]
+    pub fn code(self) -> u8 {
+        PlacementName::ALL.iter().position(|name| *name == self).expect("all of them are in there") as u8
+    }
+
+    /// The placement with this number, if there is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<PlacementName> {
+        PlacementName::ALL.get(usize::from(code)).copied()
+    }
 
     /// The word for it in a drive's file.
     #[must_use]

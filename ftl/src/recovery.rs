@@ -31,7 +31,7 @@ use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
-use crate::superblock::{CheckpointPlace, LogGap, SEARCH_CHUNKS, Superblock, SuperblockError};
+use crate::superblock::{CheckpointPlace, LogGap, SEARCH_CHUNKS, Sizing, Superblock, SuperblockError};
 use crate::survey::{
     Chunks, close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
@@ -126,6 +126,23 @@ pub enum OpenError {
         formatted: [u32; 4],
         /// Of the device.
         found: [u32; 4],
+    },
+    /// The drive was formatted for a setting that needs fewer chunks.
+    #[error(
+        "{field} = {asked} needs {needed} good chunks, and the drive, which was created with {field} = {formatted}, has \
+         {good}: leave {field} away, or create another drive with it"
+    )]
+    OtherSize {
+        /// The setting.
+        field: &'static str,
+        /// As asked for now.
+        asked: String,
+        /// As formatted.
+        formatted: String,
+        /// Chunks of the plan.
+        needed: u64,
+        /// Chunks of the device that are not offline.
+        good: u64,
     },
     /// The drive was formatted for another FTL.
     #[error("this is a {found} drive, and it is to be opened as a {wanted} drive")]
@@ -282,7 +299,8 @@ impl<M: Media> BlockFtl<M> {
             config.relocate_by = RelocateBy::ReadAndWrite;
         }
         scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
-        let plan = Plan::new(&geometry, &config)?;
+        config.take_over(superblock.sizing);
+        let plan = plan_for(&chunks, &config, &superblock)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
         let (mut mapping, mut table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
@@ -407,6 +425,7 @@ impl<M: Media> BlockFtl<M> {
         }
         ftl.superblock.current_mut().clean = false;
         ftl.turn_read_only_if_worn_out();
+        ftl.recycle_left_open();
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
             let gap = (!clean).then_some(gap);
@@ -465,6 +484,32 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
         return Err(OpenError::OtherGeometry { formatted: superblock.geometry, found });
     }
     Ok(superblock.validate(geometry)?)
+}
+
+/// The plan of a drive that is opened with `config`.
+///
+/// # Errors
+/// If it needs more chunks than the drive was formatted with, and these are not there.
+fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result<Plan, OpenError> {
+    let plan = Plan::new(&chunks.geometry, config)?;
+    let formatted = Plan::new(&chunks.geometry, &config.sized(superblock.sizing))?;
+    let good = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
+    if plan.chunks() > formatted.chunks() && plan.chunks() > good {
+        let (asked, known) = (config.sizing(), superblock.sizing);
+        let log = |sizing: Sizing| sizing.checkpoint_log_blocks.map_or("none".to_owned(), |blocks| blocks.to_string());
+        let (field, asked, known) = match () {
+            () if asked.checkpoint_log_blocks != known.checkpoint_log_blocks => {
+                ("checkpoint_log_blocks", log(asked), log(known))
+            }
+            () if asked.placement != known.placement => {
+                ("placement", asked.placement.to_string(), known.placement.to_string())
+            }
+            () if asked.handles != known.handles => ("handles", asked.handles.to_string(), known.handles.to_string()),
+            () => ("objects_max", asked.objects_max.to_string(), known.objects_max.to_string()),
+        };
+        return Err(OpenError::OtherSize { field, asked, formatted: known, needed: plan.chunks(), good });
+    }
+    Ok(plan)
 }
 
 /// Whether the drive was formatted for the FTL that is to open it.

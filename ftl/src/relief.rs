@@ -13,7 +13,8 @@
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
 //! | lend the reserves | metadata may take the last chunk of a group, and relocation may leave its group |
-//! | turn read-only | nothing is left: whoever waits gets an answer |
+//! | turn read-only, where chunks have gone bad | nothing new is taken, and all that is left may save what was |
+//! | turn read-only for good | nothing is left: whoever waits gets an answer |
 //!
 //! A crash finds the room that it needs because of three rules. A victim that only the reserve of its group has room for
 //! moves as one transaction (`Victim::whole`): after a crash either the victim or the chunk it moved to holds nothing. Open
@@ -33,6 +34,9 @@ use openftl_media::Media;
 /// What the measures have set going.
 #[derive(Default)]
 pub(crate) struct Relief {
+    /// Chunks, and the next block of each, that hold nothing and were open when the drive was opened: what was left of a
+    /// checkpoint, or of a victim that moved. Nobody may count on room that only collection would bring back.
+    pub(crate) left_open: Vec<(ChunkId, u32)>,
     /// Open chunks that hold nothing and are being filled with padding, so that they can be reset.
     recycling: Vec<ChunkId>,
 }
@@ -104,9 +108,12 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         // A reset that waits for reads is room to come.
-        if self.reads.under_way() == 0 || !self.bad_chunks.is_waiting() {
-            self.turn_read_only(ReadOnlyReason::NoRoom);
+        if self.reads.under_way() > 0 && self.bad_chunks.is_waiting() {
+            return;
         }
+        let is_aged = self.bad_chunks.good() < self.plan.chunks();
+        let reason = if is_aged && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
+        self.turn_read_only(reason);
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
@@ -161,9 +168,21 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Fills `chunk`, which a crash left open at block `next` and holds nothing, so that it can be reset.
-    pub(crate) fn recycle(&mut self, chunk: ChunkId, next: u32) {
+    fn recycle(&mut self, chunk: ChunkId, next: u32) {
         let open = self.units.open(chunk, next);
         self.fill_up(open);
+    }
+
+    /// Recycles what was left open and holds nothing. On a drive that is read-only it stays as it is.
+    pub(crate) fn recycle_left_open(&mut self) {
+        for (chunk, next) in std::mem::take(&mut self.relief.left_open) {
+            if self.read_only.is_none() {
+                self.recycle(chunk, next);
+            } else {
+                let group = self.group_of(chunk);
+                self.collection.partial[group as usize].push((chunk, next));
+            }
+        }
     }
 
     fn fill_up(&mut self, open: OpenId) {

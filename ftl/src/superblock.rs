@@ -30,20 +30,26 @@
 //! | 104-111 | number of extents of each copy of the checkpoint |
 //! | 112-119 | number of chunks of each copy of the log |
 //! | 120-123 | number of gaps in the log |
-//! | 124-127 | 0 |
+//! | 124-127 | logical blocks of the catalog of a table drive |
 //! | 128-143 | the chunks for superblocks: two of place 0, two of place 1; FFFF_FFFFh = none |
-//! | 144- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
+//! | 144-151 | log blocks after which a checkpoint is due; 0 = as many as the map has |
+//! | 152 | placement: its place in [`PlacementName::ALL`] |
+//! | 153 | handles |
+//! | 154-155 | objects |
+//! | 156-159 | 0 |
+//! | 160- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
 //! | | log chunks of copy 0, of copy 1 (4 bytes each) |
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::mapping::Entry;
+use crate::placement::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::plan::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
 use std::collections::HashMap;
 use std::mem::offset_of;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `OFTLSUPR`, little-endian.
@@ -89,9 +95,14 @@ struct Header {
     log_gaps: U32,
     catalog_blocks: U32,
     places: [U32; 4],
+    checkpoint_log_blocks: U64,
+    placement: u8,
+    handles: u8,
+    objects_max: U16,
+    reserved: U32,
 }
 
-const _: () = assert!(size_of::<Header>() == 144);
+const _: () = assert!(size_of::<Header>() == 160);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -180,6 +191,21 @@ pub struct Superblock {
     pub log_gaps: Vec<LogGap>,
     /// Chunks for superblocks: two of place 0, two of place 1; `u32::MAX` = none.
     pub places: [u32; 4],
+    /// What else sized the drive.
+    pub sizing: Sizing,
+}
+
+/// The settings besides capacity and over-provisioning that a drive was sized for when it was formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Sizing {
+    /// Log blocks after which a checkpoint is due; `None`: as many as the map has.
+    pub checkpoint_log_blocks: Option<u64>,
+    /// What shares chunks.
+    pub placement: PlacementName,
+    /// Handles that writes may carry.
+    pub handles: u8,
+    /// Objects that may be written at a time.
+    pub objects_max: u16,
 }
 
 /// A superblock that cannot be used.
@@ -278,6 +304,11 @@ impl Superblock {
             log_gaps: count(self.log_gaps.len()),
             catalog_blocks: U32::new(self.catalog_blocks),
             places: self.places.map(U32::new),
+            checkpoint_log_blocks: U64::new(self.sizing.checkpoint_log_blocks.unwrap_or(0)),
+            placement: self.sizing.placement.code(),
+            handles: self.sizing.handles,
+            objects_max: U16::new(self.sizing.objects_max),
+            reserved: U32::ZERO,
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
         seal(&mut bytes);
@@ -316,6 +347,12 @@ impl Superblock {
         if found != expected {
             return Err(SuperblockError::Crc { found, expected });
         }
+        let sequence = header.sequence.get();
+        let Some(placement) = PlacementName::from_code(header.placement) else {
+            let reason =
+                format!("its placement is {}, and the last one is {}", header.placement, PlacementName::ALL.len() - 1);
+            return Err(SuperblockError::Untrue { sequence, reason });
+        };
         let bad = || SuperblockError::Length(length as u32);
         let mut rest = rest;
         let mut copies: [Vec<Extent>; METADATA_COPIES] = Default::default();
@@ -364,6 +401,12 @@ impl Superblock {
             log_chunks,
             log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
             places: header.places.map(U32::get),
+            sizing: Sizing {
+                checkpoint_log_blocks: Some(header.checkpoint_log_blocks.get()).filter(|blocks| *blocks > 0),
+                placement,
+                handles: header.handles,
+                objects_max: header.objects_max.get(),
+            },
         })
     }
 
@@ -394,6 +437,12 @@ impl Superblock {
         if u64::from(self.catalog_blocks) >= self.capacity_blocks {
             let (catalog, capacity) = (self.catalog_blocks, self.capacity_blocks);
             return untrue(format!("the catalog has {catalog} blocks, and the whole capacity is {capacity}"));
+        }
+        let Sizing { handles, objects_max, .. } = self.sizing;
+        if handles == 0 || handles > HANDLES_MAX || objects_max == 0 || objects_max > OBJECTS_MAX {
+            return untrue(format!(
+                "it is sized for {handles} handles (1 to {HANDLES_MAX}) and {objects_max} objects (1 to {OBJECTS_MAX})"
+            ));
         }
         let format = geometry.format();
         for (index, chunk) in (0..).zip(self.places).filter(|(_, chunk)| *chunk != u32::MAX) {
@@ -541,6 +590,15 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, catalog_blocks), 4, "logical blocks of the catalog of a table drive; 0 = a block drive"),
         (offset_of!(Header, places), 16, "chunks for superblocks, two of each place; FFFF_FFFFh = none"),
         (
+            offset_of!(Header, checkpoint_log_blocks),
+            8,
+            "log blocks after which a checkpoint is due; 0 = as many as the map has",
+        ),
+        (offset_of!(Header, placement), 1, "placement that the drive was sized for"),
+        (offset_of!(Header, handles), 1, "handles that it was sized for"),
+        (offset_of!(Header, objects_max), 2, "objects that it was sized for"),
+        (offset_of!(Header, reserved), 4, "0"),
+        (
             size_of::<Header>(),
             size_of::<ExtentBytes>(),
             "extents of copy 0, then of copy 1: chunk, first block, blocks (4 bytes each)",
@@ -585,6 +643,12 @@ mod tests {
             log_chunks: [vec![7, 8], vec![10]],
             log_gaps: vec![LogGap { end: 110, next: 130 }],
             places: [0, 1, 64, u32::MAX],
+            sizing: Sizing {
+                checkpoint_log_blocks: Some(24),
+                placement: PlacementName::Fdp,
+                handles: 5,
+                objects_max: 300,
+            },
         }
     }
 
@@ -597,8 +661,8 @@ mod tests {
 
     #[test]
     fn the_bytes_on_media_are_these() {
-        let text = superblock().encode()[..144 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["4f46544c5355505203000000d000000050d67d78010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff05000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
+        let text = superblock().encode()[..160 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        expect_test::expect!["4f46544c5355505203000000e000000066464ad0010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff180000000000000005052c010000000005000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
     #[test]
@@ -606,9 +670,9 @@ mod tests {
         let long = Superblock { log_chunks: [(0..3000).collect(), Vec::new()], ..superblock() };
         let bytes = long.encode();
         assert_eq!(bytes.len(), 3 * BLOCK_BYTES);
-        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(144 + 36 + 12_000 + 16));
+        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(160 + 36 + 12_000 + 16));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
-        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_196)));
+        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_212)));
     }
 
     #[test]
@@ -666,7 +730,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_found_out() {
         let mut bytes = superblock().encode();
-        for bit in 0..208 * 8 {
+        for bit in 0..224 * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);

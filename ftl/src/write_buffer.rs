@@ -289,10 +289,17 @@ impl WriteBuffer {
         }
     }
 
+    /// Whether there is a block to commit.
+    #[inline]
+    #[must_use]
+    pub fn may_commit(&self) -> bool {
+        self.committed != self.complete
+    }
+
     /// Commits the next block if its whole transaction is programmed.
     #[inline]
     pub fn commit(&mut self) -> Option<Committed> {
-        if self.committed == self.complete {
+        if !self.may_commit() {
             return None;
         }
         let frame = self.at(self.committed);

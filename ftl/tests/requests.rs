@@ -215,16 +215,17 @@ fn a_trim_does_not_overtake_a_write_that_is_held_back() {
 
 #[test]
 fn what_the_device_had_no_room_for_is_under_way_as_soon_as_it_has_also_when_all_else_ends_at_once() {
-    let mut world = tiny(31);
+    let reads = COMMANDS_MAX as u64 + 100;
+    let config = Config { host_frames: 2 * COMMANDS_MAX as u32, ..config(700, 31) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 20, 31);
     world.write_all(16);
     world.flush();
     world.settle();
-    let frames = world.frames(1);
+    let frames = world.frames(reads);
     let now = world.clock.now();
     let ftl = world.ftl();
-    let reads = COMMANDS_MAX as u64 + 100;
-    for tag in 0..reads {
-        ftl.submit(now, tag, Request::Read { first: 0, frames: &frames }).unwrap();
+    for (tag, frame) in (0..).zip(frames.chunks(1)) {
+        ftl.submit(now, tag, Request::Read { first: 0, frames: frame }).unwrap();
     }
     // Nobody looks before long after all that the device had has ended.
     let late = now + Nanos::from_millis(1_000);
@@ -235,5 +236,7 @@ fn what_the_device_had_no_room_for_is_under_way_as_soon_as_it_has_also_when_all_
     ftl.poll(due.max(late) + Nanos::from_millis(1_000), &mut done);
     assert_eq!(done.len() as u64, reads);
     assert!(done.iter().all(|done| done.result.is_ok()));
-    ftl.frames_mut().release(frames[0]);
+    for frame in frames {
+        ftl.frames_mut().release(frame);
+    }
 }

@@ -8,6 +8,7 @@ use crate::namespaces::{Namespaces, Stored, divide, of_kind};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
+use openftl_ftl::config::Left;
 use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
 use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing};
@@ -309,9 +310,10 @@ fn open_for(
     stored: &Stored<'_>,
     clock: &mut impl Clock,
 ) -> Result<Result<StoredDrive, OpenError>, Failure> {
-    Ok(match BlockFtl::open_with(open_flash(stored)?, Config::default(), access, clock) {
+    let config = Config { left: Left::ALL, ..Config::default() };
+    Ok(match BlockFtl::open_with(open_flash(stored)?, config.clone(), access, clock) {
         // The superblock said so before anything was written.
-        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored)?, Config::default(), access, clock)
+        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored)?, config, access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
         opened => opened.map(|drive| StoredDrive::Block(Box::new(drive))),
     })
@@ -358,7 +360,9 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
         OpenError::NotFormatted => {
             Failure::failed(failure).fix("create it anew with --force, if there is nothing on it that you need")
         }
-        OpenError::OtherGeometry { .. } | OpenError::Geometry(_) => Failure::bad_input(failure),
+        OpenError::OtherGeometry { .. } | OpenError::OtherSize { .. } | OpenError::Geometry(_) => {
+            Failure::bad_input(failure)
+        }
         OpenError::OtherKind { .. } => Failure::bad_input(failure)
             .fix("`openftl files` shows what is on a table drive, given the drive file (kind = \"tables\") that it was made with"),
         error if error.is_repairable() => Failure::failed(failure).fix(format_args!(

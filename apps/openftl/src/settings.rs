@@ -7,6 +7,7 @@ use crate::drive_file::{
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
+use openftl_ftl::config::Left;
 use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
@@ -39,6 +40,8 @@ pub struct BlockSettings {
     pub placement: PlacementName,
     pub handles: u8,
     pub objects_max: u16,
+    /// Which of these three nobody asked for: a drive that exists keeps its own.
+    pub left: Left,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
@@ -101,6 +104,11 @@ impl Settings {
             placement: flags.placement.or(file.ftl.placement).unwrap_or_default(),
             handles: file.ftl.handles.unwrap_or(HANDLES_DEFAULT),
             objects_max: file.ftl.objects_max.unwrap_or(OBJECTS_DEFAULT),
+            left: Left {
+                placement: flags.placement.or(file.ftl.placement).is_none(),
+                handles: file.ftl.handles.is_none(),
+                objects_max: file.ftl.objects_max.is_none(),
+            },
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
@@ -285,6 +293,11 @@ fn namespace(
                 placement: flags.placement.or(own.placement).unwrap_or(all.placement),
                 handles: own.handles.unwrap_or(all.handles),
                 objects_max: own.objects_max.unwrap_or(all.objects_max),
+                left: Left {
+                    placement: all.left.placement && own.placement.is_none(),
+                    handles: all.left.handles && own.handles.is_none(),
+                    objects_max: all.left.objects_max && own.objects_max.is_none(),
+                },
                 write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
                 checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
                 checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
@@ -370,6 +383,7 @@ impl BlockSettings {
             placement: self.placement,
             handles: self.handles,
             objects_max: self.objects_max,
+            left: self.left,
             marked_groups_max: self.marked_groups_max,
             scrub_interval: self.scrub_interval.and_then(Interval::span),
             wear_spread_max: match self.wear_spread_max {
