@@ -49,7 +49,7 @@ impl<M: Media> BlockFtl<M> {
             let room = lane.open.map_or(0, |open| self.units.room(open));
             room == 0 && lane.successors.is_empty() && self.log.has_unwritten(copy)
         });
-        log_is_stalled || self.checkpoint.is_stalled()
+        log_is_stalled || (self.checkpoint.is_stalled() && !self.config.has(Canary::StalledCheckpoint))
     }
 
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may

@@ -449,7 +449,11 @@ impl<M: Media> BlockFtl<M> {
         // How a chunk was opened is logged ahead of what names a block in it, and not otherwise: on a drive that was opened worn
         // out nothing may follow the log that is there.
         let may_begin = |ftl: &mut BlockFtl<M>| {
-            may_grow && ftl.buffer.may_commit() && ftl.buffer.committed() < limit && ftl.log_openings() && ftl.log.has_room()
+            may_grow
+                && ftl.buffer.may_commit()
+                && ftl.buffer.committed() < limit
+                && ftl.log_openings()
+                && ftl.log.has_room()
         };
         while within || may_begin(self) {
             let Some(committed) = self.buffer.commit() else { break };
