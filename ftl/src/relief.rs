@@ -49,7 +49,7 @@ impl<M: Media> BlockFtl<M> {
             let room = lane.open.map_or(0, |open| self.units.room(open));
             room == 0 && lane.successors.is_empty() && self.log.has_unwritten(copy)
         });
-        log_is_stalled || (self.checkpoint.is_stalled() && !self.config.has(Canary::StalledCheckpoint))
+        log_is_stalled || self.checkpoint.is_stalled()
     }
 
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
@@ -233,7 +233,10 @@ impl<M: Media> BlockFtl<M> {
     /// Whether changes may be logged: not while a checkpoint, which would shorten the log, has to be waited for.
     #[inline]
     pub(crate) fn log_may_grow(&self) -> bool {
-        !self.checkpoint.is_working() || self.metadata_is_stalled() || !self.log_is_long()
+        !self.checkpoint.is_working()
+            || self.metadata_is_stalled()
+            || !self.log_is_long()
+            || self.config.has(Canary::StalledCheckpoint)
     }
 
     /// What a drive lacks of the room that any crash should leave it: in each group a chunk to relocate into, and in all the
