@@ -101,6 +101,7 @@ impl<M: Media> BlockFtl<M> {
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);
         let now = clock.now();
+        scan.seals.heed_canary(&config);
         scan.seals.begin(config.drive_id, 0, config.has_copies);
         scan.seals.end_loading();
         let seals = scan.seals;

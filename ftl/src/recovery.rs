@@ -282,6 +282,7 @@ impl<M: Media> BlockFtl<M> {
         let mut chunks = Chunks::report(&mut media, now)?;
         let geometry = chunks.geometry;
         let mut scan = Scan::new(&geometry);
+        scan.seals.heed_canary(&config);
         steps.end(0, format!("{} chunks", geometry.chunks()));
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or

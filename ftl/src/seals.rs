@@ -50,6 +50,9 @@
 //! | all of this with a chance of 2⁻³² | nothing |
 //! | a program cut off by the power, left whole beyond the write pointer, then written again in the same life and lost | nothing |
 
+#[cfg(feature = "canary")]
+use crate::canary::Canary;
+use crate::config::Config;
 use crate::log::Record;
 use crate::oob::{BlockKind, Oob};
 use openftl_core::checksum::crc32c;
@@ -89,6 +92,9 @@ pub struct Seals {
     opening: u64,
     /// Chunks whose opening is not in the log yet.
     owed: BTreeSet<ChunkId>,
+    /// No block has a salt: a bug to be found.
+    #[cfg(feature = "canary")]
+    is_untied: bool,
 }
 
 impl Seals {
@@ -106,6 +112,8 @@ impl Seals {
             borrowed: Vec::new(),
             opening: 0,
             owed: BTreeSet::new(),
+            #[cfg(feature = "canary")]
+            is_untied: false,
         }
     }
 
@@ -127,6 +135,18 @@ impl Seals {
     /// The seals of all chunks are known from now on.
     pub fn end_loading(&mut self) {
         self.known = Known::Chunks;
+    }
+
+    /// Takes over the bug that this drive is to have, if it is one of seals.
+    pub(crate) fn heed_canary(&mut self, config: &Config) {
+        #[cfg(feature = "canary")]
+        {
+            self.is_untied = config.has(Canary::UntiedBlocks);
+        }
+        #[cfg(not(feature = "canary"))]
+        {
+            _ = config;
+        }
     }
 
     fn seal(&self, opening: u64) -> u32 {
@@ -237,6 +257,10 @@ impl Seals {
     /// Puts the salt of `ppa` on the CRC of `frame`, or takes it off. What is no block of this format stays as it is.
     #[inline]
     pub fn apply(&self, frames: &mut Frames, frame: Frame, ppa: Ppa) {
+        #[cfg(feature = "canary")]
+        if self.is_untied {
+            return;
+        }
         let salt = match Oob::kind_of(frames, frame) {
             Some(BlockKind::Data | BlockKind::Table | BlockKind::Lost | BlockKind::Uncorrectable) => {
                 self.salt_of_data(ppa)

@@ -446,17 +446,10 @@ impl<M: Media> BlockFtl<M> {
         let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
         let mut within = false;
         let may_grow = self.log_may_grow();
-        // How a chunk was opened is logged ahead of what names a block in it, and not otherwise: on a drive that was opened worn
-        // out nothing may follow the log that is there.
-        let may_begin = |ftl: &mut BlockFtl<M>| {
-            may_grow
-                && ftl.buffer.may_commit()
-                && ftl.buffer.committed() < limit
-                && ftl.log_openings()
-                && ftl.log.has_room()
-        };
-        while within || may_begin(self) {
-            let Some(committed) = self.buffer.commit() else { break };
+        while self.buffer.has_complete()
+            && (within || (may_grow && self.buffer.committed() < limit && self.log_openings() && self.log.has_room()))
+        {
+            let committed = self.buffer.commit().expect("it is complete");
             if let Some(old) = committed.old {
                 self.chunks.invalidate(old);
             }

@@ -289,17 +289,17 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether there is a block to commit.
+    /// Whether there is a transaction to commit.
     #[inline]
     #[must_use]
-    pub fn may_commit(&self) -> bool {
+    pub fn has_complete(&self) -> bool {
         self.committed != self.complete
     }
 
     /// Commits the next block if its whole transaction is programmed.
     #[inline]
     pub fn commit(&mut self) -> Option<Committed> {
-        if !self.may_commit() {
+        if !self.has_complete() {
             return None;
         }
         let frame = self.at(self.committed);

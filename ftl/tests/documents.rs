@@ -82,8 +82,12 @@ fn format_table(name: &str) -> String {
                     "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉ | map: for each logical block, in order, 4 bytes: its address, FFFF_FFFFh for nowhere, FFFF_FFFEh for lost |"
                 ),
                 format!(
-                    "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4), flags (4): \
-                 {CHUNK_RETIRED} retired |"
+                    "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4; \
+                 {CHUNK_RETIRED:08X}h is added if it is retired), seal (4) |"
+                ),
+                format!(
+                    "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉, or none | for each logical block, in order, 4 bytes: what its salt differs by if the \
+                 device copied it to its address, else 0; only if bit 1 of the superblock's flags is set |"
                 ),
             ],
         ),

@@ -15,6 +15,7 @@ use openftl_core::{
     Time, VirtualClock,
 };
 use openftl_ftl::oob::{BlockKind, Oob};
+use openftl_ftl::seals::Seals;
 use openftl_ftl::superblock::COUNTS_END;
 use openftl_ftl::{
     Access, BlockFtl, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, superblock,
@@ -152,7 +153,9 @@ struct Image {
     /// The blocks of each chunk that is written, from its first on.
     chunks: BTreeMap<ChunkId, Vec<Frame>>,
     /// Blocks that are no data.
-    metadata: Vec<Frame>,
+    metadata: Vec<(Frame, Ppa)>,
+    /// Of log, checkpoint and superblocks.
+    seals: Seals,
     /// What edited blocks held before.
     before: Vec<(Frame, Box<[u8; BLOCK_BYTES]>, [u8; OOB_BYTES_MIN])>,
     profile: Profile,
@@ -187,20 +190,24 @@ impl Image {
     }
 
     fn of(recorder: Recorder, profile: Profile, chunks_per_pu: u32) -> Image {
+        let geometry = *recorder.device.geometry();
         let Recorder { written: frames, chunks, .. } = recorder;
-        let mut metadata: Vec<(Oob, ChunkId, Frame)> = Vec::new();
+        let mut seals = Seals::new(&geometry);
+        seals.begin(config().drive_id, 0, false);
+        let mut metadata: Vec<(Oob, ChunkId, Frame, Ppa)> = Vec::new();
         for (chunk, blocks) in &chunks {
-            for frame in blocks {
+            for (block, frame) in (0..).zip(blocks) {
                 let oob = Oob::peek(&frames, *frame).expect("what was written says what it is");
                 if !matches!(oob.kind, BlockKind::Data | BlockKind::Padding) {
-                    metadata.push((oob, *chunk, *frame));
+                    metadata.push((oob, *chunk, *frame, geometry.format().ppa(*chunk, block)));
                 }
             }
         }
         // Of two superblocks of the same sequence the one in the higher chunk is taken.
-        metadata.sort_by_key(|(oob, chunk, _)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
-        let metadata = metadata.into_iter().map(|(_, _, frame)| frame).collect();
-        Image { frames, chunks, metadata, before: Vec::new(), profile, chunks_per_pu }
+        metadata
+            .sort_by_key(|(oob, chunk, ..)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
+        let metadata = metadata.into_iter().map(|(_, _, frame, ppa)| (frame, ppa)).collect();
+        Image { frames, chunks, metadata, seals, before: Vec::new(), profile, chunks_per_pu }
     }
 
     /// Carries out the edits of an input.
@@ -209,7 +216,7 @@ impl Image {
             let (block, at) = (usize::from(u16::from_le_bytes([b0, b1])), usize::from(u16::from_le_bytes([a0, a1])));
             let (bytes, rest) = rest.split_at(rest.len().min(usize::from(how & LENGTH)));
             edits = rest;
-            let frame = self.metadata[block % self.metadata.len()];
+            let (frame, ppa) = self.metadata[block % self.metadata.len()];
             let oob = *self.frames.oob(frame).first_chunk().expect("sixteen bytes");
             self.before.push((frame, Box::new(*self.frames.bytes(frame)), oob));
             let place =
@@ -225,6 +232,7 @@ impl Image {
                     superblock::seal(self.frames.bytes_mut(frame));
                 }
                 oob.seal(&mut self.frames, frame);
+                self.seals.apply(&mut self.frames, frame, ppa);
             }
         }
     }
@@ -350,8 +358,11 @@ mod tests {
     fn unedited_drives_open_and_are_sound() {
         for cut_off in [false, true] {
             let mut image = Image::new(cut_off);
-            let kinds: Vec<BlockKind> =
-                image.metadata.iter().map(|frame| Oob::verify(&image.frames, *frame).unwrap().kind).collect();
+            let mut kinds = Vec::new();
+            for (frame, ppa) in image.metadata.clone() {
+                kinds.push(image.seals.take_off(&mut image.frames, frame, ppa).unwrap().kind);
+                image.seals.apply(&mut image.frames, frame, ppa);
+            }
             for kind in [BlockKind::Superblock, BlockKind::Checkpoint, BlockKind::Log] {
                 assert!(kinds.contains(&kind), "there is no {kind:?} to edit");
             }

@@ -10,17 +10,23 @@
 //! | `lose7` | a block cannot be read any more | that version of that block is an error |
 //! | `corrupt7` | a block is changed, and nobody notices | the same |
 //! | `swap7` | two blocks are found in each other's place | the same, of both |
+//! | `losterase7` | the next erase of a chunk does nothing, and is reported as done | nothing |
+//! | `lostprogram7` | the next program on a chunk does nothing, and is reported as done | what was programmed is an error |
+//! | `astray7` | the next program on a chunk goes to the place of other blocks, and is reported as done | the same, and those |
 //! | `offline7` | a chunk is gone with all it holds | the same, of each of its blocks |
 //!
 //! The number picks the place, counted round among those that the fault may hit: metadata only where another copy of it
 //! is whole and in its place, because nothing survives the loss of all copies, and a chunk for superblocks only while two others are good.
+//! What a program will hold is not known before: of metadata those of the first copy only are lost or go astray. What that
+//! was is asked of the device when something is compared with the model.
 
 use crate::drive::Drive;
 use crate::table_world::table_in;
 use crate::world::{World, head_of};
 use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
+use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::oob::{BlockKind, Oob};
-use openftl_media::{ChunkState, Media, ProgramFailure};
+use openftl_media::{ChunkState, Media, Missing, ProgramFailure, SilentFault};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -47,11 +53,17 @@ pub enum FaultKind {
     Swap,
     /// A chunk goes offline with all it holds.
     Offline,
+    /// The next erase of a chunk is lost.
+    LostErase,
+    /// The next program on a chunk is lost.
+    LostProgram,
+    /// The next program on a chunk goes to other blocks.
+    Astray,
 }
 
 impl FaultKind {
     /// All of them, with the word that each is written by.
-    pub const ALL: [(FaultKind, &'static str); 9] = [
+    pub const ALL: [(FaultKind, &'static str); 12] = [
         (FaultKind::Program, "program"),
         (FaultKind::Close, "close"),
         (FaultKind::Erase, "erase"),
@@ -61,7 +73,13 @@ impl FaultKind {
         (FaultKind::Corrupt, "corrupt"),
         (FaultKind::Swap, "swap"),
         (FaultKind::Offline, "offline"),
+        (FaultKind::LostErase, "losterase"),
+        (FaultKind::LostProgram, "lostprogram"),
+        (FaultKind::Astray, "astray"),
     ];
+
+    /// Those of which the device says nothing, also not when they happen. They were added later, and are drawn apart.
+    pub const SILENT: [FaultKind; 3] = [FaultKind::LostErase, FaultKind::LostProgram, FaultKind::Astray];
 
     /// The word that it is written by.
     #[must_use]
@@ -103,8 +121,6 @@ struct Inscription {
     oob: Oob,
     /// The first eight bytes of its payload.
     head: u64,
-    /// An exchange has put it here, where nobody looks for it.
-    is_misplaced: bool,
     /// It is of the catalog of a table drive, which is there only once.
     is_catalog: bool,
 }
@@ -113,7 +129,6 @@ impl Inscription {
     /// What its copies have in common; `None` if it is missed by nobody but the host.
     fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
-            _ if self.is_misplaced => None,
             kind if kind.is_of_host() || matches!(kind, BlockKind::Padding | BlockKind::Table) => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
         }
@@ -133,17 +148,18 @@ impl Inscriptions {
         let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
         let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
         let mut found = Inscriptions { blocks: Vec::new(), copies: BTreeMap::new() };
-        let misplaced = world.misplaced.clone();
-        let mut device = world.device();
+        let ftl = world.ftl.as_ref().expect("the drive is open");
+        let mut device = world.wire.device();
         for ppa in places {
             if !device.look(ppa, &mut frames, frame) {
                 continue;
             }
+            // What does not belong here does not verify here.
+            ftl.block().unseal(&mut frames, frame, ppa);
             let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
-            let is_misplaced = misplaced.get(&ppa) == Some(&oob);
             let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
             let head = head_of(frames.payload(frame));
-            let inscription = Inscription { ppa, oob, head, is_misplaced, is_catalog };
+            let inscription = Inscription { ppa, oob, head, is_catalog };
             if let Some(metadata) = inscription.metadata() {
                 *found.copies.entry(metadata).or_default() += 1;
             }
@@ -207,11 +223,16 @@ impl<D: Drive> World<D> {
                 let mut blocks = inscriptions.blocks.clone();
                 blocks.retain(|block| inscriptions.may_go(&[*block]));
                 let Some(one) = picked(&blocks, pick) else { return false };
-                // Of two versions of a logical block nobody could tell which is in whose place.
-                blocks.retain(|other| other.oob.address != one.oob.address && inscriptions.may_go(&[one, *other]));
+                blocks.retain(|other| other.ppa != one.ppa && inscriptions.may_go(&[one, *other]));
+                // Another version of the same logical block is the one that is hardest to tell from it.
+                let is_twin = |other: &Inscription| {
+                    one.oob.kind.is_of_host() && other.oob.kind.is_of_host() && other.oob.address == one.oob.address
+                };
+                if blocks.iter().any(is_twin) && pick.is_multiple_of(2) {
+                    blocks.retain(is_twin);
+                }
                 let Some(other) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
                 self.tell_the_model(&[one, other]);
-                self.misplaced.extend([(one.ppa, other.oob), (other.ppa, one.oob)]);
                 self.device().misdirect(one.ppa, other.ppa).expect("a store in memory");
                 true
             }
@@ -229,6 +250,33 @@ impl<D: Drive> World<D> {
                 done.expect("a store in memory");
                 true
             }
+            FaultKind::LostErase => {
+                let Some(chunk) = picked(&self.good_chunks(), pick) else { return false };
+                self.device().inject_silent_fault(chunk, SilentFault::LostErase);
+                true
+            }
+            FaultKind::LostProgram => {
+                let Some(chunk) = picked(&self.forgettable_chunks(), pick) else { return false };
+                self.device().inject_silent_fault(chunk, SilentFault::LostProgram);
+                true
+            }
+            FaultKind::Astray => {
+                let (inscriptions, geometry) = (Inscriptions::read(self), *self.wire.geometry());
+                let Some(chunk) = picked(&self.forgettable_chunks(), pick) else { return false };
+                // Metadata of which a copy goes now may go once more before it is programmed over.
+                let mut blocks = inscriptions.blocks.clone();
+                blocks.retain(|block| block.oob.kind.is_of_host() && !block.is_catalog);
+                let Some(block) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
+                let first = Ppa(block.ppa.0 - block.ppa.0 % u64::from(geometry.ws_min));
+                let unit = first.0..first.0 + u64::from(geometry.ws_min);
+                let over: Vec<Inscription> =
+                    inscriptions.blocks.iter().copied().filter(|other| unit.contains(&other.ppa.0)).collect();
+                if !inscriptions.may_go(&over) {
+                    return false;
+                }
+                self.device().inject_silent_fault(chunk, SilentFault::Misdirected(first));
+                true
+            }
             FaultKind::Offline => {
                 let inscriptions = Inscriptions::read(self);
                 let mut chunks = self.dispensable_chunks();
@@ -239,6 +287,26 @@ impl<D: Drive> World<D> {
                 true
             }
         }
+    }
+
+    /// Chunks of which the next program may be lost: one where data are written, or the first copy of metadata, if there is a
+    /// second. The catalog of a table drive is there once, so only its tables are left then.
+    fn forgettable_chunks(&mut self) -> Vec<ChunkId> {
+        let report = self.chunk_report();
+        let is_written = |chunk: ChunkId| {
+            let descriptor = report.iter().find(|descriptor| descriptor.chunk == chunk);
+            descriptor.is_some_and(|descriptor| matches!(descriptor.state, ChunkState::Open | ChunkState::Free))
+        };
+        let ftl = self.ftl().block();
+        let superblock = ftl.superblock();
+        let of_log = superblock.log_chunks[0].iter().copied();
+        let has_two_places = superblock.places[2] != u32::MAX;
+        let of_superblocks = superblock.places[..2].iter().copied().filter(|_| has_two_places);
+        let mut chunks: Vec<ChunkId> = of_log.chain(of_superblocks).map(ChunkId).collect();
+        let data = if ftl.config().catalog_blocks > 0 { ChunkUse::Table } else { ChunkUse::Open };
+        chunks.extend(ftl.chunk_uses().filter(|(_, usage, _)| *usage == data).map(|(chunk, ..)| chunk));
+        chunks.retain(|chunk| is_written(*chunk));
+        chunks
     }
 
     fn good_chunks(&mut self) -> Vec<ChunkId> {
@@ -255,6 +323,25 @@ impl<D: Drive> World<D> {
         let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
         chunks.retain(|chunk| good > 2 || !places.contains(chunk));
         chunks
+    }
+
+    /// Tells the model what silent faults have cost so far.
+    pub(crate) fn note_missing(&mut self) {
+        let missing = self.device().take_missing();
+        if missing.is_empty() {
+            return;
+        }
+        self.keep_missing(&missing);
+        let catalog = u64::from(self.ftl().block().config().catalog_blocks);
+        let mut frames = Frames::new(0, 1, openftl_core::OOB_BYTES_MIN);
+        let frame = frames.acquire(FrameForm::Stamp).expect("a new pool is full");
+        for Missing { place, oob, head } in missing {
+            frames.oob_mut(frame).copy_from_slice(&oob);
+            if let Ok(oob) = Oob::peek(&frames, frame) {
+                let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
+                self.tell_the_model(&[Inscription { ppa: place, oob, head, is_catalog }]);
+            }
+        }
     }
 
     fn tell_the_model(&mut self, blocks: &[Inscription]) {

@@ -363,6 +363,7 @@ impl Run {
         let steps = if is_loop { long_loop(&setting, &mut dice) } else { steps(&setting, &mut dice) };
         let steps = beyond(steps, &mut Dice::new((!seed).rotate_left(8)));
         let steps = with_hints(steps, &setting, &mut Dice::new(!seed));
+        let steps = with_silent_faults(steps, &mut Dice::new(seed ^ 0x51_1E17));
         let steps = if setting.tables.is_some() { with_tables(steps, &mut Dice::new(!seed)) } else { steps };
         Run { seed, setting, steps }
     }
@@ -429,7 +430,8 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     // Writes are always there; of everything else, a third is left out.
     let weights: Vec<(Kind, u64)> =
         WEIGHTS.into_iter().filter(|(kind, _)| matches!(kind, Kind::Write) || !dice.once_in(3)).collect();
-    let faults: Vec<FaultKind> = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|_| dice.once_in(2)).collect();
+    let reported = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| !FaultKind::SILENT.contains(kind));
+    let faults: Vec<FaultKind> = reported.filter(|_| dice.once_in(2)).collect();
     let has_nested_cuts = dice.once_in(2);
     let capacity = setting.config.capacity_blocks;
     // Few blocks are overwritten soon; with the whole drive it takes longer until collection works.
@@ -553,6 +555,27 @@ fn with_hints(steps: Vec<Step>, setting: &Setting, dice: &mut Dice) -> Vec<Step>
                 // One more than there are, and none.
                 _ => Step::Handle(dice.between(0, u64::from(handles) + 1) as u8),
             });
+        }
+        all.push(step);
+    }
+    all
+}
+
+/// The same steps of every other run, with faults in between of which the device says nothing: some kinds of them. Erases are
+/// lost more often than programs, because only where both are lost something whole and old is left.
+fn with_silent_faults(steps: Vec<Step>, dice: &mut Dice) -> Vec<Step> {
+    let kinds: Vec<FaultKind> = FaultKind::SILENT.into_iter().filter(|_| dice.once_in(2)).collect();
+    if kinds.is_empty() || dice.once_in(2) {
+        return steps;
+    }
+    let every = dice.one_of(&[8, 20, 60]);
+    let mut all = Vec::new();
+    for step in steps {
+        if dice.once_in(every) {
+            let kind = dice.one_of(&kinds);
+            for _ in 0..if kind == FaultKind::LostErase { 6 } else { 1 } {
+                all.push(Step::Fault(Fault { kind, pick: dice.between(0, 9_999) as u32 }));
+            }
         }
         all.push(step);
     }

@@ -13,17 +13,15 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::oob::Oob;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
 };
-use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Profile, Store, Timing};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -73,8 +71,8 @@ pub struct World<D = Ftl> {
     pub is_disturbed: bool,
     /// What writes carry from now on.
     pub handle: Handle,
-    /// What exchanges have put where it does not belong, by place; as long as it is what is there.
-    pub(crate) misplaced: BTreeMap<Ppa, Oob>,
+    /// Blocks that silent faults have cost and nobody has asked for.
+    missing: Vec<Missing>,
     chance: Xoshiro256PlusPlus,
     patience: Patience,
     /// Since something last ended.
@@ -235,7 +233,7 @@ impl<D: Drive> World<D> {
             is_hurt: false,
             is_disturbed: false,
             handle: Handle::NONE,
-            misplaced: BTreeMap::new(),
+            missing: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
             tag: 0,
@@ -258,7 +256,7 @@ impl<D: Drive> World<D> {
             is_hurt: self.is_hurt,
             is_disturbed: self.is_disturbed,
             handle: self.handle,
-            misplaced: self.misplaced.clone(),
+            missing: Vec::new(),
             chance: self.chance.clone(),
             patience: self.patience,
             waiting: Waiting::new(self.patience, crash_point.at),
@@ -300,6 +298,17 @@ impl<D: Drive> World<D> {
     /// A block on the medium that stands for `block` as an uncorrectable one is damaged.
     pub(crate) fn damage_uncorrectable(&mut self, block: u64) {
         self.model().damage_uncorrectable(block);
+    }
+
+    /// Blocks that silent faults have cost since the last call.
+    pub fn take_missing(&mut self) -> Vec<Missing> {
+        self.note_missing();
+        std::mem::take(&mut self.missing)
+    }
+
+    /// Keeps what silent faults have cost.
+    pub(crate) fn keep_missing(&mut self, missing: &[Missing]) {
+        self.missing.extend_from_slice(missing);
     }
 
     pub(crate) fn model(&mut self) -> &mut History {
@@ -365,6 +374,7 @@ impl<D: Drive> World<D> {
         } else {
             self.waiting.begin_anew(self.clock.0);
         }
+        self.note_missing();
         done
     }
 
@@ -389,6 +399,7 @@ impl<D: Drive> World<D> {
     pub(crate) fn poll(&mut self) {
         let (now, mut done) = (self.clock.now(), Vec::new());
         self.ftl().poll(now, &mut done);
+        self.note_missing();
         self.take(done);
     }
 

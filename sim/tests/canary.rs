@@ -95,6 +95,11 @@ fn a_chunk_released_before_the_catalog_is_durable_is_caught() {
 }
 
 #[test]
+fn an_older_version_that_passes_for_the_newest_is_caught() {
+    expect_caught(Canary::UntiedBlocks);
+}
+
+#[test]
 fn an_uncorrectable_block_that_is_readable_on_the_medium_is_caught() {
     expect_caught(Canary::ForgottenMark);
 }
