@@ -21,6 +21,17 @@ pub enum Canary {
     ForgottenMark,
     /// A chunk whose part of a table has moved is released before the catalog that says so is durable.
     ReleaseBeforeCatalog,
+    /// A checkpoint that waits for the log or a chunk counts as work under way: nothing makes room for it, and changes go on being
+    /// logged.
+    StalledCheckpoint,
+    /// A recovery does not write down which numbers of the log it skips.
+    UnrecordedGap,
+    /// A recovery gives log blocks numbers that were given away before the crash.
+    ReusedNumber,
+    /// Blocks of the log that only one copy has stay so.
+    UnmendedCopy,
+    /// What collection has moved counts, though the host has overwritten it meanwhile.
+    CollectionRace,
     /// Nothing ties the CRC of a block to its place and to the life of its chunk, so an older version passes for the newest.
     #[cfg_attr(not(feature = "canary"), expect(dead_code, reason = "seals ask for it only where it can be"))]
     UntiedBlocks,

@@ -21,6 +21,7 @@
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
@@ -387,7 +388,8 @@ impl<M: Media> BlockFtl<M> {
         let clean = steps.report.clean && steps.report.repair.is_none();
         // No number of a gap that is known is used again.
         let known = superblock.log_gaps.last().map_or(0, |gap| gap.next);
-        let next_lsn = if clean { gap.end } else { gap.next.max(highest.lsn + 1).max(known) };
+        let is_reused = clean || config.has(Canary::ReusedNumber);
+        let next_lsn = if is_reused { gap.end } else { gap.next.max(highest.lsn + 1).max(known) };
         let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
@@ -400,7 +402,8 @@ impl<M: Media> BlockFtl<M> {
         let lacking = log.lacking();
         let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
         let is_mendable = units <= Log::mendable();
-        let mend = if is_mendable { lacking } else { Default::default() };
+        let is_mended = is_mendable && !config.has(Canary::UnmendedCopy);
+        let mend = if is_mended { lacking } else { Default::default() };
         let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
         let now = steps.clock.now();
         let mut ftl =
@@ -458,6 +461,9 @@ impl<M: Media> BlockFtl<M> {
     fn skip(&mut self, gap: Option<LogGap>) -> bool {
         let superblock = self.superblock.current_mut();
         let Some(gap) = gap else { return true };
+        if self.config.has(Canary::UnrecordedGap) {
+            return true;
+        }
         if superblock.skip_log(gap).is_none() {
             return false;
         }

@@ -3,8 +3,10 @@
 mod common;
 
 use common::Host;
-use openftl_core::Time;
-use openftl_media::{ChunkState, EmulatedDevice, Media, PowerLoss, Profile, Status, Timing};
+use openftl_core::{PuId, Time};
+use openftl_media::{
+    BlockMask, ChunkState, DieFate, EmulatedDevice, EraseFate, Media, PowerLoss, Profile, ProgramFate, Status, Timing,
+};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -106,6 +108,73 @@ fn an_interrupted_erase_leaves_nothing_to_read_until_the_next_one() {
         host.fill(&[chunk]);
         assert_eq!(host.status(Time(1 << 40), chunk, 31), Status::Success);
         assert_eq!(host.device.wear().next(), Some((chunk, 2)));
+    }
+}
+
+#[test]
+fn each_die_stops_at_a_moment_of_its_own_and_not_before_the_power_goes() {
+    let mut host = Host::new(&tiny(false), 4);
+    let (here, there) = (host.chunk(0, 0, 0), host.chunk(1, 0, 0));
+    for unit in 0..4 {
+        host.write(Time::ZERO, u64::from(unit), here, unit * UNIT, UNIT, false);
+        host.write(Time::ZERO, u64::from(unit), there, unit * UNIT, UNIT, false);
+    }
+    let (cut, pu) = (Time(FIRST + 1), host.device.geometry().format().pu_of(there));
+    let fate = |other: PuId| {
+        let until = if other == pu { Time(FIRST + LOWER + 1) } else { Time::ZERO };
+        DieFate { until, program: ProgramFate::Unwritten, erase: EraseFate::Lost }
+    };
+    host.device.power_cut_by_die(cut, fate).unwrap();
+    assert_eq!(host.descriptor(here).write_pointer, UNIT, "what was done when the power went is there");
+    assert_eq!(host.descriptor(there).write_pointer, 2 * UNIT, "and this die came further");
+}
+
+#[test]
+fn a_torn_unit_can_be_read_in_part_or_for_a_while() {
+    let cut = Time(FIRST + LOWER / 2);
+    let fate = |program| move |_| DieFate { until: cut, program, erase: EraseFate::Lost };
+    let mut host = writing(false);
+    let chunk = host.chunk(0, 0, 0);
+    let remains = host.device.power_cut_by_die(cut, fate(ProgramFate::Partly(BlockMask(0b0101_0000)))).unwrap();
+    assert_eq!((remains.loss.programs_torn, remains.programs_partly, remains.programs_fading), (1, 1, 0));
+    close(&mut host, cut, 2 * UNIT);
+    let status = |host: &mut Host, block| host.status(Time(1 << 40), chunk, block);
+    assert_eq!([4, 5, 6, 7].map(|block| status(&mut host, block) == Status::Success), [true, false, true, false]);
+    let mut host = writing(false);
+    let remains = host.device.power_cut_by_die(cut, fate(ProgramFate::Fading { reads: 2 })).unwrap();
+    assert_eq!((remains.loss.programs_torn, remains.programs_partly, remains.programs_fading), (1, 0, 1));
+    close(&mut host, cut, 2 * UNIT);
+    let found = [0, 1, 2, 3].map(|_| status(&mut host, 5));
+    assert_eq!(found, [Status::Success, Status::Success, Status::UnrecoveredRead, Status::UnrecoveredRead]);
+}
+
+/// Writes the rest of the first chunk, so that all of it can be read.
+fn close(host: &mut Host, now: Time, from: u32) {
+    let chunk = host.chunk(0, 0, 0);
+    for block in (from..32).step_by(UNIT as usize) {
+        host.write(now, 0, chunk, block, UNIT, false);
+    }
+    host.finish();
+}
+
+#[test]
+fn an_interrupted_erase_leaves_nothing_a_part_or_everything() {
+    for (erase, readable) in [(EraseFate::Lost, 0), (EraseFate::Partly(BlockMask(0xF)), 4), (EraseFate::Kept, 32)] {
+        let mut host = Host::new(&tiny(true), 4);
+        let chunk = host.chunk(0, 0, 0);
+        let start = host.fill(&[chunk]);
+        host.reset(start, 0, chunk);
+        let cut = Time(start.0 + 1_000_000);
+        let fate = DieFate { until: cut, program: ProgramFate::Unwritten, erase };
+        let remains = host.device.power_cut_by_die(cut, |_| fate).unwrap();
+        assert_eq!(remains.loss, PowerLoss { erases_cut_short: 1, ..PowerLoss::default() });
+        let found = host.descriptor(chunk);
+        assert_eq!((found.state, found.write_pointer), (ChunkState::Closed, 32));
+        let is_readable = |block: &u32| host.status(cut, chunk, *block) == Status::Success;
+        assert_eq!((0..32).filter(is_readable).count(), readable, "{erase:?}");
+        host.reset(cut, 0, chunk);
+        host.finish();
+        assert_eq!(host.device.wear().next(), Some((chunk, 2)), "both erases wear it");
     }
 }
 

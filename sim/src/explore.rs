@@ -165,6 +165,7 @@ impl<'a, S: Stage> Play<'a, S> {
             }
             Step::Fault(fault) => {
                 let injected = blocks.inject(*fault);
+                blocks.is_hurt |= injected;
                 *self.tally.faults.entry(fault.kind).or_default() += u64::from(injected);
             }
             Step::Cut { .. } => unreachable!("taken before"),

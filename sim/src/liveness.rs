@@ -5,9 +5,12 @@
 //! once more. What takes longer, and a drive that has nothing due while a request waits, is a panic that says what the
 //! drive is doing.
 
+use crate::drive::Drive;
 use crate::stage::Stage;
+use crate::step::Moment;
 use openftl_core::{Clock, Geometry, Nanos, Time, VirtualClock};
-use openftl_ftl::Durability;
+use openftl_ftl::{Access, BlockTarget, Durability};
+use openftl_media::profile::Faults;
 use openftl_media::{EmulatedDevice, Media};
 
 /// A drive may read, program and erase the whole of its slowest die so many times before it answers. Collection
@@ -125,7 +128,38 @@ pub fn probe(mut stage: impl Stage) {
     if let Err(contradiction) = stage.recover() {
         panic!("{contradiction}");
     }
+    expect_twice(&mut stage);
     prove(&mut stage, true);
+}
+
+/// Virtual time in which a drive that was just opened makes good what is there once.
+const REST: Nanos = Nanos::from_millis(500);
+
+/// A drive that was opened, and on which nothing goes wrong, has all its metadata twice: what it found once was written again, or soon
+/// is.
+fn expect_twice(stage: &mut impl Stage) {
+    let world = stage.blocks();
+    let is_sound = world.device().profile().faults == Faults::default() && !world.is_hurt;
+    // A cut that leaves units fading or readable in part is no such drive either: they are found out later.
+    if !is_sound || world.is_disturbed || world.ftl().is_read_only() || there_once(stage).is_empty() {
+        return;
+    }
+    stage.idle(REST);
+    let once = there_once(stage);
+    let is_read_only = stage.blocks().ftl().is_read_only();
+    assert!(once.is_empty() || is_read_only, "a recovered drive at rest has metadata only once: {once:?}");
+}
+
+/// What whoever only looks at the drive finds there once, if the power goes when all that is under way is done.
+fn there_once(stage: &impl Stage) -> Vec<String> {
+    let mut twin = stage.fork();
+    let last = twin.blocks().device().instants().len() as u32 - 1;
+    twin.power_cut_at(Moment { later: last, ..Moment::NOW });
+    let world = twin.blocks();
+    if let Err(error) = world.open(Access::Inspect) {
+        panic!("a recovered drive cannot be looked at: {error}");
+    }
+    world.ftl().block().recovery_report().single_copies.clone()
 }
 
 /// Has an open drive do some of everything, and close; with `reopen` it is then opened again and compared.

@@ -326,7 +326,34 @@ pub struct Beyond {
     seed: u64,
 }
 
+/// Two groups of one parallel unit, units of 16 blocks, 2 % of over-provisioning, and a checkpoint as often as can be.
+fn two_units_of_sixteen(seed: u64) -> Setting {
+    let mut profile = Profile::builtin("tiny").expect("a builtin profile");
+    let chip = &mut profile.chip;
+    (chip.cell, chip.programming, chip.pair_distance) = (Cell::Qlc, Programming::OneShot, None);
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80, 100], vec![800]);
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (2, 1, 0);
+    let config = Config {
+        capacity_blocks: 137,
+        over_provisioning: Share::percent(2),
+        drive_id: 0xD21E_0000 + seed,
+        payload: FrameForm::Stamp,
+        write_through: seed.is_multiple_of(2),
+        checkpoint_log_blocks: Some(1),
+        ..Config::default()
+    };
+    Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }
+}
+
 impl Run {
+    /// A long loop on a drive of two units of sixteen blocks, which has less room than any other.
+    #[must_use]
+    pub fn long_loop(seed: u64) -> Run {
+        let setting = two_units_of_sixteen(seed);
+        let steps = long_loop(&setting, &mut Dice::new(seed));
+        Run { seed, setting, steps }
+    }
+
     /// The run of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Run {
@@ -445,8 +472,7 @@ fn steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
 }
 
 /// Steps with 30 to 300 cuts and stops in them, and little work in between: what each of them leaves adds up.
-#[must_use]
-pub fn long_loop(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+fn long_loop(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     let capacity = setting.config.capacity_blocks;
     let space = if dice.once_in(2) { capacity } else { (capacity / 8).max(1) };
     let (work_max, events_max) = (dice.one_of(&[1, 3, 8]), dice.one_of(&[5, 40, 400]));

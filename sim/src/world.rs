@@ -65,6 +65,10 @@ pub struct World<D = Ftl> {
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
     pub may_wear_out: bool,
+    /// Whether something went wrong on the medium that was asked for.
+    pub is_hurt: bool,
+    /// Whether a power cut has left units that can be read in part or not for long.
+    pub is_disturbed: bool,
     /// What writes carry from now on.
     pub handle: Handle,
     /// Blocks that silent faults have cost and nobody has asked for.
@@ -226,6 +230,8 @@ impl<D: Drive> World<D> {
             config,
             next_config: None,
             may_wear_out: false,
+            is_hurt: false,
+            is_disturbed: false,
             handle: Handle::NONE,
             missing: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -247,6 +253,8 @@ impl<D: Drive> World<D> {
             next_config: self.next_config.clone(),
             history,
             may_wear_out: self.may_wear_out,
+            is_hurt: self.is_hurt,
+            is_disturbed: self.is_disturbed,
             handle: self.handle,
             missing: Vec::new(),
             chance: self.chance.clone(),
@@ -900,7 +908,9 @@ impl<D: Drive> World<D> {
     pub fn power_cut_at(&mut self, moment: Moment) -> States {
         self.ftl = None;
         self.under_way.clear();
-        self.wire.power_cut(moment)
+        let states = self.wire.power_cut(moment);
+        self.is_disturbed |= states.programs_partly + states.programs_fading > 0;
+        states
     }
 
     /// Opens the drive.

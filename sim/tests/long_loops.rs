@@ -5,13 +5,8 @@
 //! OPENFTL_LONG_LOOPS=1000..1200 cargo test -p openftl-sim --test long_loops -- --nocapture
 //! ```
 
-use openftl_core::FrameForm;
-use openftl_core::units::Share;
-use openftl_ftl::Config;
-use openftl_media::Profile;
-use openftl_media::profile::{Cell, Programming};
 use openftl_sim::step::write_steps;
-use openftl_sim::swarm::{Dice, Setting, is_narrow, long_loop};
+use openftl_sim::swarm::is_narrow;
 use openftl_sim::{Failure, Run, Tally, explore, shrink};
 use std::ops::Range;
 
@@ -26,25 +21,6 @@ fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("OPENFTL_LONG_LOOPS") else { return SEEDS };
     let (from, to) = text.split_once("..").expect("OPENFTL_LONG_LOOPS is like 100..200");
     from.parse().expect("a number")..to.parse().expect("a number")
-}
-
-/// Two groups of one parallel unit, units of 16 blocks, 2 % over-provisioning, and a checkpoint as often as can be.
-fn two_units_of_sixteen(seed: u64) -> Setting {
-    let mut profile = Profile::builtin("tiny").unwrap();
-    let chip = &mut profile.chip;
-    (chip.cell, chip.programming, chip.pair_distance) = (Cell::Qlc, Programming::OneShot, None);
-    (chip.read_us, chip.program_us) = (vec![40, 60, 80, 100], vec![800]);
-    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (2, 1, 0);
-    let config = Config {
-        capacity_blocks: 137,
-        over_provisioning: Share::percent(2),
-        drive_id: 0xD21E_0000 + seed,
-        payload: FrameForm::Stamp,
-        write_through: seed.is_multiple_of(2),
-        checkpoint_log_blocks: Some(1),
-        ..Config::default()
-    };
-    Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }
 }
 
 fn expect_alive(runs: impl Iterator<Item = Run>) {
@@ -73,11 +49,7 @@ fn expect_alive(runs: impl Iterator<Item = Run>) {
 
 #[test]
 fn two_units_of_sixteen_blocks_are_alive_after_every_cut() {
-    expect_alive(seeds().map(|seed| {
-        let setting = two_units_of_sixteen(seed);
-        let steps = long_loop(&setting, &mut Dice::new(seed));
-        Run { seed, setting, steps }
-    }));
+    expect_alive(seeds().map(Run::long_loop));
 }
 
 #[test]

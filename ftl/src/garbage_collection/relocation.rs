@@ -14,6 +14,7 @@
 
 use super::{Collection, Relocated, Victim};
 use crate::block::{BlockFtl, Errand};
+use crate::canary::Canary;
 use crate::log::{Log, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
@@ -611,6 +612,15 @@ impl<M: Media> BlockFtl<M> {
     /// that is to be logged.
     fn enter_relocated(&mut self, group: u32, victim: ChunkId, Relocated { block, from, to }: Relocated) -> bool {
         let is_entered = self.buffer.rebase(&mut self.mapping, block, Entry::media(from), Entry::media(to));
+        if self.config.has(Canary::CollectionRace)
+            && !is_entered
+            && let Place::Media(newer) = self.mapping.get(block).place()
+        {
+            self.mapping.set(block, Entry::media(to));
+            self.chunks.invalidate(newer);
+            self.chunks.commit(to);
+            return true;
+        }
         if is_entered {
             self.chunks.invalidate(from);
             self.chunks.commit(to);
