@@ -134,8 +134,10 @@ impl<M: Media> BlockFtl<M> {
     /// A program failed in `chunk`: it will be retired when what it holds has moved, and counts as bad from now on. Counted
     /// only then, a drive could fill up with such chunks before it knows that it is worn out.
     pub(crate) fn program_failed(&mut self, chunk: ChunkId) {
+        self.chunks.suspect(chunk);
+        // What tables have is not counted among the good ones while they have it, and superblocks go on where they are.
         let is_of_superblock = self.superblock.chunks().any(|other| other == chunk);
-        if self.chunks.suspect(chunk) && !is_of_superblock {
+        if self.chunks.usage(chunk) != ChunkUse::Table && !is_of_superblock {
             self.count_bad(chunk);
         }
     }
@@ -144,8 +146,7 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn retire(&mut self, chunk: ChunkId) {
         self.chunks.set_usage(chunk, ChunkUse::Retired, self.buffer.head());
         self.statistics.retired_chunks += 1;
-        // One that is suspect or offline has been counted.
-        if !self.chunks.is_suspect(chunk) {
+        if !self.chunks.is_offline(chunk) {
             self.count_bad(chunk);
         }
     }
@@ -159,17 +160,17 @@ impl<M: Media> BlockFtl<M> {
         if is_empty || self.chunks.is_offline(chunk) {
             return;
         }
-        let is_counted = self.chunks.is_suspect(chunk);
         self.chunks.take_offline(chunk);
         self.statistics.offline_chunks += 1;
-        if !is_counted {
-            self.count_bad(chunk);
-        }
+        self.count_bad(chunk);
         self.weak_chunk(chunk, Care::Notification);
     }
 
-    /// One chunk less to write with.
+    /// One chunk less to write with, unless `chunk` has been counted.
     fn count_bad(&mut self, chunk: ChunkId) {
+        if !self.chunks.count_bad(chunk) {
+            return;
+        }
         self.bad_chunks.good -= 1;
         self.provisioning.use_spare(self.group_of(chunk));
         self.turn_read_only_if_worn_out();

@@ -78,6 +78,7 @@ struct Chunk {
     suspect: bool,
     /// The device has taken it out of use, with all it held.
     offline: bool,
+    is_counted_bad: bool,
     /// Its data should move, because of this.
     weak: Option<Care>,
 }
@@ -129,6 +130,7 @@ impl ChunkTable {
             listed: false,
             suspect: false,
             offline: false,
+            is_counted_bad: false,
             weak: None,
         };
         let mut chunks = vec![empty; format.chunk_ids()];
@@ -279,9 +281,14 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].suspect
     }
 
-    /// Remembers that a program failed in `chunk`. Returns whether that is new.
-    pub fn suspect(&mut self, chunk: ChunkId) -> bool {
-        !std::mem::replace(&mut self.chunks[chunk.0 as usize].suspect, true)
+    /// Remembers that a program failed in `chunk`.
+    pub fn suspect(&mut self, chunk: ChunkId) {
+        self.chunks[chunk.0 as usize].suspect = true;
+    }
+
+    /// Counts `chunk` among the bad ones. Returns whether that is new.
+    pub fn count_bad(&mut self, chunk: ChunkId) -> bool {
+        !std::mem::replace(&mut self.chunks[chunk.0 as usize].is_counted_bad, true)
     }
 
     /// Whether the device has taken `chunk` out of use.

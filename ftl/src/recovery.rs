@@ -430,7 +430,10 @@ impl<M: Media> BlockFtl<M> {
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
             let gap = (!clean).then_some(gap);
-            if steps.report.repair.is_some() || ftl.log_is_long() || !ftl.skip(gap) {
+            let is_repaired = steps.report.repair.is_some();
+            // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
+            let is_skipped = !is_repaired && ftl.skip(gap);
+            if !is_skipped || ftl.log_is_long() {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;

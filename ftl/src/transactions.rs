@@ -20,7 +20,7 @@
 //! needs it: what such a crash leaves is the device as it was at one moment, so records are never there without their data,
 //! and a chunk is never reset without the log that allows it.
 
-use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::mapping::{Entry, Place};
@@ -639,7 +639,9 @@ impl<M: Media> BlockFtl<M> {
                 // Superblocks may be what is scarce on a worn-out drive.
                 Some(_) => room == 0 && self.log.has_unwritten(copy),
             };
-            if is_due && successors.is_empty() && self.may_program() {
+            // A recovery that could not name its gap writes no superblock before its checkpoint.
+            let may_name = self.phase != Phase::Recovering || self.log.has_unwritten(copy);
+            if is_due && successors.is_empty() && self.may_program() && may_name {
                 self.name_log_successors(copy);
             }
             if !self.log.has_unwritten(copy) {
