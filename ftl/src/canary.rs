@@ -21,9 +21,6 @@ pub enum Canary {
     ForgottenMark,
     /// A chunk whose part of a table has moved is released before the catalog that says so is durable.
     ReleaseBeforeCatalog,
-    /// A checkpoint that waits for the log or a chunk counts as work under way: nothing makes room for it, and changes go on being
-    /// logged.
-    StalledCheckpoint,
     /// A recovery does not write down which numbers of the log it skips.
     UnrecordedGap,
     /// A recovery gives log blocks numbers that were given away before the crash.

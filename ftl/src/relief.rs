@@ -22,7 +22,6 @@
 //! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::log::LOG_UNITS_MAX;
 use crate::plan::{METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
@@ -55,9 +54,6 @@ impl<M: Media> BlockFtl<M> {
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
     /// go on for ever.
     fn is_stuck(&self) -> bool {
-        if self.config.has(Canary::StalledCheckpoint) && self.checkpoint.is_working() {
-            return false;
-        }
         (!self.transactions.is_idle()
             || self.transactions.stalled
             || self.collection.is_stalled()
@@ -233,10 +229,7 @@ impl<M: Media> BlockFtl<M> {
     /// Whether changes may be logged: not while a checkpoint, which would shorten the log, has to be waited for.
     #[inline]
     pub(crate) fn log_may_grow(&self) -> bool {
-        !self.checkpoint.is_working()
-            || self.metadata_is_stalled()
-            || !self.log_is_long()
-            || self.config.has(Canary::StalledCheckpoint)
+        !self.checkpoint.is_working() || self.metadata_is_stalled() || !self.log_is_long()
     }
 
     /// What a drive lacks of the room that any crash should leave it: in each group a chunk to relocate into, and in all the
