@@ -8,7 +8,7 @@ use openftl_ftl::recovery::{OpenError, STEPS};
 use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
 use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
 use openftl_media::parts::PART_NAME_BYTES_MAX;
-use openftl_media::store::format::{self, Header, PartEntry, Record};
+use openftl_media::store::format::{self, Header, JournalHeader, JournalRecord, PartEntry, Record};
 use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ fn format_table(name: &str) -> String {
         ),
         "file header" => fields(&[
             (offset_of!(Header, magic), 8, "magic, `OFTLNAND`"),
-            (offset_of!(Header, version), 4, "version: 1, or 2 if the device is divided"),
+            (offset_of!(Header, version), 4, "version, 3"),
             (offset_of!(Header, header_bytes), 4, "where the chunk records begin"),
             (offset_of!(Header, groups), 4, "groups"),
             (offset_of!(Header, pus_per_group), 4, "parallel units per group"),
@@ -133,7 +133,7 @@ fn format_table(name: &str) -> String {
             (offset_of!(Header, chunk_bytes), 8, "from one chunk to the next"),
             (offset_of!(Header, profile_bytes), 4, "length of the profile, TOML text that follows the header"),
             (offset_of!(Header, parts), 4, "parts that the device is divided into; their entries follow the profile"),
-            (offset_of!(Header, reserved), 4, "0"),
+            (offset_of!(Header, journal_pages), 4, "pages of 4096 bytes that the journal has"),
             (offset_of!(Header, crc), 4, "CRC32C of the bytes before it, of the profile text and of the entries"),
         ]),
         "part entry" => fields(&[
@@ -144,6 +144,23 @@ fn format_table(name: &str) -> String {
             (offset_of!(PartEntry, id), 8, "what hosts recognise it by; of a block namespace its drive's id"),
             (offset_of!(PartEntry, name), PART_NAME_BYTES_MAX, "name, zeroes behind it"),
         ]),
+        "journal entry" => {
+            let header = fields(&[
+                (offset_of!(JournalHeader, magic), 8, "magic, `OFTLJRNL`"),
+                (offset_of!(JournalHeader, sequence), 8, "sequence: one more than that of the entry before"),
+                (offset_of!(JournalHeader, records), 4, "records"),
+                (offset_of!(JournalHeader, bitmaps), 4, "bitmaps"),
+                (offset_of!(JournalHeader, reserved), 4, "0"),
+                (offset_of!(JournalHeader, crc), 4, "CRC32C of the bytes before it and of what follows"),
+            ]);
+            let record_bytes = size_of::<JournalRecord>();
+            header
+                + &format!(
+                    "| {}- | records: the chunk's number (4), its record; {record_bytes} each |\n",
+                    size_of::<JournalHeader>()
+                )
+                + "| behind them | bitmaps: the chunk's number (4), its bitmap of lost blocks |\n"
+        }
         "chunk record" => fields(&[
             (
                 offset_of!(Record, state),

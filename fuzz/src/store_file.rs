@@ -1,8 +1,8 @@
-//! The start of a drive file, and its chunk records.
+//! The start of a drive file, its chunk records, and entries of its journal.
 
 use openftl_core::ChunkId;
 use openftl_media::parts::{PARTS_MAX, check_parts};
-use openftl_media::store::format::{Header, PartEntry, Record, Start};
+use openftl_media::store::format::{Header, JournalEntry, PAGE_BYTES, PartEntry, Record, Start};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 pub fn run(data: &[u8]) {
@@ -19,6 +19,15 @@ pub fn run(data: &[u8]) {
         header.parts = (count as u32).into();
         header.crc = header.checksum(text, &entries).into();
         start(&[header.as_bytes(), text.as_bytes(), bytes].concat());
+    }
+    for bitmap_bytes in [2, 192] {
+        if let Some((entry, pages)) = JournalEntry::parse(data, bitmap_bytes) {
+            assert_eq!(
+                entry.encode().len() as u64,
+                pages * PAGE_BYTES,
+                "an accepted entry is as long as the one written"
+            );
+        }
     }
     if let Ok((record, _)) = Record::read_from_prefix(data) {
         for number in [0, 7, u32::MAX] {
