@@ -664,6 +664,7 @@ impl<M: Media> BlockFtl<M> {
             }
             self.backlog.pop_front();
         }
+        self.give_trims_a_turn();
         self.stirred |= self.checkpoint.next_due() <= self.now;
         if self.ahead_due().is_some_and(|due| due <= self.now) {
             self.begin_ahead();
@@ -872,7 +873,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.stirred {
+        if !self.done.is_empty() || self.stirred || self.transactions.trims.wants_turn() {
             return Some(Time::ZERO);
         }
         let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);

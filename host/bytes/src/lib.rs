@@ -17,6 +17,9 @@
 //!
 //! Requests longer than a transaction go to the drive as several.
 //!
+//! A trim of any length is one request to the drive, and of trims only [`TRIMS_UNDER_WAY_MAX`] are the drive's at a time:
+//! however many there are, other requests never stand in line behind them.
+//!
 //! # Order
 //! Two writes in flight to the same bytes may end either way, as on any drive; but two writes to *different* bytes of
 //! one block must both be there. So a write that reads first (it has an *edge*) and any other change of blocks it covers
@@ -38,6 +41,9 @@ use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
 use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
 
 use span::{EDGES_MAX, Span};
+
+/// Trims that the drive has at a time; more wait in the order in which they came.
+pub const TRIMS_UNDER_WAY_MAX: usize = 64;
 
 /// What to do; offsets and lengths in bytes, inside the drive, lengths at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +174,9 @@ pub struct ByteRequests<K> {
     edged: usize,
     /// What the drive had no room for.
     backlog: VecDeque<(u32, Part)>,
+    /// Requests whose trim waits for others to end.
+    trims: VecDeque<u32>,
+    trims_under_way: usize,
     /// Requests whose turn has come.
     runnable: Vec<u32>,
     finished: Vec<Finished<K>>,
@@ -225,6 +234,11 @@ impl<K> Op<K> {
         (self.has_edges() || other.has_edges()) && self.span.shares_a_block_with(&other.span)
     }
 
+    /// Whether the command with this tag is its trim: that of a zero or trim, whose only other commands are those of edges.
+    fn is_trim(&self, tag: u64) -> bool {
+        matches!(self.request, ByteRequest::Zero { .. } | ByteRequest::Trim { .. }) && tag >> 62 == 0
+    }
+
     /// Commands of the body.
     fn body_parts(&self) -> u32 {
         match self.request {
@@ -276,6 +290,8 @@ impl<K: Copy> ByteRequests<K> {
             arrivals: 0,
             edged: 0,
             backlog: VecDeque::new(),
+            trims: VecDeque::new(),
+            trims_under_way: 0,
             runnable: Vec::new(),
             finished: Vec::new(),
             done: Vec::new(),
@@ -424,6 +440,7 @@ impl<K: Copy> ByteRequests<K> {
         target.poll(now, &mut done);
         for Done { tag, result, .. } in done.drain(..) {
             let op = tag as u32;
+            self.trims_under_way -= usize::from(self.ops[op as usize].is_trim(tag));
             if let Err(error) = result {
                 self.fail(op, error);
             }
@@ -436,6 +453,7 @@ impl<K: Copy> ByteRequests<K> {
             }
             self.backlog.pop_front();
         }
+        self.submit_trims(now, target);
         self.run(now, target);
         finished.append(&mut self.finished);
     }
@@ -481,7 +499,27 @@ impl<K: Copy> ByteRequests<K> {
         }
     }
 
+    /// Hands trims to the drive, as far as it may have more.
+    fn submit_trims<T: BlockTarget>(&mut self, now: Time, target: &mut T) {
+        while self.trims_under_way < TRIMS_UNDER_WAY_MAX
+            && let Some(index) = self.trims.front().copied()
+        {
+            // Counted first: a trim that is refused ends at once.
+            self.trims_under_way += 1;
+            if !self.submit(now, target, index, Part::Body(0)) {
+                self.trims_under_way -= 1;
+                break;
+            }
+            self.trims.pop_front();
+        }
+    }
+
     fn submit_or_queue<T: BlockTarget>(&mut self, now: Time, target: &mut T, index: u32, part: Part) {
+        if self.ops[index as usize].is_trim(part.tag(index)) {
+            self.trims.push_back(index);
+            self.submit_trims(now, target);
+            return;
+        }
         // Commands that wait go first.
         if !self.backlog.is_empty() || !self.submit(now, target, index, part) {
             self.backlog.push_back((index, part));
@@ -536,6 +574,7 @@ impl<K: Copy> ByteRequests<K> {
                 if let (Part::Body(number), true) = (part, op.request.is_write()) {
                     op.frames[op.transaction(number)].iter().for_each(|frame| target.frames_mut().release(*frame));
                 }
+                self.trims_under_way -= usize::from(self.ops[index as usize].is_trim(part.tag(index)));
                 self.fail(index, error);
                 self.part_ended(target, index);
             }
