@@ -7,7 +7,7 @@ use openftl_control::Answer;
 use openftl_core::units::ByteSize;
 use openftl_ftl::{ReadOnlyReason, Statistics};
 use openftl_lab::picture::thousands;
-use openftl_server::Counters;
+use openftl_server::{Counter, Counters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,6 +31,9 @@ pub struct DriveTotals {
     waf: f64,
     nand_blocks_written: u64,
     read_only: Option<ReadOnlyReason>,
+    /// The state in which it came to a standstill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standstill: Option<String>,
     lies_about_flush: bool,
     statistics: Statistics,
 }
@@ -73,9 +76,10 @@ impl Totals {
         self.counters.connections_refused.get()
     }
 
-    /// NVMe hosts that did not use TLS where they have to, and those whose handshake failed.
-    pub fn insecure(&self) -> [u64; 2] {
-        [self.counters.connections_without_tls.get(), self.counters.tls_handshakes_failed.get()]
+    /// NVMe hosts that did not use TLS where they have to, those whose handshake failed, and those that say no name.
+    pub fn unusual_hosts(&self) -> [u64; 3] {
+        let Counters { connections_without_tls, tls_handshakes_failed, hosts_without_name, .. } = &*self.counters;
+        [connections_without_tls, tls_handshakes_failed, hosts_without_name].map(Counter::get)
     }
 
     /// Looks at the drive in this place.
@@ -89,6 +93,7 @@ impl Totals {
             waf: statistics.waf(),
             nand_blocks_written: statistics.nand_blocks_written(),
             read_only: drive.read_only_reason(),
+            standstill: drive.standstill().map(str::to_owned),
             lies_about_flush: drive.config().lies_about_flush,
             statistics,
         };

@@ -177,6 +177,8 @@ pub struct ByteRequests<K> {
     /// Requests whose trim waits for others to end.
     trims: VecDeque<u32>,
     trims_under_way: usize,
+    /// Commands that the drive has.
+    under_way: usize,
     /// Requests whose turn has come.
     runnable: Vec<u32>,
     finished: Vec<Finished<K>>,
@@ -292,6 +294,7 @@ impl<K: Copy> ByteRequests<K> {
             backlog: VecDeque::new(),
             trims: VecDeque::new(),
             trims_under_way: 0,
+            under_way: 0,
             runnable: Vec::new(),
             finished: Vec::new(),
             done: Vec::new(),
@@ -438,6 +441,7 @@ impl<K: Copy> ByteRequests<K> {
     pub fn poll<T: BlockTarget>(&mut self, now: Time, target: &mut T, finished: &mut Vec<Finished<K>>) {
         let mut done = std::mem::take(&mut self.done);
         target.poll(now, &mut done);
+        self.under_way -= done.len();
         for Done { tag, result, .. } in done.drain(..) {
             let op = tag as u32;
             self.trims_under_way -= usize::from(self.ops[op as usize].is_trim(tag));
@@ -456,6 +460,12 @@ impl<K: Copy> ByteRequests<K> {
         self.submit_trims(now, target);
         self.run(now, target);
         finished.append(&mut self.finished);
+    }
+
+    /// Whether the drive has something to end, or to take.
+    #[must_use]
+    pub fn waits_for_drive(&self) -> bool {
+        self.under_way > 0 || !self.backlog.is_empty() || !self.trims.is_empty()
     }
 
     /// Whether a call of [`ByteRequests::poll`] would bring something whatever the drive does.
@@ -565,6 +575,7 @@ impl<K: Copy> ByteRequests<K> {
         match target.submit(now, part.tag(index), request) {
             Err(IoError::QueueFull) => return false,
             Ok(()) => {
+                self.under_way += 1;
                 if let Part::EdgeWrite(edge) = part {
                     self.ops[index as usize].edge_frames[edge as usize] = None;
                 }

@@ -28,6 +28,7 @@
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
+//! | time that requests may wait for a drive that ends nothing | what the drive says of itself ([`openftl_ftl::target::Vitals`]), and none where nothing is under way; then it takes no more writes, and they end with errors |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -188,12 +189,14 @@ pub enum ServeError {
         error: String,
     },
     /// When the server stopped, a drive had requests and nothing to do.
-    #[error("export `{name}`: the drive has {requests} requests that it never ends")]
+    #[error("export `{name}`: the drive has {requests} requests that it never ends{state}")]
     Stuck {
         /// The export's name.
         name: String,
         /// Requests left.
         requests: usize,
+        /// What the drive says of its state, behind a colon, if anything.
+        state: String,
     },
 }
 
@@ -267,6 +270,8 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    /// Drives that have just come to a standstill, and their states.
+    standstills: Vec<(usize, String)>,
     buffers: Buffers,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
@@ -290,6 +295,7 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            standstills: Vec::new(),
             buffers: Buffers::default(),
             is_crowded: false,
             heard: Time::ZERO,
@@ -501,6 +507,9 @@ impl Server {
             }
 
             let mut freed = self.poll_drives(clock, served);
+            for (export, state) in self.standstills.drain(..) {
+                operator.came_to_standstill(export, &state);
+            }
             self.look_after_controllers(now, served);
             let mut drives = Drives { served, fabric: self.fabric.as_mut() };
             if operator.turn(clock.now(), called, &mut drives).is_break() {
@@ -566,7 +575,8 @@ impl Server {
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
-            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).min();
+            let watch = served.iter().filter_map(Served::watch_due);
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).chain(watch).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.
                 let span = due.since(now) - self.lead.get();
@@ -745,6 +755,11 @@ impl Server {
                 if drive.next_due().is_none_or(|due| due > now) && !drive.has_finished() {
                     break;
                 }
+            }
+            if let Some(state) = served[index].watch(clock.now()) {
+                self.counters.standstills.add(1);
+                self.standstills.push((index, state));
+                any = true;
             }
             // A drive gives back the frames of writes when it pleases.
             any |= served[index].available() > available;
@@ -952,10 +967,17 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
             flush = Some(id);
         } else if served.has_finished() {
             // Collected at once by the next poll.
+        } else if let Some(state) = served.watch(now) {
+            return Err(ServeError::Stuck {
+                name: name.to_owned(),
+                requests: served.len(),
+                state: format!(": {state}"),
+            });
         } else if let Some(due) = served.next_due() {
-            clock.wait_until(due);
+            clock.wait_until(served.watch_due().map_or(due, |watch| due.min(watch)));
         } else {
-            return Err(ServeError::Stuck { name: name.to_owned(), requests: served.len() });
+            let (name, requests, state) = (name.to_owned(), served.len(), String::new());
+            return Err(ServeError::Stuck { name, requests, state });
         }
     }
 }

@@ -23,6 +23,7 @@ use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::{Authentication, Effect};
 use openftl_nvme::namespace::ALL_NAMESPACES;
+use openftl_nvme::wire::opcode::fabrics;
 use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
@@ -318,16 +319,18 @@ impl NvmeConnection {
             self.commands.resize_with(slot.index() + 1, || None);
         }
         let id = CommandId(SubmissionEntry::of(&entry).command_id.get());
-        if let Some(queue) = &mut self.queue {
-            match queue.begin(id) {
-                Ok(()) => {}
-                Err(QueueError::IdInUse(_)) => {
-                    let refused = queue.refuse(id);
-                    self.send_completion(slot, &refused);
-                    return Ok(());
-                }
-                Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
+        let begun = self.queue.as_mut().map_or(Ok(()), |queue| match queue.begin(id) {
+            Err(QueueError::IdInUse(_)) if is_beside_held(&self.commands, &entry) => queue.begin_beside(id),
+            begun => begun,
+        });
+        match begun {
+            Ok(()) => {}
+            Err(QueueError::IdInUse(_)) => {
+                let refused = self.queue.as_ref().expect("there is a queue").refuse(id);
+                self.send_completion(slot, &refused);
+                return Ok(());
             }
+            Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
         }
         let known = data.unwrap_or(Data::None);
         self.commands[slot.index()] = Some(Command::new(entry, known));
@@ -383,6 +386,9 @@ impl NvmeConnection {
                 // SQSIZE and CATTR of Connect (Base, "Connect Command").
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
+                turn.counters.hosts_without_name.add(u64::from(
+                    queue.is_admin() && turn.fabric.target.controller(&queue).is_some_and(|made| made.host().nqn.is_empty()),
+                ));
                 if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
                     self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
                 }
@@ -472,7 +478,9 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         while let Some((id, answer)) = turn.fabric.target.take_event(name) {
-            let held = |command: &Option<Command>| command.as_ref().is_some_and(|command| command.id() == id);
+            let held = |command: &Option<Command>| {
+                command.as_ref().is_some_and(|command| command.id() == id && matches!(command.stage, Stage::Held))
+            };
             let Some(index) = self.commands.iter().position(held) else { continue };
             let slot = self.session.slot_at(index);
             self.finish(slot, answer, turn)?;
@@ -1188,6 +1196,15 @@ impl NvmeConnection {
         }
         self.link.output.discard(|export, id| served[export].release(id));
     }
+}
+
+/// Whether this is a property command with the name of a held event request. It has ended before anything else comes.
+fn is_beside_held(commands: &[Option<Command>], entry: &[u8; 64]) -> bool {
+    let entry = SubmissionEntry::of(entry);
+    let is_property = matches!(entry.fabrics_type(), fabrics::PROPERTY_GET | fabrics::PROPERTY_SET);
+    let is_held =
+        |command: &Command| matches!(command.stage, Stage::Held) && command.entry().command_id == entry.command_id;
+    entry.is_fabrics() && is_property && commands.iter().flatten().any(is_held)
 }
 
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {

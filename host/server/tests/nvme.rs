@@ -538,6 +538,45 @@ fn a_command_id_that_is_under_way_is_refused_and_its_owner_goes_on() {
     served.end();
 }
 
+/// SPDK's hosts name the property commands of their shutdown like event requests that are still held.
+#[test]
+fn a_host_shuts_down_with_the_names_of_its_event_requests() {
+    const NAME: u16 = 500;
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let mut host = served.host();
+    let property = |kind: u8, offset: u8, value: u32| {
+        let mut property = capsule(NAME, 0x7f);
+        (property[12], property[52]) = (kind, offset);
+        property[56..60].copy_from_slice(&value.to_le_bytes());
+        property
+    };
+    let stream = host.admin.stream_mut();
+    let response = |stream: &mut TcpStream| {
+        let mut response = [0; 24];
+        stream.read_exact(&mut response).unwrap();
+        assert_eq!(response[20..22], NAME.to_le_bytes());
+        let status = u16::from_le_bytes([response[22], response[23]]) >> 1 & 0x7ff;
+        (status, u32::from_le_bytes(response[8..12].try_into().unwrap()))
+    };
+    let (get, set, csts, configuration) = (0x04, 0x00, 0x1c, 0x14);
+    // The event request, and a command that is not of fabrics.
+    stream.write_all(&[capsule(NAME, 0x0c), capsule(NAME, 0x18), property(get, csts, 0)].concat()).unwrap();
+    assert_eq!(response(stream).0, status::ID_CONFLICT, "keep alive");
+    assert_eq!(response(stream), (0, 1), "ready");
+    let normal_shutdown = 1 << 14 | 6 << 16 | 4 << 20 | 1;
+    stream.write_all(&property(set, configuration, normal_shutdown)).unwrap();
+    assert_eq!(response(stream).0, 0);
+    assert_eq!(response(stream).0, status::ABORT_REQUESTED, "the event request ends behind the command that ends it");
+    for turn in 0.. {
+        assert!(turn < 1_000_000, "the shutdown completes");
+        stream.write_all(&property(get, csts, 0)).unwrap();
+        if response(stream) == (0, 0b10 << 2 | 1) {
+            break;
+        }
+    }
+    served.end();
+}
+
 #[test]
 fn discovery_tells_each_host_what_it_may_connect_to_and_others_are_refused() {
     let hosts = HostsAllowed::Listed(vec![Nqn::new(HOST).unwrap()]);

@@ -51,6 +51,7 @@ statuses! {
     transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     permanent INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
     permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
+    permanent FEATURE_NOT_CHANGEABLE = 0x10e, "Feature Not Changeable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
     permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
