@@ -198,7 +198,9 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
         };
         server.set_target(nvme_target(nqn, format, &access, &namespaces, &others, &nvme)?);
-        access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        if let Some(secrets) = access.secrets {
+            server.set_secrets(secrets, access.policy).map_err(Failure::failed)?;
+        }
         if let Some(tls) = &access.tls {
             server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
         }

@@ -106,6 +106,15 @@ fn the_best_of_the_controllers_policy_is_taken_whatever_the_order_of_the_proposa
 }
 
 #[test]
+fn a_controller_accepts_no_group_above_4096_bits_unless_it_is_told_to() {
+    let large = || Policy::with_groups(vec![DhGroup::Ffdhe8192, DhGroup::Ffdhe6144]);
+    let outcomes = talk(&mut Host::new(one_way(), large()), &mut controller(one_way(), Policy::default()), |_| {});
+    assert_eq!(explanation(outcomes.0), Explanation::GroupNotUsable);
+    let mut told = controller(one_way(), Policy::with_groups(vec![DhGroup::Ffdhe6144]));
+    assert_eq!(talk(&mut Host::new(one_way(), large()), &mut told, |_| {}).0, Outcome::Authenticated);
+}
+
+#[test]
 fn nothing_in_common_is_told_apart() {
     let sha_256 = policy(HashFunction::Sha256, DhGroup::Null);
     let sha_512 = policy(HashFunction::Sha512, DhGroup::Null);

@@ -17,6 +17,7 @@
 //! | connections | [`ServerConfig::connections_max`] |
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
 //! | steps of authentications and of handshakes of TLS in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
+//! | keys and secrets of authentications | one at a time, on a thread of their own that works half of the time; sources take turns by the time that each has had (`key_worker.rs`) |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
@@ -42,6 +43,7 @@ mod device_request;
 mod endpoint;
 mod export;
 mod fabric;
+mod key_worker;
 mod link;
 mod listener;
 mod nbd;
@@ -66,11 +68,12 @@ use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
 use link::{Buffers, Over};
+use key_worker::JobTicket;
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::{ControllerName, Queue};
-use openftl_nvme_auth::{Secrets, TlsKeys};
+use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use openftl_nvme_tls::TlsError;
 use secure::Secure;
@@ -115,6 +118,7 @@ const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_KEYS: u64 = u32::MAX as u64 - 3;
 const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
@@ -325,13 +329,21 @@ impl Server {
         self.fabric = Some(Fabric::new(target));
     }
 
-    /// The secrets that hosts have to know where a subsystem requires authentication. Called after [`Server::set_target`].
+    /// The secrets that hosts have to know where a subsystem requires authentication, and which hash functions and groups it
+    /// accepts. Called after [`Server::set_target`].
+    ///
+    /// # Errors
+    /// If the system has no thread or file descriptor left for computing keys.
     ///
     /// # Panics
     /// Without a target.
-    pub fn set_secrets(&mut self, secrets: Secrets) {
+    pub fn set_secrets(&mut self, secrets: Secrets, policy: Policy) -> io::Result<()> {
         let fabric = self.fabric.as_mut().expect("secrets are those of a target");
-        fabric.authority = Some(Authority::new(secrets));
+        let authority = Authority::new(secrets, policy)?;
+        let data = epoll::EventData::new_u64(EVENT_KEYS << 32);
+        epoll::add(&self.epoll, authority.worker.event(), data, epoll::EventFlags::IN)?;
+        fabric.authority = Some(authority);
+        Ok(())
     }
 
     /// Has hosts use TLS with these keys, before anything else is said on a connection. Called after [`Server::set_target`],
@@ -492,6 +504,7 @@ impl Server {
                 fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
             }
 
+            self.take_keys(now, served);
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
                 while let Some(front) = served[export].waiters.front().copied() {
@@ -607,6 +620,11 @@ impl Server {
             match (data >> 32, data as u32 as usize) {
                 (EVENT_STOP, _) => stop.clear(),
                 (EVENT_OPERATOR, _) => called = true,
+                (EVENT_KEYS, _) => {
+                    if let Some(authority) = self.fabric.as_ref().and_then(|fabric| fabric.authority.as_ref()) {
+                        authority.worker.clear();
+                    }
+                }
                 (EVENT_LISTENER, index) => {
                     if let Some(listener) = self.listeners.get_mut(index) {
                         listener.ready = true;
@@ -735,6 +753,31 @@ impl Server {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
             Ok(()) => {}
             Err(over) => self.end(slot, over, served),
+        }
+    }
+
+    /// Goes on with an authentication whose key or secret has been computed, and has the next one computed.
+    fn take_keys<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        let Some(authority) = self.fabric.as_mut().and_then(|fabric| fabric.authority.as_mut()) else { return };
+        let slots = &self.slots;
+        let waits = |ticket: JobTicket| {
+            let slot = &slots[ticket.slot as usize];
+            slot.generation == ticket.generation && slot.connection.is_some()
+        };
+        let Some((ticket, computed)) = authority.worker.turn(waits) else { return };
+        let Slot { generation, connection: Some(Connection::Nvme(connection)) } =
+            &mut self.slots[ticket.slot as usize]
+        else {
+            return;
+        };
+        if *generation != ticket.generation {
+            return;
+        }
+        let fabric = self.fabric.as_mut().expect("it has an authority");
+        let (config, counters) = (&self.config, &*self.counters);
+        let mut turn = Turn { now, slot: ticket.slot, generation: *generation, served, fabric, config, counters };
+        if let Err(over) = connection.computed(ticket.command, computed, &mut turn) {
+            self.end(ticket.slot as usize, over, served);
         }
     }
 

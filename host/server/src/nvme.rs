@@ -28,7 +28,7 @@ use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
 };
-use openftl_nvme_auth::{Controller, Step};
+use openftl_nvme_auth::{Computed, Controller, Step};
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
@@ -36,6 +36,7 @@ use zerocopy::IntoBytes;
 use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
+use crate::key_worker::{JobTicket, Source};
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
 use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
@@ -66,6 +67,8 @@ enum Stage {
     Running,
     /// It ends when something happens.
     Held,
+    /// A message of an authentication whose key or secret is being computed.
+    Computing(Authentication),
 }
 
 /// One thing that is asked of what is served.
@@ -453,6 +456,24 @@ impl NvmeConnection {
             return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
         };
         turn.fabric.authentication_steps_left = turn.fabric.authentication_steps_left.saturating_sub(1);
+        let work = match message {
+            Authentication::Message { bytes } => {
+                data.and_then(|data| data.get(..bytes as usize)).and_then(|message| controller.work_to_send(message))
+            }
+            Authentication::Wanted { bytes } => controller.work_to_receive(bytes as usize, &mut authority.nonces),
+        };
+        if let Some(work) = work {
+            let queue = self.queue.as_ref().expect("there is a queue");
+            let host = turn.fabric.target.controller(queue).map_or("", |controller| &controller.host().nqn);
+            let source = Source::of(self.link.socket(), host);
+            let ticket = JobTicket { slot: turn.slot, generation: turn.generation, command: slot };
+            authority.worker.line_up(ticket, source, work);
+            let command = self.commands[slot.index()].as_mut().expect("it has begun");
+            // It is still booked.
+            command.heap = data.map_or_else(Vec::new, <[u8]>::to_vec);
+            command.stage = Stage::Computing(message);
+            return Ok(());
+        }
         let (payload, step) = match message {
             Authentication::Message { bytes } => {
                 let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
@@ -469,6 +490,23 @@ impl NvmeConnection {
         queue.set_authenticated(controller.is_authenticated());
         self.link.closing |= matches!(step, Step::Close(_));
         self.finish_with(slot, Answer::from(Status::SUCCESS), &payload, turn)
+    }
+
+    /// Goes on with a message of an authentication, whose key or secret has been computed.
+    pub fn computed<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        computed: Computed,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let Some(command) = self.commands.get_mut(slot.index()).and_then(Option::as_mut) else { return Ok(()) };
+        let Stage::Computing(message) = command.stage else { return Ok(()) };
+        if let Some(controller) = &mut self.authentication {
+            controller.computed(computed);
+        }
+        command.stage = Stage::Running;
+        let data = std::mem::take(&mut command.heap);
+        self.authenticate(slot, message, Some(&data), turn)
     }
 
     /// Ends held commands for which something has happened.
@@ -924,7 +962,7 @@ impl NvmeConnection {
                 self.collected(slot, data, turn)
             }
             // They were in the capsule of a command that has no use for them.
-            Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held => Ok(()),
+            Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held | Stage::Computing(_) => Ok(()),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::EmulatedDevice;
 use openftl_nvme::{BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
-use openftl_nvme_auth::{Secrets, TlsKeys};
+use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
@@ -166,7 +166,7 @@ impl Served {
         }
         target.add_port(Port { id: 1, address });
         server.set_target(target);
-        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets, Policy::default()).unwrap());
         tls.into_iter().for_each(|(keys, policy)| server.set_tls(&keys, policy).expect("this build has TLS"));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
