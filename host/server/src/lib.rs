@@ -1016,8 +1016,8 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
                 requests: served.len(),
                 state: format!(": {state}"),
             });
-        } else if let Some(due) = served.next_due() {
-            clock.wait_until(served.watch_due().map_or(due, |watch| due.min(watch)));
+        } else if let Some(due) = [served.next_due(), served.watch_due()].into_iter().flatten().min() {
+            clock.wait_until(due);
         } else {
             let (name, requests, state) = (name.to_owned(), served.len(), String::new());
             return Err(ServeError::Stuck { name, requests, state });
