@@ -157,7 +157,9 @@ pub enum Request<'a> {
         /// When to acknowledge.
         durability: Durability,
     },
-    /// Makes any number of blocks read as zeroes, as one transaction. Serves trim and write zeroes alike.
+    /// Makes any number of blocks read as zeroes. Serves trim and write zeroes alike. Up to [`TRANSACTION_BLOCKS_MAX`] blocks are
+    /// one transaction. A longer trim takes several, in the order of its blocks, and other requests are served in between
+    /// ([`crate::trims`]); all of them have the promised durability when it ends.
     Trim {
         /// First logical block.
         first: u64,
