@@ -344,6 +344,17 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         self.watch.looked.map(|looked| looked + WATCH_EVERY)
     }
 
+    /// Whether an exchange has been read, and not written.
+    pub fn is_shown(&self, id: RequestId) -> bool {
+        matches!(&self.behind, Behind::Drive { requests, .. } if requests.is_shown(id))
+    }
+
+    /// Writes what an exchange that was shown has been filled with.
+    pub fn write(&mut self, now: Time, id: RequestId) {
+        let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
+        requests.write(now, *target, id);
+    }
+
     /// Asks for everything that has ended to be durable; `None` while there is no place for the request.
     pub fn flush(&mut self, ticket: Ticket) -> Option<RequestId> {
         match &self.behind {

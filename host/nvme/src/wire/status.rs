@@ -38,10 +38,13 @@ statuses! {
     transient INTERNAL_ERROR = 0x006, "Internal Error";
     transient ABORT_REQUESTED = 0x007, "Command Abort Requested";
     transient ABORTED_QUEUE_DELETED = 0x008, "Command Aborted due to SQ Deletion";
+    permanent FAILED_FUSED = 0x009, "Command Aborted due to Failed Fused Command";
+    permanent MISSING_FUSED = 0x00a, "Command Aborted due to Missing Fused Command";
     permanent INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
     permanent COMMAND_SEQUENCE_ERROR = 0x00c, "Command Sequence Error";
     permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
+    permanent ATOMIC_UNIT_EXCEEDED = 0x014, "Atomic Write Unit Exceeded";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     permanent FDP_DISABLED = 0x029, "FDP Disabled";

@@ -33,6 +33,8 @@ pub mod status {
     pub const INVALID_FIELD: u16 = 0x002;
     pub const ID_CONFLICT: u16 = 0x003;
     pub const ABORT_REQUESTED: u16 = 0x007;
+    pub const FAILED_FUSED: u16 = 0x009;
+    pub const MISSING_FUSED: u16 = 0x00a;
     pub const INVALID_NAMESPACE: u16 = 0x00b;
     pub const SEQUENCE_ERROR: u16 = 0x00c;
     pub const SGL_LENGTH_INVALID: u16 = 0x00f;
