@@ -37,12 +37,16 @@ use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
-use crate::target::{BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
+use crate::target::{
+    BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
+};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{
+    AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
+};
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
 use std::cmp::Reverse;
 use std::collections::VecDeque;

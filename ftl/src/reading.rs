@@ -252,8 +252,14 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn give_up_reads(&mut self) {
         let free = std::mem::take(&mut self.reads.free_commands);
         let waits = |(index, _): &(usize, &ReadCommand)| !free.contains(&(*index as u32));
-        let mut given_up: Vec<(u32, u32)> =
-            self.reads.commands.iter().enumerate().filter(waits).map(|(_, one)| (one.request, one.logical[0])).collect();
+        let mut given_up: Vec<(u32, u32)> = self
+            .reads
+            .commands
+            .iter()
+            .enumerate()
+            .filter(waits)
+            .map(|(_, one)| (one.request, one.logical[0]))
+            .collect();
         given_up.sort_unstable();
         given_up.dedup_by_key(|(request, _)| *request);
         for (request, block) in given_up {

@@ -182,7 +182,8 @@ fn any_mix_of_byte_ranges_agrees_with_a_vector() {
                     ByteRequest::Read { .. }
                     | ByteRequest::WriteUncorrectable { .. }
                     | ByteRequest::Flush
-                    | ByteRequest::FlashAlloc | ByteRequest::Exchange { .. } => {}
+                    | ByteRequest::FlashAlloc
+                    | ByteRequest::Exchange { .. } => {}
                 }
                 in_flight.insert(ticket, (request, model[start..end].to_vec()));
             } else {
@@ -383,7 +384,8 @@ fn an_exchange_lets_nothing_change_its_blocks_in_between() {
             bench.requests.poll(bench.now, &mut bench.drive, &mut finished);
             for Finished { id, ticket, result } in finished {
                 result.unwrap();
-                let is_free = bench.requests.is_shown(id) && bench.requests.slice(bench.drive.frames_mut(), id, 0)[0] == 0;
+                let is_free =
+                    bench.requests.is_shown(id) && bench.requests.slice(bench.drive.frames_mut(), id, 0)[0] == 0;
                 if is_free {
                     had += 1;
                     bench.requests.slice_mut(bench.drive.frames_mut(), id, 0).fill(ticket as u8 + 1);

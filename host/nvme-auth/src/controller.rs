@@ -198,7 +198,8 @@ impl Controller {
 
     /// What [`Controller::receive`] with so much room would compute. To be run, and given to [`Controller::computed`], before that.
     pub fn work_to_receive<R: CryptoRng>(&mut self, allocated: usize, nonces: &mut Nonces<R>) -> Option<Work> {
-        let State::Negotiated { agreement: Agreement { hash, group, .. }, key: key @ Key::Due } = &mut self.state else {
+        let State::Negotiated { agreement: Agreement { hash, group, .. }, key: key @ Key::Due } = &mut self.state
+        else {
             return None;
         };
         if allocated < Challenge::length(*hash, *group) {
@@ -215,9 +216,7 @@ impl Controller {
             (State::Negotiated { key: key @ Key::Away, .. }, Outcome::Key(made)) => {
                 *key = made.map_or(Key::None, |made| Key::Made(Box::new(made)));
             }
-            (State::Challenged(challenged), Outcome::Secret(secret))
-                if matches!(challenged.secret, Secret::Away) =>
-            {
+            (State::Challenged(challenged), Outcome::Secret(secret)) if matches!(challenged.secret, Secret::Away) => {
                 challenged.secret = Secret::Known(secret);
             }
             _ => {}
@@ -374,12 +373,7 @@ impl Controller {
         Ok(State::Replied { agreement: *agreement, response })
     }
 
-    fn challenge<R: CryptoRng>(
-        &mut self,
-        agreement: Agreement,
-        key: Key,
-        nonces: &mut Nonces<R>,
-    ) -> (Vec<u8>, Step) {
+    fn challenge<R: CryptoRng>(&mut self, agreement: Agreement, key: Key, nonces: &mut Nonces<R>) -> (Vec<u8>, Step) {
         let Agreement { transaction, hash, group } = agreement;
         let challenge = nonces.bytes(hash.length());
         let sequence = nonces.sequence();

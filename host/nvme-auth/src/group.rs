@@ -130,7 +130,9 @@ impl fmt::Display for DhGroup {
 
 /// No group has this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no Diffie-Hellman group: choose ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192 or null (none)")]
+#[error(
+    "{0:?} is no Diffie-Hellman group: choose ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192 or null (none)"
+)]
 pub struct UnknownGroup(pub String);
 
 impl FromStr for DhGroup {

@@ -86,7 +86,17 @@ impl Queue {
         assert!((2..=QUEUE_ENTRIES_MAX).contains(&entries), "Connect has checked the size");
         let mut ids = CommandIds::new();
         ids.insert(connect);
-        Queue { controller, id, serial, is_authenticated: true, entries, head: 1 % entries, has_flow_control, ids, beside: None }
+        Queue {
+            controller,
+            id,
+            serial,
+            is_authenticated: true,
+            entries,
+            head: 1 % entries,
+            has_flow_control,
+            ids,
+            beside: None,
+        }
     }
 
     /// Whose it is.
@@ -256,7 +266,11 @@ mod tests {
         assert_eq!(queue.begin(CommandId(7)), Err(QueueError::IdInUse(7)));
         queue.begin_beside(CommandId(7)).unwrap();
         assert_eq!(queue.complete(CommandId(7), done()).submission_head.get(), 0, "each was taken off once");
-        assert_eq!((queue.under_way(), queue.begin(CommandId(7))), (1, Err(QueueError::IdInUse(7))), "the held one is held");
+        assert_eq!(
+            (queue.under_way(), queue.begin(CommandId(7))),
+            (1, Err(QueueError::IdInUse(7))),
+            "the held one is held"
+        );
         let _ = queue.complete(CommandId(7), done());
         assert_eq!(queue.begin(CommandId(7)), Ok(()));
     }

@@ -67,8 +67,8 @@ use channel::Channel;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
-use link::{Buffers, Over};
 use key_worker::JobTicket;
+use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::controller::Effect;
@@ -765,8 +765,7 @@ impl Server {
             slot.generation == ticket.generation && slot.connection.is_some()
         };
         let Some((ticket, computed)) = authority.worker.turn(waits) else { return };
-        let Slot { generation, connection: Some(Connection::Nvme(connection)) } =
-            &mut self.slots[ticket.slot as usize]
+        let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[ticket.slot as usize]
         else {
             return;
         };

@@ -465,7 +465,13 @@ impl NvmeConnection {
 
     /// The blocks of a fused pair were read: they are compared, and written if they are as the host thinks. Returns whether
     /// they are being written.
-    fn exchange<T: ServedDrive>(&mut self, slot: Slot, export: usize, id: RequestId, turn: &mut Turn<'_, '_, T>) -> bool {
+    fn exchange<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        id: RequestId,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> bool {
         let served = &mut turn.served[export];
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let new = std::mem::take(&mut command.heap);
@@ -502,7 +508,8 @@ impl NvmeConnection {
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
                 turn.counters.hosts_without_name.add(u64::from(
-                    queue.is_admin() && turn.fabric.target.controller(&queue).is_some_and(|made| made.host().nqn.is_empty()),
+                    queue.is_admin()
+                        && turn.fabric.target.controller(&queue).is_some_and(|made| made.host().nqn.is_empty()),
                 ));
                 if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
                     self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);

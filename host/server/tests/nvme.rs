@@ -614,7 +614,10 @@ fn compare_and_write_is_one_command_in_two_halves() {
 
         assert_eq!(run(&[(compare(1), &new), (written, &new)]), [status::COMPARE_FAILURE, status::FAILED_FUSED]);
         assert_eq!(run(&[(written, &new)]), [status::MISSING_FUSED], "no first half");
-        assert_eq!(run(&[(compare(1), &old), flush(), (written, &new)]), [status::MISSING_FUSED, 0, status::MISSING_FUSED]);
+        assert_eq!(
+            run(&[(compare(1), &old), flush(), (written, &new)]),
+            [status::MISSING_FUSED, 0, status::MISSING_FUSED]
+        );
         let elsewhere = half(entry(0x01, 1, [8, 0, blocks as u32 - 1]), 2);
         assert_eq!(run(&[(compare(1), &old), (elsewhere, &new)]), [status::INVALID_FIELD, status::FAILED_FUSED]);
         let beyond = half(entry(0x05, 1, [1 << 20, 0, blocks as u32 - 1]), 1);

@@ -194,14 +194,8 @@ pub mod event {
     pub const IMPLICITLY_MODIFIED: u8 = 0x81;
 
     /// All of them.
-    pub const ALL: [u8; 6] = [
-        NOT_FULLY_WRITTEN,
-        TIME_LIMIT_EXCEEDED,
-        RESET_MODIFIED,
-        INVALID_IDENTIFIER,
-        REALLOCATED,
-        IMPLICITLY_MODIFIED,
-    ];
+    pub const ALL: [u8; 6] =
+        [NOT_FULLY_WRITTEN, TIME_LIMIT_EXCEEDED, RESET_MODIFIED, INVALID_IDENTIFIER, REALLOCATED, IMPLICITLY_MODIFIED];
 }
 
 /// MO, bits 7 to 0 of dword 10 of I/O Management Receive and Send.

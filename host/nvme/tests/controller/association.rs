@@ -133,7 +133,12 @@ fn every_wrong_connect_says_which_of_its_bytes_is_wrong() {
         ("a queue that there is", connect(1, 31), of(1), (Status::COMMAND_SEQUENCE_ERROR, 0)),
         ("unknown subsystem", connect(0, 31), connect_data("nqn.x", ANY_CONTROLLER), (parameters, DATA | 256)),
         ("endless name", connect(2, 31), with(&|data| data.subsystem_nqn = [b'a'; 256]), (parameters, DATA | 256)),
-        ("a queue of another host, without a name", connect(2, 31), with(&|data| data.host_nqn = [0; 256]), (parameters, DATA | 512)),
+        (
+            "a queue of another host, without a name",
+            connect(2, 31),
+            with(&|data| data.host_nqn = [0; 256]),
+            (parameters, DATA | 512),
+        ),
         ("endless host name", connect(2, 31), with(&|data| data.host_nqn = [b'n'; 256]), (parameters, DATA | 512)),
         ("another host", connect(2, 31), with(&|data| data.host_nqn = zero_ended("nqn.b")), (parameters, DATA | 512)),
         ("another host id", connect(2, 31), with(&|data| data.host_id = [9; 16]), (parameters, DATA)),
