@@ -45,6 +45,10 @@ struct Served {
     tls_handshakes_failed: u64,
     /// NVMe hosts that did not use TLS where they have to.
     connections_without_tls: u64,
+    /// NVMe hosts that said no name, where any host may connect.
+    hosts_without_name: u64,
+    /// Drives that came to a standstill with requests under way.
+    standstills: u64,
     reads: u64,
     writes: u64,
     trims: u64,
@@ -118,6 +122,8 @@ impl Totals {
             connections: counters.connections_accepted.get(),
             tls_handshakes_failed: counters.tls_handshakes_failed.get(),
             connections_without_tls: counters.connections_without_tls.get(),
+            hosts_without_name: counters.hosts_without_name.get(),
+            standstills: counters.standstills.get(),
             reads: counters.reads.get(),
             writes: counters.writes.get(),
             trims: counters.trims.get(),
