@@ -89,6 +89,7 @@ impl<M: Media> BlockFtl<M> {
                 return Ok(());
             }
             match self.media.next_due() {
+                _ if self.transactions.trims.wants_turn() => {}
                 Some(due) => {
                     clock.wait_until(due);
                 }

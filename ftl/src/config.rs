@@ -2,6 +2,7 @@
 
 use crate::placement::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::superblock::Sizing;
+use crate::trims::TRIM_STEP_ENTRIES;
 use crate::victim::VictimPolicy;
 use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
@@ -108,6 +109,10 @@ pub struct Config {
     /// How long a change may be in the log alone before a checkpoint is taken, if the log is not long enough for one by
     /// then. `None`: only the length of the log counts. A drive that nobody writes to takes none.
     pub checkpoint_interval: Option<Nanos>,
+    /// Entries of the map that one step of a trim looks at: a drive does
+    /// [`TRIM_STEPS_PER_TURN`](crate::trims::TRIM_STEPS_PER_TURN) such steps before it serves other requests. Smaller than
+    /// the default only in tests, where drives are small.
+    pub trim_step_entries: u32,
     /// What shares chunks because it is expected to end together.
     pub placement: PlacementName,
     /// Handles that writes may carry, 1 to [`HANDLES_MAX`](crate::placement::HANDLES_MAX), where the placement heeds them.
@@ -157,6 +162,7 @@ impl Default for Config {
             lies_about_flush: false,
             checkpoint_log_blocks: None,
             checkpoint_interval: None,
+            trim_step_entries: TRIM_STEP_ENTRIES,
             placement: PlacementName::default(),
             handles: HANDLES_DEFAULT,
             objects_max: OBJECTS_DEFAULT,

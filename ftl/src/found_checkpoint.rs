@@ -90,11 +90,11 @@ impl FoundCheckpoint {
     ) {
         if index < layout.map_blocks as usize {
             let first = index * ENTRIES_PER_BLOCK;
-            let entries = &mut mapping.entries_mut()[first..];
-            for (at, (entry, word)) in entries.iter_mut().zip(bytes.as_chunks::<4>().0).enumerate() {
-                *entry = Entry(u32::from_le_bytes(*word));
+            for (block, word) in (first..mapping.len() as usize).zip(bytes.as_chunks::<4>().0) {
+                let entry = Entry(u32::from_le_bytes(*word));
+                mapping.set(block as u32, entry);
                 if matches!(entry.place(), Place::Buffer(_)) {
-                    self.bad_entry = Some((first + at, entry.0));
+                    self.bad_entry = Some((block, entry.0));
                 }
             }
         } else if index < (layout.map_blocks + layout.table_blocks) as usize {

@@ -211,9 +211,7 @@ impl FoundLog {
                         if u64::from(first) + u64::from(blocks) <= mapping.len() && transaction.is_empty() =>
                     {
                         replayed.records += 1;
-                        for block in first..first + blocks {
-                            mapping.set(block, Entry::UNMAPPED);
-                        }
+                        mapping.unmap(first..first + blocks);
                     }
                     Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
                     record => {

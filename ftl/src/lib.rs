@@ -69,6 +69,7 @@ pub mod tables;
 pub mod target;
 pub mod throttle;
 pub mod transactions;
+pub mod trims;
 pub mod units;
 pub mod victim;
 pub mod wear_levelling;

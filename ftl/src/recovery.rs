@@ -552,11 +552,11 @@ fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheck
 fn forget_impossible(chunks: &Chunks, superblock: &Superblock, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
     let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
-    for entry in mapping.entries_mut() {
-        if let Place::Media(ppa) = entry.place()
+    for block in 0..mapping.len() as u32 {
+        if let Place::Media(ppa) = mapping.get(block).place()
             && (format.block_of(ppa) >= written(chunks, format.chunk_of(ppa)) || named.contains(&format.chunk_of(ppa)))
         {
-            *entry = Entry::LOST;
+            mapping.set(block, Entry::LOST);
         }
     }
 }

@@ -59,6 +59,7 @@ impl<M: Media> BlockFtl<M> {
             || self.collection.is_stalled()
             || self.metadata_is_stalled())
             && !self.stirred
+            && !self.transactions.trims.wants_turn()
             && self.under_way == self.reads.under_way()
             && self.backlog.is_empty()
     }

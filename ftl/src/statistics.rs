@@ -145,6 +145,8 @@ pub struct Statistics {
     pub host_blocks_read: u64,
     /// Blocks that the host trimmed or had zeroed.
     pub host_blocks_trimmed: u64,
+    /// Entries of the map that trims looked at, the counts that say where nothing is mapped included.
+    pub trim_entries: u64,
     /// Write, read, trim and flush requests.
     pub host_requests: u64,
     /// Flushes, durable writes included.
@@ -221,6 +223,7 @@ impl Statistics {
             host_blocks_marked,
             host_blocks_read,
             host_blocks_trimmed,
+            trim_entries,
             host_requests,
             host_flushes,
             media_flushes,
@@ -257,6 +260,7 @@ impl Statistics {
             (&mut self.host_blocks_marked, host_blocks_marked),
             (&mut self.host_blocks_read, host_blocks_read),
             (&mut self.host_blocks_trimmed, host_blocks_trimmed),
+            (&mut self.trim_entries, trim_entries),
             (&mut self.host_requests, host_requests),
             (&mut self.host_flushes, host_flushes),
             (&mut self.media_flushes, media_flushes),

@@ -19,24 +19,29 @@
 //! device after step 4 as well. All that wait share one, and those that come while it is under way share the next. Nothing else
 //! needs it: what such a crash leaves is the device as it was at one moment, so records are never there without their data,
 //! and a chunk is never reset without the log that allows it.
+//! What trims do in between stands in [`crate::trims`].
 
 use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
-use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::placement::Class;
 use crate::plan::METADATA_COPIES;
 use crate::statistics::Purpose;
-use crate::target::{Done, Durability, Extent, Handle, IoError, TRANSACTION_BLOCKS_MAX};
+use crate::target::{Done, Durability, Handle, IoError, TRANSACTION_BLOCKS_MAX};
 use crate::throttle::{Room, Throttle};
+use crate::trims::Trims;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Media, Status};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Requests that wait for something, at most.
 pub const REQUESTS_MAX: usize = 16_384;
+
+/// Writes that are held back and that a trim is compared with, at most.
+const HELD_BACK_LOOKED_AT_MAX: usize = 64;
 
 /// A write that the throttle holds back, or a trim of blocks that one before it is of: they take effect in order.
 struct HeldBack {
@@ -60,18 +65,6 @@ struct Waiter {
     log_position: Option<u64>,
 }
 
-struct WaitingTrim {
-    tag: u64,
-    began: Time,
-    first: u32,
-    blocks: u32,
-    durability: Durability,
-    /// Older writes of the same blocks must be committed, and have left the buffer: those below this position.
-    position: u64,
-    /// So many of its blocks have none in the buffer that is committed.
-    left: u32,
-}
-
 /// Requests that have not ended.
 #[derive(Default)]
 pub struct Transactions {
@@ -80,7 +73,7 @@ pub struct Transactions {
     write_frames: VecDeque<Frame>,
     throttled_since: Option<Time>,
     waiters: VecDeque<Waiter>,
-    trims: VecDeque<WaitingTrim>,
+    pub(crate) trims: Trims,
     throttle: Throttle,
     /// Everything below this position is to be placed without waiting for full units.
     pub(crate) push: u64,
@@ -126,7 +119,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// What a host that asks for `durability` gets.
-    fn kept(&self, durability: Durability) -> Durability {
+    pub(crate) fn kept(&self, durability: Durability) -> Durability {
         match (self.config.lies_about_flush, self.config.write_through) {
             (true, _) => Durability::Volatile,
             (false, true) => Durability::Durable,
@@ -187,43 +180,29 @@ impl<M: Media> BlockFtl<M> {
         self.done.push(Done { tag, result: Ok(()), at: self.now });
     }
 
-    pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
-        self.check_range(first, blocks, u64::MAX)?;
-        if self.read_only.is_some() {
-            return Err(IoError::ReadOnly);
-        }
-        if self.transactions.trims.len() >= REQUESTS_MAX {
-            return Err(IoError::QueueFull);
-        }
-        let durability = self.kept(durability);
-        let (first, blocks) = (first as u32, blocks as u32);
-        self.placement.objects.trim(Extent { first: first.into(), blocks: blocks.into() });
-        self.count_ended_objects();
-        let overlaps = |held: &HeldBack| held.first < first + blocks && first < held.first + held.blocks;
-        if self.transactions.writes.iter().any(overlaps) {
-            if self.transactions.writes.len() >= REQUESTS_MAX {
-                return Err(IoError::QueueFull);
-            }
-            let (kind, handle, began) = (None, Handle::NONE, self.now);
-            self.transactions.writes.push_back(HeldBack { tag, first, blocks, kind, durability, handle, began });
-            self.stirred = true;
-            return Ok(());
-        }
-        self.begin_trim((tag, self.now), first, blocks, durability);
-        Ok(())
+    /// Whether a trim of these blocks has to stand in line behind writes that are held back: they take effect in order.
+    /// Of a long line nobody looks at every write.
+    pub(crate) fn must_stand_in_line(&self, blocks: &Range<u32>) -> bool {
+        let writes = &self.transactions.writes;
+        let overlaps = |held: &HeldBack| held.first < blocks.end && blocks.start < held.first + held.blocks;
+        writes.len() > HELD_BACK_LOOKED_AT_MAX || writes.iter().any(overlaps)
     }
 
-    fn begin_trim(&mut self, (tag, began): (u64, Time), first: u32, blocks: u32, durability: Durability) {
-        let newest = (first..first + blocks).filter_map(|block| self.buffer.newest(&self.mapping, block)).max();
-        let position = match newest {
-            Some(newest) if newest >= self.buffer.committed() => self.buffer.end_of_transaction(newest),
-            _ => self.buffer.committed(),
-        };
-        self.transactions.push = self.transactions.push.max(position);
-        let trim = WaitingTrim { tag, began, first, blocks, durability, position, left: 0 };
-        self.transactions.trims.push_back(trim);
-        self.advance_trims();
+    /// Puts a trim in line behind the writes that are held back.
+    pub(crate) fn hold_back_trim(
+        &mut self,
+        tag: u64,
+        blocks: Range<u32>,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        if self.transactions.writes.len() >= REQUESTS_MAX {
+            return Err(IoError::QueueFull);
+        }
+        let (first, blocks) = (blocks.start, blocks.end - blocks.start);
+        let (kind, handle, began) = (None, Handle::NONE, self.now);
+        self.transactions.writes.push_back(HeldBack { tag, first, blocks, kind, durability, handle, began });
         self.stirred = true;
+        Ok(())
     }
 
     /// Chunks that the host may open now, and could when nothing waits to be collected.
@@ -290,7 +269,13 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    fn wait_durable(&mut self, (tag, began): (u64, Time), is_flush: bool, position: u64, log_position: Option<u64>) {
+    pub(crate) fn wait_durable(
+        &mut self,
+        (tag, began): (u64, Time),
+        is_flush: bool,
+        position: u64,
+        log_position: Option<u64>,
+    ) {
         self.transactions.push = self.transactions.push.max(position);
         self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position });
         self.stirred = true;
@@ -409,7 +394,7 @@ impl<M: Media> BlockFtl<M> {
             let HeldBack { tag, first, blocks, kind, durability, handle, began } = *write;
             let Some(kind) = kind else {
                 self.transactions.writes.pop_front();
-                self.begin_trim((tag, began), first, blocks, durability);
+                self.begin_trim((tag, began), first..first + blocks, durability);
                 self.end_of_wait();
                 continue;
             };
@@ -445,7 +430,7 @@ impl<M: Media> BlockFtl<M> {
         self.end_with(write.tag, Err(IoError::ReadOnly));
     }
 
-    fn end_with(&mut self, tag: u64, result: Result<(), IoError>) {
+    pub(crate) fn end_with(&mut self, tag: u64, result: Result<(), IoError>) {
         self.statistics.host_errors += u64::from(result.is_err());
         self.done.push(Done { tag, result, at: self.now });
     }
@@ -453,7 +438,7 @@ impl<M: Media> BlockFtl<M> {
     /// Commits whole transactions and lets go of what can be read from media.
     fn commit(&mut self) {
         // A trim waits for what is older, and what is newer waits for the trim.
-        let limit = self.transactions.trims.front().map_or(u64::MAX, |trim| trim.position);
+        let limit = self.transactions.trims.position().unwrap_or(u64::MAX);
         let mut within = false;
         let may_grow = self.log_may_grow();
         while self.buffer.has_complete()
@@ -475,64 +460,12 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    fn advance_trims(&mut self) {
-        let may_grow = self.log_may_grow();
-        while let Some(trim) = self.transactions.trims.front_mut() {
-            if self.read_only.is_none() {
-                if self.buffer.committed() < trim.position || !self.log.has_room() || !may_grow {
-                    break;
-                }
-                // Nothing newer is committed before the trim is, so what has left does not come back.
-                let has_left = |block| self.buffer.unreadable(&self.mapping, block).is_none();
-                while trim.left < trim.blocks && has_left(trim.first + trim.left) {
-                    trim.left += 1;
-                }
-                if trim.left < trim.blocks {
-                    break;
-                }
-            }
-            let WaitingTrim { tag, began, first, blocks, durability, .. } =
-                self.transactions.trims.pop_front().expect("there is a first");
-            self.stirred = true;
-            if self.read_only.is_some() {
-                self.end_with(tag, Err(IoError::ReadOnly));
-                continue;
-            }
-            for block in first..first + blocks {
-                let base = self.buffer.base(&self.mapping, block);
-                if base != Entry::UNMAPPED {
-                    let there = self.buffer.rebase(&mut self.mapping, block, base, Entry::UNMAPPED);
-                    assert!(there, "block {block} is where the map says");
-                }
-                if let Place::Media(ppa) = base.place() {
-                    self.chunks.invalidate(ppa);
-                }
-            }
-            self.log.append(&mut self.frames, Record::Trimmed { first, blocks });
-            self.statistics.host_blocks_trimmed += u64::from(blocks);
-            match durability {
-                Durability::Volatile => {
-                    self.statistics.write_latency.record(self.now.since(began));
-                    self.end_with(tag, Ok(()));
-                }
-                Durability::Durable => {
-                    self.statistics.host_flushes += 1;
-                    self.wait_durable((tag, began), false, self.buffer.committed(), Some(self.log.position()));
-                }
-            }
-        }
-    }
-
     /// Writes padding behind units that somebody waits for and that count only when more is written behind them.
     fn push_out(&mut self) {
         if self.geometry.mw_cunits == 0 || !self.may_program() {
             return;
         }
-        if let Some(trim) = self.transactions.trims.front()
-            && self.buffer.committed() >= trim.position
-            && trim.left < trim.blocks
-            && let Some(ppa) = self.buffer.unreadable(&self.mapping, trim.first + trim.left)
-        {
+        if let Some(ppa) = self.trim_waits_for() {
             self.pad_host_chunk(self.format.chunk_of(ppa));
         }
         if !self.geometry.volatile_cache {

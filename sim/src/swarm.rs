@@ -11,6 +11,7 @@ use crate::world::VICTIM_POLICIES;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_ftl::recovery::OpenError;
+use openftl_ftl::trims::TRIM_STEP_ENTRIES;
 use openftl_ftl::{CollectionScope, Config, Durability, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
@@ -177,6 +178,8 @@ fn config(seed: u64, profile: &Profile, dice: &mut Dice) -> Config {
         host_frames: dice.one_of(&[300, 400, 600]),
         write_through: dice.once_in(10),
         checkpoint_log_blocks: dice.one_of(&[Some(8), Some(24), None]),
+        // Not drawn, so that all else is what it was. Most trims take several steps then.
+        trim_step_entries: if seed.is_multiple_of(2) { TRIM_STEP_ENTRIES } else { 5 },
         checkpoint_interval: dice.one_of(&[None, Some(Nanos::from_millis(1)), Some(Nanos::from_millis(20))]),
         victim: dice.one_of(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
         marked_groups_max: dice.one_of(&[None, None, Some(1), Some(2)]),

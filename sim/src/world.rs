@@ -14,6 +14,7 @@ use openftl_core::{
 };
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::recovery::OpenError;
+use openftl_ftl::trims::TRIM_STEP_ENTRIES;
 use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
@@ -106,6 +107,8 @@ pub fn config(capacity_blocks: u64, seed: u64) -> Config {
         payload: FrameForm::Stamp,
         host_frames: 512,
         checkpoint_log_blocks: Some(24),
+        // Most trims of every third drive take several steps.
+        trim_step_entries: if seed.is_multiple_of(3) { 7 } else { TRIM_STEP_ENTRIES },
         victim: if seed.is_multiple_of(2) { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit },
         ..Config::default()
     }
