@@ -82,7 +82,7 @@ fn crash_again_and_again(world: &mut World, cycles: u32, seed: u64) {
 
 /// Whether the cut of this cycle tears a program.
 fn is_torn(cycle: u32) -> bool {
-    cycle % 5 == 0
+    cycle.is_multiple_of(5)
 }
 
 #[test]
