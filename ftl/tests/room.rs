@@ -6,6 +6,7 @@ use openftl_ftl::placement::PlacementName;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, ReadOnlyReason};
 use openftl_media::Profile;
+use openftl_sim::step::Moment;
 use openftl_sim::world::{World, config};
 
 /// Two groups of one parallel unit, and chunks of two write units: each of them that a crash leaves half full counts.
@@ -67,7 +68,7 @@ fn crash_again_and_again(world: &mut World, cycles: u32, seed: u64) {
         match world.below(4) {
             0 => world.clean_restart(),
             later => {
-                world.power_cut_later(later as usize, is_torn(cycle));
+                world.power_cut_at(Moment { later: later as u32, torn: is_torn(cycle), ..Moment::NOW });
                 world.recover().unwrap_or_else(|contradiction| panic!("seed {seed}, cycle {cycle}: {contradiction}"));
             }
         }
@@ -81,7 +82,7 @@ fn crash_again_and_again(world: &mut World, cycles: u32, seed: u64) {
 
 /// Whether the cut of this cycle tears a program.
 fn is_torn(cycle: u32) -> bool {
-    cycle % 5 == 0
+    cycle.is_multiple_of(5)
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn so_does_one_that_is_cut_dozens_of_times_right_after_recoveries() {
                 world.write(cycle, 16);
                 world.flush();
             }
-            world.power_cut_later((cycle % 3) as usize, false);
+            world.power_cut_at(Moment { later: (cycle % 3) as u32, ..Moment::NOW });
             world.recover().unwrap_or_else(|contradiction| panic!("seed {seed}, cycle {cycle}: {contradiction}"));
             assert_eq!(missing_room(&mut world), None, "seed {seed}, cycle {cycle}");
         }
