@@ -165,7 +165,7 @@ impl World {
                 }
             }
             // Now and then all of them end before there are more.
-            let depth = if chance.next_u64() % 16 == 0 { 0 } else { DEPTH };
+            let depth = if chance.next_u64().is_multiple_of(16) { 0 } else { DEPTH };
             while self.under_way.len() > depth && !cache.has_crashed() {
                 let promised = self.promised;
                 self.step();
