@@ -17,16 +17,6 @@ use std::sync::{Mutex, PoisonError};
 /// One at a time: what is measured is waiting for rude hosts, not for another test.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What rude hosts may make a server grow by: what slow peers keep (128 MiB), frames and blocks that were not touched before
-/// (64 MiB each, and what the FTL has of its own), and a thousand connections.
-const GROWTH_MAX: u64 = 400 << 20;
-
-fn resident_bytes(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child().id())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
-
 fn watch(attacks: &[Attack]) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -36,14 +26,7 @@ fn watch(attacks: &[Attack]) {
     let mut server = Server::start(&[&drive[..], &["--control", &words]].concat(), &nbd);
     let nvme = server.nvme_address().parse().expect("an address");
     let place = Place { nbd, nvme, subsystem: SUBSYSTEM.to_owned(), control: Some(control) };
-    let before = resident_bytes(&server);
-    let mut during = 0;
-    honest::watch(&place, attacks, || {
-        server.stays_alive();
-        during = resident_bytes(&server);
-    });
-    println!("{:42} resident before {} MiB, during {} MiB", "", before >> 20, during >> 20);
-    assert!(during < before + GROWTH_MAX, "{attacks:?}: resident before {before}, during {during}");
+    honest::watch(&place, attacks, || server.stays_alive());
     server.stop();
 }
 
