@@ -448,7 +448,9 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         (ftl.phase, ftl.stirred) = (Phase::Working, true);
-        steps.report.missing_room = ftl.missing_room();
+        // A drive whose chunks have gone bad has less, and is worn out in time.
+        let is_healthy = ftl.read_only.is_none() && ftl.bad_chunks.good() >= ftl.plan.chunks();
+        steps.report.missing_room = ftl.missing_room().filter(|_| is_healthy);
         let is_single = checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable;
         if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();

@@ -89,7 +89,7 @@ fn others_are_served_between_the_steps_of_a_trim() {
     let mut done: Vec<Done> = Vec::new();
     while done.len() < 3 {
         ftl.poll(now, &mut done);
-        now = now + Nanos::from_micros(1);
+        now += Nanos::from_micros(1);
     }
     assert_eq!(done[2].tag, 1, "the trim ends last: {done:?}");
 }

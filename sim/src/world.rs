@@ -927,7 +927,9 @@ impl<D: Drive> World<D> {
         }
         let config = self.config.clone();
         let opened = D::open(wire, config, access, &mut self.deadline("the drive is opened"));
-        self.ftl = Some(opened?);
+        let ftl = self.ftl.insert(opened?);
+        let missing = &ftl.block().recovery_report().missing_room;
+        assert!(missing.is_none(), "room is missing: {missing:?}, {}", ftl.block().describe());
         self.waiting.begin_anew(self.clock.0);
         Ok(())
     }
