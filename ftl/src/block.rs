@@ -37,18 +37,29 @@ use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Purpose, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
-use crate::target::{BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request};
+use crate::target::{
+    BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
+};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{
+    AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
+};
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Parts act on what other parts did; they come to rest long before this many rounds.
 const ROUNDS_MAX: u32 = 1_000_000;
+
+/// Longer than any command of a device takes by itself, an erase with its interruptions among them.
+const COMMAND_TIME_MAX: Nanos = Nanos::from_millis(50);
+
+/// A drive that is not still is given this time at least without anything ending, and [`COMMAND_TIME_MAX`] for each of the
+/// commands that its device has: a store may be slow for reasons of its own.
+pub const STANDSTILL_MIN: Nanos = Nanos::from_millis(30_000);
 
 /// Why a drive takes no more writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, thiserror::Error)]
@@ -66,6 +77,9 @@ pub enum ReadOnlyReason {
     /// No room can be made.
     #[error("no chunk can be freed")]
     NoRoom,
+    /// Requests were under way that would not have ended: a defect of the drive, or a device that lost a command.
+    #[error("the drive came to a standstill with requests under way")]
+    Stalled,
     /// Opened to be looked at.
     #[error("opened for inspection")]
     Inspection,
@@ -138,6 +152,12 @@ pub struct BlockFtl<M> {
     pub(crate) padding: Frame,
     pub(crate) now: Time,
     pub(crate) read_only: Option<ReadOnlyReason>,
+    /// Things that have ended.
+    pub(crate) progress: u64,
+    /// The state in which it came to a standstill.
+    pub(crate) standstill: Option<String>,
+    /// Reads were given up whose frames the device may still write to: it is not asked for anything any more.
+    pub(crate) is_deaf: bool,
     pub(crate) phase: Phase,
     /// Something has happened that other parts may act on.
     pub(crate) stirred: bool,
@@ -272,6 +292,12 @@ impl<M: Media> BlockFtl<M> {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<ReadOnlyReason> {
         self.read_only
+    }
+
+    /// The state in which the drive came to a standstill, if it did.
+    #[must_use]
+    pub fn standstill(&self) -> Option<&str> {
+        self.standstill.as_deref()
     }
 
     /// The superblock last written or read.
@@ -640,8 +666,11 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         let mut completions = std::mem::take(&mut self.completions);
-        self.media.poll(self.now, &mut self.frames, &mut completions);
+        if !self.is_deaf {
+            self.media.poll(self.now, &mut self.frames, &mut completions);
+        }
         self.under_way -= completions.len() as u32;
+        self.progress += completions.len() as u64;
         for completion in completions.drain(..) {
             let errand = Errand::from_tag(completion.tag);
             self.note_completed(errand);
@@ -659,7 +688,7 @@ impl<M: Media> BlockFtl<M> {
         self.completions = completions;
         // Only now, so that what waits is under way whenever the device has nothing else to do.
         while let Some(tag) = self.backlog.front().copied() {
-            if !self.try_submit(Errand::from_tag(tag)) {
+            if self.is_deaf || !self.try_submit(Errand::from_tag(tag)) {
                 break;
             }
             self.backlog.pop_front();
@@ -869,6 +898,7 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.advance(now);
+        self.progress += self.done.len() as u64;
         done.append(&mut self.done);
     }
 
@@ -876,12 +906,35 @@ impl<M: Media> BlockTarget for BlockFtl<M> {
         if !self.done.is_empty() || self.stirred || self.transactions.trims.wants_turn() {
             return Some(Time::ZERO);
         }
+        if self.is_deaf {
+            return None;
+        }
         let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
         [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
     }
 
     fn is_read_only(&self) -> bool {
         self.read_only.is_some()
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        Some(Vitals {
+            progress: self.progress + self.statistics.trim_entries,
+            is_still: self.under_way == 0 && self.next_due().is_none(),
+            patience: Nanos(COMMAND_TIME_MAX.0 * u64::from(self.under_way)).max(STANDSTILL_MIN),
+        })
+    }
+
+    fn give_up(&mut self, now: Time) -> String {
+        let state = self.describe();
+        self.standstill.get_or_insert_with(|| state.clone());
+        self.turn_read_only(ReadOnlyReason::Stalled);
+        if !self.reads.is_idle() {
+            self.is_deaf = true;
+            self.give_up_reads();
+        }
+        self.advance(now);
+        state
     }
 
     fn placement(&self) -> PlacementFacts {

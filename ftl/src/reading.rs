@@ -184,6 +184,9 @@ impl<M: Media> BlockFtl<M> {
                     self.statistics.buffer_hits += 1;
                     self.frames.copy(buffered, *frame);
                 }
+                Place::Media(_) if self.is_deaf => {
+                    _ = lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) });
+                }
                 Place::Media(ppa) => {
                     if request == NONE {
                         request = self.reads.begin_request(tag, self.now);
@@ -243,6 +246,32 @@ impl<M: Media> BlockFtl<M> {
         } else {
             self.reads.requests[request as usize].error = lost;
         }
+    }
+
+    /// Ends every read with an error. What the device still has of them must never come back: their frames are the host's.
+    pub(crate) fn give_up_reads(&mut self) {
+        let free = std::mem::take(&mut self.reads.free_commands);
+        let waits = |(index, _): &(usize, &ReadCommand)| !free.contains(&(*index as u32));
+        let mut given_up: Vec<(u32, u32)> = self
+            .reads
+            .commands
+            .iter()
+            .enumerate()
+            .filter(waits)
+            .map(|(_, one)| (one.request, one.logical[0]))
+            .collect();
+        given_up.sort_unstable();
+        given_up.dedup_by_key(|(request, _)| *request);
+        for (request, block) in given_up {
+            let reading = &mut self.reads.requests[request as usize];
+            reading.fail(IoError::Unrecovered { block: u64::from(block) });
+            let (tag, error) = (reading.tag, reading.error.expect("it has just failed"));
+            self.reads.free_requests.push(request);
+            self.statistics.read_failures += 1;
+            self.end_with(tag, Err(error));
+        }
+        // Their commands never end; nothing is reset any more that waits for them.
+        self.reads.commands.clear();
     }
 
     pub(crate) fn host_read_ended(&mut self, index: u32, completion: Completion) {

@@ -9,7 +9,7 @@
 //! A host that finds no frame available polls (and waits) until there are some: that is the drive's back-pressure.
 
 use crate::placement::{HANDLES_MAX, PlacementName};
-use openftl_core::{Frame, FrameForm, Frames, Time};
+use openftl_core::{Frame, FrameForm, Frames, Nanos, Time};
 
 /// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
 pub const TRANSACTION_BLOCKS_MAX: usize = 256;
@@ -157,7 +157,9 @@ pub enum Request<'a> {
         /// When to acknowledge.
         durability: Durability,
     },
-    /// Makes any number of blocks read as zeroes, as one transaction. Serves trim and write zeroes alike.
+    /// Makes any number of blocks read as zeroes. Serves trim and write zeroes alike. Up to [`TRANSACTION_BLOCKS_MAX`] blocks are
+    /// one transaction. A longer trim takes several, in the order of its blocks, and other requests are served in between
+    /// ([`crate::trims`]); all of them have the promised durability when it ends.
     Trim {
         /// First logical block.
         first: u64,
@@ -301,6 +303,17 @@ pub struct PlacementFacts {
     pub unit_blocks: u64,
 }
 
+/// What a watch over a drive with requests under way looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vitals {
+    /// Changes whenever anything ends: a command of the device, a request, a step of a trim.
+    pub progress: u64,
+    /// The device has no command and nothing is due: without a new request nothing will ever end.
+    pub is_still: bool,
+    /// How long a drive that is not still may go without progress.
+    pub patience: Nanos,
+}
+
 /// A drive of 4 KiB logical blocks, seen from a host interface.
 pub trait BlockTarget {
     /// Capacity in logical blocks.
@@ -329,6 +342,17 @@ pub trait BlockTarget {
 
     /// Whether writes are refused for good.
     fn is_read_only(&self) -> bool;
+
+    /// What a watch over the drive looks at. `None`: the drive is not watched.
+    fn vitals(&self) -> Option<Vitals> {
+        None
+    }
+
+    /// The watch has found that requests under way will not end: the drive takes no more writes from now on, and ends every
+    /// request that it has with an error, at the next poll. Returns the state that it was in, for people.
+    fn give_up(&mut self, _now: Time) -> String {
+        String::new()
+    }
 
     /// What becomes of handles and objects. A drive that says nothing heeds none.
     fn placement(&self) -> PlacementFacts {

@@ -259,7 +259,13 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
-    pub(crate) fn wait_durable(&mut self, (tag, began): (u64, Time), is_flush: bool, position: u64, log_position: Option<u64>) {
+    pub(crate) fn wait_durable(
+        &mut self,
+        (tag, began): (u64, Time),
+        is_flush: bool,
+        position: u64,
+        log_position: Option<u64>,
+    ) {
         self.transactions.push = self.transactions.push.max(position);
         self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position });
         self.stirred = true;

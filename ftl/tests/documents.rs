@@ -197,6 +197,7 @@ fn recovery_table(name: &str) -> String {
                 format!("| {} | reads |", ReadOnlyReason::StoreFault),
                 format!("| {} | reads |", ReadOnlyReason::NoSuperblock),
                 format!("| {} | reads |", ReadOnlyReason::NoRoom),
+                format!("| {} | reads, unless the device lost one |", ReadOnlyReason::Stalled),
                 format!("| {} | reads |", ReadOnlyReason::Inspection),
             ],
         ),

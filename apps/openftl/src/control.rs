@@ -48,7 +48,7 @@ pub struct Control {
     /// Whether it was said that clients are turned away.
     said_so: bool,
     /// Whether it was said that NVMe hosts come without TLS, and that some do not know their key.
-    insecure_said: [bool; 2],
+    unusual_said: [bool; 3],
 }
 
 /// What the server is interrupted for.
@@ -101,7 +101,7 @@ impl Control {
             log,
             turned_away_before: 0,
             said_so: false,
-            insecure_said: [false; 2],
+            unusual_said: [false; 3],
         })
     }
 
@@ -171,11 +171,13 @@ impl Control {
         }
     }
 
-    /// Says once of each kind that NVMe hosts are turned away for what they lack. How many they are is counted.
-    fn say_who_is_insecure(&mut self) {
-        for ((count, said), what) in self.totals.insecure().iter().zip(&mut self.insecure_said).zip([
+    /// Says once of each kind that NVMe hosts are turned away for what they lack, or are let in without a name. How many they
+    /// are is counted.
+    fn say_who_is_unusual(&mut self) {
+        for ((count, said), what) in self.totals.unusual_hosts().iter().zip(&mut self.unusual_said).zip([
             "An NVMe host connected without TLS and was turned away: it needs a key of --tls-key (nvme connect --tls).",
             "An NVMe host was turned away in its TLS handshake: --tls-key has no such host, or another key of it.",
+            "An NVMe host connected without a name (HOSTNQN) and was let in, because any host may connect.",
         ]) {
             if *count > 0 && !*said {
                 *said = true;
@@ -411,7 +413,7 @@ impl Operator<Drive> for Control {
             self.server = Some(server);
         }
         self.more &= self.server.is_some();
-        self.say_who_is_insecure();
+        self.say_who_is_unusual();
         if drives.is_empty() {
             self.say_who_was_turned_away();
         }
@@ -421,6 +423,14 @@ impl Operator<Drive> for Control {
             _ => false,
         };
         if interrupts { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn came_to_standstill(&mut self, export: usize, state: &str) {
+        let name = self.names.get(export).map_or("?", String::as_str);
+        self.log.tell(&format!(
+            "{name} came to a standstill and takes no more writes; requests that waited have ended with errors. \
+             This is a defect of OpenFTL or of its device: please report it with this line. State: {state}"
+        ));
     }
 }
 

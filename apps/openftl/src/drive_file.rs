@@ -76,6 +76,7 @@ use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
+use openftl_nvme_auth::DhGroup;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -179,6 +180,9 @@ pub struct HostSection {
     pub allow_host: Vec<Nqn>,
     /// Secrets of NVMe hosts.
     pub dhchap_key: Option<PathBuf>,
+    /// Diffie-Hellman groups in which they may show that they know them, best first.
+    #[serde(default, deserialize_with = "dh_groups")]
+    pub dhchap_groups: Vec<DhGroup>,
     /// Keys of NVMe hosts that use TLS.
     pub tls_key: Option<PathBuf>,
     /// Whether all of them have to.
@@ -387,6 +391,11 @@ fn nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nqn>, D::Err
 }
 
 fn nqns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Nqn>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
+}
+
+fn dh_groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DhGroup>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
 }

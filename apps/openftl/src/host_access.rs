@@ -14,7 +14,7 @@ use crate::cli;
 use crate::drive_file::{HostSection, Tls};
 use crate::failure::Failure;
 use openftl_nvme::{HostsAllowed, Nqn};
-use openftl_nvme_auth::{Secrets, SecretsError, TlsKeys};
+use openftl_nvme_auth::{Policy, Secrets, SecretsError, TlsKeys};
 use openftl_nvme_tls::TlsError;
 use openftl_server::TlsPolicy;
 use std::net::SocketAddr;
@@ -27,6 +27,8 @@ pub struct HostAccess {
     pub hosts: HostsAllowed,
     /// What they and the controller have to know, if anything.
     pub secrets: Option<Secrets>,
+    /// How they show that they know it.
+    pub policy: Policy,
     /// What encrypts their connections, if anything.
     pub tls: Option<Encryption>,
 }
@@ -56,7 +58,11 @@ impl HostAccess {
         let tls = Encryption::of(arguments, file)?;
         let named = if arguments.allow_host.is_empty() { &file.allow_host } else { &arguments.allow_host };
         let named = if arguments.allow_any_host { &[][..] } else { named };
-        HostAccess::new(addresses, named, arguments.allow_any_host, secrets, tls)
+        let policy = match &file.dhchap_groups[..] {
+            [] => Policy::default(),
+            groups => Policy::with_groups(groups.to_vec()),
+        };
+        Ok(HostAccess { policy, ..HostAccess::new(addresses, named, arguments.allow_any_host, secrets, tls)? })
     }
 
     fn new(
@@ -100,7 +106,7 @@ impl HostAccess {
             }
         }
         let hosts = if hosts.is_empty() { HostsAllowed::Any } else { HostsAllowed::Listed(hosts) };
-        Ok(HostAccess { hosts, secrets, tls })
+        Ok(HostAccess { hosts, secrets, policy: Policy::default(), tls })
     }
 }
 

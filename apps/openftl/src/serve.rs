@@ -198,7 +198,9 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
         };
         server.set_target(nvme_target(nqn, format, &access, &namespaces, &others, &nvme)?);
-        access.secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        if let Some(secrets) = access.secrets {
+            server.set_secrets(secrets, access.policy).map_err(Failure::failed)?;
+        }
         if let Some(tls) = &access.tls {
             server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
         }
@@ -309,6 +311,11 @@ impl Serving {
                     let name = if namespaces.parts.is_empty() { "The drive" } else { name };
                     read_only.extend(drive.read_only_reason().map(|reason| format!("{name} is read-only: {reason}.")));
                 }
+                let standstill = namespaces
+                    .drives
+                    .iter()
+                    .zip(&self.names)
+                    .find_map(|(drive, name)| Some((name.clone(), drive.standstill()?.to_owned())));
                 let flash = namespaces.drives.iter().map(|drive| drive.media()).chain(&namespaces.bare);
                 let error = flash.filter_map(Flash::error).next();
                 // Even if the server failed: what was acknowledged is better off with a checkpoint.
@@ -317,6 +324,10 @@ impl Serving {
                     return Err(Failure::failed(error).fix(
                         "mend what is behind the drive, then serve it again; everything acknowledged and flushed is on it",
                     ));
+                }
+                if let Some((name, state)) = standstill {
+                    return Err(Failure::failed(format_args!("{name} came to a standstill with requests under way: {state}"))
+                        .fix("whatever was acknowledged and flushed is on the drive; `openftl check` verifies it; please report this"));
                 }
                 served.map_err(|error| serve_failure(&error))?;
                 closed?;

@@ -7,7 +7,7 @@ use openftl_control::Answer;
 use openftl_core::units::ByteSize;
 use openftl_ftl::{ReadOnlyReason, Statistics};
 use openftl_lab::picture::thousands;
-use openftl_server::Counters;
+use openftl_server::{Counter, Counters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,6 +31,9 @@ pub struct DriveTotals {
     waf: f64,
     nand_blocks_written: u64,
     read_only: Option<ReadOnlyReason>,
+    /// The state in which it came to a standstill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standstill: Option<String>,
     lies_about_flush: bool,
     statistics: Statistics,
 }
@@ -42,6 +45,10 @@ struct Served {
     tls_handshakes_failed: u64,
     /// NVMe hosts that did not use TLS where they have to.
     connections_without_tls: u64,
+    /// NVMe hosts that said no name, where any host may connect.
+    hosts_without_name: u64,
+    /// Drives that came to a standstill with requests under way.
+    standstills: u64,
     reads: u64,
     writes: u64,
     trims: u64,
@@ -73,9 +80,10 @@ impl Totals {
         self.counters.connections_refused.get()
     }
 
-    /// NVMe hosts that did not use TLS where they have to, and those whose handshake failed.
-    pub fn insecure(&self) -> [u64; 2] {
-        [self.counters.connections_without_tls.get(), self.counters.tls_handshakes_failed.get()]
+    /// NVMe hosts that did not use TLS where they have to, those whose handshake failed, and those that say no name.
+    pub fn unusual_hosts(&self) -> [u64; 3] {
+        let Counters { connections_without_tls, tls_handshakes_failed, hosts_without_name, .. } = &*self.counters;
+        [connections_without_tls, tls_handshakes_failed, hosts_without_name].map(Counter::get)
     }
 
     /// Looks at the drive in this place.
@@ -89,6 +97,7 @@ impl Totals {
             waf: statistics.waf(),
             nand_blocks_written: statistics.nand_blocks_written(),
             read_only: drive.read_only_reason(),
+            standstill: drive.standstill().map(str::to_owned),
             lies_about_flush: drive.config().lies_about_flush,
             statistics,
         };
@@ -113,6 +122,8 @@ impl Totals {
             connections: counters.connections_accepted.get(),
             tls_handshakes_failed: counters.tls_handshakes_failed.get(),
             connections_without_tls: counters.connections_without_tls.get(),
+            hosts_without_name: counters.hosts_without_name.get(),
+            standstills: counters.standstills.get(),
             reads: counters.reads.get(),
             writes: counters.writes.get(),
             trims: counters.trims.get(),

@@ -386,7 +386,8 @@ impl<M: Media> BlockFtl<M> {
 
     /// From now on the table is where [`BlockFtl::moved`] says. Gives back its old chunk if nothing of it is there any more.
     pub(super) fn end_move(&mut self) -> Option<ChunkId> {
-        let Move { slot, chunk, care, copied, copy, blocks, .. } = self.tables.moving.take().expect("a chunk was moved");
+        let Move { slot, chunk, care, copied, copy, blocks, .. } =
+            self.tables.moving.take().expect("a chunk was moved");
         self.table_written(copy);
         let copy = self.tables.remove(copy);
         let table = self.tables.table_mut(slot);

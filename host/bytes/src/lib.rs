@@ -10,6 +10,7 @@
 //!
 //! - **Read**: all blocks are read into frames; the host sends the bytes it wants out of them.
 //! - **Write**: the host fills frames in place; the missing bytes of head and tail are read from the drive first.
+//! - **Exchange**: all blocks are read into frames, the host looks and fills in other bytes, and the same frames are written.
 //! - **Zero**: whole blocks are trimmed; head and tail are read, zeroed in part and written.
 //! - **Trim**: whole blocks are trimmed; head and tail are left alone.
 //! - **FlashAlloc**: goes to the drive as it is; its extents are whole blocks.
@@ -64,6 +65,19 @@ pub enum ByteRequest {
         /// When to acknowledge.
         durability: Durability,
         /// What it will live as long as. Of a block that is covered in part, all goes under it.
+        handle: Handle,
+    },
+    /// Reads, lets the host look, and writes: nothing else changes the blocks meanwhile. It finishes twice. First its bytes can be
+    /// looked at with [`ByteRequests::slice`]; then the host fills them and calls [`ByteRequests::write`], or releases the
+    /// request, and nothing was written. After the write it has finished for good.
+    Exchange {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// When to acknowledge.
+        durability: Durability,
+        /// What it will live as long as.
         handle: Handle,
     },
     /// Makes whole blocks errors until they are written, zeroed or trimmed.
@@ -124,8 +138,10 @@ enum Stage {
     Admitted,
     /// Started, but other requests have their turn first.
     Waiting,
-    /// Reading head and tail.
+    /// Reading head and tail, or all of an exchange.
     Edges,
+    /// An exchange that was read: the host looks at it.
+    Shown,
     /// Doing what was asked.
     Body,
     /// Ended; the host has not released it.
@@ -170,13 +186,15 @@ pub struct ByteRequests<K> {
     free: Vec<u32>,
     requests_max: usize,
     arrivals: u64,
-    /// Started and unfinished requests with an edge.
+    /// Started and unfinished requests that read first.
     edged: usize,
     /// What the drive had no room for.
     backlog: VecDeque<(u32, Part)>,
     /// Requests whose trim waits for others to end.
     trims: VecDeque<u32>,
     trims_under_way: usize,
+    /// Commands that the drive has.
+    under_way: usize,
     /// Requests whose turn has come.
     runnable: Vec<u32>,
     finished: Vec<Finished<K>>,
@@ -188,6 +206,7 @@ impl ByteRequest {
         match self {
             ByteRequest::Read { offset, length }
             | ByteRequest::Write { offset, length, .. }
+            | ByteRequest::Exchange { offset, length, .. }
             | ByteRequest::WriteUncorrectable { offset, length, .. }
             | ByteRequest::Zero { offset, length, .. }
             | ByteRequest::Trim { offset, length, .. } => Span { offset, length },
@@ -202,7 +221,10 @@ impl ByteRequest {
 
     /// Whether the drive keeps its frames.
     fn is_write(self) -> bool {
-        matches!(self, ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. })
+        matches!(
+            self,
+            ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Exchange { .. }
+        )
     }
 
     /// How many frames the request holds from admission on.
@@ -210,7 +232,9 @@ impl ByteRequest {
     pub fn frames_needed(self) -> usize {
         let span = self.span();
         match self {
-            ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } => span.blocks() as usize,
+            ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Exchange { .. } => {
+                span.blocks() as usize
+            }
             ByteRequest::Write { .. } => span.blocks() as usize + span.edges().count(),
             ByteRequest::Zero { .. } => span.edges().count(),
             ByteRequest::Trim { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc => 0,
@@ -224,14 +248,24 @@ impl<K> Op<K> {
             && self.span.edges().next().is_some()
     }
 
+    fn is_exchange(&self) -> bool {
+        matches!(self.request, ByteRequest::Exchange { .. })
+    }
+
+    /// Whether it reads before it writes, so that nothing else may change its blocks in between.
+    fn reads_first(&self) -> bool {
+        self.has_edges() || self.is_exchange()
+    }
+
     /// Whether the request is started, unfinished and changes blocks.
     fn is_changing(&self) -> bool {
-        matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Body) && self.request.changes_blocks()
+        let is_started = matches!(self.stage, Stage::Waiting | Stage::Edges | Stage::Shown | Stage::Body);
+        is_started && self.request.changes_blocks()
     }
 
     /// Whether the two take turns.
     fn takes_turns_with(&self, other: &Op<K>) -> bool {
-        (self.has_edges() || other.has_edges()) && self.span.shares_a_block_with(&other.span)
+        (self.reads_first() || other.reads_first()) && self.span.shares_a_block_with(&other.span)
     }
 
     /// Whether the command with this tag is its trim: that of a zero or trim, whose only other commands are those of edges.
@@ -242,7 +276,10 @@ impl<K> Op<K> {
     /// Commands of the body.
     fn body_parts(&self) -> u32 {
         match self.request {
-            ByteRequest::Read { .. } | ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. } => {
+            ByteRequest::Read { .. }
+            | ByteRequest::Write { .. }
+            | ByteRequest::Exchange { .. }
+            | ByteRequest::WriteUncorrectable { .. } => {
                 self.span.blocks().div_ceil(TRANSACTION_BLOCKS_MAX as u64) as u32
             }
             ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => u32::from(!self.span.whole_blocks().is_empty()),
@@ -253,6 +290,7 @@ impl<K> Op<K> {
     fn durability(&self) -> Durability {
         match self.request {
             ByteRequest::Write { durability, .. }
+            | ByteRequest::Exchange { durability, .. }
             | ByteRequest::WriteUncorrectable { durability, .. }
             | ByteRequest::Zero { durability, .. }
             | ByteRequest::Trim { durability, .. } => durability,
@@ -292,6 +330,7 @@ impl<K: Copy> ByteRequests<K> {
             backlog: VecDeque::new(),
             trims: VecDeque::new(),
             trims_under_way: 0,
+            under_way: 0,
             runnable: Vec::new(),
             finished: Vec::new(),
             done: Vec::new(),
@@ -406,12 +445,12 @@ impl<K: Copy> ByteRequests<K> {
         self.arrivals += 1;
         let op = &self.ops[index];
         let changes = op.request.changes_blocks();
-        let has_edges = op.has_edges();
+        let reads_first = op.reads_first();
         let mut turns_before = 0;
-        if changes && (has_edges || self.edged > 0) {
+        if changes && (reads_first || self.edged > 0) {
             turns_before = self.ops.iter().filter(|other| other.is_changing() && op.takes_turns_with(other)).count();
         }
-        self.edged += usize::from(has_edges);
+        self.edged += usize::from(reads_first);
         let op = &mut self.ops[index];
         op.arrival = self.arrivals;
         op.turns_before = turns_before as u32;
@@ -430,14 +469,35 @@ impl<K: Copy> ByteRequests<K> {
 
     /// Gives back the place and the frames of a finished request.
     pub fn release(&mut self, frames: &mut Frames, id: RequestId) {
-        assert_eq!(self.ops[id.0 as usize].stage, Stage::Finished, "only a finished request is released");
+        let stage = self.ops[id.0 as usize].stage;
+        assert!(matches!(stage, Stage::Finished | Stage::Shown), "only a finished request is released");
+        if stage == Stage::Shown {
+            self.ops[id.0 as usize].stage = Stage::Finished;
+            self.end_turn(id.0);
+        }
         self.vacate(frames, id);
+    }
+
+    /// Whether an exchange has been read, and not written.
+    #[must_use]
+    pub fn is_shown(&self, id: RequestId) -> bool {
+        self.ops[id.0 as usize].stage == Stage::Shown
+    }
+
+    /// Writes what the host has made of an exchange that it was shown.
+    pub fn write<T: BlockTarget>(&mut self, now: Time, target: &mut T, id: RequestId) {
+        let op = &mut self.ops[id.0 as usize];
+        assert_eq!(op.stage, Stage::Shown, "an exchange is written when it was read");
+        op.stage = Stage::Edges;
+        self.runnable.push(id.0);
+        self.run(now, target);
     }
 
     /// Lets the drive work and appends the requests that have finished.
     pub fn poll<T: BlockTarget>(&mut self, now: Time, target: &mut T, finished: &mut Vec<Finished<K>>) {
         let mut done = std::mem::take(&mut self.done);
         target.poll(now, &mut done);
+        self.under_way -= done.len();
         for Done { tag, result, .. } in done.drain(..) {
             let op = tag as u32;
             self.trims_under_way -= usize::from(self.ops[op as usize].is_trim(tag));
@@ -458,6 +518,12 @@ impl<K: Copy> ByteRequests<K> {
         finished.append(&mut self.finished);
     }
 
+    /// Whether the drive has something to end, or to take.
+    #[must_use]
+    pub fn waits_for_drive(&self) -> bool {
+        self.under_way > 0 || !self.backlog.is_empty() || !self.trims.is_empty()
+    }
+
     /// Whether a call of [`ByteRequests::poll`] would bring something whatever the drive does.
     #[must_use]
     pub fn has_finished(&self) -> bool {
@@ -470,6 +536,11 @@ impl<K: Copy> ByteRequests<K> {
             let op = &mut self.ops[index as usize];
             let has_edges = op.has_edges();
             match op.stage {
+                Stage::Waiting if op.is_exchange() => {
+                    let body = op.body_parts();
+                    (op.stage, op.parts_left) = (Stage::Edges, body);
+                    (0..body).for_each(|number| self.submit_or_queue(now, target, index, Part::Body(number)));
+                }
                 Stage::Waiting if has_edges => {
                     let edges = op.span.edges().count() as u8;
                     op.stage = Stage::Edges;
@@ -547,7 +618,10 @@ impl<K: Copy> ByteRequests<K> {
                 let first = op.span.first_block() + range.start as u64;
                 match op.request {
                     ByteRequest::Read { .. } => Request::Read { first, frames: &op.frames[range] },
-                    ByteRequest::Write { handle, .. } => {
+                    ByteRequest::Exchange { .. } if op.stage == Stage::Edges => {
+                        Request::Read { first, frames: &op.frames[range] }
+                    }
+                    ByteRequest::Write { handle, .. } | ByteRequest::Exchange { handle, .. } => {
                         Request::Write { first, frames: &op.frames[range], durability, handle }
                     }
                     ByteRequest::WriteUncorrectable { .. } => {
@@ -565,13 +639,14 @@ impl<K: Copy> ByteRequests<K> {
         match target.submit(now, part.tag(index), request) {
             Err(IoError::QueueFull) => return false,
             Ok(()) => {
+                self.under_way += 1;
                 if let Part::EdgeWrite(edge) = part {
                     self.ops[index as usize].edge_frames[edge as usize] = None;
                 }
             }
             Err(error) => {
                 // The frames of a refused write stay ours, and its op no longer knows which.
-                if let (Part::Body(number), true) = (part, op.request.is_write()) {
+                if let (Part::Body(number), true) = (part, op.request.is_write() && op.stage == Stage::Body) {
                     op.frames[op.transaction(number)].iter().for_each(|frame| target.frames_mut().release(*frame));
                 }
                 self.trims_under_way -= usize::from(self.ops[index as usize].is_trim(part.tag(index)));
@@ -594,7 +669,10 @@ impl<K: Copy> ByteRequests<K> {
         if op.parts_left > 0 {
             return;
         }
-        if op.stage == Stage::Edges && op.result.is_ok() {
+        if op.stage == Stage::Edges && op.result.is_ok() && op.is_exchange() {
+            op.stage = Stage::Shown;
+            self.finished.push(Finished { id: RequestId(index), ticket: op.ticket, result: Ok(()) });
+        } else if op.stage == Stage::Edges && op.result.is_ok() {
             merge_edges(op, target.frames_mut());
             self.runnable.push(index);
         } else {
@@ -606,9 +684,14 @@ impl<K: Copy> ByteRequests<K> {
         let op = &mut self.ops[index as usize];
         op.stage = Stage::Finished;
         self.finished.push(Finished { id: RequestId(index), ticket: op.ticket, result: op.result });
-        let has_edges = op.has_edges();
-        if has_edges || self.edged > 0 {
-            self.edged -= usize::from(has_edges);
+        self.end_turn(index);
+    }
+
+    /// Whoever waits for this request to have ended may go on.
+    fn end_turn(&mut self, index: u32) {
+        let reads_first = self.ops[index as usize].reads_first();
+        if reads_first || self.edged > 0 {
+            self.edged -= usize::from(reads_first);
             self.let_others_have_their_turn(index as usize);
         }
     }

@@ -182,7 +182,8 @@ fn any_mix_of_byte_ranges_agrees_with_a_vector() {
                     ByteRequest::Read { .. }
                     | ByteRequest::WriteUncorrectable { .. }
                     | ByteRequest::Flush
-                    | ByteRequest::FlashAlloc => {}
+                    | ByteRequest::FlashAlloc
+                    | ByteRequest::Exchange { .. } => {}
                 }
                 in_flight.insert(ticket, (request, model[start..end].to_vec()));
             } else {
@@ -362,6 +363,63 @@ fn a_failed_write_lets_those_behind_it_go_on() {
     assert!(bench.try_begin(1, write(0, 4096), &[2; 4096]));
     bench.finish_all();
     assert!(bench.drive.data()[..4096] == [2; 4096]);
+}
+
+/// Hosts take a lock by comparing and writing a byte of one block; each release and each neighbour's write comes in between
+/// somewhere. A lock is never had by two.
+#[test]
+fn an_exchange_lets_nothing_change_its_blocks_in_between() {
+    for seed in 0..50 {
+        let mut bench = Bench::new(4, 64, shuffled(seed));
+        let mut had = 0;
+        let durability = Durability::Volatile;
+        let exchange = ByteRequest::Exchange { offset: 4_000, length: 200, durability, handle: Handle::NONE };
+        for ticket in 0..8 {
+            assert!(bench.try_begin(ticket, exchange, &[]));
+            assert!(bench.try_begin(100 + ticket, write(8 * ticket, 8), &[ticket as u8; 8]));
+        }
+        while !bench.requests.is_empty() {
+            bench.now = bench.drive.next_due().map_or(bench.now, |due| bench.now.max(due));
+            let mut finished = Vec::new();
+            bench.requests.poll(bench.now, &mut bench.drive, &mut finished);
+            for Finished { id, ticket, result } in finished {
+                result.unwrap();
+                let is_free =
+                    bench.requests.is_shown(id) && bench.requests.slice(bench.drive.frames_mut(), id, 0)[0] == 0;
+                if is_free {
+                    had += 1;
+                    bench.requests.slice_mut(bench.drive.frames_mut(), id, 0).fill(ticket as u8 + 1);
+                    bench.requests.slice_mut(bench.drive.frames_mut(), id, 96).fill(ticket as u8 + 1);
+                    bench.requests.write(bench.now, &mut bench.drive, id);
+                } else {
+                    bench.requests.release(bench.drive.frames_mut(), id);
+                }
+            }
+        }
+        assert_eq!(had, 1, "seed {seed}");
+        let data = bench.drive.data();
+        assert!(data[4_000..4_200].iter().all(|byte| *byte == data[4_000] && *byte > 0), "seed {seed}");
+        assert!((0..8).all(|ticket| data[8 * ticket..8 * ticket + 8] == [ticket as u8; 8]), "seed {seed}");
+        assert!(bench.drive.is_at_rest());
+    }
+}
+
+/// A drive that ends nothing has but so many trims, and reads go past those that wait.
+#[test]
+fn trims_that_wait_hold_up_nothing_else() {
+    let mut bench = Bench::new(200, 64, Temper::Instant);
+    bench.requests = ByteRequests::new(200);
+    bench.drive.switches.held.store(true, std::sync::atomic::Ordering::SeqCst);
+    let trim = |block| ByteRequest::Trim { offset: block * 4096, length: 4096, durability: Durability::Volatile };
+    let submitted = |bench: &Bench| bench.drive.switches.submitted.load(std::sync::atomic::Ordering::SeqCst);
+    for block in 0..150 {
+        assert!(bench.try_begin(block, trim(block), &[]));
+    }
+    assert_eq!(submitted(&bench), TRIMS_UNDER_WAY_MAX as u64);
+    bench.drive.switches.held.store(false, std::sync::atomic::Ordering::SeqCst);
+    bench.finish_all();
+    assert_eq!(submitted(&bench), 150);
+    assert!(bench.drive.is_at_rest() && bench.requests.is_empty());
 }
 
 #[test]

@@ -10,6 +10,10 @@
 //!  any ── anything wrong ─▶ Refused ── AUTH_Failure1 ─▶ close
 //! ```
 //!
+//! Two of the steps take an exponentiation, some milliseconds: the key of the challenge and the secret of the reply. Each is a
+//! [`Work`] of its own, which can be run on another thread before the step itself ([`Controller::work_to_receive`],
+//! [`Controller::work_to_send`], [`Controller::computed`]).
+//!
 //! Authentication Send always succeeds as a command; what was wrong with it is told by the next Authentication Receive
 //! (8.3.4.4). A queue that is authenticated stays so while it authenticates again, and loses it if that fails.
 
@@ -18,7 +22,7 @@ use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
 use crate::credentials::{Credentials, Question};
-use crate::group::{DhGroup, DhKey};
+use crate::group::{DegenerateValue, DhGroup, DhKey};
 use crate::hash::{Digest, HashFunction};
 use crate::messages::{
     Challenge, Explanation, Failure, Kind, MessageHead, Negotiate, Refusal, Reply, Success1, Success2,
@@ -71,11 +75,38 @@ pub struct AllocationTooShort {
     pub needed: usize,
 }
 
+/// A computation that takes milliseconds. A step without its result computes it itself.
+pub struct Work(Task);
+
+enum Task {
+    Key { group: DhGroup, exponent: Zeroizing<Vec<u8>> },
+    Secret { key: Box<DhKey>, value: Vec<u8> },
+}
+
+/// What came of a [`Work`].
+pub struct Computed(Outcome);
+
+enum Outcome {
+    Key(Option<DhKey>),
+    Secret(Result<Zeroizing<Box<[u8]>>, DegenerateValue>),
+}
+
+impl Work {
+    /// Computes it.
+    #[must_use]
+    pub fn run(self) -> Computed {
+        Computed(match self.0 {
+            Task::Key { group, exponent } => Outcome::Key(group.key(&exponent)),
+            Task::Secret { key, value } => Outcome::Secret(key.agree(&value)),
+        })
+    }
+}
+
 enum State {
     /// AUTH_Negotiate may come.
     Idle,
     /// The challenge may be fetched.
-    Negotiated(Agreement),
+    Negotiated { agreement: Agreement, key: Key },
     /// The reply is due.
     Challenged(Box<Challenged>),
     /// Success1 may be fetched.
@@ -98,7 +129,31 @@ struct Challenged {
     agreement: Agreement,
     challenge: Zeroizing<Vec<u8>>,
     sequence: u32,
-    dh_key: Option<DhKey>,
+    secret: Secret,
+}
+
+/// The secret common with the host.
+enum Secret {
+    /// There is no group.
+    None,
+    /// It takes this key and the host's value.
+    Key(Box<DhKey>),
+    /// It is being computed.
+    Away,
+    /// It is known, or the host's value led to none.
+    Known(Result<Zeroizing<Box<[u8]>>, DegenerateValue>),
+}
+
+/// The key of the challenge.
+enum Key {
+    /// There is no group.
+    None,
+    /// It is to be made.
+    Due,
+    /// It is being made.
+    Away,
+    /// It is made.
+    Made(Box<DhKey>),
 }
 
 const OUT_OF_ORDER: Refusal = Refusal::new(Explanation::IncorrectMessage, "another message was due");
@@ -123,8 +178,56 @@ impl Controller {
         self.deadline
     }
 
+    /// What [`Controller::send`] of this payload would compute. To be run, and given to [`Controller::computed`], before that.
+    pub fn work_to_send(&mut self, payload: &[u8]) -> Option<Work> {
+        let State::Challenged(challenged) = &mut self.state else { return None };
+        let Agreement { transaction, hash, group } = challenged.agreement;
+        let head = MessageHead::parse(payload).ok()?;
+        if head.kind() != Kind::Reply || head.belongs_to(transaction).is_err() {
+            return None;
+        }
+        let value = Reply::parse(payload, hash, group).ok()?.dh_value.to_vec();
+        match std::mem::replace(&mut challenged.secret, Secret::Away) {
+            Secret::Key(key) => Some(Work(Task::Secret { key, value })),
+            other => {
+                challenged.secret = other;
+                None
+            }
+        }
+    }
+
+    /// What [`Controller::receive`] with so much room would compute. To be run, and given to [`Controller::computed`], before that.
+    pub fn work_to_receive<R: CryptoRng>(&mut self, allocated: usize, nonces: &mut Nonces<R>) -> Option<Work> {
+        let State::Negotiated { agreement: Agreement { hash, group, .. }, key: key @ Key::Due } = &mut self.state
+        else {
+            return None;
+        };
+        if allocated < Challenge::length(*hash, *group) {
+            return None;
+        }
+        let exponent = group.exponent(nonces)?;
+        *key = Key::Away;
+        Some(Work(Task::Key { group: *group, exponent }))
+    }
+
+    /// Takes what came of work. Of an exchange that has gone on without it, it is dropped.
+    pub fn computed(&mut self, computed: Computed) {
+        match (&mut self.state, computed.0) {
+            (State::Negotiated { key: key @ Key::Away, .. }, Outcome::Key(made)) => {
+                *key = made.map_or(Key::None, |made| Key::Made(Box::new(made)));
+            }
+            (State::Challenged(challenged), Outcome::Secret(secret)) if matches!(challenged.secret, Secret::Away) => {
+                challenged.secret = Secret::Known(secret);
+            }
+            _ => {}
+        }
+    }
+
     /// Takes the payload of an Authentication Send.
     pub fn send(&mut self, now: Time, payload: &[u8]) -> Step {
+        if let Some(work) = self.work_to_send(payload) {
+            self.computed(work.run());
+        }
         match self.take(payload) {
             Ok(step) => {
                 self.go_on(now, step);
@@ -145,8 +248,13 @@ impl Controller {
         allocated: usize,
         nonces: &mut Nonces<R>,
     ) -> Result<(Vec<u8>, Step), AllocationTooShort> {
+        if let Some(work) = self.work_to_receive(allocated, nonces) {
+            self.computed(work.run());
+        }
         let needed = match &self.state {
-            State::Negotiated(agreement) => Challenge::length(agreement.hash, agreement.group),
+            // Asked for again while it is computed.
+            State::Negotiated { key: Key::Away, .. } => size_of::<Failure>(),
+            State::Negotiated { agreement, .. } => Challenge::length(agreement.hash, agreement.group),
             State::Replied { agreement, .. } => Success1::length(agreement.hash),
             _ => size_of::<Failure>(),
         };
@@ -155,7 +263,8 @@ impl Controller {
         }
         let transaction = self.transaction().unwrap_or(0);
         let (payload, step) = match std::mem::replace(&mut self.state, State::Idle) {
-            State::Negotiated(agreement) => self.challenge(agreement, nonces),
+            State::Negotiated { key: Key::Away, .. } => self.failure1(transaction, OUT_OF_ORDER),
+            State::Negotiated { agreement, key } => self.challenge(agreement, key, nonces),
             State::Replied { agreement, response } => self.success1(agreement, response.as_ref()),
             State::Refused { refusal, .. } => self.failure1(transaction, refusal),
             State::Idle | State::Challenged(_) | State::Confirming { .. } => self.failure1(transaction, OUT_OF_ORDER),
@@ -187,7 +296,10 @@ impl Controller {
             (State::Idle, Kind::Negotiate) => {
                 let transaction = head.transaction.get();
                 match agree(&self.policy, payload) {
-                    Ok((hash, group)) => self.state = State::Negotiated(Agreement { transaction, hash, group }),
+                    Ok((hash, group)) => {
+                        let key = if group == DhGroup::Null { Key::None } else { Key::Due };
+                        self.state = State::Negotiated { agreement: Agreement { transaction, hash, group }, key };
+                    }
                     Err(refusal) => self.refuse(transaction, refusal),
                 }
                 Ok(Step::Continue)
@@ -216,7 +328,7 @@ impl Controller {
     fn transaction(&self) -> Option<u16> {
         match &self.state {
             State::Idle => None,
-            State::Negotiated(agreement) | State::Replied { agreement, .. } => Some(agreement.transaction),
+            State::Negotiated { agreement, .. } | State::Replied { agreement, .. } => Some(agreement.transaction),
             State::Challenged(challenged) => Some(challenged.agreement.transaction),
             State::Confirming { transaction } | State::Refused { transaction, .. } => Some(*transaction),
         }
@@ -228,17 +340,19 @@ impl Controller {
     }
 
     fn replied(&self, challenged: &Challenged, payload: &[u8]) -> Result<State, Refusal> {
-        let Challenged { agreement, challenge, sequence, dh_key } = challenged;
+        let Challenged { agreement, challenge, sequence, secret } = challenged;
         let Agreement { transaction, hash, group } = *agreement;
         let reply = Reply::parse(payload, hash, group)?;
-        let dh_secret = match dh_key {
-            Some(key) => Some(
-                key.agree(reply.dh_value)
-                    .map_err(|_| Refusal::payload("the host's Diffie-Hellman value is out of range"))?,
-            ),
-            None => None,
+        let dh_secret = match secret {
+            Secret::Known(Ok(secret)) => Some(secret.as_ref()),
+            Secret::Known(Err(DegenerateValue)) => {
+                return Err(Refusal::payload("the host's Diffie-Hellman value is out of range"));
+            }
+            // Another reply is being worked on.
+            Secret::Away | Secret::Key(_) => return Err(OUT_OF_ORDER),
+            Secret::None => None,
         };
-        let dh_secret = dh_secret.as_ref().map(|secret| secret.as_ref());
+        let dh_secret: Option<&[u8]> = dh_secret.map(AsRef::as_ref);
         let asked = Question { hash, challenge, sequence: *sequence, transaction, dh_secret };
         if !self.credentials.host_response(asked).equals(reply.response) {
             return Err(Refusal::new(
@@ -259,14 +373,17 @@ impl Controller {
         Ok(State::Replied { agreement: *agreement, response })
     }
 
-    fn challenge<R: CryptoRng>(&mut self, agreement: Agreement, nonces: &mut Nonces<R>) -> (Vec<u8>, Step) {
+    fn challenge<R: CryptoRng>(&mut self, agreement: Agreement, key: Key, nonces: &mut Nonces<R>) -> (Vec<u8>, Step) {
         let Agreement { transaction, hash, group } = agreement;
         let challenge = nonces.bytes(hash.length());
         let sequence = nonces.sequence();
-        let dh_key = group.key(nonces);
-        let dh_value = dh_key.as_ref().map_or(&[][..], DhKey::public_value);
+        let secret = match key {
+            Key::Made(key) => Secret::Key(key),
+            Key::None | Key::Due | Key::Away => Secret::None,
+        };
+        let dh_value = if let Secret::Key(key) = &secret { key.public_value() } else { &[] };
         let payload = Challenge { hash, group, sequence, challenge: &challenge, dh_value }.to_bytes(transaction);
-        self.state = State::Challenged(Box::new(Challenged { agreement, challenge, sequence, dh_key }));
+        self.state = State::Challenged(Box::new(Challenged { agreement, challenge, sequence, secret }));
         (payload, Step::Continue)
     }
 

@@ -6,6 +6,7 @@
 mod moduli;
 
 use std::fmt;
+use std::str::FromStr;
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
@@ -97,26 +98,49 @@ impl DhGroup {
         Some(modulus.into_odd().into_option().expect("a modulus is odd"))
     }
 
-    /// A new key; none in the NULL group.
-    pub(crate) fn key<R: CryptoRng>(self, nonces: &mut Nonces<R>) -> Option<DhKey> {
-        let modulus = self.modulus()?;
+    /// The exponent of a new key; none in the NULL group.
+    pub(crate) fn exponent<R: CryptoRng>(self, nonces: &mut Nonces<R>) -> Option<Zeroizing<Vec<u8>>> {
+        if self == DhGroup::Null {
+            return None;
+        }
         let mut exponent = nonces.bytes(self.exponent_length());
         // Never a short one, and never zero.
         exponent[0] |= 0x80;
-        Some(DhKey::new(BoxedMontyParams::new_vartime(modulus), &exponent))
+        Some(exponent)
+    }
+
+    /// The key with this exponent, which takes an exponentiation; none in the NULL group.
+    pub(crate) fn key(self, exponent: &[u8]) -> Option<DhKey> {
+        Some(DhKey::new(BoxedMontyParams::new_vartime(self.modulus()?), exponent))
     }
 }
 
 impl fmt::Display for DhGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DhGroup::Null => "no group",
+            DhGroup::Null => "null",
             DhGroup::Ffdhe2048 => "ffdhe2048",
             DhGroup::Ffdhe3072 => "ffdhe3072",
             DhGroup::Ffdhe4096 => "ffdhe4096",
             DhGroup::Ffdhe6144 => "ffdhe6144",
             DhGroup::Ffdhe8192 => "ffdhe8192",
         })
+    }
+}
+
+/// No group has this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{0:?} is no Diffie-Hellman group: choose ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192 or null (none)"
+)]
+pub struct UnknownGroup(pub String);
+
+impl FromStr for DhGroup {
+    type Err = UnknownGroup;
+
+    fn from_str(text: &str) -> Result<DhGroup, UnknownGroup> {
+        let mut all = DhGroup::ALL.into_iter();
+        all.find(|group| group.to_string() == text).ok_or_else(|| UnknownGroup(text.to_owned()))
     }
 }
 

@@ -108,7 +108,7 @@ impl Host {
             ));
         }
         let transaction = self.transaction;
-        let dh_key = group.key(nonces);
+        let dh_key = group.exponent(nonces).and_then(|exponent| group.key(&exponent));
         let dh_secret = match &dh_key {
             Some(key) => Some(
                 key.agree(dh_value)

@@ -58,7 +58,7 @@ pub mod secrets;
 pub mod tls_key;
 pub mod tls_keys;
 
-pub use controller::{AllocationTooShort, Controller, Step};
+pub use controller::{AllocationTooShort, Computed, Controller, Step, Work};
 pub use credentials::Credentials;
 pub use group::DhGroup;
 pub use hash::HashFunction;

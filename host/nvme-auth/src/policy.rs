@@ -13,21 +13,32 @@ pub struct Policy {
     pub groups: Vec<DhGroup>,
 }
 
+impl Policy {
+    /// These groups, best first, and every hash function.
+    #[must_use]
+    pub fn with_groups(groups: Vec<DhGroup>) -> Policy {
+        Policy { hashes: vec![HashFunction::Sha512, HashFunction::Sha384, HashFunction::Sha256], groups }
+    }
+
+    /// Everything that the protocol knows: what a host proposes, because its controller chooses.
+    #[must_use]
+    pub fn everything() -> Policy {
+        Policy::with_groups(vec![
+            DhGroup::Ffdhe3072,
+            DhGroup::Ffdhe4096,
+            DhGroup::Ffdhe6144,
+            DhGroup::Ffdhe8192,
+            DhGroup::Ffdhe2048,
+            DhGroup::Null,
+        ])
+    }
+}
+
 impl Default for Policy {
-    /// Everything that the protocol knows. ffdhe3072, which gives 128 bits of security, comes first: a larger group
-    /// costs the controller time before it knows whom it deals with, and ffdhe8192 seven times as much. No group at all
-    /// comes last; it is as good as the secret is random.
+    /// What a controller accepts unless its operator says otherwise: ffdhe3072, which gives 128 bits of security, then its
+    /// neighbours. The larger groups are left out: a key costs the controller time before it knows whom it deals with, and
+    /// one of ffdhe8192 seven times as much. No group at all comes last; it is as good as the secret is random.
     fn default() -> Policy {
-        Policy {
-            hashes: vec![HashFunction::Sha512, HashFunction::Sha384, HashFunction::Sha256],
-            groups: vec![
-                DhGroup::Ffdhe3072,
-                DhGroup::Ffdhe4096,
-                DhGroup::Ffdhe6144,
-                DhGroup::Ffdhe8192,
-                DhGroup::Ffdhe2048,
-                DhGroup::Null,
-            ],
-        }
+        Policy::with_groups(vec![DhGroup::Ffdhe3072, DhGroup::Ffdhe4096, DhGroup::Ffdhe2048, DhGroup::Null])
     }
 }

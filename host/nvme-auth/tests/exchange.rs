@@ -106,6 +106,57 @@ fn the_best_of_the_controllers_policy_is_taken_whatever_the_order_of_the_proposa
 }
 
 #[test]
+fn a_controller_accepts_no_group_above_4096_bits_unless_it_is_told_to() {
+    let large = || Policy::with_groups(vec![DhGroup::Ffdhe8192, DhGroup::Ffdhe6144]);
+    let outcomes = talk(&mut Host::new(one_way(), large()), &mut controller(one_way(), Policy::default()), |_| {});
+    assert_eq!(explanation(outcomes.0), Explanation::GroupNotUsable);
+    let mut told = controller(one_way(), Policy::with_groups(vec![DhGroup::Ffdhe6144]));
+    assert_eq!(talk(&mut Host::new(one_way(), large()), &mut told, |_| {}).0, Outcome::Authenticated);
+}
+
+/// The exponentiations run elsewhere, one of each kind, whatever a host asks for meanwhile.
+#[test]
+fn keys_and_secrets_are_computed_once_and_elsewhere() {
+    let policy = || policy(HashFunction::Sha256, DhGroup::Ffdhe2048);
+    let (mut of_host, mut of_controller) = (nonces(3), nonces(4));
+    let mut host = Host::new(one_way(), policy());
+    let mut controller = controller(one_way(), policy());
+    let negotiate = host.begin(TRANSACTION);
+    assert!(controller.work_to_send(&negotiate).is_none(), "a negotiation takes no time");
+    assert_eq!(controller.send(Time::ZERO, &negotiate), Step::Continue);
+    assert!(controller.work_to_receive(8, &mut of_controller).is_none(), "there is no room for the challenge");
+    let work = controller.work_to_receive(RECEIVE_BYTES_MAX, &mut of_controller).expect("a key is due");
+    assert!(controller.work_to_receive(RECEIVE_BYTES_MAX, &mut of_controller).is_none(), "it is under way");
+    fn on_another_thread<T: Send>(there: T) -> T {
+        there
+    }
+    controller.computed(on_another_thread(on_another_thread(work).run()));
+    let (challenge, _) = controller.receive(Time::ZERO, RECEIVE_BYTES_MAX, &mut of_controller).unwrap();
+    let Next::Exchange(reply) = host.receive(&challenge, &mut of_host) else { panic!("the host replies") };
+    let work = controller.work_to_send(&reply).expect("a secret is due");
+    assert!(controller.work_to_send(&reply).is_none(), "it is under way");
+    controller.computed(work.run());
+    assert_eq!(controller.send(Time::ZERO, &reply), Step::Continue);
+    let (_, step) = controller.receive(Time::ZERO, RECEIVE_BYTES_MAX, &mut of_controller).unwrap();
+    assert_eq!(step, Step::Authenticated);
+}
+
+/// A host that does not wait for its challenge, and asks for another, gets none.
+#[test]
+fn who_asks_again_while_a_key_is_computed_is_refused() {
+    let policy = || policy(HashFunction::Sha256, DhGroup::Ffdhe2048);
+    let mut of_controller = nonces(4);
+    let mut controller = controller(one_way(), policy());
+    let _ = controller.send(Time::ZERO, &Host::new(one_way(), policy()).begin(TRANSACTION));
+    let work = controller.work_to_receive(RECEIVE_BYTES_MAX, &mut of_controller).expect("a key is due");
+    let (_, step) = controller.receive(Time::ZERO, RECEIVE_BYTES_MAX, &mut of_controller).unwrap();
+    let Step::Close(refusal) = step else { panic!("{step:?}") };
+    assert_eq!(refusal.explanation, Explanation::IncorrectMessage);
+    controller.computed(work.run());
+    assert!(!controller.is_authenticated());
+}
+
+#[test]
 fn nothing_in_common_is_told_apart() {
     let sha_256 = policy(HashFunction::Sha256, DhGroup::Null);
     let sha_512 = policy(HashFunction::Sha512, DhGroup::Null);

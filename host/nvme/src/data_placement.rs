@@ -177,6 +177,6 @@ mod tests {
         }
         let identifiers: Vec<u16> = events.iter().map(|event| event.identifier.get()).collect();
         assert_eq!(identifiers, (1000..1063).collect::<Vec<_>>());
-        assert_eq!(events.want(1, Handle(1), true), Err(Status::INVALID_FIELD.into()), "units have no time limit here");
+        assert_eq!(events.want(4, Handle(1), true), Err(Status::INVALID_FIELD.into()), "of this kind nothing is known");
     }
 }

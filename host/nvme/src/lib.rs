@@ -31,7 +31,7 @@ pub mod subsystem;
 pub mod target;
 pub mod wire;
 
-pub use command::{Answer, Io, IoCommand, Refusal};
+pub use command::{Answer, Half, Io, IoCommand, Refusal};
 pub use controller::{Authentication, Effect, Outcome};
 pub use drives::{Drives, NamespaceName, PlacementCounts};
 pub use health::Health;

@@ -69,6 +69,8 @@ pub struct Queue {
     head: u32,
     has_flow_control: bool,
     ids: CommandIds,
+    /// A command that has the name of one that is held.
+    beside: Option<CommandId>,
 }
 
 impl Queue {
@@ -84,7 +86,17 @@ impl Queue {
         assert!((2..=QUEUE_ENTRIES_MAX).contains(&entries), "Connect has checked the size");
         let mut ids = CommandIds::new();
         ids.insert(connect);
-        Queue { controller, id, serial, is_authenticated: true, entries, head: 1 % entries, has_flow_control, ids }
+        Queue {
+            controller,
+            id,
+            serial,
+            is_authenticated: true,
+            entries,
+            head: 1 % entries,
+            has_flow_control,
+            ids,
+            beside: None,
+        }
     }
 
     /// Whose it is.
@@ -137,10 +149,29 @@ impl Queue {
         Ok(())
     }
 
+    /// Takes a command that [`Queue::begin`] did not take because a held one has its name, an event request that ends when
+    /// something happens: it ends with the next [`Queue::complete`] of that name, before anything else is taken. Hosts built on SPDK
+    /// name the property commands of their shutdown like requests that they have given up.
+    ///
+    /// # Errors
+    /// If there are as many commands under way as entries.
+    pub fn begin_beside(&mut self, id: CommandId) -> Result<(), QueueError> {
+        assert!(self.beside.is_none(), "a command beside another ends before the next begins");
+        if self.ids.len == self.entries {
+            return Err(QueueError::Overrun { entries: self.entries });
+        }
+        self.beside = Some(id);
+        Ok(())
+    }
+
     /// Ends a command that is under way.
     #[must_use]
     pub fn complete(&mut self, id: CommandId, answer: Answer) -> CompletionEntry {
-        assert!(self.ids.remove(id), "command {:#06x} completes once", id.0);
+        if self.beside == Some(id) {
+            self.beside = None;
+        } else {
+            assert!(self.ids.remove(id), "command {:#06x} completes once", id.0);
+        }
         self.entry(id, answer)
     }
 
@@ -225,6 +256,23 @@ mod tests {
             queue.begin(CommandId(7)).unwrap();
             assert_eq!(queue.complete(CommandId(7), done()).submission_head.get(), head);
         }
+    }
+
+    #[test]
+    fn a_command_may_have_the_name_of_a_held_one() {
+        let mut queue = queue(3, true);
+        let _ = queue.complete_connect(CommandId(9), done());
+        queue.begin(CommandId(7)).unwrap();
+        assert_eq!(queue.begin(CommandId(7)), Err(QueueError::IdInUse(7)));
+        queue.begin_beside(CommandId(7)).unwrap();
+        assert_eq!(queue.complete(CommandId(7), done()).submission_head.get(), 0, "each was taken off once");
+        assert_eq!(
+            (queue.under_way(), queue.begin(CommandId(7))),
+            (1, Err(QueueError::IdInUse(7))),
+            "the held one is held"
+        );
+        let _ = queue.complete(CommandId(7), done());
+        assert_eq!(queue.begin(CommandId(7)), Ok(()));
     }
 
     #[test]

@@ -342,7 +342,7 @@ impl Target {
             return Err(Wrong::entry(Status::DATA_SGL_LENGTH_INVALID, 32));
         };
         let index = self.subsystem_named(data)?;
-        let host = Host { nqn: host_nqn(data)?.to_owned(), id: data.host_id };
+        let host = Host { nqn: host_nqn(data, &self.subsystem(index).config.hosts)?.to_owned(), id: data.host_id };
         if !self.subsystem(index).config.hosts.allows(&host.nqn) {
             return Err(Wrong::entry(Status::CONNECT_INVALID_HOST, 0));
         }
@@ -671,9 +671,11 @@ impl Target {
     }
 }
 
-/// HOSTNQN of a Connect command.
-fn host_nqn(data: &ConnectData) -> Result<&str, Wrong> {
+/// HOSTNQN of a Connect command. Hosts built on SPDK send an empty one unless they are told otherwise; where any host may
+/// connect, its name decides nothing.
+fn host_nqn<'a>(data: &'a ConnectData, allowed: &HostsAllowed) -> Result<&'a str, Wrong> {
     match text_of(&data.host_nqn) {
+        Some("") if *allowed == HostsAllowed::Any => Ok(""),
         Some(nqn) if (1..=NQN_BYTES_MAX).contains(&nqn.len()) => Ok(nqn),
         _ => Err(Wrong::data(512)),
     }

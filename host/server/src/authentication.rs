@@ -1,11 +1,15 @@
 //! In-band authentication of NVMe hosts: the secrets of a server, and what each queue is authenticated with.
 
+use std::io;
+
 use getrandom::SysRng;
 use getrandom::rand_core::UnwrapErr;
 use openftl_core::Time;
 use openftl_nvme::{Queue, Target};
 use openftl_nvme_auth::controller::time_limit;
 use openftl_nvme_auth::{Controller, Credentials, Nonces, Policy, Secret, Secrets};
+
+use crate::key_worker::KeyWorker;
 
 /// Bytes of the secret that nobody has.
 const NOBODYS_SECRET_BYTES: usize = 32;
@@ -17,13 +21,15 @@ pub(crate) struct Authority {
     pub nonces: Nonces<UnwrapErr<SysRng>>,
     /// What a host without a secret is asked for: it learns no more than one with a wrong secret.
     nobodys: Secret,
+    /// What computes keys and secrets.
+    pub worker: KeyWorker,
 }
 
 impl Authority {
-    pub fn new(secrets: Secrets) -> Authority {
+    pub fn new(secrets: Secrets, policy: Policy) -> io::Result<Authority> {
         let mut random = UnwrapErr(SysRng);
         let nobodys = Secret::generate(None, NOBODYS_SECRET_BYTES, &mut random).expect("a length that secrets have");
-        Authority { secrets, policy: Policy::default(), nonces: Nonces::new(random), nobodys }
+        Ok(Authority { secrets, policy, nonces: Nonces::new(random), nobodys, worker: KeyWorker::new()? })
     }
 
     /// The controller's half, for a queue that has just been connected.

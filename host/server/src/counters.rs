@@ -43,6 +43,10 @@ pub struct Counters {
     pub tls_handshakes_failed: Counter,
     /// And those that did not use TLS where every host has to.
     pub connections_without_tls: Counter,
+    /// Drives that came to a standstill with requests under way.
+    pub standstills: Counter,
+    /// NVMe controllers whose host said no name for itself (HOSTNQN), where any host may connect.
+    pub hosts_without_name: Counter,
     /// Reads answered.
     pub reads: Counter,
     /// Writes answered.

@@ -17,6 +17,7 @@
 //! | connections | [`ServerConfig::connections_max`] |
 //! | connections whose handshake is not done | [`ServerConfig::handshakes_max`] |
 //! | steps of authentications and of handshakes of TLS in a turn | `AUTHENTICATION_STEPS_PER_TURN_MAX`, for those who are not yet let in |
+//! | keys and secrets of authentications | one at a time, on a thread of their own that works half of the time; sources take turns by the time that each has had (`key_worker.rs`) |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
@@ -28,6 +29,7 @@
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message | [`ServerConfig::stall_max`] |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
+//! | time that requests may wait for a drive that ends nothing | what the drive says of itself ([`openftl_ftl::target::Vitals`]), and none where nothing is under way; then it takes no more writes, and they end with errors |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -41,6 +43,7 @@ mod device_request;
 mod endpoint;
 mod export;
 mod fabric;
+mod key_worker;
 mod link;
 mod listener;
 mod nbd;
@@ -64,12 +67,13 @@ use channel::Channel;
 use connection::Connection;
 use export::export_infos;
 use fabric::Fabric;
+use key_worker::JobTicket;
 use link::{Buffers, Over};
 use nvme::Turn;
 use openftl_nbd::protocol::{Command, ExportInfo};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::{ControllerName, Queue};
-use openftl_nvme_auth::{Secrets, TlsKeys};
+use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use openftl_nvme_tls::TlsError;
 use secure::Secure;
@@ -114,6 +118,7 @@ const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
 const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_KEYS: u64 = u32::MAX as u64 - 3;
 const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
@@ -188,12 +193,14 @@ pub enum ServeError {
         error: String,
     },
     /// When the server stopped, a drive had requests and nothing to do.
-    #[error("export `{name}`: the drive has {requests} requests that it never ends")]
+    #[error("export `{name}`: the drive has {requests} requests that it never ends{state}")]
     Stuck {
         /// The export's name.
         name: String,
         /// Requests left.
         requests: usize,
+        /// What the drive says of its state, behind a colon, if anything.
+        state: String,
     },
 }
 
@@ -267,6 +274,8 @@ pub struct Server {
     lead: Lead,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    /// Drives that have just come to a standstill, and their states.
+    standstills: Vec<(usize, String)>,
     buffers: Buffers,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
@@ -290,6 +299,7 @@ impl Server {
             lead: Lead::new(),
             fabric: None,
             ended: Vec::new(),
+            standstills: Vec::new(),
             buffers: Buffers::default(),
             is_crowded: false,
             heard: Time::ZERO,
@@ -319,13 +329,21 @@ impl Server {
         self.fabric = Some(Fabric::new(target));
     }
 
-    /// The secrets that hosts have to know where a subsystem requires authentication. Called after [`Server::set_target`].
+    /// The secrets that hosts have to know where a subsystem requires authentication, and which hash functions and groups it
+    /// accepts. Called after [`Server::set_target`].
+    ///
+    /// # Errors
+    /// If the system has no thread or file descriptor left for computing keys.
     ///
     /// # Panics
     /// Without a target.
-    pub fn set_secrets(&mut self, secrets: Secrets) {
+    pub fn set_secrets(&mut self, secrets: Secrets, policy: Policy) -> io::Result<()> {
         let fabric = self.fabric.as_mut().expect("secrets are those of a target");
-        fabric.authority = Some(Authority::new(secrets));
+        let authority = Authority::new(secrets, policy)?;
+        let data = epoll::EventData::new_u64(EVENT_KEYS << 32);
+        epoll::add(&self.epoll, authority.worker.event(), data, epoll::EventFlags::IN)?;
+        fabric.authority = Some(authority);
+        Ok(())
     }
 
     /// Has hosts use TLS with these keys, before anything else is said on a connection. Called after [`Server::set_target`],
@@ -486,6 +504,7 @@ impl Server {
                 fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
             }
 
+            self.take_keys(now, served);
             // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
             for export in 0..served.len() {
                 while let Some(front) = served[export].waiters.front().copied() {
@@ -501,6 +520,9 @@ impl Server {
             }
 
             let mut freed = self.poll_drives(clock, served);
+            for (export, state) in self.standstills.drain(..) {
+                operator.came_to_standstill(export, &state);
+            }
             self.look_after_controllers(now, served);
             let mut drives = Drives { served, fabric: self.fabric.as_mut() };
             if operator.turn(clock.now(), called, &mut drives).is_break() {
@@ -566,7 +588,8 @@ impl Server {
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
-            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).min();
+            let watch = served.iter().filter_map(Served::watch_due);
+            late = deadlines.chain(retries).chain(stopping).chain(operator_due).chain(silent).chain(watch).min();
             if let Some(due) = due.filter(|due| late.is_none_or(|late| *due <= late)) {
                 // Waking up takes a while: the end of the wait is spent looking again and again.
                 let span = due.since(now) - self.lead.get();
@@ -597,6 +620,11 @@ impl Server {
             match (data >> 32, data as u32 as usize) {
                 (EVENT_STOP, _) => stop.clear(),
                 (EVENT_OPERATOR, _) => called = true,
+                (EVENT_KEYS, _) => {
+                    if let Some(authority) = self.fabric.as_ref().and_then(|fabric| fabric.authority.as_ref()) {
+                        authority.worker.clear();
+                    }
+                }
                 (EVENT_LISTENER, index) => {
                     if let Some(listener) = self.listeners.get_mut(index) {
                         listener.ready = true;
@@ -728,6 +756,30 @@ impl Server {
         }
     }
 
+    /// Goes on with an authentication whose key or secret has been computed, and has the next one computed.
+    fn take_keys<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
+        let Some(authority) = self.fabric.as_mut().and_then(|fabric| fabric.authority.as_mut()) else { return };
+        let slots = &self.slots;
+        let waits = |ticket: JobTicket| {
+            let slot = &slots[ticket.slot as usize];
+            slot.generation == ticket.generation && slot.connection.is_some()
+        };
+        let Some((ticket, computed)) = authority.worker.turn(waits) else { return };
+        let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[ticket.slot as usize]
+        else {
+            return;
+        };
+        if *generation != ticket.generation {
+            return;
+        }
+        let fabric = self.fabric.as_mut().expect("it has an authority");
+        let (config, counters) = (&self.config, &*self.counters);
+        let mut turn = Turn { now, slot: ticket.slot, generation: *generation, served, fabric, config, counters };
+        if let Err(over) = connection.computed(ticket.command, computed, &mut turn) {
+            self.end(ticket.slot as usize, over, served);
+        }
+    }
+
     /// Lets the drives work and puts replies in line. Returns whether anything finished or frames came back.
     fn poll_drives<T: ServedDrive, C: Clock>(&mut self, clock: &mut C, served: &mut [Served<'_, T>]) -> bool {
         let mut any = false;
@@ -745,6 +797,11 @@ impl Server {
                 if drive.next_due().is_none_or(|due| due > now) && !drive.has_finished() {
                     break;
                 }
+            }
+            if let Some(state) = served[index].watch(clock.now()) {
+                self.counters.standstills.add(1);
+                self.standstills.push((index, state));
+                any = true;
             }
             // A drive gives back the frames of writes when it pleases.
             any |= served[index].available() > available;
@@ -952,10 +1009,17 @@ fn drain_and_flush<T: ServedDrive, C: Clock>(
             flush = Some(id);
         } else if served.has_finished() {
             // Collected at once by the next poll.
-        } else if let Some(due) = served.next_due() {
+        } else if let Some(state) = served.watch(now) {
+            return Err(ServeError::Stuck {
+                name: name.to_owned(),
+                requests: served.len(),
+                state: format!(": {state}"),
+            });
+        } else if let Some(due) = [served.next_due(), served.watch_due()].into_iter().flatten().min() {
             clock.wait_until(due);
         } else {
-            return Err(ServeError::Stuck { name: name.to_owned(), requests: served.len() });
+            let (name, requests, state) = (name.to_owned(), served.len(), String::new());
+            return Err(ServeError::Stuck { name, requests, state });
         }
     }
 }

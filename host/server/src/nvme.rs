@@ -7,6 +7,9 @@
 //!           └─▶ others: one request of the drive after the other
 //! ```
 //!
+//! Compare and Write as a fused pair are one request, an exchange: both wait with their data in the heap until the other has
+//! come, and the drive lets nothing else change the blocks between the comparison and the write.
+//!
 //! Nobody waits in the stream: a write that gets no frames is parked with the data of its capsule, so that data that others
 //! were asked for come through. What is kept in the heap is bounded for each connection; beyond that a command ends with
 //! a status that hosts answer by trying again. And nobody holds more of a drive's frames than its share, least of all who
@@ -23,11 +26,12 @@ use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::{Authentication, Effect};
 use openftl_nvme::namespace::ALL_NAMESPACES;
+use openftl_nvme::wire::opcode::fabrics;
 use openftl_nvme::{
-    Answer, CommandId, CompletionEntry, Connection as Connected, Io, IoCommand, Outcome, Queue, QueueError, Span,
+    Answer, CommandId, CompletionEntry, Connection as Connected, Half, Io, IoCommand, Outcome, Queue, QueueError, Span,
     Status, SubmissionEntry,
 };
-use openftl_nvme_auth::{Controller, Step};
+use openftl_nvme_auth::{Computed, Controller, Step};
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
 use zerocopy::IntoBytes;
@@ -35,6 +39,7 @@ use zerocopy::IntoBytes;
 use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
 use crate::fabric::Fabric;
+use crate::key_worker::{JobTicket, Source};
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::served::{Ended, Served};
 use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
@@ -59,12 +64,16 @@ enum Stage {
     Parked { data: Vec<u8>, is_whole: bool },
     /// Its data come into the frames of this request.
     Filling(RequestId),
+    /// Half of a fused pair, whose data are in the heap.
+    Paired,
     /// A command of a device that has all it needs, and comes after those before it.
     Ready(RequestId),
     /// The drive is at work.
     Running,
     /// It ends when something happens.
     Held,
+    /// A message of an authentication whose key or secret is being computed.
+    Computing(Authentication),
 }
 
 /// One thing that is asked of what is served.
@@ -91,6 +100,10 @@ pub(crate) struct Command {
     pub heap: Vec<u8>,
     /// The object that it announces.
     extents: Vec<Extent>,
+    /// The other half of its fused pair.
+    partner: Option<Slot>,
+    /// It ends like this when its data have come.
+    doomed: Option<Status>,
     /// Bytes of the connection's heap that are booked for it.
     booked: usize,
     /// Bytes of frames that its request holds.
@@ -109,6 +122,8 @@ impl Command {
             left: Vec::new(),
             heap: Vec::new(),
             extents: Vec::new(),
+            partner: None,
+            doomed: None,
             booked: 0,
             held: 0,
         }
@@ -123,6 +138,17 @@ impl Command {
     }
 }
 
+/// What came last on a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// A command that wants no other behind it.
+    Whole,
+    /// The first half of a fused pair.
+    First(Slot),
+    /// One that has failed already.
+    FailedFirst,
+}
+
 pub(crate) struct NvmeConnection {
     pub link: Link,
     session: Target,
@@ -131,6 +157,7 @@ pub(crate) struct NvmeConnection {
     authentication: Option<Box<Controller>>,
     /// Others had their step of an authentication in this turn, and this one's comes in another.
     is_put_off: bool,
+    last: Last,
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
@@ -167,6 +194,7 @@ impl NvmeConnection {
             queue: None,
             authentication: None,
             is_put_off: false,
+            last: Last::Whole,
             commands: Vec::new(),
             waiting: VecDeque::new(),
             line: VecDeque::new(),
@@ -318,19 +346,24 @@ impl NvmeConnection {
             self.commands.resize_with(slot.index() + 1, || None);
         }
         let id = CommandId(SubmissionEntry::of(&entry).command_id.get());
-        if let Some(queue) = &mut self.queue {
-            match queue.begin(id) {
-                Ok(()) => {}
-                Err(QueueError::IdInUse(_)) => {
-                    let refused = queue.refuse(id);
-                    self.send_completion(slot, &refused);
-                    return Ok(());
-                }
-                Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
+        let begun = self.queue.as_mut().map_or(Ok(()), |queue| match queue.begin(id) {
+            Err(QueueError::IdInUse(_)) if is_beside_held(&self.commands, &entry) => queue.begin_beside(id),
+            begun => begun,
+        });
+        match begun {
+            Ok(()) => {}
+            Err(QueueError::IdInUse(_)) => {
+                let refused = self.queue.as_ref().expect("there is a queue").refuse(id);
+                self.send_completion(slot, &refused);
+                return Ok(());
             }
+            Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
         }
         let known = data.unwrap_or(Data::None);
         self.commands[slot.index()] = Some(Command::new(entry, known));
+        if let Some(status) = self.take_place_in_pair(slot, turn)? {
+            return self.finish(slot, Answer::from(status), turn);
+        }
         if let Err(error) = data {
             let status = match error {
                 SglError::Length => Status::DATA_SGL_LENGTH_INVALID,
@@ -364,6 +397,97 @@ impl NvmeConnection {
         }
     }
 
+    /// Finds the other half of a fused pair. Returns the status of a half that cannot have one.
+    fn take_place_in_pair<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<Option<Status>, Over> {
+        let command = self.commands[slot.index()].as_ref().expect("it has just begun");
+        let is_io = self.queue.as_ref().is_some_and(|queue| !queue.is_admin()) && !command.entry().is_fabrics();
+        let half = if is_io { Half::of(command.entry()).unwrap_or_default() } else { Half::None };
+        if half == Half::None && self.last == Last::Whole {
+            return Ok(None);
+        }
+        let last = if half == Half::First { Last::First(slot) } else { Last::Whole };
+        match (std::mem::replace(&mut self.last, last), half) {
+            (Last::First(first), Half::Second) => {
+                for (one, other) in [(first, slot), (slot, first)] {
+                    self.commands[one.index()].as_mut().expect("both are under way").partner = Some(other);
+                }
+            }
+            (Last::First(first), _) => self.abort_half(first, Status::MISSING_FUSED, turn)?,
+            (Last::FailedFirst, Half::Second) => return Ok(Some(Status::FAILED_FUSED)),
+            (Last::Whole, Half::Second) => return Ok(Some(Status::MISSING_FUSED)),
+            (Last::Whole | Last::FailedFirst, _) => {}
+        }
+        Ok(None)
+    }
+
+    /// Ends half of a fused pair, at once or when the data that it was asked for have come.
+    fn abort_half<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let Some(command) = self.commands[slot.index()].as_mut() else { return Ok(()) };
+        command.partner = None;
+        if let Stage::Collecting(_) = command.stage {
+            command.doomed = Some(status);
+            return Ok(());
+        }
+        self.finish(slot, Answer::from(status), turn)
+    }
+
+    /// Carries out a fused pair, when both halves have their data.
+    fn run_pair<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_ref().expect("its data came");
+        let Some(partner) = command.partner else { return Ok(()) };
+        let other = self.commands[partner.index()].as_ref().expect("a partner is under way");
+        if !matches!(other.stage, Stage::Paired) {
+            return Ok(());
+        }
+        let is_first = command.io.is_some_and(|io| io.half == Half::First);
+        let (first, second) = if is_first { (slot, partner) } else { (partner, slot) };
+        let io = |slot: Slot| self.commands[slot.index()].as_ref().and_then(|command| command.io);
+        let (Some(of_first), Some(of_second)) = (io(first), io(second)) else { unreachable!("both were parsed") };
+        let IoCommand::Write { span, durability, handle } = of_second.command else { unreachable!("it was checked") };
+        if of_first.command != IoCommand::Compare(span) || of_first.namespace != of_second.namespace {
+            return self.refuse(first, Status::INVALID_FIELD.at(40), turn);
+        }
+        let Span { offset, length } = span;
+        let exchange = Part::Bytes(ByteRequest::Exchange { offset, length, durability, handle });
+        let command = self.commands[second.index()].as_mut().expect("looked");
+        command.next = Some((command.export, exchange));
+        self.next_request(second, turn)
+    }
+
+    /// The blocks of a fused pair were read: they are compared, and written if they are as the host thinks. Returns whether
+    /// they are being written.
+    fn exchange<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        id: RequestId,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> bool {
+        let served = &mut turn.served[export];
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let new = std::mem::take(&mut command.heap);
+        let first = command.partner.expect("it is a pair");
+        let expected = &self.commands[first.index()].as_ref().expect("it waits").heap;
+        if !is_there(served, id, expected) {
+            return false;
+        }
+        // A capsule may hold more.
+        let new = &new[..new.len().min(served.length(id) as usize)];
+        served.fill(id, 0, new);
+        turn.counters.bytes_copied.add(new.len() as u64);
+        served.write(turn.now, id);
+        true
+    }
+
     /// Serves the Connect command.
     fn connect<T: ServedDrive>(
         &mut self,
@@ -383,6 +507,10 @@ impl NvmeConnection {
                 // SQSIZE and CATTR of Connect (Base, "Connect Command").
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
+                turn.counters.hosts_without_name.add(u64::from(
+                    queue.is_admin()
+                        && turn.fabric.target.controller(&queue).is_some_and(|made| made.host().nqn.is_empty()),
+                ));
                 if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
                     self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
                 }
@@ -447,6 +575,24 @@ impl NvmeConnection {
             return self.finish(slot, Answer::from(Status::INVALID_OPCODE), turn);
         };
         turn.fabric.authentication_steps_left = turn.fabric.authentication_steps_left.saturating_sub(1);
+        let work = match message {
+            Authentication::Message { bytes } => {
+                data.and_then(|data| data.get(..bytes as usize)).and_then(|message| controller.work_to_send(message))
+            }
+            Authentication::Wanted { bytes } => controller.work_to_receive(bytes as usize, &mut authority.nonces),
+        };
+        if let Some(work) = work {
+            let queue = self.queue.as_ref().expect("there is a queue");
+            let host = turn.fabric.target.controller(queue).map_or("", |controller| &controller.host().nqn);
+            let source = Source::of(self.link.socket(), host);
+            let ticket = JobTicket { slot: turn.slot, generation: turn.generation, command: slot };
+            authority.worker.line_up(ticket, source, work);
+            let command = self.commands[slot.index()].as_mut().expect("it has begun");
+            // It is still booked.
+            command.heap = data.map_or_else(Vec::new, <[u8]>::to_vec);
+            command.stage = Stage::Computing(message);
+            return Ok(());
+        }
         let (payload, step) = match message {
             Authentication::Message { bytes } => {
                 let message = data.and_then(|data| data.get(..bytes as usize)).expect("as many bytes were collected");
@@ -465,6 +611,23 @@ impl NvmeConnection {
         self.finish_with(slot, Answer::from(Status::SUCCESS), &payload, turn)
     }
 
+    /// Goes on with a message of an authentication, whose key or secret has been computed.
+    pub fn computed<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        computed: Computed,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let Some(command) = self.commands.get_mut(slot.index()).and_then(Option::as_mut) else { return Ok(()) };
+        let Stage::Computing(message) = command.stage else { return Ok(()) };
+        if let Some(controller) = &mut self.authentication {
+            controller.computed(computed);
+        }
+        command.stage = Stage::Running;
+        let data = std::mem::take(&mut command.heap);
+        self.authenticate(slot, message, Some(&data), turn)
+    }
+
     /// Ends held commands for which something has happened.
     pub fn take_events<T: ServedDrive>(
         &mut self,
@@ -472,7 +635,9 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
         while let Some((id, answer)) = turn.fabric.target.take_event(name) {
-            let held = |command: &Option<Command>| command.as_ref().is_some_and(|command| command.id() == id);
+            let held = |command: &Option<Command>| {
+                command.as_ref().is_some_and(|command| command.id() == id && matches!(command.stage, Stage::Held))
+            };
             let Some(index) = self.commands.iter().position(held) else { continue };
             let slot = self.session.slot_at(index);
             self.finish(slot, answer, turn)?;
@@ -541,6 +706,9 @@ impl NvmeConnection {
             }
         }
         let request = match io.command {
+            IoCommand::Write { span, .. } if io.half == Half::Second => {
+                return self.collect(slot, span.length as u32, turn);
+            }
             IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
                 if !self.admit_write(slot, turn) {
                     return self.park(slot, turn);
@@ -916,7 +1084,12 @@ impl NvmeConnection {
                 self.collected(slot, data, turn)
             }
             // They were in the capsule of a command that has no use for them.
-            Stage::Parked { .. } | Stage::Ready(_) | Stage::Running | Stage::Held => Ok(()),
+            Stage::Parked { .. }
+            | Stage::Paired
+            | Stage::Ready(_)
+            | Stage::Running
+            | Stage::Held
+            | Stage::Computing(_) => Ok(()),
         }
     }
 
@@ -930,6 +1103,13 @@ impl NvmeConnection {
                 self.command(slot, Some(&data), turn)
             };
         };
+        if let Some(status) = command.doomed {
+            return self.finish(slot, Answer::from(status), turn);
+        }
+        if io.half != Half::None {
+            (command.heap, command.stage) = (data, Stage::Paired);
+            return self.run_pair(slot, turn);
+        }
         let (export, namespace) = (command.export, turn.fabric.namespace(io.namespace));
         let bytes = |request| (export, Part::Bytes(request));
         let planned = match io.command {
@@ -1026,10 +1206,14 @@ impl NvmeConnection {
         finished: Finished<Ticket>,
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<(), Over> {
+        let id = finished.id;
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let io = command.io.expect("an I/O command");
+        if io.half == Half::Second {
+            return self.pair_ended(slot, export, finished, turn);
+        }
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[export];
-        let id = finished.id;
         let mut result = finished.result.map_err(|error| match error.block() {
             Some(_) => turn.fabric.namespace(io.namespace).failure(error, served.offset(id)),
             None => Status::from(error).into(),
@@ -1038,16 +1222,8 @@ impl NvmeConnection {
             IoCommand::Read(_) if result.is_ok() && !self.session.is_terminated() => {
                 return self.send_read(slot, export, id, Answer::from(Status::SUCCESS), turn);
             }
-            IoCommand::Compare(span) if result.is_ok() => {
-                let mut from = 0;
-                while from < span.length && result.is_ok() {
-                    let there = served.slice(id, from);
-                    let sent = &command.heap[from as usize..from as usize + there.len()];
-                    if there != sent {
-                        result = Err(Status::COMPARE_FAILURE.into());
-                    }
-                    from += there.len() as u64;
-                }
+            IoCommand::Compare(_) if result.is_ok() && !is_there(served, id, &command.heap) => {
+                result = Err(Status::COMPARE_FAILURE.into());
             }
             IoCommand::Copy { .. } if result.is_ok() && command.next.is_some() => {
                 // A source was read; the destination is written last.
@@ -1067,6 +1243,46 @@ impl NvmeConnection {
         match result {
             Ok(()) => self.next_request(slot, turn),
             Err(refusal) => self.refuse(slot, refusal, turn),
+        }
+    }
+
+    /// The exchange of a fused pair, which is the second half's, was read or written.
+    fn pair_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        finished: Finished<Ticket>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let Finished { id, result, .. } = finished;
+        let command = self.commands[slot.index()].as_ref().expect("it is under way");
+        let io = command.io.expect("an I/O command");
+        let (first, held, is_written) = (command.partner.expect("it is a pair"), command.held, command.heap.is_empty());
+        let is_shown = turn.served[export].is_shown(id);
+        if is_shown && self.exchange(slot, export, id, turn) {
+            return Ok(());
+        }
+        let served = &mut turn.served[export];
+        let failure = result.err().map(|error| match error.block() {
+            Some(_) => turn.fabric.namespace(io.namespace).failure(error, served.offset(id)),
+            None => Status::from(error).into(),
+        });
+        served.release(id);
+        self.requests -= 1;
+        self.bytes -= held;
+        match failure {
+            // What fails the first half ends the second with it.
+            None if is_shown => return self.refuse(first, Status::COMPARE_FAILURE.into(), turn),
+            Some(refusal) if !is_written => return self.refuse(first, refusal, turn),
+            _ => {}
+        }
+        for half in [first, slot] {
+            self.commands[half.index()].as_mut().expect("both are under way").partner = None;
+        }
+        self.finish(first, Answer::from(Status::SUCCESS), turn)?;
+        match failure {
+            None => self.finish(slot, Answer::from(Status::SUCCESS), turn),
+            Some(refusal) => self.refuse(slot, refusal, turn),
         }
     }
 
@@ -1124,6 +1340,9 @@ impl NvmeConnection {
     ) -> Result<(), Over> {
         let command = self.commands[slot.index()].take().expect("it is under way");
         self.unbook(&command, turn.fabric);
+        if self.last == Last::First(slot) {
+            self.last = Last::FailedFirst;
+        }
         if self.session.is_terminated() {
             return Ok(());
         }
@@ -1158,7 +1377,10 @@ impl NvmeConnection {
         }
         self.session.complete(slot, completion_bytes(&completion), &mut output.small);
         output.seal();
-        Ok(())
+        match command.partner {
+            Some(partner) => self.abort_half(partner, Status::FAILED_FUSED, turn),
+            None => Ok(()),
+        }
     }
 
     fn send_completion(&mut self, slot: Slot, completion: &CompletionEntry) {
@@ -1190,8 +1412,30 @@ impl NvmeConnection {
     }
 }
 
+/// Whether this is a property command with the name of a held event request. It has ended before anything else comes.
+fn is_beside_held(commands: &[Option<Command>], entry: &[u8; 64]) -> bool {
+    let entry = SubmissionEntry::of(entry);
+    let is_property = matches!(entry.fabrics_type(), fabrics::PROPERTY_GET | fabrics::PROPERTY_SET);
+    let is_held =
+        |command: &Command| matches!(command.stage, Stage::Held) && command.entry().command_id == entry.command_id;
+    entry.is_fabrics() && is_property && commands.iter().flatten().any(is_held)
+}
+
 fn completion_bytes(completion: &CompletionEntry) -> &[u8; 16] {
     completion.as_bytes().try_into().expect("a completion has 16 bytes")
+}
+
+/// Whether what was read begins with `bytes`, as many as the request has.
+fn is_there<T: ServedDrive>(served: &Served<'_, T>, id: RequestId, bytes: &[u8]) -> bool {
+    let (mut from, length) = (0, served.length(id));
+    while from < length {
+        let there = served.slice(id, from);
+        if bytes.get(from as usize..from as usize + there.len()) != Some(there) {
+            return false;
+        }
+        from += there.len() as u64;
+    }
+    true
 }
 
 /// Counts a command of an I/O queue that is answered; a read brought `bytes`.
@@ -1237,6 +1481,7 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
             Part::Bytes(
                 ByteRequest::Read { length, .. }
                 | ByteRequest::Write { length, .. }
+                | ByteRequest::Exchange { length, .. }
                 | ByteRequest::WriteUncorrectable { length, .. },
             ),
             _,

@@ -23,6 +23,10 @@ pub trait Operator<T: ServedDrive> {
     /// Its turn: each time that the drives have worked and before their replies are sent. `Break` interrupts the service
     /// at this very moment.
     fn turn(&mut self, now: Time, called: bool, drives: &mut Drives<'_, '_, T>) -> ControlFlow<()>;
+
+    /// The drive of an export came to a standstill in this state, and takes no more writes. Requests that waited for it have
+    /// ended with errors.
+    fn came_to_standstill(&mut self, _export: usize, _state: &str) {}
 }
 
 /// The drives that are served, in the order of their exports; none while clients are turned away.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Time};
+use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_ftl::target::Extent;
 use openftl_media::Media;
 
@@ -89,11 +89,28 @@ enum Behind<'a, T: ServedDrive> {
     },
 }
 
+/// The watch over a drive: whether anything ends while requests wait for it.
+#[derive(Default)]
+struct Watch {
+    progress: u64,
+    /// When it last looked; `None`: nothing waited then.
+    looked: Option<Time>,
+    /// How long nothing has ended.
+    silent: Nanos,
+    /// The drive has given up what waited for it; that is done once.
+    is_over: bool,
+}
+
+/// How often the watch looks at a drive that requests wait for. Of a longer span, in which the process or the machine slept,
+/// no more than this counts.
+const WATCH_EVERY: Nanos = Nanos::from_millis(1_000);
+
 /// What is served, and who waits for it.
 pub(crate) struct Served<'a, T: ServedDrive> {
     behind: Behind<'a, T>,
     /// Connections that wait for frames or a place, the longest waiting first.
     pub waiters: VecDeque<u32>,
+    watch: Watch,
     /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
     pub share_bytes: u64,
 }
@@ -102,13 +119,13 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn drive(target: &'a mut T, requests_max: usize) -> Served<'a, T> {
         let share_bytes = (target.frames().len() / POOL_SHARES * BLOCK_BYTES) as u64;
         let behind = Behind::Drive { target, requests: ByteRequests::new(requests_max), finished: Vec::new() };
-        Served { behind, waiters: VecDeque::new(), share_bytes }
+        Served { behind, waiters: VecDeque::new(), watch: Watch::default(), share_bytes }
     }
 
     pub fn device(device: &'a mut Device<T::Device>, requests_max: usize) -> Served<'a, T> {
         let share_bytes = (device.frames.len() / POOL_SHARES * BLOCK_BYTES) as u64;
         let behind = Behind::Device { device, requests: DeviceRequests::new(requests_max), finished: Vec::new() };
-        Served { behind, waiters: VecDeque::new(), share_bytes }
+        Served { behind, waiters: VecDeque::new(), watch: Watch::default(), share_bytes }
     }
 
     /// The drive, if it is one.
@@ -293,6 +310,49 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 ended.extend(finished.drain(..).map(Ended::Command));
             }
         }
+    }
+
+    /// Looks after a poll whether what waits for the drive will ever end. If not, the drive gives it up: the next poll ends it
+    /// with errors. Returns the state that the drive was in.
+    pub fn watch(&mut self, now: Time) -> Option<String> {
+        let Behind::Drive { target, requests, .. } = &mut self.behind else { return None };
+        if self.watch.is_over || !requests.waits_for_drive() {
+            self.watch.looked = None;
+            return None;
+        }
+        let vitals = target.vitals()?;
+        let Watch { progress, looked, silent, is_over } = &mut self.watch;
+        if looked.is_none() || *progress != vitals.progress {
+            (*progress, *looked, *silent) = (vitals.progress, Some(now), Nanos::ZERO);
+        }
+        if !vitals.is_still {
+            let since = now.since(looked.expect("it has just been set"));
+            if since < WATCH_EVERY {
+                return None;
+            }
+            (*looked, *silent) = (Some(now), *silent + since.min(WATCH_EVERY));
+            if *silent < vitals.patience {
+                return None;
+            }
+        }
+        (*looked, *is_over) = (None, true);
+        Some(target.give_up(now))
+    }
+
+    /// When the watch looks again, while something waits for the drive.
+    pub fn watch_due(&self) -> Option<Time> {
+        self.watch.looked.map(|looked| looked + WATCH_EVERY)
+    }
+
+    /// Whether an exchange has been read, and not written.
+    pub fn is_shown(&self, id: RequestId) -> bool {
+        matches!(&self.behind, Behind::Drive { requests, .. } if requests.is_shown(id))
+    }
+
+    /// Writes what an exchange that was shown has been filled with.
+    pub fn write(&mut self, now: Time, id: RequestId) {
+        let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
+        requests.write(now, *target, id);
     }
 
     /// Asks for everything that has ended to be durable; `None` while there is no place for the request.

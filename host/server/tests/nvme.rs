@@ -538,6 +538,129 @@ fn a_command_id_that_is_under_way_is_refused_and_its_owner_goes_on() {
     served.end();
 }
 
+/// SPDK's hosts name the property commands of their shutdown like event requests that are still held.
+#[test]
+fn a_host_shuts_down_with_the_names_of_its_event_requests() {
+    const NAME: u16 = 500;
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let mut host = served.host();
+    let property = |kind: u8, offset: u8, value: u32| {
+        let mut property = capsule(NAME, 0x7f);
+        (property[12], property[52]) = (kind, offset);
+        property[56..60].copy_from_slice(&value.to_le_bytes());
+        property
+    };
+    let stream = host.admin.stream_mut();
+    let response = |stream: &mut TcpStream| {
+        let mut response = [0; 24];
+        stream.read_exact(&mut response).unwrap();
+        assert_eq!(response[20..22], NAME.to_le_bytes());
+        let status = u16::from_le_bytes([response[22], response[23]]) >> 1 & 0x7ff;
+        (status, u32::from_le_bytes(response[8..12].try_into().unwrap()))
+    };
+    let (get, set, csts, configuration) = (0x04, 0x00, 0x1c, 0x14);
+    // The event request, and a command that is not of fabrics.
+    stream.write_all(&[capsule(NAME, 0x0c), capsule(NAME, 0x18), property(get, csts, 0)].concat()).unwrap();
+    assert_eq!(response(stream).0, status::ID_CONFLICT, "keep alive");
+    assert_eq!(response(stream), (0, 1), "ready");
+    let normal_shutdown = 1 << 14 | 6 << 16 | 4 << 20 | 1;
+    stream.write_all(&property(set, configuration, normal_shutdown)).unwrap();
+    assert_eq!(response(stream).0, 0);
+    assert_eq!(response(stream).0, status::ABORT_REQUESTED, "the event request ends behind the command that ends it");
+    for turn in 0.. {
+        assert!(turn < 1_000_000, "the shutdown completes");
+        stream.write_all(&property(get, csts, 0)).unwrap();
+        if response(stream) == (0, 0b10 << 2 | 1) {
+            break;
+        }
+    }
+    served.end();
+}
+
+/// Half of a fused pair: `half` is FUSE.
+fn half(of: [u8; 64], half: u8) -> [u8; 64] {
+    let mut entry = of;
+    entry[1] |= half;
+    entry
+}
+
+/// The statuses of commands that are submitted together, in the order of their tags.
+fn together(queue: &mut Queue, commands: &[([u8; 64], &[u8])]) -> Vec<u16> {
+    for (tag, (entry, data)) in commands.iter().enumerate() {
+        let payload = if data.is_empty() { Payload::None } else { Payload::ToController(data.to_vec()) };
+        queue.client.submit(tag as u64, entry, payload);
+    }
+    let mut statuses = vec![0; commands.len()];
+    for _ in commands {
+        let ended = queue.client.wait().unwrap();
+        statuses[ended.tag as usize] = ended.status() & 0x7ff;
+    }
+    statuses
+}
+
+/// Small pairs come in capsules, large ones are asked for.
+#[test]
+fn compare_and_write_is_one_command_in_two_halves() {
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let host = served.host();
+    let mut queue = host.queue(1);
+    for blocks in [1, 2, 100] {
+        let (old, new) = (pattern(blocks as u64, blocks * BLOCK_BYTES), pattern(99, blocks * BLOCK_BYTES));
+        assert_eq!(queue.write(7, &old), 0);
+        let compare = |with: u8| half(entry(0x05, 1, [7, 0, blocks as u32 - 1]), with);
+        let written = half(write(7, &new), 2);
+        let flush = || (entry(0x00, 1, [0; 3]), &[][..]);
+        let mut run = |commands: &[([u8; 64], &[u8])]| together(&mut queue, commands);
+
+        assert_eq!(run(&[(compare(1), &new), (written, &new)]), [status::COMPARE_FAILURE, status::FAILED_FUSED]);
+        assert_eq!(run(&[(written, &new)]), [status::MISSING_FUSED], "no first half");
+        assert_eq!(
+            run(&[(compare(1), &old), flush(), (written, &new)]),
+            [status::MISSING_FUSED, 0, status::MISSING_FUSED]
+        );
+        let elsewhere = half(entry(0x01, 1, [8, 0, blocks as u32 - 1]), 2);
+        assert_eq!(run(&[(compare(1), &old), (elsewhere, &new)]), [status::INVALID_FIELD, status::FAILED_FUSED]);
+        let beyond = half(entry(0x05, 1, [1 << 20, 0, blocks as u32 - 1]), 1);
+        assert_eq!(run(&[(beyond, &old), (written, &new)]), [status::LBA_OUT_OF_RANGE, status::FAILED_FUSED]);
+        let read = half(entry(0x02, 1, [7, 0, 0]), 2);
+        assert_eq!(run(&[(compare(1), &old), (read, &[])]), [status::FAILED_FUSED, status::INVALID_FIELD]);
+        assert!(queue.read(7, blocks as u32) == old, "nothing was written so far");
+
+        let mut run = |commands: &[([u8; 64], &[u8])]| together(&mut queue, commands);
+        assert_eq!(run(&[(compare(1), &old), (written, &new), (compare(0), &new)]).first_chunk::<2>(), Some(&[0, 0]));
+        assert!(queue.read(7, blocks as u32) == new);
+    }
+    served.end();
+}
+
+/// Several hosts take a lock in turn: each sees the lock free or somebody's, and no two have it.
+#[test]
+fn a_lock_that_hosts_take_by_compare_and_write_has_one_owner() {
+    let served = Served::new(Memory::new(BLOCKS, 1024, SHUFFLED));
+    let host = served.host();
+    let mut queues: Vec<Queue> = (1..9).map(|id| host.queue(id)).collect();
+    let free = vec![0; BLOCK_BYTES];
+    for round in 0..20 {
+        assert_eq!(queues[0].write(3, &free), 0);
+        for (name, queue) in (1..).zip(&mut queues) {
+            let mine = vec![name; BLOCK_BYTES];
+            queue.client.submit(0, &half(entry(0x05, 1, [3, 0, 0]), 1), Payload::ToController(free.clone()));
+            queue.client.submit(1, &half(write(3, &mine), 2), Payload::ToController(mine));
+        }
+        let mut owners = Vec::new();
+        for (name, queue) in (1_u8..).zip(&mut queues) {
+            let statuses = [(); 2].map(|()| queue.client.wait().unwrap().status() & 0x7ff);
+            match statuses {
+                [0, 0] => owners.push(name),
+                lost => assert_eq!(lost, [status::COMPARE_FAILURE, status::FAILED_FUSED]),
+            }
+        }
+        assert_eq!(owners.len(), 1, "round {round}: {owners:?}");
+        assert!(queues[0].read(3, 1) == vec![owners[0]; BLOCK_BYTES]);
+    }
+    served.end();
+}
+
 #[test]
 fn discovery_tells_each_host_what_it_may_connect_to_and_others_are_refused() {
     let hosts = HostsAllowed::Listed(vec![Nqn::new(HOST).unwrap()]);

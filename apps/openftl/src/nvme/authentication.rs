@@ -52,7 +52,7 @@ impl Authentication {
 
     /// Authenticates a queue that has just been connected.
     pub fn authenticate<S: Read + Write>(&mut self, queue: &mut Client<S>) -> Result<(), NotAuthenticated> {
-        let mut host = Host::new(self.credentials.clone(), Policy::default());
+        let mut host = Host::new(self.credentials.clone(), Policy::everything());
         let mut message = host.begin(self.transaction);
         self.transaction = self.transaction.wrapping_add(1);
         loop {

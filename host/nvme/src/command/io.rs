@@ -3,7 +3,7 @@
 //! What is left to do is said in bytes. The drive's own errors become a status through [`Status::from`].
 
 use super::open_channel::{VectorCommand, parse_open_channel};
-use super::{Refusal, Transfer, check_data_pointer, check_flags};
+use super::{FUSE, Refusal, Transfer, check_data_flags, check_data_pointer};
 use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX};
 use crate::wire::data_placement::operation;
@@ -25,6 +25,35 @@ pub struct Io {
     /// The handle of a stream that takes the place of another: it is renewed before the command is carried out, so that the two
     /// share no chunk. Commands that are under way meanwhile have no order. Mostly [`Handle::NONE`].
     pub renewed: Handle,
+    /// Which half of a fused pair it is.
+    pub half: Half,
+}
+
+/// Which half of a fused pair a command is (Base, "Fused Operation"): of Compare and Write, the only pair that there is
+/// (FUSES). The second comes right behind the first on the same queue, and is carried out only if the first succeeds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Half {
+    /// It stands for itself.
+    #[default]
+    None,
+    /// FUSE 01b: Compare.
+    First,
+    /// FUSE 10b: Write.
+    Second,
+}
+
+impl Half {
+    /// What FUSE of a command says; 11b is reserved.
+    #[inline]
+    #[must_use]
+    pub fn of(entry: &SubmissionEntry) -> Option<Half> {
+        match entry.flags & FUSE {
+            0b00 => Some(Half::None),
+            0b01 => Some(Half::First),
+            0b10 => Some(Half::Second),
+            _ => None,
+        }
+    }
 }
 
 /// What to do with a namespace. Ranges are inside it.
@@ -190,10 +219,11 @@ impl Io {
     /// The status of what they say wrong.
     #[inline]
     pub fn parse(entry: &SubmissionEntry, namespaces: Attached<'_>, is_write_through: bool) -> Result<Io, Refusal> {
-        check_flags(entry)?;
+        check_data_flags(entry)?;
+        let half = Half::of(entry).ok_or(Status::INVALID_FIELD.at(1))?;
         let id = entry.namespace.get();
-        if entry.opcode == opcodes::FLUSH && id == ALL_NAMESPACES {
-            return Ok(Io { namespace: id, command: IoCommand::Flush, renewed: Handle::NONE });
+        if entry.opcode == opcodes::FLUSH && id == ALL_NAMESPACES && half == Half::None {
+            return Ok(Io { namespace: id, command: IoCommand::Flush, renewed: Handle::NONE, half });
         }
         if !is_known(entry.opcode) {
             return Err(Status::INVALID_OPCODE.at(0));
@@ -205,8 +235,11 @@ impl Io {
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
         };
+        if half != Half::None {
+            check_half(half, &command, namespace)?;
+        }
         check_data_pointer(entry, command.transfer(namespace))?;
-        Ok(Io { namespace: id, command, renewed: Handle::NONE })
+        Ok(Io { namespace: id, command, renewed: Handle::NONE, half })
     }
 }
 
@@ -260,6 +293,18 @@ impl IoCommand {
             }
             IoCommand::OpenChannel(command) => command.transfer(namespace),
         }
+    }
+}
+
+/// Checks that a command may be this half of a pair: of Compare and Write to a block namespace, within what is atomic (NACWU).
+fn check_half(half: Half, command: &IoCommand, namespace: &Namespace) -> Result<(), Refusal> {
+    let NamespaceKind::Block { format, .. } = namespace.kind else { return Err(Status::INVALID_FIELD.at(1)) };
+    match (half, command) {
+        (Half::First, IoCommand::Compare(span)) | (Half::Second, IoCommand::Write { span, .. }) => {
+            let most = u64::from(format.atomic_blocks()) * u64::from(format.bytes());
+            if span.length > most { Err(Status::ATOMIC_UNIT_EXCEEDED.at(48)) } else { Ok(()) }
+        }
+        _ => Err(Status::INVALID_FIELD.at(1)),
     }
 }
 

@@ -14,7 +14,7 @@ pub mod open_channel;
 
 pub use admin::AdminCommand;
 pub use fabrics::FabricsCommand;
-pub use io::{Io, IoCommand};
+pub use io::{Half, Io, IoCommand};
 pub use open_channel::VectorCommand;
 
 use crate::wire::entry::{SglDescriptor, SubmissionEntry};
@@ -95,9 +95,21 @@ pub enum Transfer {
 /// The field that is not as it should be.
 #[inline]
 pub(crate) fn check_flags(entry: &SubmissionEntry) -> Result<(), Refusal> {
-    if entry.flags & 0b11 != 0 {
+    if entry.flags & FUSE != 0 {
         return Err(Status::INVALID_FIELD.at(1));
     }
+    check_data_flags(entry)
+}
+
+/// FUSE, bits 1 and 0 of byte 1.
+pub(crate) const FUSE: u8 = 0b11;
+
+/// The same of a command that may be half of a fused pair.
+///
+/// # Errors
+/// The field that is not as it should be.
+#[inline]
+pub(crate) fn check_data_flags(entry: &SubmissionEntry) -> Result<(), Refusal> {
     if entry.flags & 0b1100_0000 != SubmissionEntry::PSDT_SGL {
         return Err(Status::INVALID_FIELD.at(1).bit(6));
     }

@@ -180,6 +180,7 @@ impl Features {
             // Said with Connect, once for all.
             id::HOST_ID => return Err(Status::COMMAND_SEQUENCE_ERROR.into()),
             id::MEDIA_FEEDBACK => self.media_feedback = value & MEDIA_FEEDBACK_MASK,
+            id::INTERRUPT_COALESCING | id::INTERRUPT_VECTOR => return Err(Status::FEATURE_NOT_CHANGEABLE.at(40)),
             _ => unreachable!("feature {feature:#x} is supported"),
         }
         Ok((0, Changed::Nothing))
@@ -234,10 +235,18 @@ impl Features {
                 (0, temperature::UNDER) => u64::from(features.temperatures.under),
                 _ => return Err(Status::INVALID_FIELD.at(46)),
             },
+            // Of no namespace in particular: what holds of all of them. SPDK's hosts ask so.
+            id::ERROR_RECOVERY if namespace == 0 => {
+                let values = around.namespaces.iter().map(|one| features.error_recovery[one.id as usize - 1]);
+                u64::from(values.reduce(|one, other| one & other).unwrap_or(0))
+            }
             id::ERROR_RECOVERY => {
                 let namespace = around.namespaces.get(namespace)?;
                 u64::from(features.error_recovery[namespace.id as usize - 1])
             }
+            // A transport of messages has no interrupts: none is held back.
+            id::INTERRUPT_COALESCING => 0,
+            id::INTERRUPT_VECTOR => u64::from(value & 0xffff | feature::COALESCING_DISABLED),
             id::VOLATILE_WRITE_CACHE => u64::from(features.is_write_cache_on),
             id::NUMBER_OF_QUEUES => features.queues_granted(),
             id::WRITE_ATOMICITY => u64::from(features.write_atomicity),
@@ -279,6 +288,8 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
         | id::ERROR_RECOVERY
         | id::VOLATILE_WRITE_CACHE
         | id::NUMBER_OF_QUEUES
+        | id::INTERRUPT_COALESCING
+        | id::INTERRUPT_VECTOR
         | id::WRITE_ATOMICITY
         | id::TIMESTAMP
         | id::HOST_BEHAVIOR
@@ -293,7 +304,7 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
 fn capabilities(feature: u8) -> u32 {
     match feature {
         id::ERROR_RECOVERY => capability::CHANGEABLE | capability::PER_NAMESPACE,
-        id::HOST_ID => 0,
+        id::HOST_ID | id::INTERRUPT_COALESCING | id::INTERRUPT_VECTOR => 0,
         _ => capability::CHANGEABLE,
     }
 }

@@ -204,6 +204,8 @@ impl Controller {
         let atomic = BlockFormat::FourKib.atomic_blocks() as u16 - 1;
         data.atomic_write_normal = atomic.into();
         data.atomic_write_power_fail = atomic.into();
+        data.atomic_compare_and_write = atomic.into();
+        data.fused_operations = controller::COMPARE_AND_WRITE.into();
         data.optional_fabrics_commands = controller::DISCONNECT.into();
         data
     }
@@ -318,6 +320,7 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
             let atomic = format.atomic_blocks() as u16 - 1;
             data.atomic_write_normal = atomic.into();
             data.atomic_write_power_fail = atomic.into();
+            data.atomic_compare_and_write = atomic.into();
             // Whole blocks of the drive need no reading before they are written, and are all that is deallocated.
             let drive_block = blocks(BLOCK_BYTES as u32) as u16 - 1;
             data.preferred_write_granularity = drive_block.into();

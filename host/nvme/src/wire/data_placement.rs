@@ -181,6 +181,10 @@ impl Reallocated {
 pub mod event {
     /// "Reclaim Unit Not Fully Written To Capacity": a host left it before.
     pub const NOT_FULLY_WRITTEN: u8 = 0x00;
+    /// "Reclaim Unit Time Limit Exceeded": no reclaim unit has one here, so it never happens.
+    pub const TIME_LIMIT_EXCEEDED: u8 = 0x01;
+    /// "Controller Level Reset Modified Reclaim Unit Handles": no reset does here, so it never happens.
+    pub const RESET_MODIFIED: u8 = 0x02;
     /// "Invalid Placement Identifier": of a write.
     pub const INVALID_IDENTIFIER: u8 = 0x03;
 
@@ -190,7 +194,8 @@ pub mod event {
     pub const IMPLICITLY_MODIFIED: u8 = 0x81;
 
     /// All of them.
-    pub const ALL: [u8; 4] = [NOT_FULLY_WRITTEN, INVALID_IDENTIFIER, REALLOCATED, IMPLICITLY_MODIFIED];
+    pub const ALL: [u8; 6] =
+        [NOT_FULLY_WRITTEN, TIME_LIMIT_EXCEEDED, RESET_MODIFIED, INVALID_IDENTIFIER, REALLOCATED, IMPLICITLY_MODIFIED];
 }
 
 /// MO, bits 7 to 0 of dword 10 of I/O Management Receive and Send.

@@ -14,6 +14,10 @@ pub mod id {
     pub const VOLATILE_WRITE_CACHE: u8 = 0x06;
     /// "Number of Queues".
     pub const NUMBER_OF_QUEUES: u8 = 0x07;
+    /// "Interrupt Coalescing".
+    pub const INTERRUPT_COALESCING: u8 = 0x08;
+    /// "Interrupt Vector Configuration".
+    pub const INTERRUPT_VECTOR: u8 = 0x09;
     /// "Write Atomicity Normal" (NVM).
     pub const WRITE_ATOMICITY: u8 = 0x0a;
     /// "Asynchronous Event Configuration".
@@ -61,6 +65,9 @@ pub mod capability {
 
 /// "Error Recovery" (NVM), dword 11 bit 16: DULBE.
 pub const DEALLOCATED_ERROR: u32 = 1 << 16;
+
+/// "Interrupt Vector Configuration", dword 11: IV in bits 15 to 0, and in bit 16 CD, no coalescing for this vector.
+pub const COALESCING_DISABLED: u32 = 1 << 16;
 
 /// "Volatile Write Cache", dword 11 bit 0: WCE.
 pub const WRITE_CACHE_ENABLED: u32 = 1 << 0;

@@ -225,6 +225,8 @@ pub mod controller {
     pub const EFFECTS_LOG: u8 = 1 << 1;
     /// LPA bit 2: offsets and long lengths in Get Log Page.
     pub const LONG_LOG_PAGES: u8 = 1 << 2;
+    /// FUSES bit 0: Compare and Write as a fused pair.
+    pub const COMPARE_AND_WRITE: u16 = 1 << 0;
     /// ONCS bit 0: Compare.
     pub const COMPARE: u16 = 1 << 0;
     /// ONCS bit 1: Write Uncorrectable.

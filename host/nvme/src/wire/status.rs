@@ -38,10 +38,13 @@ statuses! {
     transient INTERNAL_ERROR = 0x006, "Internal Error";
     transient ABORT_REQUESTED = 0x007, "Command Abort Requested";
     transient ABORTED_QUEUE_DELETED = 0x008, "Command Aborted due to SQ Deletion";
+    permanent FAILED_FUSED = 0x009, "Command Aborted due to Failed Fused Command";
+    permanent MISSING_FUSED = 0x00a, "Command Aborted due to Missing Fused Command";
     permanent INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
     permanent COMMAND_SEQUENCE_ERROR = 0x00c, "Command Sequence Error";
     permanent DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
+    permanent ATOMIC_UNIT_EXCEEDED = 0x014, "Atomic Write Unit Exceeded";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     permanent FDP_DISABLED = 0x029, "FDP Disabled";
@@ -51,6 +54,7 @@ statuses! {
     transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     permanent INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
     permanent FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
+    permanent FEATURE_NOT_CHANGEABLE = 0x10e, "Feature Not Changeable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
     permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";

@@ -133,7 +133,12 @@ fn every_wrong_connect_says_which_of_its_bytes_is_wrong() {
         ("a queue that there is", connect(1, 31), of(1), (Status::COMMAND_SEQUENCE_ERROR, 0)),
         ("unknown subsystem", connect(0, 31), connect_data("nqn.x", ANY_CONTROLLER), (parameters, DATA | 256)),
         ("endless name", connect(2, 31), with(&|data| data.subsystem_nqn = [b'a'; 256]), (parameters, DATA | 256)),
-        ("no host name", connect(2, 31), with(&|data| data.host_nqn = [0; 256]), (parameters, DATA | 512)),
+        (
+            "a queue of another host, without a name",
+            connect(2, 31),
+            with(&|data| data.host_nqn = [0; 256]),
+            (parameters, DATA | 512),
+        ),
         ("endless host name", connect(2, 31), with(&|data| data.host_nqn = [b'n'; 256]), (parameters, DATA | 512)),
         ("another host", connect(2, 31), with(&|data| data.host_nqn = zero_ended("nqn.b")), (parameters, DATA | 512)),
         ("another host id", connect(2, 31), with(&|data| data.host_id = [9; 16]), (parameters, DATA)),
@@ -153,6 +158,21 @@ fn an_io_queue_without_a_host_id_belongs_to_the_host_of_its_name() {
     data.host_id = [0; 16];
     let (io, _) = world.connect_with(connect(1, 31), data);
     assert!(world.target.is_alive(&io));
+}
+
+/// SPDK's `perf` says no name unless it is told one, and its own target takes that.
+#[test]
+fn a_host_without_a_name_may_connect_where_any_host_may() {
+    let mut world = World::new();
+    let nameless = |controller| ConnectData { host_nqn: [0; 256], ..connect_data(SUBSYSTEM, controller) };
+    let (mut admin, _) = world.connect_with(connect(0, 31), nameless(ANY_CONTROLLER));
+    world.enable(&mut admin);
+    let (io, _) = world.connect_with(connect(1, 31), nameless(admin.controller().id));
+    assert!(world.target.is_alive(&io));
+    let hosts = HostsAllowed::Listed(vec![Nqn::new("nqn.2024-01.org.example:friend").unwrap()]);
+    let mut world = World::with(SubsystemConfig { hosts, ..config(SUBSYSTEM) });
+    let refused = world.refused_connect(connect(0, 31), nameless(ANY_CONTROLLER));
+    assert_eq!(refused, (Status::CONNECT_INVALID_PARAMETERS, DATA | 512));
 }
 
 #[test]

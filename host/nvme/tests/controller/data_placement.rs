@@ -188,12 +188,15 @@ fn events_are_kept_where_they_are_wanted() {
     assert_eq!(read(&mut world, &mut admin, 0x23, 1, 64), [0; 64], "nobody wanted any");
 
     enable_events(&mut world, &mut admin, 1, &[0, 3]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 1, 5)), 4, "as many kinds are known");
-    assert_eq!(world.data, [0, 1, 3, 1, 0x80, 0, 0x81, 0, 0, 0]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 1, 1)), 4);
+    assert_eq!(world.ok(&mut admin, get_events(1, 1, 7)), 6, "as many kinds are known");
+    assert_eq!(world.data, [0, 1, 1, 0, 2, 0, 3, 1, 0x80, 0, 0x81, 0, 0, 0]);
+    assert_eq!(world.ok(&mut admin, get_events(1, 1, 1)), 6);
     assert_eq!(world.data, [0, 1]);
-    assert_eq!(world.ok(&mut admin, get_events(1, 0, 2)), 4);
-    assert_eq!(world.data, [0, 0, 3, 0], "of handle 0 none is wanted");
+    assert_eq!(world.ok(&mut admin, get_events(1, 0, 2)), 6);
+    assert_eq!(world.data, [0, 0, 1, 0], "of handle 0 none is wanted");
+    enable_events(&mut world, &mut admin, 0, &[1, 2]);
+    assert_eq!(world.ok(&mut admin, get_events(1, 0, 3)), 6);
+    assert_eq!(world.data, [0, 0, 1, 1, 2, 1], "those that never happen can be wanted as well");
 
     world.now = Time(0x0102_0304_0506 * 1_000_000);
     handle(&mut world, &mut io, write(9));
@@ -306,8 +309,8 @@ fn data_placement_is_enabled_and_cannot_be_disabled() {
     assert_eq!(world.refused(&mut admin, saved), Status::FEATURE_NOT_SAVEABLE);
     let unknown = world.run(&mut admin, set_events(1, 0, 2, 1), &[0x80, 0x82]).unwrap();
     assert_eq!(unknown.status().code(), Status::INVALID_FIELD.code(), "an event that is not known here");
-    world.ok(&mut admin, get_events(1, 0, 4));
-    assert_eq!(world.data, [0, 0, 3, 0, 0x80, 0, 0x81, 0], "and none was enabled with it");
+    world.ok(&mut admin, get_events(1, 0, 6));
+    assert_eq!(world.data, [0, 0, 1, 0, 2, 0, 3, 0, 0x80, 0, 0x81, 0], "and none was enabled with it");
 }
 
 #[test]

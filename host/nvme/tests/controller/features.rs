@@ -59,14 +59,26 @@ fn what_cannot_be_is_refused() {
         ("DULBE of a block namespace", set_feature(id::ERROR_RECOVERY, 1, 1 << 16), Status::INVALID_FIELD),
         ("DULBE of all", set_feature(id::ERROR_RECOVERY, u32::MAX, 1 << 16), Status::INVALID_FIELD),
         ("error recovery of none", set_feature(id::ERROR_RECOVERY, 0, 0), Status::INVALID_NAMESPACE),
+        ("interrupts held back", set_feature(id::INTERRUPT_COALESCING, 0, 0x0101), Status::FEATURE_NOT_CHANGEABLE),
+        ("vector 1", set_feature(id::INTERRUPT_VECTOR, 0, 1), Status::FEATURE_NOT_CHANGEABLE),
         ("error recovery of an absent one", of_namespace(id::ERROR_RECOVERY, 3), Status::INVALID_FIELD),
     ] {
         assert_eq!(world.refused(&mut queue, entry), status, "{what}");
     }
-    for feature in [0x00, 0x03, 0x08, 0x09, 0x0c, 0x0d, 0x10, 0x82, 0xc0, 0xff] {
+    for feature in [0x00, 0x03, 0x0c, 0x0d, 0x10, 0x82, 0xc0, 0xff] {
         assert_eq!(world.refused(&mut queue, get_feature(feature, 0)), Status::INVALID_FIELD, "{feature:#x}");
         assert_eq!(world.refused(&mut queue, set_feature(feature, 0, 0)), Status::INVALID_FIELD, "{feature:#x}");
     }
+}
+
+#[test]
+fn what_interrupts_would_be_like_can_be_asked_without_any() {
+    let (mut world, mut queue) = ready();
+    assert_eq!(world.ok(&mut queue, get_feature(id::INTERRUPT_COALESCING, 0)), 0);
+    let mut vector = get_feature(id::INTERRUPT_VECTOR, 0);
+    vector.dwords_10_15[1] = 3.into();
+    assert_eq!(world.ok(&mut queue, vector), 3 | 1 << 16, "no coalescing for vector 3");
+    assert_eq!(world.ok(&mut queue, get_feature(id::INTERRUPT_VECTOR, 0b011)), 0, "nothing can be done with it");
 }
 
 #[test]
@@ -117,6 +129,9 @@ fn deallocated_blocks_of_an_open_channel_namespace_become_errors_if_the_host_wan
     assert_eq!(world.drives.dulbe, [(5, true)]);
     assert_eq!(world.ok(&mut queue, of_namespace(id::ERROR_RECOVERY, 5)), 1 << 16 | 7);
     assert_eq!(world.ok(&mut queue, of_namespace(id::ERROR_RECOVERY, 1)), 0, "each namespace has its own");
+    assert_eq!(world.ok(&mut queue, of_namespace(id::ERROR_RECOVERY, 0)), 0, "what holds of all");
+    world.ok(&mut queue, set_feature(id::ERROR_RECOVERY, u32::MAX, 9));
+    assert_eq!(world.ok(&mut queue, of_namespace(id::ERROR_RECOVERY, 0)), 9);
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn the_controller_says_what_hosts_ask_for_first() {
     check("MAXCMD", 514, 2, 1024);
     check("NN", 516, 4, 64);
     check("ONCS: compare, uncorrectable, DSM, zeroes, select, timestamp, verify, copy", 520, 2, 0b1_1101_1111);
-    check("FUSES", 522, 2, 0);
+    check("FUSES: Compare and Write", 522, 2, 1);
     check("VWC", 525, 1, 7);
     check("AWUN, AWUPF", 526, 4, 255 | 255 << 16);
     check("SGLS", 536, 4, 1 | 1 << 18 | 1 << 20 | 1 << 21);
@@ -83,7 +83,8 @@ fn a_namespace_of_4_kib_blocks_says_its_size_and_what_is_atomic() {
     check("NLBAF, FLBAS", 25, 2, 1);
     check("DLFEAT", 33, 1, 0b1001);
     check("NAWUN, NAWUPF", 34, 4, 255 | 255 << 16);
-    check("NACWU, NABSN, NABO, NABSPF", 38, 8, 0);
+    check("NACWU: fused pairs too", 38, 2, 255);
+    check("NABSN, NABO, NABSPF", 40, 6, 0);
     check("NVMCAP", 48, 16, CAPACITY);
     check("NPWG, NPWA, NPDG, NPDA", 64, 8, 0);
     check("NOWS", 72, 2, 255);

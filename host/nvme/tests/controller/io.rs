@@ -6,7 +6,7 @@ use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::opcode::io;
-use openftl_nvme::{Io, Queue, QueueError, Span, Status, SubmissionEntry};
+use openftl_nvme::{Half, Io, Queue, QueueError, Span, Status, SubmissionEntry};
 
 fn ready() -> (World, Queue, Queue) {
     let mut world = World::new();
@@ -63,7 +63,7 @@ fn commands_ask_for_bytes_of_the_drive() {
         (command(io::FLUSH, 1, [0; 6]), 1, IoCommand::Flush),
         (command(io::FLUSH, ALL_NAMESPACES, [0; 6]), ALL_NAMESPACES, IoCommand::Flush),
     ] {
-        assert_eq!(world.io(&mut queue, entry), Ok(Io { namespace, command, renewed: Handle::NONE }));
+        assert_eq!(world.io(&mut queue, entry), Ok(Io { namespace, command, renewed: Handle::NONE, half: Half::None }));
     }
 }
 
@@ -86,7 +86,8 @@ fn every_wrong_command_ends_with_its_status() {
     };
     let identifier = |identifier| with(read(), |entry| entry.data.identifier = identifier);
     let cases = [
-        ("fused", with(read(), |entry| entry.flags |= 1), Status::INVALID_FIELD),
+        ("a read as half of a pair", with(read(), |entry| entry.flags |= 1), Status::INVALID_FIELD),
+        ("FUSE 11b", with(read(), |entry| entry.flags |= 3), Status::INVALID_FIELD),
         ("PRP", with(read(), |entry| entry.flags = 0), Status::INVALID_FIELD),
         ("PSDT 11b", with(read(), |entry| entry.flags = 0xc0), Status::INVALID_FIELD),
         ("namespace 0", ranged(io::READ, 0, 0, 1), Status::INVALID_NAMESPACE),

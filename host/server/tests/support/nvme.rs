@@ -14,7 +14,7 @@ use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::EmulatedDevice;
 use openftl_nvme::{BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
-use openftl_nvme_auth::{Secrets, TlsKeys};
+use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
@@ -32,6 +32,9 @@ pub mod status {
     pub const INVALID_OPCODE: u16 = 0x001;
     pub const INVALID_FIELD: u16 = 0x002;
     pub const ID_CONFLICT: u16 = 0x003;
+    pub const ABORT_REQUESTED: u16 = 0x007;
+    pub const FAILED_FUSED: u16 = 0x009;
+    pub const MISSING_FUSED: u16 = 0x00a;
     pub const INVALID_NAMESPACE: u16 = 0x00b;
     pub const SEQUENCE_ERROR: u16 = 0x00c;
     pub const SGL_LENGTH_INVALID: u16 = 0x00f;
@@ -165,7 +168,7 @@ impl Served {
         }
         target.add_port(Port { id: 1, address });
         server.set_target(target);
-        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets));
+        secrets.into_iter().for_each(|secrets| server.set_secrets(secrets, Policy::default()).unwrap());
         tls.into_iter().for_each(|(keys, policy)| server.set_tls(&keys, policy).expect("this build has TLS"));
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
         let its_stop = stop.clone();
