@@ -194,6 +194,16 @@ fn recovery_table(name: &str) -> String {
                     "the profile it was created with; for a drive file `openftl inspect` shows it",
                 ),
                 refusal(
+                    OpenError::OtherSize {
+                        field: "checkpoint_log_blocks",
+                        asked: "4096".into(),
+                        formatted: "1".into(),
+                        needed: 600,
+                        good: 54,
+                    },
+                    "as it says",
+                ),
+                refusal(
                     SuperblockError::Untrue { sequence: 7, reason: "…".into() }.into(),
                     "restore a copy; please report it with the drive",
                 ),
