@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use super::wire::{Host, Nbd, capsule, data_head, entry, nbd, queue};
+use super::wire::{BLOCK, Host, Nbd, capsule, data_head, entry, nbd, queue};
+use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::CONTROLLER_ID_ANY;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -31,6 +32,10 @@ pub enum Attack {
     UnreadReplies,
     /// NBD clients make many small trims each, and are gone.
     CrowdOfTrims,
+    /// An NBD client trims the same large part of the drive over and over.
+    LongTrims,
+    /// NVMe hosts deallocate as many ranges as a command may have, each as large as that part.
+    LongDeallocations,
     /// Discovery controllers are asked for long log pages, which nobody takes.
     UnreadLogPages,
     /// All places of the control socket are taken by clients that ask for nothing.
@@ -47,11 +52,13 @@ pub struct Rude {
 }
 
 impl Attack {
-    pub const ALL: [Attack; 6] = [
+    pub const ALL: [Attack; 8] = [
         Attack::SlowNbdWrites,
         Attack::SlowNvmeWrites,
         Attack::UnreadReplies,
         Attack::CrowdOfTrims,
+        Attack::LongTrims,
+        Attack::LongDeallocations,
         Attack::UnreadLogPages,
         Attack::IdleControlClients,
     ];
@@ -62,6 +69,8 @@ impl Attack {
             Attack::SlowNvmeWrites => "slow NVMe writes",
             Attack::UnreadReplies => "unread NVMe reads",
             Attack::CrowdOfTrims => "a crowd of trims",
+            Attack::LongTrims => "long trims",
+            Attack::LongDeallocations => "long deallocations",
             Attack::UnreadLogPages => "unread log pages",
             Attack::IdleControlClients => "idle control clients",
         }
@@ -79,6 +88,8 @@ impl Attack {
             Attack::SlowNvmeWrites => slow_nvme_writes(place),
             Attack::UnreadReplies => unread_replies(place),
             Attack::CrowdOfTrims => crowd_of_trims(place),
+            Attack::LongTrims => long_trims(place),
+            Attack::LongDeallocations => long_deallocations(place),
             Attack::UnreadLogPages => unread_log_pages(place),
             Attack::IdleControlClients => idle_control_clients(place),
         }
@@ -146,6 +157,48 @@ fn crowd_of_trims(place: &Place) -> Rude {
     clients.iter_mut().for_each(|client| client.0.write_all(&trims).unwrap());
     drop(clients);
     Rude { held: Vec::new(), did: format!("{CLIENTS} clients made {TRIMS} trims each and left") }
+}
+
+/// The part of the drive that is trimmed, in bytes: the witness has nothing there.
+const TRIMMED: std::ops::Range<u64> = 32 << 20..64 << 20;
+
+/// Writes all of that part, so that there is something to trim.
+fn fill_trimmed(place: &Place) {
+    const LENGTH: usize = 1 << 20;
+    let (mut client, data) = (Nbd::open(&place.nbd), vec![5; LENGTH]);
+    for offset in TRIMMED.step_by(LENGTH) {
+        client.ask(nbd::WRITE, offset, LENGTH, &data);
+    }
+}
+
+fn long_trims(place: &Place) -> Rude {
+    const TRIMS: usize = 256;
+    fill_trimmed(place);
+    let mut client = Nbd::open(&place.nbd);
+    let length = (TRIMMED.end - TRIMMED.start) as usize;
+    let trims: Vec<u8> = (0..TRIMS).flat_map(|_| Nbd::head(nbd::TRIM, TRIMMED.start, length)).collect();
+    client.0.write_all(&trims).unwrap();
+    Rude { held: held(vec![client]), did: format!("a client trimmed {} MiB {TRIMS} times", length >> 20) }
+}
+
+fn long_deallocations(place: &Place) -> Rude {
+    const COMMANDS: u16 = 4;
+    const RANGES: u32 = 256;
+    fill_trimmed(place);
+    let mut host = Host::open(place.nvme, &place.subsystem);
+    let (first, blocks) = (TRIMMED.start / BLOCK as u64, (TRIMMED.end - TRIMMED.start) as u32 / BLOCK as u32);
+    // Context attributes, length in blocks, first block.
+    let range = [&[0; 4][..], &blocks.to_le_bytes(), &first.to_le_bytes()].concat();
+    for id in 0..COMMANDS {
+        // Dataset Management: the number of ranges, less one; deallocate.
+        let deallocate = entry(0x09, id, [RANGES - 1, 4, 0]);
+        host.queue.submit(id.into(), &deallocate, Payload::ToController(range.repeat(RANGES as usize)));
+    }
+    // What is submitted is sent by then; the other commands go on.
+    host.queue.wait().expect("the server answers");
+    let did =
+        format!("a host deallocated {RANGES} ranges of {} MiB each, {COMMANDS} times", u64::from(blocks) * 4 >> 10);
+    Rude { held: held(vec![host]), did }
 }
 
 fn unread_log_pages(place: &Place) -> Rude {

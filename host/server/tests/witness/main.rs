@@ -143,6 +143,16 @@ fn a_crowd_that_trims_and_leaves_makes_nothing_slow() {
 }
 
 #[test]
+fn trims_of_a_large_part_over_and_over_starve_nobody() {
+    watch(&[Attack::LongTrims]);
+}
+
+#[test]
+fn deallocations_of_many_large_ranges_starve_nobody() {
+    watch(&[Attack::LongDeallocations]);
+}
+
+#[test]
 fn log_pages_that_nobody_takes_starve_nobody() {
     watch(&[Attack::UnreadLogPages]);
 }
