@@ -10,6 +10,7 @@ use crate::table_world::TableWorld;
 use crate::world::VICTIM_POLICIES;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
+use openftl_ftl::config::Left;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::trims::TRIM_STEP_ENTRIES;
 use openftl_ftl::{CollectionScope, Config, Durability, PlacementName, RelocateBy, VictimPolicy};
@@ -246,8 +247,8 @@ fn narrow(profile: &mut Profile, config: &mut Config, dice: &mut Dice) {
 /// A chunk has so many blocks, at least.
 const CHUNK_BLOCKS_MIN: u32 = 12;
 
-/// What the drive of `config` is opened with that `number` stands for; 0: what it was made with. Nothing is changed that decides how
-/// large its parts are.
+/// What the drive of `config` is opened with that `number` stands for; 0: what it was made with. Nothing is asked for that it was
+/// not made large enough for.
 #[must_use]
 pub fn other_settings(config: &Config, number: u32) -> Config {
     let mut config = config.clone();
@@ -265,6 +266,9 @@ pub fn other_settings(config: &Config, number: u32) -> Config {
     config.relocate_by = dice.one_of(&[RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy]);
     config.collect_when_idle = dice.one_of(&[None, Some(Nanos::from_millis(1))]);
     config.host_frames = dice.one_of(&[300, 600]);
+    // Of what sizes the drive, some is left to it, and a checkpoint may come sooner than it was made for.
+    config.left = if dice.once_in(2) { Left::ALL } else { Left::default() };
+    config.checkpoint_log_blocks = dice.one_of(&[None, config.checkpoint_log_blocks, Some(1)]);
     config
 }
 
