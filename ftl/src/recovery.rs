@@ -426,7 +426,6 @@ impl<M: Media> BlockFtl<M> {
         }
         ftl.superblock.current_mut().clean = false;
         ftl.turn_read_only_if_worn_out();
-        ftl.recycle_left_open();
         // On a worn-out drive nothing follows the log that is there.
         if ftl.read_only.is_none() {
             let gap = (!clean).then_some(gap);
@@ -448,6 +447,8 @@ impl<M: Media> BlockFtl<M> {
             }
         }
         (ftl.phase, ftl.stirred) = (Phase::Working, true);
+        // Only now: the programs would hold up the recovery's own.
+        ftl.recycle_left_open();
         // A drive whose chunks have gone bad has less, and is worn out in time.
         let is_healthy = ftl.read_only.is_none() && ftl.bad_chunks.good() >= ftl.plan.chunks();
         steps.report.missing_room = ftl.missing_room().filter(|_| is_healthy);

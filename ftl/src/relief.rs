@@ -24,7 +24,7 @@
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
 use crate::chunk_table::ChunkUse;
 use crate::log::LOG_UNITS_MAX;
-use crate::plan::{METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
+use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::units::OpenId;
 use openftl_core::ChunkId;
@@ -143,6 +143,10 @@ impl<M: Media> BlockFtl<M> {
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.
     fn recycle_one(&mut self) -> bool {
+        if let Some((chunk, next)) = self.relief.left_open.pop() {
+            self.recycle(chunk, next);
+            return true;
+        }
         let partial = self.collection.partial.iter().flatten().find(|(chunk, _)| self.holds_nothing(*chunk)).copied();
         if let Some((chunk, next)) = partial {
             self.collection.partial.iter_mut().for_each(|list| list.retain(|(other, _)| *other != chunk));
@@ -204,7 +208,8 @@ impl<M: Media> BlockFtl<M> {
     pub(crate) fn is_short_of_room(&self, group: u32) -> bool {
         let here = self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group);
         let all = self.provisioning.free_total() + self.provisioning.coming();
-        here < self.provisioning.fewest_in_group(group) || all < self.provisioning.target()
+        let headroom = self.geometry.groups * COLLECTION_HEADROOM_CHUNKS;
+        here < self.provisioning.fewest_in_group(group) || all + headroom < self.provisioning.target()
     }
 
     /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
@@ -237,7 +242,8 @@ impl<M: Media> BlockFtl<M> {
     /// chunks that the plan has for metadata. `None` if nothing.
     pub(crate) fn missing_room(&self) -> Option<String> {
         let mut recycling = vec![0; self.geometry.groups as usize];
-        for chunk in &self.relief.recycling {
+        let left_open = self.relief.left_open.iter().map(|(chunk, _)| chunk);
+        for chunk in self.relief.recycling.iter().chain(left_open) {
             recycling[self.group_of(*chunk) as usize] += 1;
         }
         let mut all = 0;
