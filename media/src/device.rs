@@ -249,7 +249,18 @@ impl EmulatedDevice {
     /// # Errors
     /// If the file cannot be read, is no drive file, is of a newer version, is damaged or cut off, or is in use.
     pub fn open(path: &Path, timing: Timing) -> Result<EmulatedDevice, DeviceError> {
-        let file = FileStore::open(path)?;
+        EmulatedDevice::in_file(FileStore::open(path)?, timing)
+    }
+
+    /// Opens the device in a file to look at it: what is written to it stays in memory.
+    ///
+    /// # Errors
+    /// As [`EmulatedDevice::open`].
+    pub fn open_to_look_at(path: &Path, timing: Timing) -> Result<EmulatedDevice, DeviceError> {
+        EmulatedDevice::in_file(FileStore::open_to_look_at(path)?, timing)
+    }
+
+    fn in_file(file: FileStore, timing: Timing) -> Result<EmulatedDevice, DeviceError> {
         let (profile, chunks_per_pu, seed) = (file.profile().clone(), file.geometry().chunks_per_pu, file.seed());
         EmulatedDevice::new(profile, chunks_per_pu, Store::File(Box::new(file)), timing, seed)
     }

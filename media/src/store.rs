@@ -14,6 +14,7 @@ pub mod commit;
 mod disk;
 pub mod file;
 pub mod format;
+mod overlay;
 pub mod page_cache;
 pub mod ram;
 pub mod stamps;

@@ -159,19 +159,23 @@ fn set_durability(device: &mut EmulatedDevice, durability: Durability) -> Result
 
 /// Opens the device in a file to be served: nobody waits for its syncs but those who asked for them.
 pub fn open_served(path: &Path, timing: Timing, durability: Durability) -> Result<EmulatedDevice, Failure> {
-    let mut device = open_device(path, timing)?;
+    let mut device = open_device(path, timing, Access::ReadWrite)?;
     set_durability(&mut device, durability)?;
     device.sync_beside().map_err(|error| device_failure(&error.into()))?;
     Ok(device)
 }
 
-/// Opens the device in a file.
-pub fn open_device(path: &Path, timing: Timing) -> Result<EmulatedDevice, Failure> {
+/// Opens the device in a file. Who only inspects it writes nothing to the file.
+pub fn open_device(path: &Path, timing: Timing, access: Access) -> Result<EmulatedDevice, Failure> {
     if !path.exists() {
         return Err(Failure::bad_input(format_args!("{}: no such file", path.display()))
             .fix(format_args!("make it first: openftl create {} --capacity 8GiB", path.display())));
     }
-    EmulatedDevice::open(path, timing).map_err(|error| device_failure(&error))
+    let opened = match access {
+        Access::Inspect => EmulatedDevice::open_to_look_at(path, timing),
+        Access::ReadWrite | Access::Repair => EmulatedDevice::open(path, timing),
+    };
+    opened.map_err(|error| device_failure(&error))
 }
 
 /// Opens all that is kept in a file.
@@ -214,13 +218,13 @@ pub fn open_file(
 
 /// What the device in a file is divided into; nothing if it is one drive.
 pub fn parts_of(path: &Path) -> Result<Vec<PartLabel>, Failure> {
-    Ok(open_device(path, Timing::Modelled)?.parts().to_vec())
+    Ok(open_device(path, Timing::Modelled, Access::Inspect)?.parts().to_vec())
 }
 
 /// Opens the flash of what is stored. Times are those that the NAND would take.
 pub fn open_flash(stored: &Stored<'_>, access: Access) -> Result<Flash, Failure> {
     let Stored { path, namespace } = *stored;
-    let mut device = open_device(path, Timing::Modelled)?;
+    let mut device = open_device(path, Timing::Modelled, access)?;
     if access != Access::Inspect {
         set_durability(&mut device, Durability::Machine)?;
     }

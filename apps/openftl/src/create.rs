@@ -10,6 +10,7 @@ use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::drive_file::{DriveFile, FtlKind, another_seed};
 use openftl_drive::new_file::{self, Existing};
 use openftl_drive::table_drive::TableDrive;
+use openftl_ftl::Access;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use serde::Serialize;
@@ -217,13 +218,13 @@ fn make_file(settings: &Settings, path: &Path, existing: Existing, seed: u64) ->
             Failure::failed(format_args!("cannot create {}: {}", path.display(), failure.what()))
                 .fix("make room in its folder, or name another one; nothing is left there")
         })?;
-        Ok(*assembly::open_device(temporary, Timing::Instant)?.geometry())
+        Ok(*assembly::open_device(temporary, Timing::Instant, Access::Inspect)?.geometry())
     })
 }
 
 /// Refuses to replace a drive that is in use.
 fn expect_unused(disk: &Path) -> Result<(), Failure> {
-    match EmulatedDevice::open(disk, Timing::Instant) {
+    match EmulatedDevice::open_to_look_at(disk, Timing::Instant) {
         Err(DeviceError::Store(error @ StoreError::Locked { .. })) => Err(Failure::failed(error)),
         _ => Ok(()),
     }

@@ -154,7 +154,7 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
 /// All that a device is divided into, in short.
 fn inspect_device(arguments: &cli::Inspect, parts: &[PartLabel]) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let device = assembly::open_device(disk, Timing::Modelled)?;
+    let device = assembly::open_device(disk, Timing::Modelled, Access::Inspect)?;
     let (profile, geometry) = (device.profile().name.clone(), *device.geometry());
     drop(device);
     let used: u32 = parts.iter().map(|label| label.partition.shape(&geometry).pus()).sum();

@@ -3,6 +3,7 @@
 //! Everything that the file store reads, writes, punches and syncs goes through here, so that a simulated page cache sees
 //! exactly what the disk would.
 
+use super::overlay::Overlay;
 use super::page_cache::PageCache;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -15,6 +16,8 @@ use std::os::unix::fs::FileExt;
 pub(super) enum Disk {
     File(File),
     Simulated(PageCache),
+    /// A file that is looked at, and not written.
+    LookedAt(Overlay),
 }
 
 impl Disk {
@@ -23,6 +26,7 @@ impl Disk {
         match self {
             Disk::File(file) => Ok(file.metadata()?.len()),
             Disk::Simulated(cache) => Ok(cache.len()),
+            Disk::LookedAt(overlay) => overlay.len(),
         }
     }
 
@@ -33,6 +37,7 @@ impl Disk {
                 cache.set_len(bytes);
                 Ok(())
             }
+            Disk::LookedAt(_) => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 
@@ -40,6 +45,7 @@ impl Disk {
         match self {
             Disk::File(file) => file.read_exact_at(bytes, at),
             Disk::Simulated(cache) => cache.read(bytes, at),
+            Disk::LookedAt(overlay) => overlay.read(bytes, at),
         }
     }
 
@@ -47,6 +53,7 @@ impl Disk {
         match self {
             Disk::File(file) => file.write_all_at(bytes, at),
             Disk::Simulated(cache) => cache.write(bytes, at),
+            Disk::LookedAt(overlay) => overlay.write(bytes, at),
         }
     }
 
@@ -54,9 +61,9 @@ impl Disk {
     pub fn read_vectored(&self, mut slices: &mut [IoSliceMut<'_>], mut at: u64) -> io::Result<()> {
         let file = match self {
             Disk::File(file) => file,
-            Disk::Simulated(cache) => {
+            Disk::Simulated(_) | Disk::LookedAt(_) => {
                 for slice in slices {
-                    cache.read(slice, at)?;
+                    self.read_exact_at(slice, at)?;
                     at += slice.len() as u64;
                 }
                 return Ok(());
@@ -80,9 +87,9 @@ impl Disk {
     pub fn write_vectored(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         let file = match self {
             Disk::File(file) => file,
-            Disk::Simulated(cache) => {
+            Disk::Simulated(_) | Disk::LookedAt(_) => {
                 let whole: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-                return cache.write(&whole, at);
+                return self.write_all_at(&whole, at);
             }
         };
         while !slices.is_empty() {
@@ -107,6 +114,8 @@ impl Disk {
                 let _ = rustix::fs::fallocate(file, flags, at, bytes);
             }
             Disk::Simulated(cache) => cache.punch(at, bytes),
+            // Nobody who only looks frees space.
+            Disk::LookedAt(_) => {}
         }
     }
 
@@ -115,6 +124,7 @@ impl Disk {
         match self {
             Disk::File(file) => file.sync_data(),
             Disk::Simulated(cache) => cache.sync(),
+            Disk::LookedAt(_) => Ok(()),
         }
     }
 
@@ -123,6 +133,7 @@ impl Disk {
         match self {
             Disk::File(file) => file.sync_all(),
             Disk::Simulated(cache) => cache.sync(),
+            Disk::LookedAt(_) => Ok(()),
         }
     }
 }

@@ -14,6 +14,7 @@
 use super::commit::{self, Commits, Durability};
 use super::disk::Disk;
 use super::format::{self, Header, Layout, PartEntry, Record, Start, StartError};
+use super::overlay::Overlay;
 use super::page_cache::PageCache;
 use super::{Fetched, StoreError};
 use crate::contract::ChunkState;
@@ -160,6 +161,17 @@ impl FileStore {
         let file = File::options().read(true).write(true).open(path).map_err(failed)?;
         lock(&file, path)?;
         FileStore::open_on(Disk::File(file), path)
+    }
+
+    /// Opens a drive file to look at it: nothing is written to it. What its journal holds counts all the same.
+    ///
+    /// # Errors
+    /// As [`FileStore::open`].
+    pub fn open_to_look_at(path: &Path) -> Result<FileStore, StoreError> {
+        let failed = |source| StoreError::Io { doing: "open", path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        lock(&file, path)?;
+        FileStore::open_on(Disk::LookedAt(Overlay::over(file)), path)
     }
 
     /// Opens a drive file behind a simulated page cache.
