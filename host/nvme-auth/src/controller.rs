@@ -105,8 +105,8 @@ impl Work {
 enum State {
     /// AUTH_Negotiate may come.
     Idle,
-    /// The challenge may be fetched.
-    Negotiated { agreement: Agreement, key: Key },
+    /// The challenge may be fetched. It is drawn ahead of a key that is computed for it.
+    Negotiated { agreement: Agreement, key: Key, challenge: Option<Zeroizing<Vec<u8>>> },
     /// The reply is due.
     Challenged(Box<Challenged>),
     /// Success1 may be fetched.
@@ -198,13 +198,15 @@ impl Controller {
 
     /// What [`Controller::receive`] with so much room would compute. To be run, and given to [`Controller::computed`], before that.
     pub fn work_to_receive<R: CryptoRng>(&mut self, allocated: usize, nonces: &mut Nonces<R>) -> Option<Work> {
-        let State::Negotiated { agreement: Agreement { hash, group, .. }, key: key @ Key::Due } = &mut self.state
+        let State::Negotiated { agreement: Agreement { hash, group, .. }, key: key @ Key::Due, challenge } =
+            &mut self.state
         else {
             return None;
         };
         if allocated < Challenge::length(*hash, *group) {
             return None;
         }
+        *challenge = Some(nonces.bytes(hash.length()));
         let exponent = group.exponent(nonces)?;
         *key = Key::Away;
         Some(Work(Task::Key { group: *group, exponent }))
@@ -264,7 +266,7 @@ impl Controller {
         let transaction = self.transaction().unwrap_or(0);
         let (payload, step) = match std::mem::replace(&mut self.state, State::Idle) {
             State::Negotiated { key: Key::Away, .. } => self.failure1(transaction, OUT_OF_ORDER),
-            State::Negotiated { agreement, key } => self.challenge(agreement, key, nonces),
+            State::Negotiated { agreement, key, challenge } => self.challenge(agreement, key, challenge, nonces),
             State::Replied { agreement, response } => self.success1(agreement, response.as_ref()),
             State::Refused { refusal, .. } => self.failure1(transaction, refusal),
             State::Idle | State::Challenged(_) | State::Confirming { .. } => self.failure1(transaction, OUT_OF_ORDER),
@@ -298,7 +300,11 @@ impl Controller {
                 match agree(&self.policy, payload) {
                     Ok((hash, group)) => {
                         let key = if group == DhGroup::Null { Key::None } else { Key::Due };
-                        self.state = State::Negotiated { agreement: Agreement { transaction, hash, group }, key };
+                        self.state = State::Negotiated {
+                            agreement: Agreement { transaction, hash, group },
+                            key,
+                            challenge: None,
+                        };
                     }
                     Err(refusal) => self.refuse(transaction, refusal),
                 }
@@ -373,9 +379,15 @@ impl Controller {
         Ok(State::Replied { agreement: *agreement, response })
     }
 
-    fn challenge<R: CryptoRng>(&mut self, agreement: Agreement, key: Key, nonces: &mut Nonces<R>) -> (Vec<u8>, Step) {
+    fn challenge<R: CryptoRng>(
+        &mut self,
+        agreement: Agreement,
+        key: Key,
+        challenge: Option<Zeroizing<Vec<u8>>>,
+        nonces: &mut Nonces<R>,
+    ) -> (Vec<u8>, Step) {
         let Agreement { transaction, hash, group } = agreement;
-        let challenge = nonces.bytes(hash.length());
+        let challenge = challenge.unwrap_or_else(|| nonces.bytes(hash.length()));
         let sequence = nonces.sequence();
         let secret = match key {
             Key::Made(key) => Secret::Key(key),
