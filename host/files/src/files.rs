@@ -112,8 +112,9 @@ impl Counts {
 pub(crate) struct Area {
     pub(crate) free: LogArea,
     leaving: VecDeque<LogExtent>,
-    /// Extents given back so far, and those that are free again.
+    /// Extents given back so far, those of them that are being trimmed or free again, and those that are free again.
     left: u64,
+    taken: u64,
     freed: u64,
 }
 
@@ -174,27 +175,44 @@ impl<M: Media> Shared<M> {
         let mut owner = self.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.submit(now, tag, Request::Flush)?;
-        let (mut owner, result) = self.dispatcher.wait(owner, tag);
+        let (owner, result) = self.dispatcher.wait(owner, tag);
         result?;
         self.counts.durable.fetch_max(changes, Ordering::AcqRel);
+        drop(owner);
         // What was given back before is of nobody, whatever happens to the power.
-        let mut area = self.area();
-        while area.freed < left {
-            let Some(extent) = area.leaving.pop_front() else { break };
-            area.freed += 1;
+        while let Some(extent) = self.next_to_free(left) {
+            let trimmed = self.trim(extent);
+            let mut area = self.area();
+            if let Err(error) = trimmed {
+                area.leaving.push_front(extent);
+                area.taken -= 1;
+                return Err(error);
+            }
             area.free.give(extent);
-            let (now, tag) = (owner.now, owner.tag());
-            let trim = Request::Trim {
-                first: extent.first.into(),
-                blocks: extent.blocks.into(),
-                durability: openftl_ftl::Durability::Volatile,
-            };
-            owner.drive.submit(now, tag, trim)?;
-            let (after, result) = self.dispatcher.wait(owner, tag);
-            owner = after;
-            result?;
+            area.freed += 1;
         }
         Ok(())
+    }
+
+    /// The next extent to free, of the first `left` that were given back.
+    fn next_to_free(&self, left: u64) -> Option<LogExtent> {
+        let mut area = self.area();
+        let extent = if area.taken < left { area.leaving.pop_front() } else { None };
+        area.taken += u64::from(extent.is_some());
+        extent
+    }
+
+    /// Trims an extent. Nobody may hold the log area meanwhile: whoever owns the drive may want it.
+    fn trim(&self, extent: LogExtent) -> Result<(), FileError> {
+        let mut owner = self.dispatcher.own()?;
+        let (now, tag) = (owner.now, owner.tag());
+        let trim = Request::Trim {
+            first: extent.first.into(),
+            blocks: extent.blocks.into(),
+            durability: openftl_ftl::Durability::Volatile,
+        };
+        owner.drive.submit(now, tag, trim)?;
+        self.dispatcher.wait(owner, tag).1
     }
 
     /// Extents that no file has any more.
@@ -208,19 +226,22 @@ impl<M: Media> Shared<M> {
 
     /// Takes up to `wanted` blocks of the log area.
     pub(crate) fn take_extent(&self, wanted: u32) -> Result<LogExtent, FileError> {
-        if let Some(extent) = self.area().free.take(wanted) {
-            return Ok(extent);
-        }
-        if !self.area().leaving.is_empty() {
+        loop {
+            {
+                let mut area = self.area();
+                if let Some(extent) = area.free.take(wanted) {
+                    return Ok(extent);
+                }
+                if area.left == area.freed {
+                    let all = area.free.blocks();
+                    return Err(FileError::NoSpace(format!(
+                        "the log area of {all} blocks is full; delete log files, or make a drive with a larger one"
+                    )));
+                }
+            }
+            // What was given back is free after a flush, this one or another's that is under way.
             self.flush()?;
         }
-        let mut area = self.area();
-        let all = area.free.blocks();
-        area.free.take(wanted).ok_or_else(|| {
-            FileError::NoSpace(format!(
-                "the log area of {all} blocks is full; delete log files, or make a drive with a larger one"
-            ))
-        })
     }
 
     /// Writes the catalog's entry of a file that has a name.
@@ -359,7 +380,7 @@ impl<M: Media> Files<M> {
 
     fn new(drive: TableFtl<M>, clock: PaceClock, names: Names, free: LogArea) -> Files<M> {
         let table_bytes_max = drive.table_space().1 * BLOCK_BYTES as u64;
-        let area = Area { free, leaving: VecDeque::new(), left: 0, freed: 0 };
+        let area = Area { free, leaving: VecDeque::new(), left: 0, taken: 0, freed: 0 };
         Files {
             shared: Arc::new(Shared {
                 dispatcher: Dispatcher::new(drive, clock),
