@@ -17,7 +17,7 @@
 //!
 //! Whatever was logged beyond the end keeps its numbers to itself: the next superblock names them as a gap.
 
-use crate::log::{self, LOG_UNITS_MAX, Record};
+use crate::log::{self, LOG_UNITS_MAX, MendedUnit, Record};
 use crate::mapping::{Entry, Mapping};
 use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
@@ -26,13 +26,15 @@ use crate::scan::{Scan, interleaved};
 use crate::seals::Seals;
 use crate::superblock::{COUNTS_END, LogGap, Superblock};
 use crate::survey::Chunks;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Ppa};
+use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
 use std::collections::BTreeMap;
 
 /// One block of the log, from whichever copy.
 struct FoundBlock {
     words: Box<[[u8; 8]]>,
+    /// The LSN below which everything was durable when it was made.
+    durable_below: u64,
     /// Where it was found, in each copy.
     places: [Option<Ppa>; METADATA_COPIES],
 }
@@ -101,10 +103,11 @@ impl FoundLog {
                 return;
             }
             found.durable_below = found.durable_below.max(block.durable_below);
-            let entry = found
-                .blocks
-                .entry(block.lsn)
-                .or_insert_with(|| FoundBlock { words: block.words.into(), places: [None; METADATA_COPIES] });
+            let entry = found.blocks.entry(block.lsn).or_insert_with(|| FoundBlock {
+                words: block.words.into(),
+                durable_below: block.durable_below,
+                places: [None; METADATA_COPIES],
+            });
             entry.places[copy_of[&chunk]] = Some(ppa);
         });
         found.end = found.first_missing(superblock);
@@ -177,6 +180,26 @@ impl FoundLog {
             let lacks = self.blocks.range(..self.end).filter(|(_, block)| block.places[copy].is_none());
             lacks.filter_map(|(lsn, block)| Some((*lsn, block.places.iter().copied().flatten().next()?))).collect()
         })
+    }
+
+    /// Units of blocks that count and have to be written again. A copy gets those that it lacks. Both get those of which nothing
+    /// says that they were durable: what was being programmed when the power went may be read now, and not the next time.
+    pub(crate) fn to_write_again(&self, drive: u64, unit_blocks: u32) -> Vec<MendedUnit> {
+        let mut units: Vec<MendedUnit> = Vec::new();
+        for (lsn, block) in self.blocks.range(..self.end) {
+            let copies = block.places.map(|place| place.is_none() || *lsn >= self.durable_below);
+            if copies == [false; METADATA_COPIES] {
+                continue;
+            }
+            let image = log::image(drive, *lsn, block.durable_below, &block.words);
+            match units.last_mut() {
+                Some(unit) if unit.copies == copies && unit.blocks.len() < unit_blocks as usize => {
+                    unit.blocks.push((*lsn, image));
+                }
+                _ => units.push(MendedUnit { copies, blocks: vec![(*lsn, image)] }),
+            }
+        }
+        units
     }
 
     /// Replays what counts. Transactions that were cut off at the end or at a gap are dropped.
@@ -286,24 +309,4 @@ impl FoundLog {
             known.fill(false);
         }
     }
-}
-
-/// Reads blocks of the log again, as they are on media.
-pub(crate) fn images(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
-    scan: &mut Scan,
-    blocks: &[(u64, Ppa)],
-) -> Vec<(u64, Box<[u8; BLOCK_BYTES]>)> {
-    let places: Vec<Ppa> = blocks.iter().map(|(_, ppa)| *ppa).collect();
-    let mut images = Vec::new();
-    scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-        if let (Some(oob), Some((lsn, _))) = (oob, blocks.iter().find(|(_, place)| *place == ppa))
-            && (oob.kind, oob.sequence) == (BlockKind::Log, *lsn)
-        {
-            images.push((*lsn, Box::new(*frames.bytes(frame))));
-        }
-    });
-    images.sort_unstable_by_key(|(lsn, _)| *lsn);
-    images
 }

@@ -158,6 +158,34 @@ pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<LogBlock<'_>
     Ok(LogBlock { lsn: header.lsn.get(), durable_below: header.durable_below.get(), words })
 }
 
+/// The bytes of a block with these words: those that it was written with.
+pub(crate) fn image(drive: u64, lsn: u64, durable_below: u64, words: &[[u8; 8]]) -> Box<[u8; BLOCK_BYTES]> {
+    let mut bytes = Box::new([0; BLOCK_BYTES]);
+    bytes[..size_of::<Header>()].copy_from_slice(header(drive, lsn, durable_below, words.len()).as_bytes());
+    let places = bytes[size_of::<Header>()..].as_chunks_mut().0;
+    places[..words.len()].copy_from_slice(words);
+    bytes
+}
+
+fn header(drive: u64, lsn: u64, durable_below: u64, words: usize) -> Header {
+    Header {
+        magic: U32::new(LOG_MAGIC),
+        version: U16::new(LOG_VERSION),
+        words: U16::new(words as u16),
+        drive: U64::new(drive),
+        lsn: U64::new(lsn),
+        durable_below: U64::new(durable_below),
+    }
+}
+
+/// Blocks of the log, at most a unit of them, that are written again as they were.
+pub struct MendedUnit {
+    /// Which copies they are written to.
+    pub copies: [bool; METADATA_COPIES],
+    /// LSN and bytes of each.
+    pub blocks: Vec<(u64, Box<[u8; BLOCK_BYTES]>)>,
+}
+
 /// The records in the words of one block. None spans two blocks. `None` marks a word that means nothing.
 pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
     let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
@@ -396,14 +424,7 @@ impl Log {
 
     fn end_block(&mut self, frames: &mut Frames) {
         let lsn = self.next_lsn();
-        let header = Header {
-            magic: U32::new(LOG_MAGIC),
-            version: U16::new(LOG_VERSION),
-            words: U16::new(self.words as u16),
-            drive: U64::new(self.drive),
-            lsn: U64::new(lsn),
-            durable_below: U64::new(self.durable_below()),
-        };
+        let header = header(self.drive, lsn, self.durable_below(), self.words);
         let frame = self.filling[self.blocks];
         let bytes = frames.bytes_mut(frame);
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
@@ -455,33 +476,30 @@ impl Log {
         true
     }
 
-    /// Writes `blocks`, which one copy lacks, to that copy as they are: their LSNs and bytes. They are fewer than a log has
-    /// under way; nothing was appended yet.
+    /// Writes blocks again as they are: their LSNs and bytes. Nothing was appended yet.
     ///
     /// # Panics
-    /// If they are more than [`Log::mendable`].
-    pub fn mend(&mut self, frames: &mut Frames, copy: usize, blocks: &[(u64, Box<[u8; BLOCK_BYTES]>)]) {
+    /// If they are more units than [`Log::mendable`].
+    pub fn mend(&mut self, frames: &mut Frames, mended: &MendedUnit) {
         assert_eq!(self.position, 0, "a log is mended before anything is appended to it");
-        for blocks in blocks.chunks(self.unit_blocks) {
-            let unit = self.spare_frames.pop().expect("the caller knows how many can be mended");
-            for (index, frame) in unit.iter().enumerate() {
-                match blocks.get(index) {
-                    Some((lsn, bytes)) => {
-                        frames.bytes_mut(*frame).copy_from_slice(&**bytes);
-                        Oob { kind: BlockKind::Log, address: 0, sequence: *lsn }.seal(frames, *frame);
-                    }
-                    None => {
-                        frames.zero(*frame);
-                        Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(frames, *frame);
-                    }
+        let MendedUnit { copies, blocks } = mended;
+        let unit = self.spare_frames.pop().expect("the caller knows how many can be mended");
+        for (index, frame) in unit.iter().enumerate() {
+            match blocks.get(index) {
+                Some((lsn, bytes)) => {
+                    frames.bytes_mut(*frame).copy_from_slice(&**bytes);
+                    Oob { kind: BlockKind::Log, address: 0, sequence: *lsn }.seal(frames, *frame);
+                }
+                None => {
+                    frames.zero(*frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(frames, *frame);
                 }
             }
-            let mut copies = [CopyState::Durable; METADATA_COPIES];
-            copies[copy] = CopyState::Waiting;
-            let lsns = (blocks[0].0, blocks[blocks.len() - 1].0);
-            self.push_unit(unit, lsns, 0, copies);
-            self.full.back_mut().expect("it was just pushed").empty = (self.unit_blocks - blocks.len()) as u32;
         }
+        let states = copies.map(|is_lacking| if is_lacking { CopyState::Waiting } else { CopyState::Durable });
+        let lsns = (blocks[0].0, blocks[blocks.len() - 1].0);
+        self.push_unit(unit, lsns, 0, states);
+        self.full.back_mut().expect("it was just pushed").empty = (self.unit_blocks - blocks.len()) as u32;
     }
 
     /// Units that [`Log::mend`] can write at a time.
@@ -701,7 +719,7 @@ mod tests {
             log.next_unit(0).unwrap().frames.iter().map(|frame| Box::new(*frames.bytes(*frame))).collect();
         let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
         let mut log = Log::new(0xD21E, 2, 30, &mut frames);
-        log.mend(&mut frames, 1, &[(10, whole[0].clone())]);
+        log.mend(&mut frames, &MendedUnit { copies: [false, true], blocks: vec![(10, whole[0].clone())] });
         assert!(!log.has_unwritten(0) && log.has_unwritten(1));
         let LogUnit { owner, frames: unit, used, last_lsn } = log.next_unit(1).unwrap();
         assert_eq!((used, last_lsn), (1, 10));

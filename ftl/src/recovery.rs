@@ -8,7 +8,9 @@
 //!
 //! Log and checkpoint are there twice, and a block that cannot be read or does not verify is read once more and then
 //! taken from the other copy. What is left in one copy only is soon in two again: the last blocks of the log are written
-//! to the copy that lacks them, and for anything more a new checkpoint is begun.
+//! to the copy that lacks them, and for anything more a new checkpoint is begun. Blocks of the log of which nothing says that
+//! they were durable are written to both copies again: a unit that was being programmed when the power went may be read once,
+//! and not the next time.
 //!
 //! The last step writes a superblock. It says which numbers of the log do not count ([`crate::superblock::LogGap`]): what
 //! was found beyond its end, and what may have been given away. From then on the drive works; the log goes on behind the
@@ -25,7 +27,7 @@ use crate::canary::Canary;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
-use crate::found_log::{self, FoundLog};
+use crate::found_log::FoundLog;
 use crate::log::Log;
 use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
@@ -399,12 +401,9 @@ impl<M: Media> BlockFtl<M> {
         }
         let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
-        let lacking = log.lacking();
-        let units = lacking.iter().map(|blocks| blocks.len().div_ceil(geometry.ws_min as usize)).sum::<usize>();
-        let is_mendable = units <= Log::mendable();
-        let is_mended = is_mendable && !config.has(Canary::UnmendedCopy);
-        let mend = if is_mended { lacking } else { Default::default() };
-        let mend = mend.map(|blocks| found_log::images(&mut media, steps.clock, &mut scan, &blocks));
+        let mend = log.to_write_again(superblock.drive, geometry.ws_min);
+        let is_mendable = mend.len() <= Log::mendable();
+        let is_mended = !config.has(Canary::UnmendedCopy);
         let now = steps.clock.now();
         let mut ftl =
             BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
@@ -432,14 +431,14 @@ impl<M: Media> BlockFtl<M> {
             let is_repaired = steps.report.repair.is_some();
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
             let is_skipped = !is_repaired && ftl.skip(gap);
-            if !is_skipped || ftl.log_is_long() {
+            if !is_skipped || !is_mendable || ftl.log_is_long() {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {
-                for (copy, blocks) in mend.iter().enumerate() {
-                    ftl.log.mend(&mut ftl.frames, copy, blocks);
+                for unit in mend.iter().filter(|_| is_mended) {
+                    ftl.log.mend(&mut ftl.frames, unit);
                 }
                 let superblock = ftl.request_superblock();
                 ftl.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
@@ -452,7 +451,7 @@ impl<M: Media> BlockFtl<M> {
         // A drive whose chunks have gone bad has less, and is worn out in time.
         let is_healthy = ftl.read_only.is_none() && ftl.bad_chunks.good() >= ftl.plan.chunks();
         steps.report.missing_room = ftl.missing_room().filter(|_| is_healthy);
-        let is_single = checkpoint.lacking != [0; METADATA_COPIES] || !is_mendable;
+        let is_single = checkpoint.lacking != [0; METADATA_COPIES];
         if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();
         }
