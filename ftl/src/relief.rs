@@ -260,7 +260,9 @@ impl<M: Media> BlockFtl<M> {
                 return Some(format!("group {group} has no chunk to relocate into"));
             }
         }
-        let needed = self.provisioning.metadata_to_come();
+        // What tables left partly written counts as theirs until it is known to be nobody's, and may be more than their share.
+        let has_tables = self.config.catalog_blocks > 0;
+        let needed = if has_tables { 0 } else { self.provisioning.metadata_to_come() };
         (all < needed)
             .then(|| format!("{all} chunks are free or soon will be, and log and checkpoints may need {needed}"))
     }
