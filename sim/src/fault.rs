@@ -271,10 +271,7 @@ impl<D: Drive> World<D> {
                 let unit = first.0..first.0 + u64::from(geometry.ws_min);
                 let over: Vec<Inscription> =
                     inscriptions.blocks.iter().copied().filter(|other| unit.contains(&other.ppa.0)).collect();
-                // Behind a cache that does not outlive the power the model is not told of all that such a program costs: seed 1486,
-                // `w0+2 !astray7324 w1+2 i1562 r0+1`.
-                let is_known = !geometry.volatile_cache;
-                if !is_known || !inscriptions.may_go(&over) {
+                if !inscriptions.may_go(&over) {
                     return false;
                 }
                 self.device().inject_silent_fault(chunk, SilentFault::Misdirected(first));

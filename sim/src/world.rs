@@ -419,6 +419,8 @@ impl<D: Drive> World<D> {
     }
 
     fn take(&mut self, done: Vec<Done>) {
+        // What silent faults have cost until now is known before anything is judged.
+        self.note_missing();
         self.collect_crash_points();
         for done in done {
             let index = self.under_way.iter().position(|(tag, _)| *tag == done.tag).expect("a request under way");
