@@ -197,7 +197,7 @@ fn long_deallocations(place: &Place) -> Rude {
     // What is submitted is sent by then; the other commands go on.
     host.queue.wait().expect("the server answers");
     let did =
-        format!("a host deallocated {RANGES} ranges of {} MiB each, {COMMANDS} times", u64::from(blocks) * 4 >> 10);
+        format!("a host deallocated {RANGES} ranges of {} MiB each, {COMMANDS} times", (u64::from(blocks) * 4) >> 10);
     Rude { held: held(vec![host]), did }
 }
 
