@@ -59,7 +59,7 @@ const ROUNDS_MAX: u32 = 1_000_000;
 /// Longer than any command of a device takes by itself, an erase with its interruptions among them.
 const COMMAND_TIME_MAX: Nanos = Nanos::from_millis(50);
 
-/// A drive that is not still is given this time at least without anything ending, and [`COMMAND_TIME_MAX`] for each of the
+/// A drive that is not still is given this time at least without anything ending, and `COMMAND_TIME_MAX` for each of the
 /// commands that its device has: a store may be slow for reasons of its own.
 pub const STANDSTILL_MIN: Nanos = Nanos::from_millis(30_000);
 
