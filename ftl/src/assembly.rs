@@ -78,7 +78,7 @@ impl<M: Media> BlockFtl<M> {
             }
             let [active, spare, ..] = found[..] else { return Err(OpenError::NoSuperblockPlace(pu)) };
             places[2 * place..2 * place + 2].copy_from_slice(&[active.0, spare.0]);
-            states.push(PlaceState { active: Some((active, 0)), spare: Some(spare), full: None });
+            states.push(PlaceState { active: Some((active, 0)), has_record: false, spare: Some(spare), full: None });
         }
         let superblock = Superblock {
             drive: config.drive_id,

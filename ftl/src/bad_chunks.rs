@@ -50,12 +50,6 @@ impl BadChunks {
     pub fn waiting_for_log(&self, durable: u64) -> usize {
         self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
     }
-
-    /// Chunks that are not retired.
-    #[must_use]
-    pub fn good(&self) -> u64 {
-        self.good
-    }
 }
 
 impl<M: Media> BlockFtl<M> {
@@ -73,11 +67,17 @@ impl<M: Media> BlockFtl<M> {
         self.format.group_of(self.format.pu_of(chunk))
     }
 
+    /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
+    #[must_use]
+    pub fn is_aged(&self) -> bool {
+        self.bad_chunks.good < self.plan.chunks()
+    }
+
     /// Resets what can be reset.
     pub(crate) fn advance_resets(&mut self) {
         // What recovery found may be durable in one copy only until the log is mended; but its checkpoint may need the room.
         let is_early = self.phase == Phase::Recovering && !self.metadata_is_stalled();
-        if self.bad_chunks.waiting.is_empty() || is_early {
+        if self.bad_chunks.waiting.is_empty() || is_early || !self.superblock.is_confirmed() {
             return;
         }
         let durable = self.log.durable();

@@ -47,7 +47,7 @@ impl<M: Media> BlockFtl<M> {
             self.flush_media();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
-        let is_aged = self.bad_chunks.good() < self.plan.chunks();
+        let is_aged = self.is_aged();
         match self.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
             Some(ReadOnlyReason::NoRoom | ReadOnlyReason::NoSuperblock) if is_saved && is_aged => Ok(self.media),

@@ -28,7 +28,7 @@ use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::FoundLog;
-use crate::log::Log;
+use crate::log::{Log, MendedUnit};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
@@ -425,23 +425,34 @@ impl<M: Media> BlockFtl<M> {
         }
         ftl.superblock.current_mut().clean = false;
         ftl.turn_read_only_if_worn_out();
-        // On a worn-out drive nothing follows the log that is there.
-        if ftl.read_only.is_none() {
+        // What was found may be the word of a superblock that can be read this time only. So another says the same first:
+        // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
+        if ftl.read_only.is_none() || ftl.superblock.can_go_on() {
             let gap = (!clean).then_some(gap);
             let is_repaired = steps.report.repair.is_some();
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
             let is_skipped = !is_repaired && ftl.skip(gap);
-            if !is_skipped || !is_mendable || ftl.log_is_long() {
+            if is_repaired {
+                ftl.superblock.confirm();
+            } else {
+                let superblock = ftl.request_superblock();
+                ftl.run(steps.clock, |ftl| ftl.superblock.durable() >= superblock || !ftl.may_program())?;
+            }
+            let is_short = !is_skipped || !is_mendable || ftl.log_is_long();
+            if ftl.read_only.is_none() && is_short {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {
-                for unit in mend.iter().filter(|_| is_mended) {
+                // A worn-out drive takes no chunk for it.
+                let may_mend = is_mended && is_mendable && (ftl.read_only.is_none() || ftl.has_room_to_mend(&mend));
+                for unit in mend.iter().filter(|_| may_mend) {
                     ftl.log.mend(&mut ftl.frames, unit);
                 }
-                let superblock = ftl.request_superblock();
-                ftl.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
+                ftl.stirred = true;
+                ftl.run(steps.clock, BlockFtl::is_mended)?;
+                let superblock = ftl.superblock.durable();
                 steps.end(scan.blocks_read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
         }
@@ -449,7 +460,7 @@ impl<M: Media> BlockFtl<M> {
         // Only now: the programs would hold up the recovery's own.
         ftl.recycle_left_open();
         // A drive whose chunks have gone bad has less, and is worn out in time.
-        let is_healthy = ftl.read_only.is_none() && ftl.bad_chunks.good() >= ftl.plan.chunks();
+        let is_healthy = ftl.read_only.is_none() && !ftl.is_aged();
         steps.report.missing_room = ftl.missing_room().filter(|_| is_healthy);
         let is_single = checkpoint.lacking != [0; METADATA_COPIES];
         if is_single && steps.report.repair.is_none() {
@@ -476,10 +487,17 @@ impl<M: Media> BlockFtl<M> {
         true
     }
 
-    /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
-    fn is_opened(&self, superblock: u64) -> bool {
-        let is_at_rest = self.under_way == 0 && self.backlog.is_empty();
-        !self.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
+    /// Whether the log is mended, or as much of it as there is room for.
+    fn is_mended(&self) -> bool {
+        !self.may_program() || self.log.is_idle() || (self.under_way == 0 && self.backlog.is_empty())
+    }
+
+    /// Whether the open chunks of the log have room for what their copies lack.
+    fn has_room_to_mend(&self, mend: &[MendedUnit]) -> bool {
+        self.log.copies.iter().enumerate().all(|(copy, lane)| {
+            let lacking = mend.iter().filter(|unit| unit.copies[copy]).count() as u32;
+            lane.open.map_or(0, |open| self.units.room(open)) >= lacking * self.geometry.ws_min
+        })
     }
 }
 

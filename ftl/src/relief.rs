@@ -108,8 +108,7 @@ impl<M: Media> BlockFtl<M> {
         if self.reads.under_way() > 0 && self.bad_chunks.is_waiting() {
             return;
         }
-        let is_aged = self.bad_chunks.good() < self.plan.chunks();
-        let reason = if is_aged && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
+        let reason = if self.is_aged() && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
         self.turn_read_only(reason);
     }
 

@@ -46,6 +46,8 @@ struct Place {
     open: Option<OpenId>,
     /// The chunk of `open`, or the last one.
     active: Option<ChunkId>,
+    /// Whether a record is in the active one.
+    has_record: bool,
     /// The other one, ready to be written.
     spare: Option<ChunkId>,
     /// The other one, to be reset once a record is in the active one.
@@ -60,6 +62,8 @@ pub struct SuperblockWriter {
     wanted: bool,
     writing: Option<u64>,
     durable: u64,
+    /// Whether what it says was written since the drive was opened, and not only found.
+    is_confirmed: bool,
     places: Vec<Place>,
     frames: Vec<Frame>,
     record_blocks: usize,
@@ -69,6 +73,8 @@ pub struct SuperblockWriter {
 pub struct PlaceState {
     /// The chunk to go on writing, and where; `None` if there is none.
     pub active: Option<(ChunkId, u32)>,
+    /// Whether a record is in it.
+    pub has_record: bool,
     /// The chunk to be written after it.
     pub spare: Option<ChunkId>,
     /// A chunk that is full of older records.
@@ -85,6 +91,7 @@ impl SuperblockWriter {
             wanted: false,
             writing: None,
             durable,
+            is_confirmed: false,
             places: Vec::new(),
             frames,
             record_blocks: 0,
@@ -108,6 +115,17 @@ impl SuperblockWriter {
         self.durable
     }
 
+    /// Whether the newest superblock will be found again. One that was only found may have been readable that one time.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+
+    /// Whatever superblock was found says nothing that is needed.
+    pub(crate) fn confirm(&mut self) {
+        self.is_confirmed = true;
+    }
+
     /// Whether one is being written or wanted.
     #[must_use]
     pub fn is_writing(&self) -> bool {
@@ -124,7 +142,8 @@ impl SuperblockWriter {
     }
 
     pub(crate) fn copy_written(&mut self, place: u64) {
-        self.places[place as usize].state = CopyState::Written;
+        let place = &mut self.places[place as usize];
+        (place.state, place.has_record) = (CopyState::Written, true);
     }
 
     pub(crate) fn copy_failed(&mut self, place: u64) {
@@ -170,6 +189,7 @@ impl<M: Media> BlockFtl<M> {
             self.superblock.places.push(Place {
                 open,
                 active: state.active.map(|(chunk, _)| chunk),
+                has_record: state.has_record,
                 spare: state.spare,
                 full: state.full,
                 resetting: None,
@@ -235,7 +255,7 @@ impl<M: Media> BlockFtl<M> {
             self.turn_read_only(ReadOnlyReason::NoSuperblock);
             return;
         }
-        self.superblock.durable = sequence;
+        (self.superblock.durable, self.superblock.is_confirmed) = (sequence, true);
         self.stirred = true;
         for index in 0..self.superblock.places.len() {
             let place = &mut self.superblock.places[index];
@@ -289,11 +309,14 @@ impl<M: Media> BlockFtl<M> {
             // Only a closed chunk can be reset: fill what is too short for a record.
             place.open = None;
             let ended = place.active.take();
-            // It failed before it took a record: what is in the other is still needed, and this one tries again.
-            let again = if place.full.is_some() { ended } else { None };
-            if again.is_none() {
-                place.full = ended;
-            }
+            // Where it failed before it took a record, what is in the other is still needed, and this one tries again.
+            let again = match place.full {
+                Some(_) if !place.has_record => ended,
+                older => {
+                    place.full = ended;
+                    older
+                }
+            };
             let mut left = room;
             while left > 0 {
                 let count = left.min(VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min);
@@ -308,7 +331,7 @@ impl<M: Media> BlockFtl<M> {
         }
         let place = &mut self.superblock.places[index];
         if let Some(chunk) = place.spare.take() {
-            place.active = Some(chunk);
+            (place.active, place.has_record) = (Some(chunk), false);
             place.open = Some(self.units.open(chunk, 0));
             self.write_copy(index);
         } else if place.resetting.is_none() {

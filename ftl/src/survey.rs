@@ -380,7 +380,8 @@ pub(crate) fn superblock_places(
         }
         let newer = usize::from(sequences[1] > sequences[0]);
         let (active, other) = (pair[newer], pair[1 - newer]);
-        let mut state = PlaceState { active: None, spare: None, full: None };
+        let has_record = sequences[newer].is_some();
+        let mut state = PlaceState { active: None, has_record, spare: None, full: None };
         let write_pointer = chunks.get(active).map_or(0, |chunk| chunk.write_pointer);
         match chunks.state(active) {
             ChunkState::Open | ChunkState::Free => state.active = Some((active, write_pointer)),
@@ -390,11 +391,9 @@ pub(crate) fn superblock_places(
         match chunks.state(other) {
             ChunkState::Free => state.spare = Some(other),
             ChunkState::Offline => {}
-            // Older records: with the active one full too, it has to be free before the next superblock. And where the active
-            // one has the newest, they are needed no more; the writer takes an active one beside a full one for empty.
-            _ if (state.full.is_some() || sequences[newer] == Some(superblock.sequence))
-                && access != Access::Inspect =>
-            {
+            // Older records. With the active one full too, it has to be free before the next superblock; else the writer
+            // resets it behind that: what was found may be readable this time only.
+            _ if state.full.is_some() && access != Access::Inspect => {
                 if make_free(media, clock, scan, chunks, other) {
                     state.spare = Some(other);
                 }

@@ -277,12 +277,13 @@ impl EmulatedDevice {
     }
 
     /// Has a thread of its own sync the file from now on, so that nobody else waits for that: for those who live in real time.
+    /// The thread calls `wake` whenever it is worth while to poll the device.
     ///
     /// # Errors
     /// If the system has no thread left.
-    pub fn sync_beside(&mut self) -> Result<(), StoreError> {
+    pub fn sync_beside(&mut self, wake: impl Fn() + Send + 'static) -> Result<(), StoreError> {
         match &mut self.backing {
-            Backing::File(file) => file.sync_beside(),
+            Backing::File(file) => file.sync_beside(Box::new(wake)),
             Backing::Ram(_) | Backing::Stamps(_) => Ok(()),
         }
     }

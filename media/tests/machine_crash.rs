@@ -246,7 +246,7 @@ fn flushes_that_wait_share_a_commit_and_reads_wait_for_none() {
     for _ in 0..BLOCKS / UNIT {
         host.write(0, false);
     }
-    host.device.sync_beside().unwrap();
+    host.device.sync_beside(|| ()).unwrap();
     let before = host.device.commits().unwrap();
     cache.hold_syncs();
     host.submit(100, Command::Flush);
@@ -281,7 +281,7 @@ fn a_chunk_that_is_written_again_before_its_reset_is_committed_waits_for_that() 
     }
     assert_eq!(host.run(Command::Flush), Status::Success);
     let full = host.written.clone();
-    host.device.sync_beside().unwrap();
+    host.device.sync_beside(|| ()).unwrap();
     cache.hold_syncs();
     let (ppas, frames) = (host.ppas(0, 0, UNIT), host.pages[..UNIT as usize].to_vec());
     host.submit(1, Command::Reset { blocks: Blocks::Vector(&ppas[..1]) });
@@ -325,7 +325,7 @@ fn a_real_file_is_synced_for_flushes_and_for_nothing_else() {
     let profile = Profile::builtin("tiny").unwrap();
     let store = FileStore::create(&path, &profile, CHUNKS, &[], 3).unwrap();
     let mut host = Host::new(store, Durability::Machine);
-    host.device.sync_beside().unwrap();
+    host.device.sync_beside(|| ()).unwrap();
     for round in 0..8 {
         for chunk in 0..4 {
             host.write(chunk, false);

@@ -15,6 +15,7 @@ use openftl_media::{
     DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
 };
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
+use openftl_server::Stop;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::path::Path;
@@ -157,11 +158,17 @@ fn set_durability(device: &mut EmulatedDevice, durability: Durability) -> Result
     device.set_durability(durability).map_err(|error| device_failure(&error.into()))
 }
 
-/// Opens the device in a file to be served: nobody waits for its syncs but those who asked for them.
-pub fn open_served(path: &Path, timing: Timing, durability: Durability) -> Result<EmulatedDevice, Failure> {
+/// Opens the device in a file to be served: nobody waits for its syncs but those who asked for them, and each wakes the server.
+pub fn open_served(
+    path: &Path,
+    timing: Timing,
+    durability: Durability,
+    server: &Stop,
+) -> Result<EmulatedDevice, Failure> {
     let mut device = open_device(path, timing, Access::ReadWrite)?;
     set_durability(&mut device, durability)?;
-    device.sync_beside().map_err(|error| device_failure(&error.into()))?;
+    let server = server.clone();
+    device.sync_beside(move || server.wake()).map_err(|error| device_failure(&error.into()))?;
     Ok(device)
 }
 
@@ -183,9 +190,10 @@ pub fn open_file(
     path: &Path,
     timing: Timing,
     reopen: &Reopen<'_>,
+    server: &Stop,
     clock: &mut impl Clock,
 ) -> Result<Namespaces, Failure> {
-    let device = open_served(path, timing, reopen.settings.durability.unwrap_or_default())?;
+    let device = open_served(path, timing, reopen.settings.durability.unwrap_or_default(), server)?;
     if reopen.flags.profile.is_some() && reopen.settings.profile.name != device.profile().name {
         return Err(Failure::bad_input(format_args!(
             "{} holds another profile: found {}, asked for {}",

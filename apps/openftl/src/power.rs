@@ -15,6 +15,7 @@ use openftl_core::{Clock, Time};
 use openftl_ftl::Config;
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
+use openftl_server::Stop;
 use std::path::{Path, PathBuf};
 
 /// Where a drive is kept.
@@ -71,11 +72,11 @@ pub fn cut(
 
 impl Dark {
     /// Turns the power on and recovers every drive. Those in a file that cannot be recovered may be mended and tried again.
-    pub fn turn_on(&mut self, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
+    pub fn turn_on(&mut self, server: &Stop, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
         let (parts, configs) = (self.parts.clone(), self.configs.clone());
         match &mut self.kept {
             Kept::File(path, durability) => {
-                let device = assembly::open_served(path, self.timing, *durability)?;
+                let device = assembly::open_served(path, self.timing, *durability, server)?;
                 if device.parts() != parts {
                     return Err(Failure::failed(format_args!("{} is divided otherwise than it was", path.display()))
                         .fix("put the file back that was served"));

@@ -170,7 +170,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
                 crate::create::make(&settings, path, another_seed())?;
                 log.tell(&format!("{} made", path.display()));
             }
-            assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &mut clock)?
+            assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &stop, &mut clock)?
         }
         Home::Elsewhere(place) => {
             let config = settings.drive.config(FrameForm::Bytes, another_seed());
@@ -288,7 +288,7 @@ impl Serving {
         let mut comes_on = cut.and_on;
         loop {
             if comes_on {
-                let on = dark.turn_on(&mut self.clock);
+                let on = dark.turn_on(&self.stop, &mut self.clock);
                 self.control.came_on(client, before.take(), on.as_ref());
                 if let Ok(namespaces) = on {
                     return Ok(Some(namespaces));

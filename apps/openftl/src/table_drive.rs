@@ -242,13 +242,15 @@ impl TableDrive {
             )));
         }
         let mut device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
-        let synced = device.set_durability(self.durability).and_then(|()| match pace {
-            Pace::Wall(_) => device.sync_beside(),
-            Pace::Virtual => Ok(()),
-        });
-        synced.map_err(|error| device_error(&error.into()))?;
-        Files::open(device, self.config(0), self.placement, access, pace)
-            .map_err(|error| error.of(&disk.display().to_string()))
+        device.set_durability(self.durability).map_err(|error| device_error(&error.into()))?;
+        let files = Files::open(device, self.config(0), self.placement, access, pace)
+            .map_err(|error| error.of(&disk.display().to_string()))?;
+        if let Pace::Wall(_) = pace {
+            let bell = files.bell();
+            let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
+            synced.map_err(|error| device_error(&error.into()))?;
+        }
+        Ok(files)
     }
 }
 

@@ -22,7 +22,8 @@ use openftl_ftl::tables::{TableDone, TableError, TableFtl};
 use openftl_media::Media;
 use std::cell::Cell;
 use std::num::NonZeroU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,47 @@ impl Clock for PaceClock {
             }
         }
         self.now()
+    }
+}
+
+/// Wakes the thread that leads, for a device that has done something before it was due: a sync of its file.
+#[derive(Clone, Default)]
+pub struct Bell(Arc<BellState>);
+
+#[derive(Default)]
+struct BellState {
+    /// Since the drive was last polled.
+    is_rung: AtomicBool,
+    leader: Mutex<Option<Thread>>,
+}
+
+impl Bell {
+    /// Has the drive polled soon. Waits for nobody who owns the drive.
+    pub fn ring(&self) {
+        self.0.is_rung.store(true, Ordering::SeqCst);
+        if let Some(leader) = &*self.leader() {
+            leader.unpark();
+        }
+    }
+
+    fn leader(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.0.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The drive is about to be polled.
+    fn heed(&self) {
+        if self.0.is_rung.load(Ordering::Relaxed) {
+            self.0.is_rung.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Sleeps for so long, or until it rings. What rang since the last poll counts.
+    fn sleep(&self, span: Nanos) {
+        *self.leader() = Some(std::thread::current());
+        if !self.0.is_rung.load(Ordering::SeqCst) {
+            sleep_at_most(span);
+        }
+        *self.leader() = None;
     }
 }
 
@@ -186,6 +228,7 @@ impl<M: Media> Owned<M> {
 pub(crate) struct Dispatcher<M> {
     owned: Mutex<Owned<M>>,
     pace: Pace,
+    bell: Bell,
 }
 
 /// What a thread does with the drive while it holds the lock.
@@ -205,11 +248,15 @@ impl<M: Media> Dispatcher<M> {
             watch: None,
             has_stopped: false,
         };
-        Dispatcher { owned: Mutex::new(owned), pace: clock.pace }
+        Dispatcher { owned: Mutex::new(owned), pace: clock.pace, bell: Bell::default() }
     }
 
     pub(crate) fn pace(&self) -> Pace {
         self.pace
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// Becomes the owner of the drive.
@@ -273,6 +320,7 @@ impl<M: Media> Dispatcher<M> {
                 return (owner, Err(no_power()));
             }
             let now = self.now(&owner);
+            self.bell.heed();
             owner.poll(now);
             let found = until(&mut owner);
             if let Until::Found(found) = found {
@@ -313,7 +361,7 @@ impl<M: Media> Dispatcher<M> {
                 Pace::Wall(_) if due > now + SPIN => {
                     owner.leader = Some((std::thread::current(), due));
                     drop(owner);
-                    sleep_at_most(due.since(now));
+                    self.bell.sleep(due.since(now));
                     owner = self.look();
                     owner.leader = None;
                 }

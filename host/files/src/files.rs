@@ -1,6 +1,6 @@
 //! The drive: its names, and what can be done with them.
 
-use crate::dispatch::{Dispatcher, Pace, PaceClock, Watch};
+use crate::dispatch::{Bell, Dispatcher, Pace, PaceClock, Watch};
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
@@ -409,6 +409,12 @@ impl<M: Media> Files<M> {
     pub fn crash(self) -> Option<M> {
         let shared = Arc::try_unwrap(self.shared).ok()?;
         Some(shared.dispatcher.into_drive().0.crash())
+    }
+
+    /// Has the drive polled soon, for a device that does something before it is due.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.shared.dispatcher.bell().clone()
     }
 
     /// How time passes for it.

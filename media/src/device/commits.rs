@@ -1,7 +1,7 @@
 //! Commands that end when a drive file is committed: flushes, writes and copies with FUA, resets.
 //!
-//! When a commit ends nobody knows before. The device has itself asked for when one is likely to have ended, by the time that
-//! the last ones took, and then again and again, each time after a fraction of that.
+//! When a commit ends nobody knows before. The thread that does it wakes whoever owns the device
+//! ([`EmulatedDevice::sync_beside`]); for those who only wait for what is due, the device has itself asked again and again.
 
 use super::EmulatedDevice;
 use crate::contract::{Command, Completion, Status};
@@ -9,31 +9,16 @@ use crate::store::StoreError;
 use openftl_core::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// Looks at a commit that takes longer than usual, in the time that one usually takes.
-const LOOKS: u64 = 16;
-/// The least time between two looks.
-const LOOK_EVERY_MIN: Nanos = Nanos(20_000);
-/// What the first commit is taken to last.
-const TYPICAL_AT_FIRST: Nanos = Nanos(1_000_000);
+/// Time between two looks at a commit under way.
+const LOOK_EVERY: Nanos = Nanos::from_millis(2);
 
 /// Completions that wait for commits.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Commits {
     /// With the number of the commit, which never falls.
     waiting: VecDeque<(u64, Completion)>,
-    /// How many had ended at the last look.
-    ended: u64,
-    /// Since when the next one is awaited.
-    began: Time,
     /// When to look next.
     due: Time,
-    typical: Nanos,
-}
-
-impl Default for Commits {
-    fn default() -> Commits {
-        Commits { waiting: VecDeque::new(), ended: 0, began: Time::ZERO, due: Time::ZERO, typical: TYPICAL_AT_FIRST }
-    }
 }
 
 impl Commits {
@@ -50,20 +35,6 @@ impl Commits {
     /// Forgets all of them: the power is gone.
     pub fn clear(&mut self) {
         self.waiting.clear();
-    }
-
-    fn await_next(&mut self, now: Time) {
-        (self.began, self.due) = (now, now + self.typical);
-    }
-
-    fn look_again(&mut self, now: Time) {
-        self.due = now + Nanos((self.typical.0 / LOOKS).max(LOOK_EVERY_MIN.0));
-    }
-
-    /// Learns how long commits take: an eighth of the way each time.
-    fn learn(&mut self, now: Time) {
-        let took = now.since(self.began).0;
-        self.typical = Nanos(self.typical.0 - self.typical.0 / 8 + took / 8);
     }
 }
 
@@ -87,7 +58,7 @@ impl EmulatedDevice {
             Ok((number, ended)) if number <= ended => self.queue.push(completion),
             Ok((number, _)) => {
                 if self.commits.waiting.is_empty() {
-                    self.commits.await_next(self.now);
+                    self.commits.due = self.now + LOOK_EVERY;
                 }
                 self.commits.waiting.push_back((number, completion));
             }
@@ -101,12 +72,8 @@ impl EmulatedDevice {
         }
         match self.backing.commits_ended() {
             Ok(ended) => {
-                if ended > self.commits.ended {
-                    self.commits.ended = ended;
-                    self.commits.learn(self.now);
-                    self.commits.await_next(self.now);
-                } else if self.commits.due <= self.now {
-                    self.commits.look_again(self.now);
+                if self.commits.due <= self.now {
+                    self.commits.due = self.now + LOOK_EVERY;
                 }
                 while let Some((_, completion)) = self.commits.waiting.pop_front_if(|(number, _)| *number <= ended) {
                     self.queue.push(Completion { at: completion.at.max(self.now), ..completion });

@@ -22,7 +22,8 @@
 //! # Group commit
 //! One commit is under way at a time. Whoever wants one while it is shares the next: it begins when the one before has ended,
 //! and covers everything that was written by then. A helper thread does the steps, if there is one, and the device goes on
-//! meanwhile; without one (in virtual time, and while a drive is made or checked) they are done at once.
+//! meanwhile; it calls whoever owns the device when it is done. Without one (in virtual time, and while a drive is made or
+//! checked) they are done at once.
 //!
 //! # When a sync fails
 //! The system then counts pages as written that are not on the disk, and no later sync would write them. So nothing is tried
@@ -98,6 +99,9 @@ impl Job {
     }
 }
 
+/// Called by another thread when a commit has ended, so that the device is polled soon. It must not wait for the device.
+pub type Waker = Box<dyn Fn() + Send>;
+
 /// A thread that does the steps of commits.
 #[derive(Debug)]
 struct Helper {
@@ -108,7 +112,7 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(disk: Arc<Disk>) -> io::Result<Helper> {
+    fn start(disk: Arc<Disk>, wake: Waker) -> io::Result<Helper> {
         let (jobs, to_do) = channel::<Job>();
         let (end, ended) = channel();
         let work = move || {
@@ -116,6 +120,7 @@ impl Helper {
                 if end.send(job.run(&disk)).is_err() {
                     break;
                 }
+                wake();
             }
         };
         let thread = std::thread::Builder::new().name("openftl-sync".to_owned()).spawn(work)?;
@@ -225,10 +230,10 @@ impl Commits {
         }
     }
 
-    /// From now on a thread does the steps.
-    pub fn start_helper(&mut self) -> io::Result<()> {
+    /// From now on a thread does the steps, and calls `wake` after each commit.
+    pub fn start_helper(&mut self, wake: Waker) -> io::Result<()> {
         if self.helper.is_none() {
-            self.helper = Some(Helper::start(Arc::clone(&self.disk))?);
+            self.helper = Some(Helper::start(Arc::clone(&self.disk), wake)?);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!
 //! A store begins with `process`; [`FileStore::set_durability`] changes that. The file is described in [`super::format`].
 
-use super::commit::{self, Commits, Durability};
+use super::commit::{self, Commits, Durability, Waker};
 use super::disk::Disk;
 use super::format::{self, Header, Layout, PartEntry, Record, Start, StartError};
 use super::overlay::Overlay;
@@ -249,14 +249,14 @@ impl FileStore {
         Ok(())
     }
 
-    /// Has a thread of its own do the syncs from now on, so that nobody else waits for them.
+    /// Has a thread of its own do the syncs from now on, so that nobody else waits for them. It calls `wake` after each.
     ///
     /// # Errors
     /// If the system has no thread left.
-    pub fn sync_beside(&mut self) -> Result<(), StoreError> {
+    pub fn sync_beside(&mut self, wake: Waker) -> Result<(), StoreError> {
         let failed = self.failed("begin to sync");
         match &mut self.commits {
-            Some(commits) => commits.start_helper().map_err(failed),
+            Some(commits) => commits.start_helper(wake).map_err(failed),
             None => Ok(()),
         }
     }

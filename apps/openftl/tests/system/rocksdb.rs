@@ -25,10 +25,8 @@ impl TableDrive {
     fn create(profile: &str, capacity: &str, timing: &str) -> TableDrive {
         let folder = tempfile::tempdir().expect("a folder for the drive");
         let file = folder.path().join("lsm.toml");
-        // Programs are killed here, and drives lose their power; no machine crashes, and every sync would be two of the file.
         let text = format!(
             "[media]\nprofile = \"{profile}\"\ncapacity = \"{capacity}\"\nstore = \"file\"\npath = \"lsm.oftl\"\ntiming = \"{timing}\"\n\
-             durability = \"process\"\n\
              [ftl]\nkind = \"tables\"\nlog_area = \"64MiB\"\n"
         );
         std::fs::write(&file, text).expect("the folder can be written");
