@@ -459,6 +459,32 @@ impl<M: Media> BlockFtl<M> {
         }
     }
 
+    /// Begins another victim in a group whose moved blocks wait for a full unit, or for more behind them, so that they go
+    /// together: padded, they might take as much room as their victims give back, over and over. Returns whether there was one
+    /// to be had.
+    pub(crate) fn join_victims(&mut self) -> bool {
+        (0..self.geometry.groups).any(|group| self.join_victim(group))
+    }
+
+    fn join_victim(&mut self, group: u32) -> bool {
+        let collecting = &self.collection.groups[group as usize];
+        let RelocationFrontier { queue, open, stalled, .. } = &collecting.frontiers[MOVING];
+        let is_waiting = !queue.is_empty() || open.is_some_and(|open| self.units.wants_padding(open));
+        if !collecting.marked || !is_waiting || *stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
+            return false;
+        }
+        // With the first blocks of another the unit is full, its victims end, and what is left finds room in their chunks.
+        let fills_unit = open.is_some_and(|open| self.units.room(open) >= self.geometry.ws_min);
+        let Some(chunk) = self.chunks.victim(group, self.buffer.head()) else { return false };
+        let valid = self.chunks.valid(chunk);
+        let is_whole = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
+        if is_whole && !(self.fits_log(valid) && (fills_unit || self.has_room_for(group, MOVING, valid, 0))) {
+            return false;
+        }
+        self.begin_victim(group, chunk, None, is_whole);
+        true
+    }
+
     /// Whether `group` could move `blocks` blocks now.
     pub(crate) fn has_room_to_move(&self, group: u32, blocks: u32) -> bool {
         self.has_room_for(group, MOVING, blocks, 0)

@@ -6,6 +6,7 @@
 //!
 //! | measure | makes room because |
 //! |---|---|
+//! | move another victim together with blocks that wait for a full unit | both end, for one unit |
 //! | write relocated blocks that wait for a full unit | their victims end |
 //! | write what is buffered | what it makes invalid can be collected |
 //! | force the log | chunks whose reset waits for it are reset |
@@ -108,13 +109,14 @@ impl<M: Media> BlockFtl<M> {
         if self.reads.under_way() > 0 && self.bad_chunks.is_waiting() {
             return;
         }
-        let reason = if self.is_aged() && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
+        let reason =
+            if self.is_aged() && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
         self.turn_read_only(reason);
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
     fn move_on(&mut self) -> bool {
-        if self.push_relocations() {
+        if self.join_victims() || self.push_relocations() {
             return true;
         }
         if self.transactions.push < self.buffer.head() {

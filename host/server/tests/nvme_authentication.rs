@@ -1,5 +1,7 @@
 //! NVMe hosts that have to show who they are: with the right secret, a wrong one, none, and in their own time.
 
+#[path = "support/authentication.rs"]
+mod authentication;
 #[path = "../../bytes/tests/support/memory.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod memory;
@@ -9,13 +11,11 @@ mod nvme;
 
 use std::sync::atomic::Ordering;
 
-use getrandom::SysRng;
-use getrandom::rand_core::UnwrapErr;
+use authentication::authenticate;
 use memory::{Memory, Temper};
 use nvme::{Admin, HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity, status};
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
-use openftl_nvme_auth::{Credentials, DhGroup, Explanation, HashFunction, Host, Next, Nonces, Policy, Secret, Secrets};
+use openftl_nvme_auth::{Credentials, DhGroup, Explanation, HashFunction, Host, Policy, Secret, Secrets};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, PropertyName, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
@@ -48,37 +48,6 @@ fn message(kind: u8, bytes: usize) -> [u8; 64] {
     entry[4] = kind;
     entry[40..44].copy_from_slice(&[0, 1, 1, 0xe9]);
     entry
-}
-
-/// How an authentication went for the host: in, or why not.
-fn authenticate(queue: &mut Admin, host: &mut Host, transaction: u16) -> Result<(), Explanation> {
-    let mut nonces = Nonces::new(UnwrapErr(SysRng));
-    let mut next = host.begin(transaction);
-    let send = |queue: &mut Admin, data: Vec<u8>| {
-        let entry = message(0x05, data.len());
-        queue.call("Authentication Send", &entry, Payload::ToController(data)).map(drop)
-    };
-    loop {
-        send(queue, next).expect("a message is heard, whatever it says");
-        queue.submit(0, &message(0x06, RECEIVE_BYTES_MAX), Payload::ToHost(vec![0; RECEIVE_BYTES_MAX]));
-        let ended = queue.wait().expect("there is an answer, whatever it says");
-        assert_eq!(ended.status(), 0);
-        match host.receive(&ended.data[..ended.received], &mut nonces) {
-            Next::Exchange(message) => next = message,
-            Next::Authenticated(last) => {
-                if let Some(last) = last {
-                    send(queue, last).unwrap();
-                }
-                return Ok(());
-            }
-            Next::Close { refusal, last } => {
-                if let Some(last) = last {
-                    send(queue, last).unwrap();
-                }
-                return Err(refusal.explanation);
-            }
-        }
-    }
 }
 
 fn is_closed(queue: &mut Admin) -> bool {

@@ -11,8 +11,9 @@ mod wire;
 
 use crate::nvme_host::SUBSYSTEM;
 use crate::server::Server;
-use attack::{Attack, Place};
+use attack::Attack;
 use std::sync::{Mutex, PoisonError};
+use wire::Place;
 
 /// One at a time: what is measured is waiting for rude hosts, not for another test.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -22,8 +23,13 @@ fn watch(attacks: &[Attack]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (nbd, control) = (folder.path().join("nbd"), folder.path().join("control"));
     let words = format!("unix:{}", control.display());
+    let secrets = folder.path().join("hosts.keys");
+    std::fs::write(&secrets, wire::secrets()).expect("room for secrets");
+    let keys = ["--dhchap-key", secrets.to_str().expect("a path of letters")];
+    let asks_who = attacks.iter().any(|attack| attack.is_of_authentication());
     let drive = ["serve", "--memory", "--capacity", "64MiB", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
-    let mut server = Server::start(&[&drive[..], &["--control", &words]].concat(), &nbd);
+    let mut server =
+        Server::start(&[&drive[..], &["--control", &words], if asks_who { &keys } else { &[] }].concat(), &nbd);
     let nvme = server.nvme_address().parse().expect("an address");
     let place = Place { nbd, nvme, subsystem: SUBSYSTEM.to_owned(), control: Some(control) };
     honest::watch(&place, attacks, || server.stays_alive());

@@ -2,24 +2,19 @@
 
 use std::any::Any;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
-use super::wire::{BLOCK, Host, Nbd, capsule, data_head, entry, nbd, queue};
+use super::wire::authentication::{receive, send};
+use super::wire::{BLOCK, Host, Nbd, Place, RUDE, authenticator, capsule, connect, data_head, entry, nbd, queue};
+use openftl_nvme_auth::DhGroup;
+use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::CONTROLLER_ID_ANY;
 
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
-
-/// Where the server is reached.
-pub struct Place {
-    pub nbd: PathBuf,
-    pub nvme: SocketAddr,
-    pub subsystem: String,
-    /// Where it is controlled, if it is.
-    pub control: Option<PathBuf>,
-}
 
 /// One kind of rude host, of those that starve others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +33,8 @@ pub enum Attack {
     LongDeallocations,
     /// Discovery controllers are asked for long log pages, which nobody takes.
     UnreadLogPages,
+    /// Hosts that may come ask for the dearest keys, over and over, and never show who they are.
+    Authentications,
     /// All places of the control socket are taken by clients that ask for nothing.
     IdleControlClients,
 }
@@ -52,7 +49,7 @@ pub struct Rude {
 }
 
 impl Attack {
-    pub const ALL: [Attack; 8] = [
+    pub const ALL: [Attack; 9] = [
         Attack::SlowNbdWrites,
         Attack::SlowNvmeWrites,
         Attack::UnreadReplies,
@@ -60,6 +57,7 @@ impl Attack {
         Attack::LongTrims,
         Attack::LongDeallocations,
         Attack::UnreadLogPages,
+        Attack::Authentications,
         Attack::IdleControlClients,
     ];
 
@@ -72,6 +70,7 @@ impl Attack {
             Attack::LongTrims => "long trims",
             Attack::LongDeallocations => "long deallocations",
             Attack::UnreadLogPages => "unread log pages",
+            Attack::Authentications => "authentications",
             Attack::IdleControlClients => "idle control clients",
         }
     }
@@ -79,6 +78,11 @@ impl Attack {
     /// Whether it is one of the control socket.
     pub fn is_of_control(self) -> bool {
         self == Attack::IdleControlClients
+    }
+
+    /// Whether it needs a server that asks hosts to show who they are.
+    pub fn is_of_authentication(self) -> bool {
+        self == Attack::Authentications
     }
 
     /// Does the worst, and returns when it is done and goes on.
@@ -91,6 +95,7 @@ impl Attack {
             Attack::LongTrims => long_trims(place),
             Attack::LongDeallocations => long_deallocations(place),
             Attack::UnreadLogPages => unread_log_pages(place),
+            Attack::Authentications => authentications(place),
             Attack::IdleControlClients => idle_control_clients(place),
         }
     }
@@ -115,7 +120,7 @@ fn slow_nvme_writes(place: &Place) -> Rude {
     const HOSTS: usize = 24;
     const COMMANDS: u16 = 32;
     let hosts = (0..HOSTS).map(|_| {
-        let mut host = Host::open(place.nvme, &place.subsystem);
+        let mut host = Host::open(place);
         let write = |id: u16| capsule(entry(1, id, [u32::from(id) * 256 % 4096, 0, 255]), 1 << 20);
         host.raw.write_all(&write(0)).unwrap();
         // The R2T: the server has frames for it, or the host is of those that wait.
@@ -138,7 +143,7 @@ fn unread_replies(place: &Place) -> Rude {
     const HOSTS: usize = 24;
     const READS: u16 = 48;
     let hosts = (0..HOSTS).map(|_| {
-        let mut host = Host::open(place.nvme, &place.subsystem);
+        let mut host = Host::open(place);
         for id in 0..READS {
             let read = entry(2, id, [u32::from(id) * 256 % 4096, 0, 255]);
             host.raw.write_all(&capsule(read, 1 << 20)).unwrap();
@@ -185,7 +190,7 @@ fn long_deallocations(place: &Place) -> Rude {
     const COMMANDS: u16 = 4;
     const RANGES: u32 = 256;
     fill_trimmed(place);
-    let mut host = Host::open(place.nvme, &place.subsystem);
+    let mut host = Host::open(place);
     let (first, blocks) = (TRIMMED.start / BLOCK as u64, (TRIMMED.end - TRIMMED.start) as u32 / BLOCK as u32);
     // Context attributes, length in blocks, first block.
     let range = [&[0; 4][..], &blocks.to_le_bytes(), &first.to_le_bytes()].concat();
@@ -217,6 +222,46 @@ fn unread_log_pages(place: &Place) -> Rude {
     });
     let did = format!("{CONTROLLERS} controllers were asked for {PAGES} MiB of log pages each, and took nothing");
     Rude { held: held(controllers.collect()), did }
+}
+
+/// Threads that go on until this is dropped.
+struct Loops {
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().expect("a rude host does not panic"));
+    }
+}
+
+fn authentications(place: &Place) -> Rude {
+    const LOOPS: usize = 16;
+    let (end, keys) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let threads = (0..LOOPS).map(|_| {
+        let (at, subsystem) = (place.nvme, place.subsystem.clone());
+        let (end, keys) = (Arc::clone(&end), Arc::clone(&keys));
+        std::thread::spawn(move || {
+            let ask = || -> Result<(), ClientError> {
+                let (mut queue, ..) = connect(at, RUDE, &subsystem, (0, CONTROLLER_ID_ANY))?;
+                send(&mut queue, authenticator(RUDE, &subsystem, DhGroup::Ffdhe4096).begin(1))?;
+                // A challenge, with a key that was made for it.
+                receive(&mut queue).map(drop)
+            };
+            while !end.load(Ordering::Relaxed) {
+                keys.fetch_add(u64::from(ask().is_ok()), Ordering::Relaxed);
+            }
+        })
+    });
+    let threads = threads.collect();
+    // All of them are at it.
+    while keys.load(Ordering::Relaxed) < LOOPS as u64 {
+        std::thread::yield_now();
+    }
+    let did = format!("{LOOPS} hosts had a key of ffdhe4096 made each, over and over");
+    Rude { held: held(vec![Loops { end, threads }]), did }
 }
 
 fn idle_control_clients(place: &Place) -> Rude {

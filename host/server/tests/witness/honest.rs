@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::attack::{Attack, Place, Rude};
-use super::wire::{BLOCK, BOUND, Host, Nbd, entry, nbd};
+use super::attack::{Attack, Rude};
+use super::wire::{BLOCK, BOUND, Host, Nbd, Place, entry, nbd};
 use openftl_nvme_tcp::client::Payload;
 
 /// What an honest client waits for a small request at most, 99 times of a hundred, whatever others do. The drive does it in
@@ -14,7 +14,8 @@ use openftl_nvme_tcp::client::Payload;
 /// seconds.
 pub const SMALL_P99_MAX: Duration = Duration::from_millis(500);
 
-/// The same for a write of a megabyte, the longest of all waits: each rude connection may keep frames for 50 ms once.
+/// The same for a write of a megabyte, the longest of all waits: each rude connection may keep frames for 50 ms once. And for
+/// being let in, where others have keys made.
 pub const LONG_MAX: Duration = Duration::from_secs(10);
 
 /// Rounds of requests in each phase.
@@ -49,8 +50,7 @@ pub struct Witness {
 
 impl Witness {
     pub fn open(place: &Place) -> Witness {
-        let nvme = Host::open(place.nvme, &place.subsystem);
-        Witness { nbd: Nbd::open(&place.nbd), nvme, control: place.control.clone() }
+        Witness { nbd: Nbd::open(&place.nbd), nvme: Host::open(place), control: place.control.clone() }
     }
 
     fn run_nvme(&mut self, entry: &[u8; 64], payload: Payload) {
@@ -116,6 +116,8 @@ pub struct Seen {
     pub before: Latencies,
     pub during: Latencies,
     pub long: Duration,
+    /// Until another honest host was let in.
+    pub entry: Duration,
     pub after: Latencies,
     pub did: Vec<String>,
 }
@@ -128,26 +130,31 @@ pub fn watch(place: &Place, attacks: &[Attack], meanwhile: impl FnOnce()) -> See
     let rude: Vec<Rude> = attacks.iter().map(|attack| attack.begin(place)).collect();
     let during = witness.small();
     let long = witness.long();
+    let began = Instant::now();
+    drop(Witness::open(place));
+    let entry = began.elapsed();
     witness.operate();
     meanwhile();
     let did = rude.iter().map(|rude| rude.did.clone()).collect();
     drop(rude);
     let after = witness.small();
     witness.operate();
-    let seen = Seen { before, during, long, after, did };
+    let seen = Seen { before, during, long, entry, after, did };
     let names: Vec<_> = attacks.iter().map(|attack| attack.name()).collect();
     println!(
-        "{:42} p50 and p99 in ms: before {}, during {}, after {}; 1 MiB {:7.1}; {}",
+        "{:42} p50 and p99 in ms: before {}, during {}, after {}; 1 MiB {:7.1}, to be let in {:7.1}; {}",
         names.join(" + "),
         seen.before,
         seen.during,
         seen.after,
         seen.long.as_secs_f64() * 1e3,
+        seen.entry.as_secs_f64() * 1e3,
         seen.did.join("; ")
     );
     for latencies in [&seen.during, &seen.after] {
         assert!(latencies.p99() < SMALL_P99_MAX, "{names:?}: p50 and p99 in ms {latencies}");
     }
     assert!(seen.long < LONG_MAX, "{names:?}: a megabyte took {:?}", seen.long);
+    assert!(seen.entry < LONG_MAX, "{names:?}: to be let in took {:?}", seen.entry);
     seen
 }

@@ -23,14 +23,16 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use attack::{Attack, Place};
+use attack::Attack;
 use memory::{Memory, Temper};
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_nvme::{BlockFormat, Hints, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_nvme_auth::{Policy, Secrets};
 use openftl_server::{
     Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wire::Place;
 
 impl ServedDrive for Memory {
     type Device = openftl_media::EmulatedDevice;
@@ -56,7 +58,7 @@ struct Served {
 }
 
 impl Served {
-    fn new(config: ServerConfig, mut clock: impl Clock + Send + 'static) -> Served {
+    fn new(config: ServerConfig, asks_who: bool, mut clock: impl Clock + Send + 'static) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let nbd = folder.path().join("nbd");
         let mut server = Server::new(config).unwrap();
@@ -64,12 +66,16 @@ impl Served {
         let nvme = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(nvme) = nvme else { unreachable!("listened on TCP") };
         let mut target = Target::new("1", "OpenFTL", "1");
-        let index = target.add_subsystem(SubsystemConfig::new(Nqn::new(SUBSYSTEM).unwrap(), "1")).unwrap();
+        let subsystem = SubsystemConfig::new(Nqn::new(SUBSYSTEM).unwrap(), "1");
+        let index = target.add_subsystem(SubsystemConfig { requires_authentication: asks_who, ..subsystem }).unwrap();
         let bytes = (BLOCKS * BLOCK_BYTES) as u64;
         let kind = NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints: Hints::None };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
         target.add_port(Port { id: 1, address: nvme });
         server.set_target(target);
+        if asks_who {
+            server.set_secrets(Secrets::read(wire::secrets().as_bytes()).unwrap(), Policy::default()).unwrap();
+        }
         let (stop, counters) = (Stop::new().unwrap(), server.counters());
         let its_stop = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -101,7 +107,8 @@ fn watch(attacks: &[Attack]) {
     // the machine is: rude hosts hold what they hold as long as the witness works.
     let hour = Nanos::from_millis(3_600_000);
     let config = ServerConfig { stall_max: hour, handshake_max: hour, ..ServerConfig::default() };
-    let served = Served::new(config, WallClock::new());
+    let asks_who = attacks.iter().any(|attack| attack.is_of_authentication());
+    let served = Served::new(config, asks_who, WallClock::new());
     let counters = &served.counters;
     honest::watch(&served.place, attacks, || {
         // The witness was served beside the rude hosts: none was closed but those that kept too much.
@@ -155,6 +162,11 @@ fn deallocations_of_many_large_ranges_starve_nobody() {
 #[test]
 fn log_pages_that_nobody_takes_starve_nobody() {
     watch(&[Attack::UnreadLogPages]);
+}
+
+#[test]
+fn authentications_that_never_end_starve_nobody() {
+    watch(&[Attack::Authentications]);
 }
 
 #[test]

@@ -1,13 +1,40 @@
 //! What rude hosts and the witness say: NBD and NVMe over TCP to the byte, so that any half of a message can be said.
 
+#[path = "../support/authentication.rs"]
+pub mod authentication;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use openftl_nvme_auth::{Credentials, DhGroup, Policy, Secret};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
-use openftl_nvme_tcp::{Client, InitiatorConfig};
+use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
+
+/// The name of honest NVMe hosts.
+pub const HONEST: &str = "nqn.2026-11.org.example:host";
+
+/// The name of hosts that may come, and are rude.
+pub const RUDE: &str = "nqn.2026-11.org.example:rude";
+
+/// What both know, where hosts have to show who they are.
+const SECRET: &str = "DHHC-1:00:2wKd3YDIcRMN/rCJa/k60E8xBQMw+2D9UnigSQ6YFkEHV3Yy:";
+
+/// The names and secrets, as an operator writes them.
+pub fn secrets() -> String {
+    format!("{HONEST} {SECRET}\n{RUDE} {SECRET}\n")
+}
+
+/// Where the server is reached.
+pub struct Place {
+    pub nbd: PathBuf,
+    pub nvme: SocketAddr,
+    pub subsystem: String,
+    /// Where it is controlled, if it is.
+    pub control: Option<PathBuf>,
+}
 
 /// A wait that only a hang reaches.
 pub const BOUND: Duration = Duration::from_secs(120);
@@ -61,21 +88,47 @@ impl Nbd {
 
 pub type Queue = Client<TcpStream>;
 
-/// A queue of an NVMe host, and its socket for what no client says.
-pub fn queue(at: SocketAddr, subsystem: &str, id: u16, controller: u16) -> (Queue, TcpStream, u16) {
-    let stream = TcpStream::connect(at).expect("the server listens");
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(BOUND)).unwrap();
-    stream.set_write_timeout(Some(BOUND)).unwrap();
-    let raw = stream.try_clone().unwrap();
+/// A queue of a host of this name, its socket for what no client says, the controller, and whether the host has to show that
+/// it is who it says.
+///
+/// # Errors
+/// Whatever comes in between.
+pub fn connect(
+    at: SocketAddr,
+    host: &str,
+    subsystem: &str,
+    (id, controller): (u16, u16),
+) -> Result<(Queue, TcpStream, u16, bool), ClientError> {
+    let stream = TcpStream::connect(at)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(BOUND))?;
+    stream.set_write_timeout(Some(BOUND))?;
+    let raw = stream.try_clone()?;
     let config = InitiatorConfig { entries: 64, ..InitiatorConfig::default() };
-    let mut client = Client::open(stream, config).expect("the server speaks NVMe over TCP");
+    let mut client = Client::open(stream, config)?;
     let entries = if id == 0 { 32 } else { config.entries };
     let parameters = QueueParameters { queue_id: id, entries, flow_control: false, keep_alive_ms: 0 };
-    let host_nqn = "nqn.2026-11.org.example:host".to_owned();
-    let identity = Identity { host_id: [7; 16], host_nqn, subsystem_nqn: subsystem.to_owned() };
-    let connected = client.connect(parameters, &identity, controller).expect("the host may connect");
-    (client, raw, connected.controller_id)
+    let identity = Identity { host_id: [7; 16], host_nqn: host.to_owned(), subsystem_nqn: subsystem.to_owned() };
+    let connected = client.connect(parameters, &identity, controller)?;
+    Ok((client, raw, connected.controller_id, connected.authentication_required))
+}
+
+/// The same of an honest host, which shows who it is.
+pub fn queue(at: SocketAddr, subsystem: &str, id: u16, controller: u16) -> (Queue, TcpStream, u16) {
+    let connected = connect(at, HONEST, subsystem, (id, controller));
+    let (mut queue, raw, controller, must_show) = connected.expect("the host may connect");
+    if must_show {
+        let mut host = authenticator(HONEST, subsystem, DhGroup::Ffdhe2048);
+        let shown = authentication::authenticate(&mut queue, &mut host, 1);
+        assert!(shown.is_ok(), "the secret is the right one: {shown:?}");
+    }
+    (queue, raw, controller)
+}
+
+/// Shows that a host is `host`, with keys of `group`.
+pub fn authenticator(host: &str, subsystem: &str, group: DhGroup) -> openftl_nvme_auth::Host {
+    let secret: Secret = SECRET.parse().expect("a secret");
+    openftl_nvme_auth::Host::new(Credentials::new(host, subsystem, &secret, None), Policy::with_groups(vec![group]))
 }
 
 /// An NVMe host that is ready: its admin queue, and an I/O queue.
@@ -86,7 +139,8 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn open(at: SocketAddr, subsystem: &str) -> Host {
+    pub fn open(place: &Place) -> Host {
+        let (at, subsystem) = (place.nvme, &place.subsystem);
         let (mut admin, _, controller) = queue(at, subsystem, 0, CONTROLLER_ID_ANY);
         admin.start_controller(|| true).expect("the controller starts");
         admin.set_number_of_queues(1).expect("there may be an I/O queue");
