@@ -27,6 +27,8 @@ pub enum Canary {
     ReusedNumber,
     /// Blocks of the log that only one copy has stay so.
     UnmendedCopy,
+    /// Chunks that a crash left open and that hold nothing stay so: the room in them is gone.
+    ForgottenRoom,
     /// What collection has moved counts, though the host has overwritten it meanwhile.
     CollectionRace,
     /// Nothing ties the CRC of a block to its place and to the life of its chunk, so an older version passes for the newest.

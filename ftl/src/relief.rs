@@ -23,6 +23,7 @@
 //! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::log::LOG_UNITS_MAX;
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
@@ -144,6 +145,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.
     fn recycle_one(&mut self) -> bool {
+        if self.config.has(Canary::ForgottenRoom) {
+            return false;
+        }
         if let Some((chunk, next)) = self.relief.left_open.pop() {
             self.recycle(chunk, next);
             return true;
@@ -177,6 +181,9 @@ impl<M: Media> BlockFtl<M> {
 
     /// Recycles what was left open and holds nothing. On a drive that is read-only it stays as it is.
     pub(crate) fn recycle_left_open(&mut self) {
+        if self.config.has(Canary::ForgottenRoom) {
+            return;
+        }
         for (chunk, next) in std::mem::take(&mut self.relief.left_open) {
             if self.read_only.is_none() {
                 self.recycle(chunk, next);

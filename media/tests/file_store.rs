@@ -199,7 +199,7 @@ fn what_was_acknowledged_survives_the_death_of_the_process() {
         let rounds = 8 * chunks.len() as u64;
         for step in (last + 1).saturating_sub(rounds)..=last {
             // The chunk that was about to be reset and written next may be gone.
-            if step / 8 == (last + 1).saturating_sub(rounds) / 8 && last >= rounds {
+            if step / 8 == (last + 1).saturating_sub(rounds) / 8 && last + 1 >= rounds {
                 continue;
             }
             let chunk = chunks[(step as usize / 8) % chunks.len()];

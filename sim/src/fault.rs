@@ -27,7 +27,7 @@ use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_media::{ChunkState, Media, Missing, ProgramFailure, SilentFault};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -138,6 +138,9 @@ impl Inscription {
 /// All blocks that verify, and how many copies there are of metadata.
 struct Inscriptions {
     blocks: Vec<Inscription>,
+    /// Chunks with blocks that can be read and do not verify: they are damaged, or the device has copied them, and the drive
+    /// does not know it yet. What such a chunk holds cannot be told.
+    unclear: BTreeSet<ChunkId>,
     copies: BTreeMap<(u8, u64, u64), u32>,
 }
 
@@ -147,7 +150,8 @@ impl Inscriptions {
         let places = world.written_places();
         let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
         let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
-        let mut found = Inscriptions { blocks: Vec::new(), copies: BTreeMap::new() };
+        let format = world.wire.geometry().format();
+        let mut found = Inscriptions { blocks: Vec::new(), unclear: BTreeSet::new(), copies: BTreeMap::new() };
         let ftl = world.ftl.as_ref().expect("the drive is open");
         let mut device = world.wire.device();
         for ppa in places {
@@ -156,7 +160,10 @@ impl Inscriptions {
             }
             // What does not belong here does not verify here.
             ftl.block().unseal(&mut frames, frame, ppa);
-            let Ok(oob) = Oob::verify_either(&frames, frame) else { continue };
+            let Ok(oob) = Oob::verify_either(&frames, frame) else {
+                found.unclear.insert(format.chunk_of(ppa));
+                continue;
+            };
             let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
             let head = head_of(frames.payload(frame));
             let inscription = Inscription { ppa, oob, head, is_catalog };
@@ -280,7 +287,9 @@ impl<D: Drive> World<D> {
             FaultKind::Offline => {
                 let inscriptions = Inscriptions::read(self);
                 let mut chunks = self.dispensable_chunks();
-                chunks.retain(|chunk| inscriptions.may_go(&inscriptions.in_chunk(self, *chunk)));
+                chunks.retain(|chunk| {
+                    !inscriptions.unclear.contains(chunk) && inscriptions.may_go(&inscriptions.in_chunk(self, *chunk))
+                });
                 let Some(chunk) = picked(&chunks, pick) else { return false };
                 self.tell_the_model(&inscriptions.in_chunk(self, chunk));
                 self.device().take_offline(chunk).expect("a store in memory");
@@ -293,19 +302,25 @@ impl<D: Drive> World<D> {
     /// second. The catalog of a table drive is there once, so only its tables are left then.
     fn forgettable_chunks(&mut self) -> Vec<ChunkId> {
         let report = self.chunk_report();
-        let is_written = |chunk: ChunkId| {
-            let descriptor = report.iter().find(|descriptor| descriptor.chunk == chunk);
-            descriptor.is_some_and(|descriptor| matches!(descriptor.state, ChunkState::Open | ChunkState::Free))
+        // One that is free may be given back unwritten, and the other copy or the catalog go there.
+        let is_open = |chunk: ChunkId| {
+            report.iter().any(|descriptor| descriptor.chunk == chunk && descriptor.state == ChunkState::Open)
         };
         let ftl = self.ftl().block();
         let superblock = ftl.superblock();
         let of_log = superblock.log_chunks[0].iter().copied();
-        let has_two_places = superblock.places[2] != u32::MAX;
+        // A place with a bad chunk may be given up when the other is full.
+        let is_good = |chunk: u32| {
+            report
+                .iter()
+                .any(|descriptor| descriptor.chunk == ChunkId(chunk) && descriptor.state != ChunkState::Offline)
+        };
+        let has_two_places = superblock.places.into_iter().all(is_good);
         let of_superblocks = superblock.places[..2].iter().copied().filter(|_| has_two_places);
         let mut chunks: Vec<ChunkId> = of_log.chain(of_superblocks).map(ChunkId).collect();
         let data = if ftl.config().catalog_blocks > 0 { ChunkUse::Table } else { ChunkUse::Open };
         chunks.extend(ftl.chunk_uses().filter(|(_, usage, _)| *usage == data).map(|(chunk, ..)| chunk));
-        chunks.retain(|chunk| is_written(*chunk));
+        chunks.retain(|chunk| is_open(*chunk));
         chunks
     }
 

@@ -553,6 +553,11 @@ impl TableWorld {
     /// Submits a read of blocks that a table has.
     pub fn read(&mut self, serial: u32, first: u32, blocks: u32) {
         let frames = self.frames(u64::from(blocks));
+        // Its commit may have been refused meanwhile.
+        if self.tables.iter().all(|table| table.serial != serial) {
+            frames.into_iter().for_each(|frame| self.world.ftl().frames_mut().release(frame));
+            return;
+        }
         let (id, now, tag) = (self.id(serial), self.world.clock.now(), self.tag());
         self.drive().read(now, tag, id, first, &frames).expect("the table has these blocks");
         self.under_way.push((tag, Errand::Read { serial, first, frames }));

@@ -19,7 +19,7 @@ use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
 };
-use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, Profile, Store, Timing};
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;
@@ -887,18 +887,18 @@ impl<D: Drive> World<D> {
     /// Closes the drive and opens it again, with nothing under way. Returns false if not even a superblock could be written any more: what is durable is
     /// there, as after a power cut, and the drive is to be opened like after one.
     pub(crate) fn close_and_open(&mut self) -> bool {
-        let (was_read_only, was_aged) = (self.ftl().is_read_only(), self.ftl().block().is_aged());
+        let was_read_only = self.ftl().is_read_only();
         if !self.close() {
             return false;
         }
         self.open(Access::ReadWrite).unwrap();
         if !was_read_only {
-            let ftl = self.ftl().block();
-            // Without room for it there is no last checkpoint.
-            let is_aged = was_aged || ftl.is_aged();
-            let report = ftl.recovery_report();
-            assert!(report.clean || is_aged, "closed cleanly: {report:?}");
-            assert!(report.replayed == 0 || is_aged, "closed cleanly: {report:?}");
+            // Where chunks have gone bad there may be no room for a last checkpoint, or no place for a superblock.
+            let NandStatistics { program_failures, erase_failures, .. } = *self.device().statistics();
+            let is_hurt = self.is_hurt || program_failures + erase_failures > 0;
+            let report = self.ftl().block().recovery_report();
+            assert!(report.clean || is_hurt, "closed cleanly: {report:?}");
+            assert!(report.replayed == 0 || is_hurt, "closed cleanly: {report:?}");
         }
         true
     }

@@ -102,3 +102,8 @@ fn a_copy_of_the_log_that_is_not_mended_is_caught() {
 fn collection_that_overtakes_the_host_is_caught() {
     expect_caught(Canary::CollectionRace);
 }
+
+#[test]
+fn room_that_a_crash_left_and_nobody_takes_back_is_caught() {
+    expect_caught(Canary::ForgottenRoom);
+}

@@ -192,6 +192,85 @@ fn the_last_clean_chunk_is_for_the_stream_of_the_oldest_block() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer: a drive whose chunks had gone bad, and which therefore wrote nothing when it was opened, reset what
+/// the superblock it had found gave away. A power cut had left that one readable for that one time.
+#[test]
+fn a_worn_out_drive_resets_nothing_on_the_word_of_a_superblock_that_fades() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Tlc, 1, 4, 12);
+    (chip.read_us, chip.program_us, chip.pair_distance) = (vec![40, 60, 80], vec![400, 800, 1_600], Some(1));
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (1, 2, 0);
+    profile.cache.power_loss_protection = false;
+    profile.faults.high_ecc = 0.05;
+    let config = Config {
+        capacity_blocks: 167,
+        over_provisioning: Share::percent(2),
+        drive_id: 3_525_188_259,
+        payload: FrameForm::Stamp,
+        host_frames: 300,
+        write_through: true,
+        checkpoint_log_blocks: Some(1),
+        checkpoint_interval: Some(Nanos::from_millis(20)),
+        placement: PlacementName::Streams,
+        handles: 1,
+        objects_max: 1,
+        relocate_by: RelocateBy::DeviceCopy,
+        ..Config::default()
+    };
+    let seed = 6_819;
+    let steps = "w0+1 w0+1 W0+1 w0+4 w0+1 !offline3045 u0+1 w0+1 x1 w0+1 w0+1 !offline4770 x41~9898";
+    let steps = parse_steps(steps).unwrap();
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 2, tables: None, jitter: 0 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+/// Found by the explorer: every victim held 15 blocks, and the padding behind the last of them filled the other nine places of
+/// the chunk that they went to. So collection gave back what it took, for minutes.
+#[test]
+fn collection_gives_back_more_than_its_padding_takes() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Tlc, 2, 1, 24);
+    (chip.read_us, chip.program_us, chip.pair_distance) = (vec![40, 60, 80], vec![400, 800, 1_600], Some(2));
+    (profile.groups, profile.pus_per_group, profile.cache.blocks_per_pu) = (1, 1, 2);
+    profile.cache.power_loss_protection = false;
+    profile.faults.read_retry = 0.01;
+    let config = Config {
+        capacity_blocks: 3_382,
+        over_provisioning: Share::percent(10),
+        drive_id: 3_525_204_011,
+        payload: FrameForm::Stamp,
+        host_frames: 600,
+        checkpoint_log_blocks: Some(8),
+        placement: PlacementName::HotCold,
+        scrub_interval: Some(Nanos::from_millis(100)),
+        wear_spread_max: Some(32),
+        ..Config::default()
+    };
+    let seed = 22_571;
+    let steps = parse_steps(FULL_OF_VICTIMS_ALIKE).unwrap();
+    let run =
+        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+const FULL_OF_VICTIMS_ALIKE: &str = "\
+    w0+256 w256+64 w320+64 w384+64 w448+64 w512+64 w576+64 w640+64 w704+64 w768+64 w832+64 w896+64 w960+64 w1024+64 \
+    w1088+64 w1152+64 w1216+64 w1280+64 w1344+64 w1408+64 w1472+64 w1536+64 w1600+64 w1664+64 w1728+64 w1792+64 \
+    w1856+64 w1920+64 w1984+64 w2048+64 w2112+64 !astray4640 w2176+64 w2240+64 w2304+64 w2368+64 w2432+64 w2496+64 \
+    w2560+64 w2624+64 w2688+64 w2752+64 w2816+64 w2880+64 w2944+63 w3008+64 w3072+64 w3136+64 w3200+64 w3264+64 \
+    w3328+54 w0+9 U3001+9 w864+9 w0+17 w38+3 w0+12 u1034+4 w3102+9 w1028+1 f w405+9 w0+4 w1213+11 w1066+10 U0+1 \
+    w2457+6 w0+17 w2738+11 w937+7 W2553+6 w0+18 w0+11 f w354+6 f w0+4 w492+7 u2796+8 w2516+12 w0+3 w2388+6 w43+9 \
+    i100000 w0+11 w1576+7 u43+3 U2177+7 w1462+10 w818+4 w529+7 w0+10 w2418+10 w0+9 w1000+9 w749+4 w280+4 w1350+12 \
+    w2575+8 w431+12 w0+8 w0+13 w2109+10 w717+11 U0+4 w0+15 w1439+5 w810+4 U47+1 w2659+12 w766+8 w2731+6 W1639+5 w0+6 \
+    W0+1 w3207+4 w3134+10 u751+1 f w80+5 w1727+10 w1941+10 w0+10 w0+11 U1138+11 w2790+1 w2614+10 w0+12 w569+3 \
+    w1116+9 w1170+4 w0+8 w92+5 u1673+9 w0+17 u109+10 w0+3 u0+7 w680+12 w0+6 w1382+12 w130+9 w0+10 w0+8 w1191+3 \
+    w275+4 W2343+5 w1351+6 w856+9 w1683+5 w240+3 w594+10 w1156+4 w1219+7 W0+1 w2706+10 w0+1 w1516+5 w703+7 W170+4 \
+    w702+7 w545+12 w162+5 w1543+11 w259+9 w2212+4 w187+2 w1487+11 f w239+2 w1841+11 w311+10 f w1411+10 w891+3 \
+    w1175+7 w3289+10 W0+1";
+
 /// Found by the explorer: programs failed early in a long run of uncommitted writes, which then filled every chunk there
 /// was; the spares that stood for the bad chunks were held back until these could be emptied, which waited for the writes.
 #[test]
