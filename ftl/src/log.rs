@@ -285,6 +285,8 @@ pub struct Log {
     durable: u64,
     full: VecDeque<Full>,
     next_number: u64,
+    /// Blocks from here on are not known to survive a power cut, though they were found.
+    doubted_from: Option<u64>,
     spare_frames: Vec<Vec<Frame>>,
     /// Where it is written.
     pub copies: [LogCopy; METADATA_COPIES],
@@ -333,6 +335,7 @@ impl Log {
             durable: 0,
             full: VecDeque::new(),
             next_number: 0,
+            doubted_from: None,
             spare_frames: units,
             copies: Default::default(),
         }
@@ -361,7 +364,18 @@ impl Log {
     /// The LSN below which every block survives a power cut.
     #[must_use]
     pub fn durable_below(&self) -> u64 {
-        self.full.front().map_or(self.unit_lsn, |full| full.first_lsn)
+        let below = self.full.front().map_or(self.unit_lsn, |full| full.first_lsn);
+        self.doubted_from.map_or(below, |from| from.min(below))
+    }
+
+    /// Blocks from `lsn` on were found, and may not be found the next time.
+    pub(crate) fn doubt(&mut self, lsn: u64) {
+        self.doubted_from = Some(lsn);
+    }
+
+    /// What was found is needed no more.
+    pub(crate) fn trust(&mut self) {
+        self.doubted_from = None;
     }
 
     /// The chunks of both copies.

@@ -427,31 +427,31 @@ impl<M: Media> BlockFtl<M> {
         ftl.turn_read_only_if_worn_out();
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
-        if ftl.read_only.is_none() || ftl.superblock.can_go_on() {
+        let (is_worn_out, is_repaired) = (ftl.read_only.is_some(), steps.report.repair.is_some());
+        if !is_worn_out || (ftl.superblock.can_go_on() && !is_repaired) {
             let gap = (!clean).then_some(gap);
-            let is_repaired = steps.report.repair.is_some();
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
             let is_skipped = !is_repaired && ftl.skip(gap);
+            let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || ftl.log_is_long());
+            // A worn-out drive takes no chunk for it.
+            if !is_replaced && is_mendable && (!is_worn_out || ftl.has_room_to_mend(&mend)) {
+                mend.iter().filter(|_| is_mended).for_each(|unit| ftl.log.mend(&mut ftl.frames, unit));
+            } else if !mend.is_empty() {
+                ftl.log.doubt(log.durable_below());
+            }
             if is_repaired {
                 ftl.superblock.confirm();
             } else {
                 let superblock = ftl.request_superblock();
-                ftl.run(steps.clock, |ftl| ftl.superblock.durable() >= superblock || !ftl.may_program())?;
+                ftl.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
             }
-            let is_short = !is_skipped || !is_mendable || ftl.log_is_long();
-            if ftl.read_only.is_none() && is_short {
+            if is_replaced {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
+                ftl.log.trust();
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {
-                // A worn-out drive takes no chunk for it.
-                let may_mend = is_mended && is_mendable && (ftl.read_only.is_none() || ftl.has_room_to_mend(&mend));
-                for unit in mend.iter().filter(|_| may_mend) {
-                    ftl.log.mend(&mut ftl.frames, unit);
-                }
-                ftl.stirred = true;
-                ftl.run(steps.clock, BlockFtl::is_mended)?;
                 let superblock = ftl.superblock.durable();
                 steps.end(scan.blocks_read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
@@ -487,9 +487,10 @@ impl<M: Media> BlockFtl<M> {
         true
     }
 
-    /// Whether the log is mended, or as much of it as there is room for.
-    fn is_mended(&self) -> bool {
-        !self.may_program() || self.log.is_idle() || (self.under_way == 0 && self.backlog.is_empty())
+    /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
+    fn is_opened(&self, superblock: u64) -> bool {
+        let is_at_rest = self.under_way == 0 && self.backlog.is_empty();
+        !self.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
     }
 
     /// Whether the open chunks of the log have room for what their copies lack.

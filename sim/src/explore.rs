@@ -213,7 +213,6 @@ impl<'a, S: Stage> Play<'a, S> {
         let world = &mut self.world;
         world.settle();
         world.verify_all();
-        world.blocks().note_missing();
         if !world.blocks().history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
             world.blocks().check();
         }

@@ -13,10 +13,20 @@ use crate::nvme_host::SUBSYSTEM;
 use crate::server::Server;
 use attack::Attack;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use wire::Place;
 
 /// One at a time: what is measured is waiting for rude hosts, not for another test.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// CPU time of all threads of a process.
+fn cpu_time(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the server runs");
+    // Behind the name, which may hold anything: user and system time are the twelfth and thirteenth.
+    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
 
 fn watch(attacks: &[Attack]) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +42,8 @@ fn watch(attacks: &[Attack]) {
         Server::start(&[&drive[..], &["--control", &words], if asks_who { &keys } else { &[] }].concat(), &nbd);
     let nvme = server.nvme_address().parse().expect("an address");
     let place = Place { nbd, nvme, subsystem: SUBSYSTEM.to_owned(), control: Some(control) };
-    honest::watch(&place, attacks, || server.stays_alive());
+    let process = server.child().id();
+    honest::watch(&place, attacks, || Some(cpu_time(process)), || server.stays_alive());
     server.stop();
 }
 

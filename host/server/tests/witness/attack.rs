@@ -39,13 +39,24 @@ pub enum Attack {
     IdleControlClients,
 }
 
+/// What counts as sent with each connection, whatever was said on it: its handshakes.
+const CONNECTION_BYTES: u64 = 512;
+
 /// Rude hosts at work, until they are dropped.
 pub struct Rude {
     /// What they did, for people.
     pub did: String,
+    /// Bytes that they have sent, [`CONNECTION_BYTES`] with each connection among them.
+    pub sent: Arc<AtomicU64>,
     /// What they hold on to until then: connections, mostly.
-    #[expect(dead_code, reason = "held, to be dropped")]
     pub held: Vec<Box<dyn Any + Send>>,
+}
+
+impl Rude {
+    fn new<T: Any + Send>(held: Vec<T>, connections: usize, sent: usize, did: String) -> Rude {
+        let sent = Arc::new(AtomicU64::new(connections as u64 * CONNECTION_BYTES + sent as u64));
+        Rude { did, sent, held: held.into_iter().map(|thing| Box::new(thing) as _).collect() }
+    }
 }
 
 impl Attack {
@@ -101,10 +112,6 @@ impl Attack {
     }
 }
 
-fn held<T: Any + Send>(things: Vec<T>) -> Vec<Box<dyn Any + Send>> {
-    things.into_iter().map(|thing| Box::new(thing) as _).collect()
-}
-
 fn slow_nbd_writes(place: &Place) -> Rude {
     const CLIENTS: usize = 12;
     let clients = (0..CLIENTS).map(|_| {
@@ -113,7 +120,8 @@ fn slow_nbd_writes(place: &Place) -> Rude {
         client.0.write_all(&[1]).unwrap();
         client
     });
-    Rude { held: held(clients.collect()), did: format!("{CLIENTS} clients announced 32 MiB each and sent one byte") }
+    let did = format!("{CLIENTS} clients announced 32 MiB each and sent one byte");
+    Rude::new(clients.collect(), CLIENTS, CLIENTS * 29, did)
 }
 
 fn slow_nvme_writes(place: &Place) -> Rude {
@@ -136,7 +144,7 @@ fn slow_nvme_writes(place: &Place) -> Rude {
     let asked = hosts.iter().filter(|(_, is_asked)| *is_asked).count();
     let did =
         format!("{HOSTS} hosts began {COMMANDS} writes of 1 MiB each; {asked} were asked for data and sent one byte");
-    Rude { held: held(hosts), did }
+    Rude::new(hosts, 2 * HOSTS, HOSTS * usize::from(COMMANDS) * 72, did)
 }
 
 fn unread_replies(place: &Place) -> Rude {
@@ -151,7 +159,7 @@ fn unread_replies(place: &Place) -> Rude {
         host
     });
     let did = format!("{HOSTS} hosts asked for {READS} MiB each and took nothing");
-    Rude { held: held(hosts.collect()), did }
+    Rude::new(hosts.collect(), 2 * HOSTS, HOSTS * usize::from(READS) * 72, did)
 }
 
 fn crowd_of_trims(place: &Place) -> Rude {
@@ -161,7 +169,8 @@ fn crowd_of_trims(place: &Place) -> Rude {
     let trims: Vec<u8> = (0..TRIMS).flat_map(|at| Nbd::head(nbd::TRIM, at as u64 * 512, 512)).collect();
     clients.iter_mut().for_each(|client| client.0.write_all(&trims).unwrap());
     drop(clients);
-    Rude { held: Vec::new(), did: format!("{CLIENTS} clients made {TRIMS} trims each and left") }
+    let did = format!("{CLIENTS} clients made {TRIMS} trims each and left");
+    Rude::new(Vec::<Nbd>::new(), CLIENTS, CLIENTS * trims.len(), did)
 }
 
 /// The part of the drive that is trimmed, in bytes: the witness has nothing there.
@@ -183,7 +192,8 @@ fn long_trims(place: &Place) -> Rude {
     let length = (TRIMMED.end - TRIMMED.start) as usize;
     let trims: Vec<u8> = (0..TRIMS).flat_map(|_| Nbd::head(nbd::TRIM, TRIMMED.start, length)).collect();
     client.0.write_all(&trims).unwrap();
-    Rude { held: held(vec![client]), did: format!("a client trimmed {} MiB {TRIMS} times", length >> 20) }
+    let did = format!("a client trimmed {} MiB {TRIMS} times", length >> 20);
+    Rude::new(vec![client], 1, trims.len(), did)
 }
 
 fn long_deallocations(place: &Place) -> Rude {
@@ -203,7 +213,7 @@ fn long_deallocations(place: &Place) -> Rude {
     host.queue.wait().expect("the server answers");
     let did =
         format!("a host deallocated {RANGES} ranges of {} MiB each, {COMMANDS} times", (u64::from(blocks) * 4) >> 10);
-    Rude { held: held(vec![host]), did }
+    Rude::new(vec![host], 2, usize::from(COMMANDS) * (72 + 16 * RANGES as usize), did)
 }
 
 fn unread_log_pages(place: &Place) -> Rude {
@@ -221,7 +231,7 @@ fn unread_log_pages(place: &Place) -> Rude {
         (admin, raw)
     });
     let did = format!("{CONTROLLERS} controllers were asked for {PAGES} MiB of log pages each, and took nothing");
-    Rude { held: held(controllers.collect()), did }
+    Rude::new(controllers.collect(), CONTROLLERS, CONTROLLERS * usize::from(PAGES) * 72, did)
 }
 
 /// Threads that go on until this is dropped.
@@ -239,10 +249,14 @@ impl Drop for Loops {
 
 fn authentications(place: &Place) -> Rude {
     const LOOPS: usize = 16;
+    /// The data of Connect; the messages of the authentication are short.
+    const CONNECT_BYTES: u64 = 1_024;
     let (end, keys) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut rude =
+        Rude::new(Vec::<Loops>::new(), 0, 0, format!("{LOOPS} hosts had a key of ffdhe4096 made each, over and over"));
     let threads = (0..LOOPS).map(|_| {
         let (at, subsystem) = (place.nvme, place.subsystem.clone());
-        let (end, keys) = (Arc::clone(&end), Arc::clone(&keys));
+        let (end, keys, sent) = (Arc::clone(&end), Arc::clone(&keys), Arc::clone(&rude.sent));
         std::thread::spawn(move || {
             let ask = || -> Result<(), ClientError> {
                 let (mut queue, ..) = connect(at, RUDE, &subsystem, (0, CONTROLLER_ID_ANY))?;
@@ -251,6 +265,7 @@ fn authentications(place: &Place) -> Rude {
                 receive(&mut queue).map(drop)
             };
             while !end.load(Ordering::Relaxed) {
+                sent.fetch_add(CONNECTION_BYTES + CONNECT_BYTES, Ordering::Relaxed);
                 keys.fetch_add(u64::from(ask().is_ok()), Ordering::Relaxed);
             }
         })
@@ -260,13 +275,13 @@ fn authentications(place: &Place) -> Rude {
     while keys.load(Ordering::Relaxed) < LOOPS as u64 {
         std::thread::yield_now();
     }
-    let did = format!("{LOOPS} hosts had a key of ffdhe4096 made each, over and over");
-    Rude { held: held(vec![Loops { end, threads }]), did }
+    rude.held.push(Box::new(Loops { end, threads }));
+    rude
 }
 
 fn idle_control_clients(place: &Place) -> Rude {
     const CLIENTS: usize = 16;
     let path = place.control.as_ref().expect("there is a control socket");
     let clients = (0..CLIENTS).map(|_| UnixStream::connect(path).expect("the drive can be controlled"));
-    Rude { held: held(clients.collect()), did: format!("{CLIENTS} clients asked for nothing") }
+    Rude::new(clients.collect(), CLIENTS, 0, format!("{CLIENTS} clients asked for nothing"))
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::attack::{Attack, Rude};
@@ -17,6 +18,13 @@ pub const SMALL_P99_MAX: Duration = Duration::from_millis(500);
 /// The same for a write of a megabyte, the longest of all waits: each rude connection may keep frames for 50 ms once. And for
 /// being let in, where others have keys made.
 pub const LONG_MAX: Duration = Duration::from_secs(10);
+
+/// CPU time of the server for each byte that rude hosts send, at most. The attacks made it up to 900 µs; a key of ffdhe4096
+/// costs 8 µs for each byte of the connection that asks for it.
+const CPU_PER_BYTE_MAX: Duration = Duration::from_micros(20);
+
+/// The same for the honest client meanwhile.
+const CPU_OF_HONEST_MAX: Duration = Duration::from_secs(1);
 
 /// Rounds of requests in each phase.
 const ROUNDS: usize = 60;
@@ -123,10 +131,12 @@ pub struct Seen {
 }
 
 /// Lets rude hosts do their worst, several kinds of them together, and has the witness work before, meanwhile and
-/// afterwards. `meanwhile` looks at the server while the rude hosts hold what they hold.
-pub fn watch(place: &Place, attacks: &[Attack], meanwhile: impl FnOnce()) -> Seen {
+/// afterwards. `meanwhile` looks at the server while the rude hosts hold what they hold; `cpu` is the server's CPU time so
+/// far, where it is a process of its own.
+pub fn watch(place: &Place, attacks: &[Attack], cpu: impl Fn() -> Option<Duration>, meanwhile: impl FnOnce()) -> Seen {
     let mut witness = Witness::open(place);
     let before = witness.small();
+    let cpu_before = cpu();
     let rude: Vec<Rude> = attacks.iter().map(|attack| attack.begin(place)).collect();
     let during = witness.small();
     let long = witness.long();
@@ -135,6 +145,8 @@ pub fn watch(place: &Place, attacks: &[Attack], meanwhile: impl FnOnce()) -> See
     let entry = began.elapsed();
     witness.operate();
     meanwhile();
+    let spent = cpu().zip(cpu_before).map(|(now, before)| now - before);
+    let sent: u64 = rude.iter().map(|rude| rude.sent.load(Ordering::Relaxed)).sum();
     let did = rude.iter().map(|rude| rude.did.clone()).collect();
     drop(rude);
     let after = witness.small();
@@ -151,6 +163,11 @@ pub fn watch(place: &Place, attacks: &[Attack], meanwhile: impl FnOnce()) -> See
         seen.entry.as_secs_f64() * 1e3,
         seen.did.join("; ")
     );
+    if let Some(spent) = spent {
+        println!("{:42} {:.0} ms of CPU, {sent} bytes of rude hosts", "", spent.as_secs_f64() * 1e3);
+        let bound = CPU_OF_HONEST_MAX + CPU_PER_BYTE_MAX * sent as u32;
+        assert!(spent < bound, "{names:?}: {spent:?} of CPU for {sent} bytes");
+    }
     for latencies in [&seen.during, &seen.after] {
         assert!(latencies.p99() < SMALL_P99_MAX, "{names:?}: p50 and p99 in ms {latencies}");
     }

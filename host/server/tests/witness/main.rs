@@ -110,10 +110,15 @@ fn watch(attacks: &[Attack]) {
     let asks_who = attacks.iter().any(|attack| attack.is_of_authentication());
     let served = Served::new(config, asks_who, WallClock::new());
     let counters = &served.counters;
-    honest::watch(&served.place, attacks, || {
-        // The witness was served beside the rude hosts: none was closed but those that kept too much.
-        assert_eq!(counters.connections_expelled.get(), counters.connections_too_slow.get(), "{attacks:?}");
-    });
+    honest::watch(
+        &served.place,
+        attacks,
+        || None,
+        || {
+            // The witness was served beside the rude hosts: none was closed but those that kept too much.
+            assert_eq!(counters.connections_expelled.get(), counters.connections_too_slow.get(), "{attacks:?}");
+        },
+    );
     let kept = counters.bytes_kept_max.get();
     println!(
         "{:42} kept at most {} KiB, moved aside {} KiB, copied {} KiB, requests admitted at most {}, turns {}",
