@@ -19,7 +19,7 @@ impl<M: Media> BlockFtl<M> {
         let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut);
         // A worn-out drive that has taken nothing since it was opened has nothing to save.
         let has_taken = !self.transactions.is_idle() || self.buffer.held() > 0 || self.log.position() > 0;
-        let mut is_saved = false;
+        let mut is_saved = !has_taken;
         if self.may_program() && (has_taken || !is_worn_out) {
             let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
             let tag = u64::MAX;
@@ -27,7 +27,7 @@ impl<M: Media> BlockFtl<M> {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
-            is_saved = !ended(&self) && self.transactions.is_idle();
+            is_saved |= !ended(&self) && self.transactions.is_idle();
             self.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
@@ -53,7 +53,8 @@ impl<M: Media> BlockFtl<M> {
         let is_aged = self.is_aged();
         match self.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
-            Some(ReadOnlyReason::NoRoom | ReadOnlyReason::NoSuperblock) if is_saved && is_aged => Ok(self.media),
+            Some(ReadOnlyReason::NoRoom) if is_saved && is_aged => Ok(self.media),
+            Some(ReadOnlyReason::NoSuperblock) if is_saved => Ok(self.media),
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),
         }

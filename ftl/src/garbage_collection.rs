@@ -133,6 +133,8 @@ pub struct Collection {
     marked: u32,
     /// Victims that are emptied for another reason than their room.
     cared_for: u32,
+    /// Victims that move as a whole.
+    whole: u32,
     frames: Vec<Frame>,
     reads: Vec<CollectionRead>,
     free_reads: Vec<u32>,
@@ -164,6 +166,7 @@ impl Collection {
             turns: 0,
             marked: 0,
             cared_for: 0,
+            whole: 0,
             frames,
             reads: Vec::new(),
             free_reads: Vec::new(),
@@ -509,6 +512,7 @@ impl<M: Media> BlockFtl<M> {
             self.transactions.earn(self.earned_by(freed, 0));
         }
         self.collection.cared_for += u32::from(care.is_some());
+        self.collection.whole += u32::from(whole);
         let victim = Victim {
             chunk,
             next: 0,
@@ -610,6 +614,7 @@ impl<M: Media> BlockFtl<M> {
         }
         let victim = victims.swap_remove(index);
         self.collection.cared_for -= u32::from(victim.care.is_some());
+        self.collection.whole -= u32::from(victim.whole);
         assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
         self.placement.events.emptied(chunk, self.now);
         self.reset_when_durable(chunk, self.log.position());

@@ -274,7 +274,8 @@ impl<D: Drive> World<D> {
                 let mut blocks = inscriptions.blocks.clone();
                 blocks.retain(|block| block.oob.kind.is_of_host() && !block.is_catalog);
                 let Some(block) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
-                let first = Ppa(block.ppa.0 - block.ppa.0 % u64::from(geometry.ws_min));
+                let (format, at) = (geometry.format(), geometry.format().block_of(block.ppa));
+                let first = format.ppa(format.chunk_of(block.ppa), at - at % geometry.ws_min);
                 let unit = first.0..first.0 + u64::from(geometry.ws_min);
                 let over: Vec<Inscription> =
                     inscriptions.blocks.iter().copied().filter(|other| unit.contains(&other.ppa.0)).collect();

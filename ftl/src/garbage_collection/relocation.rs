@@ -660,7 +660,7 @@ impl<M: Media> BlockFtl<M> {
             self.units.finish(id);
             self.stirred = true;
         }
-        if may_grow {
+        if may_grow && self.collection.whole > 0 {
             self.map_whole();
         }
     }
