@@ -378,6 +378,13 @@ impl<M: Media> BlockFtl<M> {
         self.statistics.spare_samples += 1;
     }
 
+    /// Whether writes were found when the drive was opened that nobody had flushed, and that may be gone the next time: the
+    /// drive is too worn out to write them again. It flushes nothing then.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.log.is_in_doubt()
+    }
+
     /// From now on the drive takes no writes. A worn-out drive can still fail for a graver reason.
     pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
         if self.may_program() {

@@ -255,7 +255,7 @@ impl<M: Media> BlockFtl<M> {
                 let is_long = since > 0 && self.log_is_long();
                 if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
-                    && self.read_only.is_none()
+                    && (self.read_only.is_none() || self.superblock.can_go_on())
                 {
                     self.begin_checkpoint();
                 }
@@ -275,6 +275,7 @@ impl<M: Media> BlockFtl<M> {
                         self.reset_when_durable(chunk, 0);
                     }
                     self.statistics.checkpoints += 1;
+                    self.log.trust();
                     self.checkpoint.phase = Phase::Idle;
                     self.stirred = true;
                 }

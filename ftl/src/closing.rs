@@ -47,9 +47,11 @@ impl<M: Media> BlockFtl<M> {
             self.flush_media();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
-        // Whoever opens the device next is not told how commands of this drive ended.
         self.phase = Phase::Closing;
-        self.run(clock, |ftl| ftl.under_way == 0)?;
+        // Whoever opens the device next is not told how commands of this drive ended. Those that a device has lost never do.
+        if self.read_only != Some(ReadOnlyReason::Stalled) {
+            self.run(clock, |ftl| ftl.under_way == 0)?;
+        }
         let is_aged = self.is_aged();
         match self.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.

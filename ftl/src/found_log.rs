@@ -150,6 +150,11 @@ impl FoundLog {
         self.durable_below
     }
 
+    /// Whether blocks count of which nothing says that they were durable.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.blocks.range(..self.end).next_back().is_some_and(|(lsn, _)| *lsn >= self.durable_below)
+    }
+
     /// The highest LSN found in `chunk`.
     pub(crate) fn last_lsn(&self, chunk: ChunkId) -> Option<u64> {
         self.last_lsns.get(&chunk).copied()

@@ -17,8 +17,8 @@
 //!
 //! It can always finish: each group keeps one free chunk that only relocation may open, which with the open relocation
 //! chunk has room for any victim, and a victim is chosen only if it gives back more than it takes. A victim that needs the
-//! reserve is the only one of its group, and moves as a whole: a crash must not leave half of it in each of two chunks with no
-//! third one to go on in.
+//! reserve moves as a whole: a crash must not leave half of it in each of two chunks with no third one to go on in. It begins
+//! when its group is at rest. Only where the drive is stuck another one joins it, and fills the unit that padding would waste.
 //!
 //! While the host is silent, collection may work ahead ([`Config::collect_when_idle`](crate::Config)): the next burst of
 //! writes finds free chunks. It begins no victim that is nearly full, because the host might still empty it.
@@ -118,6 +118,12 @@ struct Group {
 impl Group {
     fn is_stalled(&self) -> bool {
         self.frontiers.iter().any(|frontier| frontier.stalled)
+    }
+
+    /// Whether a victim moves as a whole. Nothing that could be durable before it goes to the chunk that it moves to: after a
+    /// crash that chunk would hold something, and so would the victim.
+    fn has_whole(&self) -> bool {
+        self.victims.iter().any(|victim| victim.whole)
     }
 
     /// Whether no victim is being moved and nothing waits for its unit.
@@ -424,6 +430,9 @@ impl<M: Media> BlockFtl<M> {
                 self.move_victim(group, victim);
                 continue;
             }
+            if collecting.has_whole() {
+                break;
+            }
             if let Some((chunk, care)) = self.care_victim(group) {
                 self.begin_victim(group, chunk, Some(care), false);
                 continue;
@@ -480,7 +489,7 @@ impl<M: Media> BlockFtl<M> {
         let fills_unit = open.is_some_and(|open| self.units.room(open) >= self.geometry.ws_min);
         let Some(chunk) = self.chunks.victim(group, self.buffer.head()) else { return false };
         let valid = self.chunks.valid(chunk);
-        let is_whole = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
+        let is_whole = collecting.has_whole() || !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
         if is_whole && !(self.fits_log(valid) && (fills_unit || self.has_room_for(group, MOVING, valid, 0))) {
             return false;
         }

@@ -373,9 +373,19 @@ impl Log {
         self.doubted_from = Some(lsn);
     }
 
-    /// What was found is needed no more.
+    /// What was found is needed no more: a checkpoint has it.
     pub(crate) fn trust(&mut self) {
         self.doubted_from = None;
+    }
+
+    /// Whether blocks were found that nothing will write again, and that may not be found the next time.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted_from.is_some()
+    }
+
+    /// Whether blocks were found that may not be found the next time, unless they are written again.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.is_doubted() || self.full.front().is_some_and(|full| full.end == 0)
     }
 
     /// The chunks of both copies.

@@ -404,14 +404,23 @@ impl Provisioning {
         self.metadata_in_use += 1;
     }
 
-    /// Nothing new will be written, only what was acknowledged is saved: all that was kept for later may be used for that,
-    /// but for a chunk for each copy of the log.
+    /// Nothing new will be written, only what was acknowledged is saved: what was kept for later may be used for that.
     pub fn end_of_life(&mut self) {
-        self.metadata_budget = self.metadata_budget.min(self.metadata_in_use + METADATA_COPIES as u32);
         self.spares_in_group.fill(0);
         // No table is begun any more, and the log may have what they would have had.
         self.table_share.fill(0);
         self.is_at_end_of_life = true;
+    }
+
+    /// At the end of its life a drive may do without the checkpoints that would shorten its log: of what was kept for metadata
+    /// stays a chunk for each copy of the log. Returns whether there was more.
+    pub fn lend_metadata(&mut self) -> bool {
+        let kept = self.metadata_in_use + METADATA_COPIES as u32;
+        let had = self.is_at_end_of_life && self.metadata_budget > kept;
+        if had {
+            self.metadata_budget = kept;
+        }
+        had
     }
 
     /// The parallel unit of `group` with the most worn free chunk.

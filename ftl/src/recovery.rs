@@ -428,6 +428,9 @@ impl<M: Media> BlockFtl<M> {
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
         let (is_worn_out, is_repaired) = (ftl.read_only.is_some(), steps.report.repair.is_some());
+        if log.is_in_doubt() {
+            ftl.log.doubt(log.durable_below());
+        }
         if !is_worn_out || (ftl.superblock.can_go_on() && !is_repaired) {
             let gap = (!clean).then_some(gap);
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
@@ -435,9 +438,8 @@ impl<M: Media> BlockFtl<M> {
             let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || ftl.log_is_long());
             // A worn-out drive takes no chunk for it.
             if !is_replaced && is_mendable && (!is_worn_out || ftl.has_room_to_mend(&mend)) {
+                ftl.log.trust();
                 mend.iter().filter(|_| is_mended).for_each(|unit| ftl.log.mend(&mut ftl.frames, unit));
-            } else if !mend.is_empty() {
-                ftl.log.doubt(log.durable_below());
             }
             if is_repaired {
                 ftl.superblock.confirm();
@@ -448,7 +450,6 @@ impl<M: Media> BlockFtl<M> {
             if is_replaced {
                 ftl.begin_checkpoint();
                 ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
-                ftl.log.trust();
                 let blocks = ftl.superblock.current().checkpoint.blocks;
                 steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
             } else {

@@ -140,7 +140,7 @@ impl<M: Media> BlockFtl<M> {
             self.provisioning.keep_apart(0);
             return true;
         }
-        self.provisioning.lend_reserves()
+        self.provisioning.lend_metadata() || self.provisioning.lend_reserves()
     }
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.

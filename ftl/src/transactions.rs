@@ -510,10 +510,13 @@ impl<M: Media> BlockFtl<M> {
             waiter.log_position.get_or_insert(appended);
         }
         let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
+        // What was found in the log may be gone the next time, and nothing will write it again.
+        let is_lost = self.log.is_doubted() && self.read_only.is_some();
         while let Some(waiter) = self.transactions.waiters.front() {
+            let is_kept = |position: u64| Some(position) <= kept && !self.log.is_in_doubt();
             let result = match waiter.log_position {
-                Some(position) if Some(position) <= kept || self.config.has(Canary::FlushBeforeLog) => Ok(()),
-                _ if !self.may_program() => Err(IoError::ReadOnly),
+                Some(position) if is_kept(position) || self.config.has(Canary::FlushBeforeLog) => Ok(()),
+                _ if !self.may_program() || is_lost => Err(IoError::ReadOnly),
                 _ => break,
             };
             let (tag, latency) = (waiter.tag, self.now.since(waiter.began));

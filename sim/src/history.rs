@@ -352,7 +352,8 @@ impl History {
             _ if change > survived => false,
             Entry { failed: false, .. } => true,
             Entry { kind, .. } if kind.is_silent() => here == Some(self.value(change)),
-            _ => found.contains(&Some(change)),
+            // Where all of its blocks that nothing covers are damaged, no other tells of it.
+            _ => found.contains(&Some(change)) || (here.is_none() && self.may_be_lost(index as u64, &[change])),
         };
         let written = block.touched.iter().filter(is_write).copied();
         let written = written.rev().find(|change| happened(*change));
@@ -371,6 +372,20 @@ impl History {
 
     /// The drive was opened again, and holds `found`: that is what counts from now on, and it is durable.
     pub fn reopened(&mut self, found: &[Found]) {
+        self.looked_at(found);
+        let now = self.tick();
+        for change in &mut self.changes[self.durable_below..] {
+            change.completed.get_or_insert(now);
+            change.durable = true;
+        }
+        self.durable_below = self.changes.len();
+        for block in &mut self.blocks {
+            block.touched.clone_from(&block.candidates);
+        }
+    }
+
+    /// The drive was opened again, and holds `found`: what is read from now on. Nothing more is durable by that.
+    pub fn looked_at(&mut self, found: &[Found]) {
         let survived = self.verdict(found).unwrap_or(self.changes.len() as Change - 1);
         let version = |(index, found_here): (usize, &Found)| match *found_here {
             Some(UNCORRECTABLE) => {
@@ -383,17 +398,10 @@ impl History {
         };
         let mut versions: Vec<Change> = found.iter().enumerate().map(version).collect();
         versions.resize(self.blocks.len(), 0);
-        let now = self.tick();
-        for change in &mut self.changes[self.durable_below..] {
-            change.completed.get_or_insert(now);
-            change.durable = true;
-        }
         self.under_way = 0;
-        self.durable_below = self.changes.len();
         for (block, version) in self.blocks.iter_mut().zip(versions) {
             block.candidates.clear();
             block.candidates.push(version);
-            block.touched.clone_from(&block.candidates);
         }
     }
 }
@@ -515,6 +523,35 @@ mod tests {
         assert!(verdict(&history, [first, first, third]));
         assert!(verdict(&history, [failed, failed, third]));
         assert!(!verdict(&history, [failed, first, third]));
+    }
+
+    #[test]
+    fn a_failed_write_whose_blocks_are_all_damaged_may_be_errors() {
+        let mut history = History::new(3);
+        let first = written(&mut history, 0, 3, true);
+        let failed = history.begin(Kind::Write, 0, 2);
+        history.fail(failed);
+        let error = [None, None, Some(first)];
+        assert!(history.verdict(&error).is_err(), "nothing was damaged");
+        history.damage(0, failed);
+        assert!(history.verdict(&error).is_err(), "one block of two was");
+        history.damage(1, failed);
+        assert!(history.verdict(&error).is_ok());
+        history.reopened(&error);
+        assert_eq!(history.readable(0, 2), [vec![failed], vec![failed]]);
+    }
+
+    #[test]
+    fn what_was_only_looked_at_may_be_gone_the_next_time() {
+        let mut history = History::new(2);
+        let first = written(&mut history, 0, 1, true);
+        let second = written(&mut history, 1, 1, false);
+        history.looked_at(&[Some(first), Some(second)]);
+        assert_eq!(history.readable(1, 1), [vec![second]]);
+        assert!(verdict(&history, [first, 0]) && verdict(&history, [first, second]));
+        assert!(!verdict(&history, [0, second]), "the first was durable before");
+        history.reopened(&[Some(first), Some(second)]);
+        assert!(!verdict(&history, [first, 0]), "the drive has promised it since");
     }
 
     #[test]

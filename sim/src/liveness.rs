@@ -9,6 +9,7 @@ use crate::drive::Drive;
 use crate::stage::Stage;
 use crate::step::Moment;
 use openftl_core::{Clock, Geometry, Nanos, Time, VirtualClock};
+use openftl_ftl::tables::CatalogError;
 use openftl_ftl::{Access, BlockTarget, Durability, OpenError};
 use openftl_media::profile::Faults;
 use openftl_media::{EmulatedDevice, Media};
@@ -156,11 +157,11 @@ fn there_once(stage: &impl Stage) -> Vec<String> {
     let last = twin.blocks().device().instants().len() as u32 - 1;
     twin.power_cut_at(Moment { later: last, ..Moment::NOW });
     let world = twin.blocks();
-    let is_padded = world.wire.geometry().mw_cunits == 0;
+    let may_want_padding = world.wire.geometry().mw_cunits > 0;
     match world.open(Access::Inspect) {
         Ok(()) => {}
         // Until the last blocks of the log are padded, which looking does not do, the map is older than the chunks are.
-        Err(OpenError::Catalog(_)) if !is_padded => return Vec::new(),
+        Err(OpenError::Catalog(CatalogError::Lost { .. })) if may_want_padding => return Vec::new(),
         Err(error) => panic!("a recovered drive cannot be looked at: {error}"),
     }
     world.ftl().block().recovery_report().single_copies.clone()

@@ -226,6 +226,40 @@ fn a_worn_out_drive_resets_nothing_on_the_word_of_a_superblock_that_fades() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer: the places for superblocks had worn out, so the drive could not write again what it found of the log. A
+/// unit that was being programmed when the power went could be read that one time, and a flush promised what it said.
+#[test]
+fn a_drive_too_worn_out_to_write_again_what_it_found_does_not_promise_it() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Qlc, 3, 2, 24);
+    (chip.programming, chip.pair_distance, chip.program_us) = (Programming::OneShot, None, vec![800]);
+    (chip.read_us, chip.erase_us, chip.endurance) = (vec![40, 60, 80, 100], 3_000, 36);
+    (profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (24, false);
+    let seed = 610_835;
+    let config = Config {
+        capacity_blocks: 302,
+        over_provisioning: Share::percent(1),
+        drive_id: 0xD21E_0000 + seed,
+        payload: FrameForm::Stamp,
+        host_frames: 300,
+        checkpoint_log_blocks: Some(5),
+        placement: PlacementName::FlashAlloc,
+        handles: 2,
+        objects_max: 1,
+        relocate_by: RelocateBy::DeviceCopy,
+        ..Config::default()
+    };
+    let setting = Setting { seed, profile, config, spare: 3, depth: 16, tables: None, jitter: 0 };
+    let steps = parse_steps(WORN_OUT_BY_OPENINGS).unwrap();
+    let run = Run { seed, setting, steps };
+    assert_eq!(explore(&run).failure, None);
+}
+
+const WORN_OUT_BY_OPENINGS: &str = "\
+    x1 x25/28 c x1/15 x1 x1 x1 c c x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x13 c x1 x1 x1 x1 x1 x1 x1 c c c x1 x25 c \
+    x4+12~6010 w38+1 c f s x1";
+
 /// Found by the explorer: every victim held 15 blocks, and the padding behind the last of them filled the other nine places of
 /// the chunk that they went to. So collection gave back what it took, for minutes.
 #[test]

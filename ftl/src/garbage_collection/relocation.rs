@@ -538,7 +538,8 @@ impl<M: Media> BlockFtl<M> {
             return None;
         }
         let group = self.format.group_of(pu);
-        let open = self.collection.groups[group as usize].frontiers[MOVING].open?;
+        let moving = &self.collection.groups[group as usize];
+        let open = moving.frontiers[MOVING].open.filter(|_| !moving.has_whole())?;
         let room = self.units.room(open);
         let is_here = room > 0 && self.format.pu_of(self.units.chunk(open).chunk) == pu;
         if !is_here || !self.has_room_for(group, MOVING, room, 0) {

@@ -18,7 +18,7 @@ use client::Client;
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Nanos, Time, VirtualClock};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::{Config, ReadOnlyReason, chunks_per_pu};
+use openftl_ftl::{Config, OpenError, ReadOnlyReason, chunks_per_pu};
 use openftl_media::{
     ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull, Store,
     Tag, Timing,
@@ -175,6 +175,13 @@ impl Served {
     }
 }
 
+/// The drive came to a standstill, and is closed at once: nobody waits for the command that the device has lost.
+fn expect_stalled(drive: BlockFtl<Forgetful>) {
+    assert_eq!(drive.read_only_reason(), Some(ReadOnlyReason::Stalled));
+    let closed = drive.close(&mut VirtualClock::default()).err();
+    assert_eq!(closed, Some(OpenError::Unwritable(ReadOnlyReason::Stalled)));
+}
+
 #[test]
 fn a_flush_that_would_never_end_is_an_error_and_the_drive_says_why() {
     let served = Served::new();
@@ -191,8 +198,8 @@ fn a_flush_that_would_never_end_is_an_error_and_the_drive_says_why() {
     assert_ne!(client.write(0, &data), 0, "no more writes are taken");
     let (result, drive) = served.end();
     assert!(result.unwrap_err().to_string().contains("read-only"));
-    assert_eq!(drive.read_only_reason(), Some(ReadOnlyReason::Stalled));
     assert_eq!(drive.standstill(), Some(&*state));
+    expect_stalled(drive);
 }
 
 #[test]
@@ -208,7 +215,7 @@ fn a_read_that_the_device_lost_is_an_error_and_those_after_it_too() {
     assert_eq!(client.read(3_000_000, 4_096).data, [0; 4_096], "what was never written needs no device");
     let (result, drive) = served.end();
     result.expect("all that was written was durable before");
-    assert_eq!(drive.read_only_reason(), Some(ReadOnlyReason::Stalled));
+    expect_stalled(drive);
 }
 
 #[test]
