@@ -8,7 +8,8 @@
 //! prefix has everything that was durable. A trim that was durable holds; one that was not may have been forgotten.
 //!
 //! On a table drive the blocks are those of the log area, and behind them one for each entry of the catalog that ever was, by
-//! its number: it holds what was last noted there, or nothing.
+//! its number: it holds what was last noted there, or nothing. A change of the catalog survives with all that was acknowledged
+//! before it was submitted; writes that were submitted later may come before it.
 //!
 //! Where the simulator damaged the medium it says so ([`History::damage`]): that version of that block may be an error
 //! from then on. Wrong data it may never be, and every other block is as if nothing had happened.
@@ -34,9 +35,10 @@ pub enum Kind {
     WriteUncorrectable,
     /// They hold zeroes.
     Trim,
-    /// A table's entry is there, and its table: like a write, but it may take effect at any moment until it ends.
-    Commit,
-    /// An entry is no more. Like a write, it has a place in the order.
+    /// An entry of the catalog is there, and its table if it has one: like a write, but it has no place in the order until it
+    /// ends. It waits for its table to be whole, and for frames.
+    Put,
+    /// An entry is no more. It waits like that, too.
     Delete,
 }
 
@@ -47,7 +49,11 @@ impl Kind {
 
     /// Whether it takes effect in the order in which it was submitted.
     fn is_in_order(self) -> bool {
-        self.is_write() && self != Kind::Commit
+        self.is_write() && !self.is_of_catalog()
+    }
+
+    fn is_of_catalog(self) -> bool {
+        matches!(self, Kind::Put | Kind::Delete)
     }
 
     /// Whether nobody can tell from what is found which change it was.
@@ -260,7 +266,7 @@ impl History {
     #[must_use]
     pub fn value(&self, change: Change) -> Change {
         match self.changes[change as usize].kind {
-            Kind::Write | Kind::Commit => change,
+            Kind::Write | Kind::Put => change,
             Kind::WriteUncorrectable => UNCORRECTABLE,
             Kind::Trim | Kind::Delete => 0,
         }
@@ -278,7 +284,7 @@ impl History {
         let durable = |change: usize| changes[change].kind.is_in_order() && changes[change].durable;
         let durable = (1..changes.len()).rev().find(|change| durable(*change)).unwrap_or(0) as Change;
         let data = found.iter().flatten().copied().filter(|found| *found != UNCORRECTABLE);
-        let newest = data.map(|change| self.implied(change)).max().unwrap_or(0).max(durable);
+        let newest = data.max().unwrap_or(0).max(durable);
         // The newest write that survived may be one that only lost, uncorrectable or deleted blocks could tell of.
         let lost = self.damaged.iter().filter(|(block, _)| self::found(found, *block as usize).is_none());
         let lost = lost.map(|(_, change)| *change);
@@ -295,16 +301,6 @@ impl History {
             result = result.or_else(|error| self.verdict_up_to(survived, durable, found).map_err(|_| error));
         }
         result
-    }
-
-    /// The last write in order that must have survived if `change` did: itself, or the last one before a commit began.
-    fn implied(&self, change: Change) -> Change {
-        match self.changes.get(change as usize) {
-            Some(Entry { kind: Kind::Commit, .. }) => {
-                (0..change).rev().find(|other| self.changes[*other as usize].kind.is_in_order()).unwrap_or(0)
-            }
-            _ => change,
-        }
     }
 
     /// The verdict if `survived` is the last write that did.
@@ -345,9 +341,9 @@ impl History {
         let here = self::found(found, index);
         let happened = |change: Change| match changes[change as usize] {
             // Wherever it was in the order: it is there, or it has to be.
-            Entry { kind: Kind::Commit, durable, completed, failed, .. } => {
+            Entry { kind, durable, completed, failed, .. } if kind.is_of_catalog() => {
                 let before = durable || completed.is_some_and(|completed| completed < boundary);
-                here == Some(change) || (before && !failed)
+                here == Some(self.value(change)) || (before && !failed)
             }
             _ if change > survived => false,
             Entry { failed: false, .. } => true,
@@ -552,6 +548,25 @@ mod tests {
         assert!(!verdict(&history, [0, second]), "the first was durable before");
         history.reopened(&[Some(first), Some(second)]);
         assert!(!verdict(&history, [first, 0]), "the drive has promised it since");
+    }
+
+    #[test]
+    fn a_change_of_the_catalog_may_come_after_a_later_write_and_never_before_one_that_was_acknowledged() {
+        let mut history = History::new(3);
+        let first = written(&mut history, 0, 1, false);
+        let put = history.begin(Kind::Put, 2, 1);
+        let second = written(&mut history, 1, 1, true);
+        history.complete(put, false);
+        assert!(verdict(&history, [first, second, 0]), "it waited");
+        assert!(verdict(&history, [first, second, put]));
+        let deleted = history.begin(Kind::Delete, 2, 1);
+        let third = written(&mut history, 0, 1, true);
+        assert!(verdict(&history, [third, second, put]) && verdict(&history, [third, second, 0]));
+        history.complete(deleted, false);
+        let last = written(&mut history, 1, 1, false);
+        assert!(verdict(&history, [third, second, put]), "it was never flushed");
+        assert!(!verdict(&history, [third, last, put]), "what came after its end survived, and it did not");
+        assert!(verdict(&history, [third, last, 0]));
     }
 
     #[test]

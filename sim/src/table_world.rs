@@ -399,7 +399,7 @@ impl TableWorld {
     pub fn commit(&mut self, serial: u32, note_bytes: usize) {
         let Table { id, blocks, .. } = *self.table(serial);
         let entry = self.entry(id.number());
-        let change = self.world.begin(Kind::Commit, entry, 1);
+        let change = self.world.begin(Kind::Put, entry, 1);
         let (now, tag) = (self.world.clock.now(), self.tag());
         let note = note(change, serial, blocks, note_bytes);
         match self.drive().commit(now, tag, id, &note) {
@@ -484,7 +484,7 @@ impl TableWorld {
 
     fn put_entry(&mut self, number: u64, table: Option<TableId>, serial: u32, blocks: u32, bytes: usize) -> bool {
         let entry = self.entry(number);
-        let change = self.world.begin(Kind::Write, entry, 1);
+        let change = self.world.begin(Kind::Put, entry, 1);
         let (now, tag) = (self.world.clock.now(), self.tag());
         let note = note(change, serial, blocks, bytes);
         self.under_way.push((tag, Errand::Change { change }));

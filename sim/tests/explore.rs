@@ -441,6 +441,26 @@ fn a_move_goes_on_in_the_next_chunk_though_units_in_the_one_before_are_not_reada
     explored(1_008_657);
 }
 
+/// Found by the explorer: a drive of one group without spares was worn out with 230 blocks to be saved. Each log unit was forced, so
+/// the log took chunk after chunk, and no checkpoint shortened it.
+#[test]
+fn the_log_of_a_worn_out_drive_is_shortened_by_checkpoints() {
+    assert!(explored(211_009).worn_out > 0);
+}
+
+/// Found by the explorer: a victim moved to the reserve of its group, and before all of it was there the host wrote to the same
+/// chunk. After a crash both chunks held something.
+#[test]
+fn nothing_that_is_durable_sooner_goes_to_the_chunk_that_a_whole_victim_moves_to() {
+    explored(623_579);
+}
+
+/// Found by the explorer: an entry of the catalog waited for frames while a durable write, which had some, went first.
+#[test]
+fn an_entry_that_waits_for_frames_may_come_after_a_write() {
+    explored(705_795);
+}
+
 #[test]
 fn histories_of_many_kinds_are_sound() {
     let mut tally = Tally::default();
