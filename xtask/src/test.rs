@@ -50,7 +50,7 @@ pub fn run(options: Options) -> ExitCode {
         }
     });
     // These say how much they tried.
-    steps.run("every crash point", || Outcome::of(shell::run(&mut shell::cargo(SIMULATION))));
+    steps.run("every crash point", || Outcome::of(shell::run(&mut shell::cargo(CRASH_POINTS))));
     steps.run("exploration", || explore(built));
     steps.run("known bugs are found", || Outcome::of(shell::run(&mut shell::cargo(CANARY))));
     steps.run("fuzzing", || match fuzz::short_run() {
@@ -67,8 +67,11 @@ pub fn run(options: Options) -> ExitCode {
 /// How the command line tool is built for system tests and benches.
 pub const RELEASE: [&str; 4] = ["build", "--release", "--package", "openftl"];
 
-/// Every crash point of small drives, and some histories, with debug assertions.
-const SIMULATION: [&str; 5] = ["test", "--package", "openftl-sim", "--", "--nocapture"];
+/// Every crash point of small drives, with debug assertions: with the figures, and from the build of all tests.
+const CRASH_POINTS: [&str; 6] = ["test", "--workspace", "--test", "crash_points", "--", "--nocapture"];
+
+/// What the names of those tests begin with, and of no others.
+const OF_CRASH_POINTS: &str = "every_crash_point";
 
 /// Drives with known bugs.
 const CANARY: [&str; 9] =
@@ -101,7 +104,7 @@ fn tests(has_rocksdb: bool) -> Result<Tested, String> {
         }
         _ => {}
     }
-    let mut command = shell::cargo(["test", "--workspace", "--exclude", "openftl-sim", "--no-fail-fast"]);
+    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast", "--", "--skip", OF_CRASH_POINTS]);
     command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
     if let Some(kernel) = linux::kernel() {
         command.env(linux::VARIABLE, kernel);
