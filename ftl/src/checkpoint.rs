@@ -255,7 +255,7 @@ impl<M: Media> BlockFtl<M> {
                 let is_long = since > 0 && self.log_is_long();
                 if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
                     && self.phase == crate::block::Phase::Working
-                    && (self.read_only.is_none() || self.superblock.can_go_on())
+                    && (self.read_only.is_none() || (self.has_taken() && self.superblock.can_go_on()))
                 {
                     self.begin_checkpoint();
                 }

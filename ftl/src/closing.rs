@@ -17,8 +17,7 @@ impl<M: Media> BlockFtl<M> {
     /// If the device stops completing commands, or the drive is read-only because of a failure.
     pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
         let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut);
-        // A worn-out drive that has taken nothing since it was opened has nothing to save.
-        let has_taken = !self.transactions.is_idle() || self.buffer.held() > 0 || self.log.position() > 0;
+        let has_taken = self.has_taken();
         let mut is_saved = !has_taken;
         if self.may_program() && (has_taken || !is_worn_out) {
             let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
@@ -60,6 +59,11 @@ impl<M: Media> BlockFtl<M> {
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),
         }
+    }
+
+    /// Whether the drive has taken anything since it was opened. A worn-out one that has not has nothing to save.
+    pub(crate) fn has_taken(&self) -> bool {
+        !self.transactions.is_idle() || self.buffer.held() > 0 || self.log.position() > 0
     }
 
     fn pad_data_frontiers(&mut self) {
