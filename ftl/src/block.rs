@@ -391,6 +391,7 @@ impl<M: Media> BlockFtl<M> {
             self.read_only = Some(reason);
             self.stirred = true;
             self.provisioning.end_of_life();
+            self.expect_resets_to_fail();
             self.placement.keep_nothing_apart();
             self.provisioning.keep_apart(0);
             // Reads need frames too, and what the buffer holds now may hold them for good.

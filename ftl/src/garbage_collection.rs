@@ -120,8 +120,8 @@ impl Group {
         self.frontiers.iter().any(|frontier| frontier.stalled)
     }
 
-    /// Whether a victim moves as a whole. Nothing that could be durable before it goes to the chunk that it moves to: after a
-    /// crash that chunk would hold something, and so would the victim.
+    /// Whether a victim moves as a whole. Nothing that could be durable before it goes to the chunk that it moves to, but another
+    /// that moves as a whole: after a crash that chunk would hold something, and no other would hold nothing.
     fn has_whole(&self) -> bool {
         self.victims.iter().any(|victim| victim.whole)
     }
@@ -430,11 +430,9 @@ impl<M: Media> BlockFtl<M> {
                 self.move_victim(group, victim);
                 continue;
             }
-            if collecting.has_whole() {
-                break;
-            }
+            let has_whole = collecting.has_whole();
             if let Some((chunk, care)) = self.care_victim(group) {
-                self.begin_victim(group, chunk, Some(care), false);
+                self.begin_victim(group, chunk, Some(care), has_whole);
                 continue;
             }
             self.push_care(group);
@@ -458,8 +456,10 @@ impl<M: Media> BlockFtl<M> {
             if !self.has_room_for(group, MOVING, valid, 0) {
                 break;
             }
-            let whole = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS) && self.fits_log(valid);
-            if whole && !self.collection.groups[group as usize].is_at_rest() {
+            let needs_reserve = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
+            let whole = (has_whole || needs_reserve) && self.fits_log(valid);
+            let is_at_rest = self.collection.groups[group as usize].is_at_rest();
+            if (has_whole && !whole) || (needs_reserve && whole && !is_at_rest) {
                 break;
             }
             let freed = self.geometry.blocks_per_chunk - self.chunks.valid(chunk);
@@ -551,12 +551,16 @@ impl<M: Media> BlockFtl<M> {
             None => (self.resting(group)?, Care::Wear),
         };
         let frontier = if care == Care::Wear { RESTING } else { MOVING };
-        if !self.has_room_for(group, frontier, self.chunks.valid(chunk), RELOCATION_RESERVE_CHUNKS) {
+        let valid = self.chunks.valid(chunk);
+        let must_be_whole = self.collection.groups[group as usize].has_whole();
+        if !self.has_room_for(group, frontier, valid, RELOCATION_RESERVE_CHUNKS)
+            || (must_be_whole && !self.fits_log(valid))
+        {
             return None;
         }
         match care {
             Care::Wear => self.wear_levelling.begin(group),
-            _ => self.refresh.spend(self.chunks.valid(chunk)),
+            _ => self.refresh.spend(valid),
         }
         Some((chunk, care))
     }

@@ -374,8 +374,7 @@ impl Provisioning {
             .chain(others)
             .find(|group| self.host_chunks_in_group(*group) > 0)
             .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
-        // At the end of a drive's life nothing can be reset, and nothing is promised, without the log.
-        let kept = if self.is_at_end_of_life || self.reserves_are_lent { 0 } else { RELOCATION_RESERVE_CHUNKS };
+        let kept = if self.reserves_are_lent { 0 } else { RELOCATION_RESERVE_CHUNKS };
         if left(group) <= kept {
             return None;
         }

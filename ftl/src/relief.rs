@@ -13,6 +13,8 @@
 //! | mark every group that wants it; place blocks outside of their class | more is collected |
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
+//! | begin a checkpoint, where the drive is worn out | the log gives back its chunks |
+//! | give away what is kept for metadata, where the drive is worn out | the log may do without checkpoints |
 //! | lend the reserves | metadata may take the last chunk of a group, and relocation may leave its group |
 //! | turn read-only, where chunks have gone bad | nothing new is taken, and all that is left may save what was |
 //! | turn read-only for good | nothing is left: whoever waits gets an answer |
@@ -25,7 +27,7 @@
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
-use crate::log::LOG_UNITS_MAX;
+use crate::log::{LOG_UNITS_MAX, LogChunk};
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::units::OpenId;
@@ -133,7 +135,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Gives away what was held back. Returns whether there was anything.
     fn lend(&mut self) -> bool {
-        if self.provisioning.lend_spare() {
+        if self.provisioning.lend_spare() || self.shorten_log() {
             return true;
         }
         if self.placement.keep_nothing_apart() {
@@ -141,6 +143,22 @@ impl<M: Media> BlockFtl<M> {
             return true;
         }
         self.provisioning.lend_metadata() || self.provisioning.lend_reserves()
+    }
+
+    /// Begins a checkpoint on a worn-out drive whose log would give back chunks by that: where chunks have gone bad, they may be
+    /// wanted before the log has come to the end of its plan. Returns whether there was anything to give back.
+    fn shorten_log(&mut self) -> bool {
+        let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut) && self.phase != Phase::Recovering;
+        let next = self.log.next_lsn();
+        let is_ended = |chunk: &LogChunk| chunk.last_lsn > 0 && chunk.last_lsn < next;
+        let ended = self.log.chunks().filter(|chunk| is_ended(chunk)).count();
+        // All but the open one of each copy.
+        let may =
+            is_worn_out && !self.checkpoint.is_working() && self.superblock.can_go_on() && ended > METADATA_COPIES;
+        if may {
+            self.begin_checkpoint();
+        }
+        may
     }
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.

@@ -1,8 +1,7 @@
 //! Metadata that is lost: one copy of log, checkpoint or superblock is made good without a word of the host's being lost;
 //! both copies are a refusal that names the tool.
 
-mod damage;
-use damage::{Damage, blocks, checkpoint, cut_off, idle, log, superblock};
+use crate::damage::{Damage, blocks, checkpoint, cut_off, idle, log, superblock};
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::oob::BlockKind;

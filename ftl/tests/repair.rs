@@ -1,7 +1,6 @@
 //! Repair: what can be rebuilt of a drive whose metadata is lost in both copies, and what is said of the rest.
 
-mod damage;
-use damage::{Damage, checkpoint, cut_off, log, superblock};
+use crate::damage::{Damage, checkpoint, cut_off, log, superblock};
 use openftl_core::Ppa;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, CheckReport, IoError, RepairReport, Superblock};

@@ -1,8 +1,6 @@
 //! Stale blocks: whole blocks that are older than what should be in their place, or of another place. A lost erase, a lost
 //! program or a misdirected program leaves them, and the device reports nothing. Each is an error, never wrong data.
 
-#[expect(dead_code, reason = "shared with tests that do more damage")]
-mod damage;
 use openftl_core::{ChunkId, FrameForm, Frames, Nanos, Ppa, Time};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::oob::{BlockKind, Oob};
@@ -506,15 +504,15 @@ fn blocks_of_the_drive_that_was_there_before_are_errors() {
 
 #[test]
 fn a_repair_that_has_lost_the_seals_finds_them_again_and_takes_no_stale_block() {
-    let mut world = damage::cut_off(60);
+    let mut world = crate::damage::cut_off(60);
     world.recover().unwrap();
     let place = make_stale(&mut world, 100);
     world.power_cut(false);
-    let (superblock, _) = damage::superblock(&mut world);
+    let (superblock, _) = crate::damage::superblock(&mut world);
     // The chunk table, which is the last block of the checkpoint, is lost in both copies.
     for copy in 0..2 {
-        let body = damage::checkpoint(&mut world, &superblock, copy);
-        damage::Damage::Unreadable.strike_all(&mut world, body.last().map(|(_, ppa)| *ppa));
+        let body = crate::damage::checkpoint(&mut world, &superblock, copy);
+        crate::damage::Damage::Unreadable.strike_all(&mut world, body.last().map(|(_, ppa)| *ppa));
     }
     assert!(matches!(world.open(Access::ReadWrite), Err(OpenError::CheckpointLost { .. })));
     world.open(Access::Repair).unwrap();

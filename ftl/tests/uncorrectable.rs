@@ -1,9 +1,7 @@
 //! Blocks that the host wants to be errors (Write Uncorrectable): they are, wherever they lie and whatever happens to the
 //! drive, until they are written or trimmed, and nobody takes them for damage.
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod damage;
-use damage::{Damage, blocks, checkpoint, superblock};
+use crate::damage::{Damage, blocks, checkpoint, superblock};
 use openftl_core::{FrameForm, Frames, Nanos, Payload};
 use openftl_ftl::oob::BlockKind;
 use openftl_ftl::{Access, CheckReport, Config, Durability, IoError, Purpose};

@@ -1,8 +1,6 @@
 //! Chance: as often as the profile says, and always the same for a seed.
 
-mod common;
-
-use common::Host;
+use crate::common::Host;
 use openftl_core::Time;
 use openftl_media::{ChunkState, EmulatedDevice, Profile, ProgramFailure, Status, Store, Timing};
 

@@ -177,7 +177,7 @@ fn what_was_acknowledged_survives_the_death_of_the_process() {
     for kill_after in [3, 50, 700] {
         let path = directory.path().join(format!("{kill_after}.oftl"));
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "what_was_acknowledged_survives_the_death_of_the_process", "--nocapture"])
+            .args(["--exact", "file_store::what_was_acknowledged_survives_the_death_of_the_process", "--nocapture"])
             .env(CHILD, &path)
             .stdout(std::process::Stdio::piped())
             .spawn()

@@ -1,8 +1,6 @@
 //! What a power cut leaves, and what it never takes.
 
-mod common;
-
-use common::Host;
+use crate::common::Host;
 use openftl_core::{PuId, Time};
 use openftl_media::{
     BlockMask, ChunkState, DieFate, EmulatedDevice, EraseFate, Media, PowerLoss, Profile, ProgramFate, Status, Timing,

@@ -1,9 +1,7 @@
 //! What a simulator asks of a device: copies that go their own ways, and the moments between which a power cut leaves the
 //! same.
 
-mod common;
-
-use common::Host;
+use crate::common::Host;
 use openftl_core::{FrameForm, Frames, Time};
 use openftl_media::{EmulatedDevice, Media, Profile, Status, Store, Timing};
 

@@ -1,8 +1,6 @@
 //! How long things take: dies, channels and cache of the emulated device.
 
-mod common;
-
-use common::Host;
+use crate::common::Host;
 use openftl_core::Time;
 use openftl_media::{Blocks, Command, EmulatedDevice, Media, Profile, Store, Timing};
 use proptest::prelude::*;

@@ -165,6 +165,22 @@ fn judge(left_out: &[String], options: Options) -> Outcome {
 mod tests {
     use super::*;
 
+    /// A file that no program has as a module would never run.
+    #[test]
+    fn every_file_of_tests_that_are_one_program_is_a_module_of_it() {
+        for folder in ["ftl/tests", "media/tests", "host/server/tests"].map(|folder| shell::root().join(folder)) {
+            let manifest = std::fs::read_to_string(folder.join("../Cargo.toml")).unwrap();
+            let all = std::fs::read_to_string(folder.join("all.rs")).unwrap();
+            for file in std::fs::read_dir(folder).unwrap() {
+                let name = file.unwrap().file_name().into_string().unwrap();
+                let Some(stem) = name.strip_suffix(".rs") else { continue };
+                let is_built =
+                    all.contains(&format!("mod {stem};")) || manifest.contains(&format!("name = \"{stem}\""));
+                assert!(is_built, "{name} is neither a module of all.rs nor a program of its own");
+            }
+        }
+    }
+
     #[test]
     fn an_ignored_test_counts_as_left_out() {
         let check = |line: &str, found: Option<&str>| assert_eq!(ignored(line).as_deref(), found, "{line}");

@@ -1,16 +1,9 @@
 //! Namespaces that are detached from hosts and attached again while these are at work.
 
-#[path = "../../bytes/tests/support/memory.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod memory;
-#[path = "support/nvme.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod nvme;
-
 use std::io::{Read, Write};
 
-use memory::{Memory, Temper};
-use nvme::{Host, Queue, Served, Wishes, entry, status};
+use crate::memory::{Memory, Temper};
+use crate::nvme::{Host, Queue, Served, Wishes, entry, status, write};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme_tcp::client::Payload;
@@ -120,7 +113,7 @@ fn commands_under_way_on_a_namespace_that_is_detached_end_as_always() {
     (sources[8], sources[16]) = (1, 1);
     let large = vec![7; 16 * BLOCK_BYTES];
     for (entry, data) in [
-        (nvme::write(100, &large), &large),
+        (write(100, &large), &large),
         // Deallocate block 3; copy blocks 1 and 2 to 50; compare with what was written first.
         (entry(0x09, 1, [0, 1 << 2, 0]), &ranges),
         (entry(0x19, 1, [50, 0, 0]), &sources),

@@ -1,19 +1,10 @@
 //! NVMe hosts that have to show who they are: with the right secret, a wrong one, none, and in their own time.
 
-#[path = "support/authentication.rs"]
-mod authentication;
-#[path = "../../bytes/tests/support/memory.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod memory;
-#[path = "support/nvme.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod nvme;
-
 use std::sync::atomic::Ordering;
 
-use authentication::authenticate;
-use memory::{Memory, Temper};
-use nvme::{Admin, HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity, status};
+use crate::authentication::authenticate;
+use crate::memory::{Memory, Temper};
+use crate::nvme::{Admin, HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity, status};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_nvme_auth::{Credentials, DhGroup, Explanation, HashFunction, Host, Policy, Secret, Secrets};
 use openftl_nvme_tcp::client::Payload;

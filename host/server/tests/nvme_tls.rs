@@ -1,19 +1,12 @@
 //! NVMe hosts over TLS: with the right key, a wrong one, none, under another name, in pieces, and many of them.
 #![cfg(feature = "tls")]
 
-#[path = "../../bytes/tests/support/memory.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod memory;
-#[path = "support/nvme.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod nvme;
-
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 
-use memory::{Memory, Temper};
-use nvme::{DISCOVERY, HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity, status, write};
+use crate::memory::{Memory, Temper};
+use crate::nvme::{DISCOVERY, HOST, SUBSYSTEM, Served, TestClock, Wishes, entry, identity, status, write};
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme_auth::{HashFunction, TlsKey, TlsKeys, TlsPsk};
 use openftl_nvme_tcp::client::Payload;

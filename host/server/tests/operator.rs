@@ -1,29 +1,16 @@
 //! An operator that interrupts a server: as a power cut does, whatever clients wait for.
 
-#[path = "support/client.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod client;
-#[path = "../../bytes/tests/support/memory.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod memory;
-
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
-use client::Client;
-use memory::{Memory, Temper};
+use crate::client::Client;
+use crate::memory::{Memory, Temper};
 use openftl_core::{Nanos, Time};
-use openftl_server::{
-    Drives, End, Endpoint, Export, Operator, Protocol, ServedDrive, Server, ServerConfig, Stop, WallClock,
-};
+use openftl_server::{Drives, End, Endpoint, Export, Operator, Protocol, Server, ServerConfig, Stop, WallClock};
 use rustix::event::{EventfdFlags, eventfd};
-
-impl ServedDrive for Memory {
-    type Device = openftl_media::EmulatedDevice;
-}
 
 /// Interrupts whenever it is called, and says that it has.
 struct Interrupter {

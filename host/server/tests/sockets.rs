@@ -3,30 +3,19 @@
 //! Nothing here sleeps or looks at a clock: a client waits for the server's answer, and time-outs are tested with a clock
 //! that the test sets.
 
-#[path = "support/client.rs"]
-mod client;
-#[path = "../../bytes/tests/support/memory.rs"]
-mod memory;
-
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use client::{Client, head};
-use memory::{Memory, Switches, Temper};
+use crate::client::{Client, head};
+use crate::memory::{Memory, Switches, Temper};
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_nbd::wire::{ErrorCode, command, command_flag, option};
-use openftl_server::{
-    Counters, Endpoint, Export, Protocol, ServeError, ServedDrive, Server, ServerConfig, Stop, WallClock,
-};
+use openftl_server::{Counters, Endpoint, Export, Protocol, ServeError, Server, ServerConfig, Stop, WallClock};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-impl ServedDrive for Memory {
-    type Device = openftl_media::EmulatedDevice;
-}
 
 const BLOCKS: usize = 256;
 const SHUFFLED: Temper = Temper::Shuffled { seed: 1, within: Nanos::from_micros(200) };

@@ -2,10 +2,6 @@
 //!
 //! The clock is the test's: it goes fast once a command is lost, so that nobody waits for the patience of a drive.
 
-#[path = "support/client.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod client;
-
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -14,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use client::Client;
+use crate::client::Client;
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Nanos, Time, VirtualClock};
 use openftl_ftl::block::BlockFtl;

@@ -1,7 +1,5 @@
 //! A host that keeps many commands under way, for the tests of the emulated device.
 
-#![expect(dead_code, reason = "each test file uses a part of it")]
-
 use openftl_core::{ChunkId, Frame, FrameForm, Frames, Nanos, Payload, PayloadMut, Ppa, Stamp, Time};
 use openftl_media::{
     Blocks, ChunkDescriptor, ChunkState, Command, Completion, EmulatedDevice, Media, Profile, Status, Store, Tag,

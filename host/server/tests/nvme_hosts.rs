@@ -3,20 +3,14 @@
 //! Nothing here sleeps or looks at a clock: a host waits for the server's answer, and time-outs are tested with a clock
 //! that the test sets.
 
-#[path = "../../bytes/tests/support/memory.rs"]
-mod memory;
-#[path = "support/nvme.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod nvme;
-
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use memory::{Memory, Temper};
-use nvme::{DISCOVERY, HOST, Host, Queue, SUBSYSTEM, Served, TestClock, Wishes, entry, status, write};
+use crate::memory::{Memory, Temper};
+use crate::nvme::{DISCOVERY, HOST, Host, Queue, SUBSYSTEM, Served, TestClock, Wishes, entry, status, write};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};

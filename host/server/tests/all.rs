@@ -1,0 +1,20 @@
+//! The tests of the server as one program, which is built once. Those that count what the whole process has, or that take long, are
+//! programs of their own.
+
+#[path = "support/authentication.rs"]
+mod authentication;
+#[path = "support/client.rs"]
+mod client;
+#[path = "../../bytes/tests/support/memory.rs"]
+mod memory;
+#[path = "support/nvme.rs"]
+mod nvme;
+
+mod nvme_attachment;
+mod nvme_authentication;
+mod nvme_hints;
+mod nvme_hosts;
+mod nvme_tls;
+mod operator;
+mod sockets;
+mod standstill;
