@@ -135,14 +135,14 @@ impl<M: Media> BlockFtl<M> {
 
     /// Gives away what was held back. Returns whether there was anything.
     fn lend(&mut self) -> bool {
-        if self.provisioning.lend_spare() || self.shorten_log() {
+        if self.provisioning.lend_spare() {
             return true;
         }
         if self.placement.keep_nothing_apart() {
             self.provisioning.keep_apart(0);
             return true;
         }
-        self.provisioning.lend_metadata() || self.provisioning.lend_reserves()
+        self.shorten_log() || self.provisioning.lend_metadata() || self.provisioning.lend_reserves()
     }
 
     /// Begins a checkpoint on a worn-out drive whose log would give back chunks by that: where chunks have gone bad, they may be

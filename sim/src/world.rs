@@ -956,6 +956,7 @@ impl<D: Drive> World<D> {
     /// What the drive holds is `found`, whatever the model says: that counts from now on.
     pub fn adopt(&mut self, found: &[Found]) {
         let is_in_doubt = self.ftl().block().is_in_doubt();
+        assert!(!is_in_doubt || self.ftl().is_read_only(), "a drive that can be written makes good what it found");
         match is_in_doubt {
             true => self.model().looked_at(found),
             false => self.model().reopened(found),
