@@ -109,7 +109,7 @@ impl<M: Media> BlockFtl<M> {
         ftl.place_superblocks(states);
         ftl.sort_chunks(&chunks);
         for copy in 0..METADATA_COPIES {
-            let claim = Claim::Metadata { copy, turn: 0 };
+            let claim = Claim::Log { copy, turn: 0 };
             let chunk = ftl.provisioning.take(claim).expect("the plan has room for a log");
             ftl.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
             ftl.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });

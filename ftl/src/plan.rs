@@ -248,6 +248,16 @@ impl Plan {
         })
     }
 
+    /// The same for a drive that was `formatted` for more: its log may be as long as that when it is found, and what the drive
+    /// has beyond the plan may be spoken for.
+    pub(crate) fn at_least(self, formatted: &Plan) -> Plan {
+        let is_shorter = self.log_chunks < formatted.log_chunks;
+        let longer = if is_shorter { formatted } else { &self };
+        let plan = Plan { log_chunks: longer.log_chunks, log_successors: longer.log_successors, ..self };
+        let missing = formatted.chunks().saturating_sub(plan.chunks());
+        Plan { working_chunks: plan.working_chunks + missing, ..plan }
+    }
+
     /// Chunks of the whole drive.
     #[must_use]
     pub fn chunks(&self) -> u64 {

@@ -30,8 +30,16 @@ pub enum Claim {
     WornRelocation(u32),
     /// What relocation in a group keeps apart: never its reserve.
     Destination(u32),
-    /// One copy of log or checkpoint: in its home if there is more than the reserve, group after group by turns.
+    /// One copy of a checkpoint: in its home if there is more than the reserve, group after group by turns.
     Metadata {
+        /// Which copy.
+        copy: usize,
+        /// Whose turn it is.
+        turn: u32,
+    },
+    /// The same for one of the log. At the end of a drive's life, where the log asks when it cannot go on without, any chunk:
+    /// what relocation would empty with it could not be reset.
+    Log {
         /// Which copy.
         copy: usize,
         /// Whose turn it is.
@@ -341,7 +349,10 @@ impl Provisioning {
             }
             Claim::Relocation(group) | Claim::Destination(group) => self.fullest_pu(group),
             Claim::WornRelocation(group) => self.most_worn_pu(group),
-            Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn)?,
+            Claim::Metadata { copy, turn } => self.metadata_pu(copy, turn, self.reserves_are_lent)?,
+            Claim::Log { copy, turn } => {
+                self.metadata_pu(copy, turn, self.reserves_are_lent || self.is_at_end_of_life)?
+            }
             Claim::Table(pu) if self.table_chunks_on_pu(pu) == 0 => return None,
             Claim::Table(pu) => pu,
         };
@@ -351,14 +362,14 @@ impl Provisioning {
         self.free_in_group[self.format.group_of(pu) as usize] -= 1;
         self.free_total -= 1;
         match claim {
-            Claim::Metadata { .. } => self.metadata_in_use += 1,
+            Claim::Metadata { .. } | Claim::Log { .. } => self.metadata_in_use += 1,
             Claim::Table(pu) => self.begin_table_chunk(self.format.group_of(pu)),
             _ => {}
         }
         Some(chunk)
     }
 
-    fn metadata_pu(&self, copy: usize, turn: u32) -> Option<PuId> {
+    fn metadata_pu(&self, copy: usize, turn: u32, has_reserves: bool) -> Option<PuId> {
         let groups = self.free_in_group.len() as u32;
         let copies = METADATA_COPIES as u32;
         let homes = (groups + copies - 1 - copy as u32) / copies;
@@ -374,7 +385,7 @@ impl Provisioning {
             .chain(others)
             .find(|group| self.host_chunks_in_group(*group) > 0)
             .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
-        let kept = if self.reserves_are_lent { 0 } else { RELOCATION_RESERVE_CHUNKS };
+        let kept = if has_reserves { 0 } else { RELOCATION_RESERVE_CHUNKS };
         if left(group) <= kept {
             return None;
         }

@@ -143,7 +143,7 @@ pub enum OpenError {
         formatted: String,
         /// Chunks of the plan.
         needed: u64,
-        /// Chunks of the device that are not offline.
+        /// Chunks that there are for it: of the device those that are not offline, or all that are not for tables.
         good: u64,
     },
     /// The drive was formatted for another FTL.
@@ -519,7 +519,9 @@ fn trust(superblock: &Superblock, geometry: &Geometry) -> Result<(), OpenError> 
 fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result<Plan, OpenError> {
     let plan = Plan::new(&chunks.geometry, config)?;
     let formatted = Plan::new(&chunks.geometry, &config.sized(superblock.sizing))?;
-    let good = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
+    let all = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
+    // Tables were promised all that the plan left them.
+    let good = if config.catalog_blocks > 0 { formatted.chunks() } else { all };
     if plan.chunks() > formatted.chunks() && plan.chunks() > good {
         let (asked, known) = (config.sizing(), superblock.sizing);
         let log = |sizing: Sizing| sizing.checkpoint_log_blocks.map_or("none".to_owned(), |blocks| blocks.to_string());
@@ -535,7 +537,7 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
         };
         return Err(OpenError::OtherSize { field, asked, formatted: known, needed: plan.chunks(), good });
     }
-    Ok(plan)
+    Ok(plan.at_least(&formatted))
 }
 
 /// Whether the drive was formatted for the FTL that is to open it.

@@ -23,6 +23,9 @@
 //! moves as one transaction (`Victim::whole`): after a crash either the victim or the chunk it moved to holds nothing. Open
 //! chunks that hold nothing when a drive is opened are recycled where room is short. And the log does not outgrow its plan:
 //! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
+//!
+//! Where the drive is worn out and the log cannot go on without a chunk, it goes before relocation: what a victim leaves is reset only
+//! when the log is durable.
 
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
 use crate::canary::Canary;

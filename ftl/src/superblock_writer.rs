@@ -204,7 +204,7 @@ impl<M: Media> BlockFtl<M> {
         // On a worn-out drive chunks are scarce.
         let most = if self.read_only.is_none() { self.plan.log_successors as usize } else { 1 };
         for number in 0..most {
-            let Some(chunk) = self.provisioning.take(Claim::Metadata { copy, turn: (first + number) as u32 }) else {
+            let Some(chunk) = self.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
                 break;
             };
             self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());

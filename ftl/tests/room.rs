@@ -6,6 +6,7 @@ use openftl_ftl::placement::PlacementName;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, ReadOnlyReason};
 use openftl_media::Profile;
+use openftl_sim::TableWorld;
 use openftl_sim::step::Moment;
 use openftl_sim::world::{World, config};
 
@@ -146,6 +147,34 @@ fn a_setting_that_the_drive_has_no_room_for_is_refused_with_the_one_it_was_forma
     world.config.checkpoint_log_blocks = Some(32);
     world.open(Access::ReadWrite).unwrap();
     assert_eq!(world.ftl().read_only_reason(), None, "one for which there is room is taken");
+}
+
+/// Found by the explorer: tables had the chunks that a shorter log would not need, while the longer one was still there.
+#[test]
+fn a_table_drive_opened_for_a_shorter_log_finds_the_longer_one_and_has_room() {
+    let asked = Config { checkpoint_log_blocks: None, ..config(200, 1) };
+    let mut world = TableWorld::new(Profile::builtin("tiny").unwrap(), asked, 8, 1);
+    let plan = *world.drive().block().plan();
+    for block in 0..400 {
+        world.write(block % 200, 1);
+        world.flush();
+    }
+    world.power_cut(false);
+    world.config.checkpoint_log_blocks = Some(1);
+    world.recover().unwrap();
+    let shorter = *world.drive().block().plan();
+    assert_eq!((shorter.chunks(), shorter.log_chunks), (plan.chunks(), plan.log_chunks));
+    assert!(shorter.log_blocks_max < plan.log_blocks_max);
+    world.write_table(100);
+    world.write(0, 64);
+    world.clean_restart();
+    world.verify_all();
+    let ftl = world.ftl.take().unwrap().ftl;
+    ftl.close(&mut world.clock).unwrap();
+    world.config.checkpoint_log_blocks = Some(4096);
+    let error = world.open(Access::ReadWrite).unwrap_err();
+    let OpenError::OtherSize { field: "checkpoint_log_blocks", good, .. } = &error else { panic!("{error}") };
+    assert_eq!(*good, plan.chunks(), "tables have the others");
 }
 
 #[test]

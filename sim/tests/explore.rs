@@ -448,6 +448,20 @@ fn the_log_of_a_worn_out_drive_is_shortened_by_checkpoints() {
     assert!(explored(211_009).worn_out > 0);
 }
 
+/// Found by the explorer: a worn-out drive gave its last free chunk to relocation while the log waited for one. What relocation
+/// emptied could not be reset before the log was durable.
+#[test]
+fn the_log_of_a_worn_out_drive_goes_before_relocation() {
+    assert!(explored(8_108_857).worn_out > 0);
+}
+
+/// Found by the explorer: a table drive that was opened for a shorter log gave tables the room that the longer one still had.
+#[test]
+fn a_table_drive_opened_for_a_shorter_log_keeps_the_room_of_the_longer_one() {
+    explored(8_600_244);
+    explored(8_611_889);
+}
+
 /// Found by the explorer: a victim moved to the reserve of its group, and before all of it was there the host wrote to the same
 /// chunk. After a crash both chunks held something.
 #[test]
