@@ -247,11 +247,11 @@ fn narrow(profile: &mut Profile, config: &mut Config, dice: &mut Dice) {
 /// A chunk has so many blocks, at least.
 const CHUNK_BLOCKS_MIN: u32 = 12;
 
-/// What the drive of `config` is opened with that `number` stands for; 0: what it was made with. Nothing is asked for that it was
-/// not made large enough for.
+/// What the drive of `setting` is opened with that `number` stands for; 0: what it was made with. Another placement may need more
+/// chunks than it has, and is refused then.
 #[must_use]
-pub fn other_settings(config: &Config, number: u32) -> Config {
-    let mut config = config.clone();
+pub fn other_settings(setting: &Setting, number: u32) -> Config {
+    let mut config = setting.config.clone();
     if number == 0 {
         return config;
     }
@@ -269,6 +269,12 @@ pub fn other_settings(config: &Config, number: u32) -> Config {
     // Of what sizes the drive, some is left to it, and a checkpoint may come sooner than it was made for.
     config.left = if dice.once_in(2) { Left::ALL } else { Left::default() };
     config.checkpoint_log_blocks = dice.one_of(&[None, config.checkpoint_log_blocks, Some(1)]);
+    let placement = dice.one_of(&PlacementName::ALL);
+    // With tables there is nothing to be announced.
+    if dice.once_in(3) && (setting.tables.is_none() || placement != PlacementName::FlashAlloc) {
+        config.placement = placement;
+        (config.handles, config.objects_max) = (dice.between(1, 4) as u8, dice.between(1, 4) as u16);
+    }
     config
 }
 

@@ -13,6 +13,7 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
+use openftl_ftl::config::Left;
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::trims::TRIM_STEP_ENTRIES;
 use openftl_ftl::{
@@ -60,8 +61,10 @@ pub struct World<D = Ftl> {
     pub clock: VirtualClock,
     /// What the drive is opened with.
     pub config: Config,
-    /// What it is opened with from the next time on, if that is something else.
+    /// What it is opened with from the next time on, if that is something else. Where that is refused because it needs more
+    /// chunks, the drive is opened as it was made.
     pub next_config: Option<Config>,
+    has_other_config: bool,
     /// The model. Crash points keep the one of their moment.
     pub history: Rc<History>,
     /// Whether the drive may wear out, and refuse writes from then on.
@@ -232,6 +235,7 @@ impl<D: Drive> World<D> {
             history: Rc::new(History::new(config.capacity_blocks)),
             config,
             next_config: None,
+            has_other_config: false,
             may_wear_out: false,
             is_hurt: false,
             is_disturbed: false,
@@ -254,6 +258,7 @@ impl<D: Drive> World<D> {
             clock: VirtualClock(crash_point.at),
             config: self.config.clone(),
             next_config: self.next_config.clone(),
+            has_other_config: self.has_other_config,
             history,
             may_wear_out: self.may_wear_out,
             is_hurt: self.is_hurt,
@@ -926,17 +931,24 @@ impl<D: Drive> World<D> {
     /// # Errors
     /// If it is refused.
     pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
-        let wire = self.wire.clone();
         if let Some(config) = self.next_config.take() {
-            self.config = config;
+            (self.config, self.has_other_config) = (config, true);
         }
-        let config = self.config.clone();
-        let opened = D::open(wire, config, access, &mut self.deadline("the drive is opened"));
+        let mut opened = self.open_as_configured(access);
+        if self.has_other_config && matches!(opened, Err(OpenError::OtherSize { .. })) {
+            (self.config.left, self.config.checkpoint_log_blocks) = (Left::ALL, None);
+            opened = self.open_as_configured(access);
+        }
         let ftl = self.ftl.insert(opened?);
         let missing = &ftl.block().recovery_report().missing_room;
         assert!(missing.is_none(), "room is missing: {missing:?}, {}", ftl.block().describe());
         self.waiting.begin_anew(self.clock.0);
         Ok(())
+    }
+
+    fn open_as_configured(&mut self, access: Access) -> Result<D, OpenError> {
+        let (wire, config) = (self.wire.clone(), self.config.clone());
+        D::open(wire, config, access, &mut self.deadline("the drive is opened"))
     }
 
     /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
