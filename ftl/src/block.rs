@@ -44,6 +44,7 @@ use crate::target::{
 };
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
+use crate::victim::VictimPolicy;
 use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{
@@ -392,6 +393,8 @@ impl<M: Media> BlockFtl<M> {
             self.stirred = true;
             self.provisioning.end_of_life();
             self.expect_resets_to_fail();
+            // Room for what was acknowledged comes before what the policy is to show or to even out.
+            self.chunks.choose_victims(VictimPolicy::Greedy, 0);
             self.placement.keep_nothing_apart();
             self.provisioning.keep_apart(0);
             // Reads need frames too, and what the buffer holds now may hold them for good.

@@ -455,6 +455,13 @@ fn the_log_of_a_worn_out_drive_goes_before_relocation() {
     assert!(explored(8_108_857).worn_out > 0);
 }
 
+/// Found by the explorer: victims in the order of their closing gave back a block each, and the room for what was buffered went to
+/// the log and to checkpoints.
+#[test]
+fn a_worn_out_drive_chooses_the_emptiest_victims_whatever_its_policy() {
+    assert!(explored(32_008_293).worn_out > 0);
+}
+
 /// Found by the explorer: a table drive that was opened for a shorter log gave tables the room that the longer one still had.
 #[test]
 fn a_table_drive_opened_for_a_shorter_log_keeps_the_room_of_the_longer_one() {
