@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct ByteSize(pub u64);
 
 /// A share of something, written `10%`, `7.5 %` or `0.1`. Kept in millionths, so that it is exact and has one value on
-/// every machine.
+/// every machine. More than the whole needs the sign: `150%`, because `10` is more likely ten percent than ten times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Share {
     /// Millionths of the whole.
@@ -25,13 +25,41 @@ pub enum Interval {
     Never,
 }
 
-/// A size, share, span or interval that cannot be understood.
+/// A size, share, span or interval that cannot be understood, or that may mean something else than it says.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no {what}; write it like {example}")]
-pub struct UnitError {
-    text: String,
-    what: &'static str,
-    example: &'static str,
+pub enum UnitError {
+    /// Not understood.
+    #[error("`{text}` is no {what}; write it like {example}")]
+    NotUnderstood {
+        /// As written.
+        text: String,
+        /// What it was to be.
+        what: &'static str,
+        /// How others are written.
+        example: &'static str,
+    },
+    /// A unit was left half written.
+    #[error("`{text}` is no size; write {binary} (units of 1024) or {decimal} (units of 1000)")]
+    HalfUnit {
+        /// As written.
+        text: String,
+        /// With the unit in powers of two.
+        binary: String,
+        /// With the unit in powers of ten.
+        decimal: String,
+    },
+    /// A share above one without a percent sign.
+    #[error("`{text}` would be {text} times the whole; write {text}% (or {fraction})")]
+    NoPercentSign {
+        /// As written.
+        text: String,
+        /// So many percent as a fraction.
+        fraction: String,
+    },
+}
+
+fn not_understood(text: &str, what: &'static str, example: &'static str) -> UnitError {
+    UnitError::NotUnderstood { text: text.to_owned(), what, example }
 }
 
 const SUFFIXES: [(&str, u64); 9] = [
@@ -50,11 +78,18 @@ impl FromStr for ByteSize {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<ByteSize, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "size", example: "8GiB, 512MiB, 16GB or 4096" };
+        let error = || not_understood(text, "size", "8GiB, 512MiB, 16GB or 4096");
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(digits);
         let suffix = suffix.trim();
+        if let [b'K' | b'M' | b'G' | b'T'] = suffix.to_ascii_uppercase().as_bytes()
+            && !number.is_empty()
+        {
+            let unit = suffix.to_ascii_uppercase();
+            let (binary, decimal) = (format!("{number}{unit}iB"), format!("{number}{unit}B"));
+            return Err(UnitError::HalfUnit { text: text.to_owned(), binary, decimal });
+        }
         let factor = if suffix.is_empty() {
             1
         } else {
@@ -91,7 +126,7 @@ impl FromStr for Nanos {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Nanos, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "span of time", example: "10s, 500ms or 2min" };
+        let error = || not_understood(text, "span of time", "10s, 500ms or 2min");
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(digits);
@@ -105,13 +140,17 @@ impl FromStr for Share {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Share, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "share", example: "10%, 7.5% or 0.1" };
+        let error = || not_understood(text, "share", "10%, 7.5% or 0.1");
         let trimmed = text.trim();
         let (number, scale) = match trimmed.strip_suffix('%') {
             Some(number) => (number.trim(), 1e4),
             None => (trimmed, 1e6),
         };
-        let millionths = (number.parse::<f64>().map_err(|_| error())? * scale).round();
+        let number = number.parse::<f64>().map_err(|_| error())?;
+        if scale == 1e6 && number > 1.0 && number.is_finite() {
+            return Err(UnitError::NoPercentSign { text: trimmed.to_owned(), fraction: (number / 100.0).to_string() });
+        }
+        let millionths = (number * scale).round();
         if (0.0..=1e9).contains(&millionths) { Ok(Share { millionths: millionths as u32 }) } else { Err(error()) }
     }
 }
@@ -168,7 +207,7 @@ impl FromStr for Interval {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Interval, UnitError> {
-        let error = || UnitError { text: text.to_owned(), what: "interval", example: "7d, 12h, 30min, 90s or never" };
+        let error = || not_understood(text, "interval", "7d, 12h, 30min, 90s or never");
         let trimmed = text.trim();
         if trimmed.eq_ignore_ascii_case("never") {
             return Ok(Interval::Never);
@@ -256,8 +295,24 @@ mod tests {
         assert_eq!("0.07".parse(), Ok(Share::percent(7)));
         assert_eq!(Share::percent(7).of(100), 7);
         assert_eq!(Share::percent(7).of(101), 8);
+        assert_eq!("150%".parse(), Ok(Share::percent(150)));
+        assert_eq!("1".parse(), Ok(Share::percent(100)));
         assert!("ten".parse::<Share>().is_err());
         assert!("-1%".parse::<Share>().is_err());
+    }
+
+    #[test]
+    fn what_may_mean_something_else_is_refused_with_both_meanings() {
+        let text = |error: UnitError| error.to_string();
+        assert_eq!(text("10".parse::<Share>().unwrap_err()), "`10` would be 10 times the whole; write 10% (or 0.1)");
+        assert_eq!(
+            text("1.5".parse::<Share>().unwrap_err()),
+            "`1.5` would be 1.5 times the whole; write 1.5% (or 0.015)"
+        );
+        assert_eq!(
+            text("1g".parse::<ByteSize>().unwrap_err()),
+            "`1g` is no size; write 1GiB (units of 1024) or 1GB (units of 1000)"
+        );
     }
 
     #[test]

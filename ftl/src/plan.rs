@@ -63,9 +63,11 @@ pub struct Plan {
     /// Chunks that may be open beyond those for data that are kept apart ([`crate::placement`]). They are taken from the
     /// over-provisioning, at most half of it.
     pub placement_chunks: u32,
-    /// Chunks that tables may have open at a time.
+    /// Chunks that tables may have open at a time; [`u32::MAX`] where nothing limits them, serialized as null.
+    #[serde(serialize_with = "serialize_limit")]
     pub open_table_chunks: u32,
     /// The same on one parallel unit.
+    #[serde(serialize_with = "serialize_limit")]
     pub open_table_chunks_on_pu: u32,
     /// Lanes of one copy of a checkpoint.
     pub checkpoint_lanes: u32,
@@ -83,6 +85,13 @@ pub struct Plan {
     pub superblock_chunks: u64,
     /// Chunks of frontiers and of garbage collection.
     pub working_chunks: u64,
+}
+
+fn serialize_limit<S: serde::Serializer>(limit: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    match *limit {
+        u32::MAX => serializer.serialize_none(),
+        limit => serializer.serialize_some(&limit),
+    }
 }
 
 /// A capacity that a device cannot give.

@@ -191,7 +191,7 @@ fn recovery_table(name: &str) -> String {
                 refusal(SuperblockError::Version(4).into(), "a newer program"),
                 refusal(
                     OpenError::OtherGeometry { formatted: [2, 2, 16, 32], found: [2, 2, 15, 32] },
-                    "the profile it was created with; for a drive file `openftl inspect` shows it",
+                    "the profile it was created with; for a drive in a file `openftl inspect` shows it",
                 ),
                 refusal(
                     OpenError::OtherSize {

@@ -9,9 +9,9 @@
 //! | `key_file` | a file of secrets | what is accepted is written the same way |
 //! | `nvme` | what a host says to a controller | every command ends once or is held, inside its limits |
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
-//! | `drive_file` | a drive as TOML | errors name line and field |
+//! | `drive_description` | a drive as TOML | errors name line and field |
 //! | `server` | what a host says to a served drive after a good handshake | others are served, nothing is kept |
-//! | `store_file` | the start of a drive file, its chunk records | what is accepted is written the same way |
+//! | `store_file` | the start of a drive description, its chunk records | what is accepted is written the same way |
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
 //! | `traces` | a recorded trace, or the text of a load | what is played lies on the drive, errors name their line |
@@ -36,7 +36,7 @@ mod rant;
 
 mod catalog;
 mod controller;
-mod drive_file;
+mod drive_description;
 mod file_note;
 mod files_wire;
 mod flash;
@@ -63,7 +63,7 @@ pub struct Target {
 /// All of them, by name.
 pub const TARGETS: [Target; 17] = [
     Target { name: "catalog", run: catalog::run },
-    Target { name: "drive_file", run: drive_file::run },
+    Target { name: "drive_description", run: drive_description::run },
     Target { name: "file_note", run: file_note::run },
     Target { name: "files_wire", run: files_wire::run },
     Target { name: "flash", run: flash::run },

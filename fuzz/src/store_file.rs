@@ -1,4 +1,4 @@
-//! The start of a drive file, its chunk records, and entries of its journal.
+//! The start of a drive description, its chunk records, and entries of its journal.
 
 use openftl_core::ChunkId;
 use openftl_media::parts::{PARTS_MAX, check_parts};

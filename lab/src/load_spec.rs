@@ -36,8 +36,32 @@ const TREES_MAX: u32 = 16;
 /// Tenants of one drive.
 const TENANTS_MAX: usize = 64;
 
-const NAMES: &str =
-    "uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace";
+const NAMES: [&str; 10] = [
+    "uniform",
+    "sequential",
+    "zipf",
+    "hot-cold",
+    "writers",
+    "lsm",
+    "log-structured-fs",
+    "double-write",
+    "tenants",
+    "trace",
+];
+
+/// The load that was probably meant, as a question.
+fn meant(word: &str) -> String {
+    let near = NAMES.iter().map(|name| (strsim::jaro_winkler(word, name), name));
+    match near.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
+        Some((likeness, name)) if likeness > 0.8 => format!(" (did you mean {name}?)"),
+        _ => String::new(),
+    }
+}
+
+fn one_of(names: &[&str]) -> String {
+    let (last, others) = names.split_last().expect("there are some");
+    format!("{} or {last}", others.join(", "))
+}
 
 /// Which model of a host.
 #[derive(Clone, PartialEq, Debug)]
@@ -115,7 +139,7 @@ pub struct LoadSpec {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
     /// No such load.
-    #[error("`{word}` is no load; write {NAMES}")]
+    #[error("`{word}` is no load{}; write {}", meant(word), one_of(&NAMES))]
     Name {
         /// What was written.
         word: String,

@@ -67,7 +67,7 @@ fn what_cannot_be_is_named_with_what_can() {
     ];
     let errors: Vec<String> = texts.iter().map(|text| text.parse::<LoadSpec>().unwrap_err().to_string()).collect();
     expect![[r#"
-        `unifrom` is no load; write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace
+        `unifrom` is no load (did you mean uniform?); write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace
         uniform:1: nothing comes behind this name
         zipf:-1: write an exponent from 0 to 8, as 0.99
         hot-cold:90: write percent of the accesses, a slash and percent of the space, as 90/10

@@ -58,7 +58,7 @@ pub enum StoreError {
     },
     /// Not one of our files.
     #[error(
-        "{} is no drive file: it does not begin with OFTLNAND (its creation may have been interrupted; then delete it and create it again)",
+        "{} is no drive: it does not begin with OFTLNAND (its creation may have been interrupted; then delete it and create it again)",
         path.display()
     )]
     NotADrive {
@@ -127,7 +127,7 @@ pub enum StoreError {
         asked: String,
     },
     /// The header has no room for it.
-    #[error("the profile's text is {found} bytes long; at most {max} fit into a drive file")]
+    #[error("the profile's text is {found} bytes long; at most {max} fit into a drive")]
     ProfileTooLong {
         /// Its length in bytes.
         found: usize,

@@ -232,8 +232,8 @@ fn a_drive_file_that_is_not_whole_is_refused_with_the_reason() {
     check(broken(|file| file.set_len(length(file) - 1).unwrap()), "is truncated");
     check(broken(|file| file.set_len(60).unwrap()), "is truncated: 60 bytes of 80");
     check(broken(|file| file.set_len(100).unwrap()), "is truncated: 100 bytes");
-    check(broken(|file| file.set_len(0).unwrap()), "is no drive file");
-    check(broken(|file| file.write_all_at(b"QFI\xfb", 0).unwrap()), "is no drive file");
+    check(broken(|file| file.set_len(0).unwrap()), "is no drive:");
+    check(broken(|file| file.write_all_at(b"QFI\xfb", 0).unwrap()), "is no drive:");
     check(
         broken(|file| file.write_all_at(&[4], 8).unwrap()),
         "has format version 4, this program knows versions up to 3",

@@ -1,7 +1,7 @@
 //! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
 
 use crate::cli::{DriveFlags, Store};
-use crate::drive_file::another_seed;
+use crate::drive_description::another_seed;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide, of_kind};
@@ -126,7 +126,7 @@ impl<'a> Reopen<'a> {
         Reopen { settings, flags, host_frames }
     }
 
-    /// Whether a file divides its device as the drive file says, if that one does.
+    /// Whether a file divides its device as the drive description says, if that one does.
     fn expect_parts(&self, path: &Path, parts: &[PartLabel]) -> Result<(), Failure> {
         let path = path.display();
         let asked = &self.settings.namespaces;
@@ -143,7 +143,7 @@ impl<'a> Reopen<'a> {
                 format!("has no {} namespace {name} of {partition}", missing.expect("just matched").kind())
             }
             (None, Some(PartLabel { name, kind, partition, .. })) => {
-                format!("has a namespace {name} ({kind}, {partition}) that the drive file does not know")
+                format!("has a namespace {name} ({kind}, {partition}) that the drive description does not know")
             }
             (None, None) => return Ok(()),
         };
@@ -395,8 +395,9 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
         OpenError::OtherGeometry { .. } | OpenError::OtherSize { .. } | OpenError::Geometry(_) => {
             Failure::bad_input(failure)
         }
-        OpenError::OtherKind { .. } => Failure::bad_input(failure)
-            .fix("`openftl files` shows what is on a table drive, given the drive file (kind = \"tables\") that it was made with"),
+        OpenError::OtherKind { .. } => {
+            Failure::bad_input(failure).fix("`openftl files` shows what is on a table drive")
+        }
         error if error.is_repairable() => Failure::failed(failure).fix(format_args!(
             "openftl check {} --repair rebuilds what can be rebuilt, and says what was lost",
             stored.words()

@@ -3,23 +3,24 @@
 use crate::assembly;
 use crate::cli::{self, Store, Timing};
 use crate::contender::binding_for;
-use crate::drive_file::StoreName;
+use crate::drive_description::StoreName;
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::flash::Flash;
 use crate::measure::{self, Trying, Watched, ended_early, expect_something};
 use crate::report::{self, Seconds};
 use crate::settings::Settings;
-use crate::terminal::{Ink, Live, Palette, say};
+use crate::terminal::{Ink, Live, Palette, interrupted, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_ftl::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{View, WarmedUp};
-use openftl_lab::{Limit, LoadSpec, Measured, WarmUp, theory};
+use openftl_lab::{Limit, LoadSpec, Measured, TrialError, WarmUp, theory};
 use openftl_media::Timing as MediaTiming;
 use serde::Serialize;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// What the host sees unless the command says otherwise.
@@ -61,6 +62,8 @@ struct Findings {
     warm_up: WarmUpFacts,
     /// Blocks that were read and compared, all phases.
     blocks_verified: u64,
+    /// Whether it was interrupted, and the figures are those of the part that was done.
+    interrupted: bool,
 }
 
 /// How far the warm-up went.
@@ -75,11 +78,24 @@ struct WarmUpFacts {
 }
 
 pub fn run(arguments: &cli::Bench) -> Result<(), Failure> {
-    let (findings, measured) = Run::prepare(arguments)?.finish(Live::new(false))?;
+    let run = Run::prepare(arguments)?;
+    let interrupted = interrupted()?;
+    let palette = Palette::of_stdout();
     if arguments.json {
-        return say(&crate::json(&findings)?);
+        let mut done = run.finish(Live::new(false), &interrupted)?;
+        done.findings.figures.wall_seconds = arguments.wall.then_some(done.wall_seconds);
+        return say(&crate::json(&done.findings)?);
     }
-    say(&page(&findings, &measured, Palette::of_stdout()))
+    say(&header(&run.configuration, &run.trying, palette))?;
+    say(&page(&run.finish(Live::new(false), &interrupted)?, palette))
+}
+
+/// A run that came to its end.
+struct Done {
+    findings: Findings,
+    measured: Measured,
+    /// How long the measured phase took here.
+    wall_seconds: f64,
 }
 
 /// A run that was found possible.
@@ -103,7 +119,7 @@ impl Run {
             (Some(store), _) => store,
             (None, Some(StoreName::Ram)) => Store::Ram,
             (None, Some(StoreName::Stamps)) => Store::Stamps,
-            // A drive file for serving is fine: bench takes everything from it but the file that it is kept in.
+            // A drive description for serving is fine: bench takes everything from it but the file that it is kept in.
             (None, None | Some(StoreName::File)) => {
                 if timing == Timing::Instant {
                     Store::Ram
@@ -144,13 +160,16 @@ impl Run {
         })
     }
 
-    fn finish(mut self, live: Live) -> Result<(Findings, Measured), Failure> {
+    fn finish(mut self, live: Live, interrupted: &AtomicBool) -> Result<Done, Failure> {
         let mut trial = self.trying.begin(&self.settings)?;
         self.configuration.chunks_per_pu = assembly::geometry(&trial.drive).chunks_per_pu;
         let mut watched = Watched::new(live);
         let watch = &mut |view: View<'_, Flash>| {
             watched.see(&view);
-            ControlFlow::Continue(())
+            match interrupted.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         };
         let only_reads = !self.trying.load.writes();
         let warm_up = if only_reads { WarmUp::DriveWrites(0.0) } else { self.warm_up };
@@ -167,17 +186,21 @@ impl Run {
             let started = Instant::now();
             let measured = trial.measure(limit, Nanos::ZERO, watch)?;
             let wall_seconds = started.elapsed().as_secs_f64();
-            trial.read_back(watch)?;
-            Ok((warmed_up, measured, wall_seconds))
+            let is_whole = !measured.outcome.stopped
+                && match trial.read_back(watch) {
+                    Err(TrialError::Stopped { .. }) => false,
+                    read => read.map(|_| true)?,
+                };
+            Ok((warmed_up, measured, wall_seconds, is_whole))
         });
         watched.clear();
         let reason = || trial.drive.read_only_reason().map(|reason| reason.to_string());
-        let (warmed_up, measured, wall_seconds) = tried.map_err(|error| ended_early(&error, reason()))?;
+        let (warmed_up, measured, wall_seconds, is_whole) = tried.map_err(|error| ended_early(&error, reason()))?;
         let moved = measured.outcome.reads.blocks + measured.outcome.writes.blocks;
         if !measured.outcome.turned_read_only {
             expect_something(moved)?;
         }
-        let figures = Figures::of(&measured, wall_seconds);
+        let figures = Figures::of(&measured);
         let LoadSpec { model, access, fill, .. } = &self.trying.load;
         let is_uniform = *model == Model::Uniform && access.is_none_or(|access| access == BLOCK) && fill.is_none();
         let waf_theory = (is_uniform
@@ -194,25 +217,33 @@ impl Run {
             configuration: self.configuration,
             warm_up: WarmUpFacts { drive_writes, waf, steady },
             blocks_verified: trial.blocks_verified(),
+            interrupted: !is_whole,
         };
-        Ok((result, measured))
+        Ok(Done { findings: result, measured, wall_seconds })
     }
 }
 
-/// The page for people.
-fn page(result: &Findings, measured: &Measured, palette: Palette) -> String {
-    let Configuration { profile, capacity_bytes, over_provisioning, timing, queue_depth, .. } = &result.configuration;
-    let mut text = palette.paint(Ink::Bold, &format!("{} on {profile}", result.workload));
-    text.push_str(&palette.paint(
-        Ink::Dim,
-        &format!(
-            "   {}, {:.1}% over-provisioning, {queue_depth} requests at a time, seed {}\n",
-            ByteSize(*capacity_bytes),
-            over_provisioning * 100.0,
-            result.seed
-        ),
-    ));
-    let wall_seconds = result.figures.wall_seconds;
+/// What runs, told before it does.
+fn header(configuration: &Configuration, trying: &Trying, palette: Palette) -> String {
+    let Configuration { profile, capacity_bytes, over_provisioning, queue_depth, .. } = configuration;
+    let title = palette.paint(Ink::Bold, &format!("{} on {profile}", trying.load));
+    let rest = format!(
+        "   {}, {:.1}% over-provisioning, {queue_depth} requests at a time, seed {}\n",
+        ByteSize(*capacity_bytes),
+        over_provisioning * 100.0,
+        trying.seed
+    );
+    format!("{title}{}", palette.paint(Ink::Dim, &rest))
+}
+
+/// What was found, for people.
+fn page(Done { findings: result, measured, wall_seconds }: &Done, palette: Palette) -> String {
+    let Configuration { timing, .. } = &result.configuration;
+    let mut text = String::new();
+    if result.interrupted {
+        text.push_str(&palette.paint(Ink::Bad, "\nInterrupted: these are the figures of the part that was done.\n"));
+    }
+    let wall_seconds = *wall_seconds;
     let seconds = if *timing == Timing::Virtual { Seconds::Simulated { wall_seconds } } else { Seconds::Real };
     text.push_str(&report::page(measured, seconds, palette));
     if let (Some(theory), Some(waf)) = (result.waf_theory, result.figures.relocation_waf) {
@@ -257,14 +288,16 @@ mod tests {
     }
 
     fn bench(line: &str) -> Findings {
-        prepare(line).unwrap().finish(Live::silent()).unwrap_or_else(|failure| panic!("{line}: {failure}")).0
+        prepare(line)
+            .unwrap()
+            .finish(Live::silent(), &AtomicBool::new(false))
+            .unwrap_or_else(|failure| panic!("{line}: {failure}"))
+            .findings
     }
 
-    /// The object that `--json` prints, without what differs from run to run.
+    /// The object that `--json` prints.
     fn json(line: &str) -> serde_json::Value {
-        let mut object = serde_json::to_value(bench(line)).unwrap();
-        assert!(object.as_object_mut().unwrap().remove("wall_seconds").is_some());
-        object
+        serde_json::to_value(bench(line)).unwrap()
     }
 
     const SMALL: &str = "--profile cosmos --capacity 64MiB --drive-writes 1 --warm-up 1";
@@ -314,6 +347,14 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_run_tells_what_was_measured_and_before_that_fails() {
+        let interrupted = AtomicBool::new(true);
+        let prepared = prepare(&format!("{SMALL} --workload uniform")).unwrap();
+        let failure = prepared.finish(Live::silent(), &interrupted).err().expect("nothing was measured").to_string();
+        assert!(failure.contains("nothing was measured yet"), "{failure}");
+    }
+
+    #[test]
     fn a_workload_that_only_reads_ends() {
         let findings = bench(&format!("{SMALL} --workload uniform,reads=100%"));
         assert_eq!(findings.figures.host_blocks_read, 64 * 256);
@@ -328,7 +369,7 @@ mod tests {
             ("--workload uniform,access=2MiB", "1MiB"),
             ("--workload uniform,reads=101%", "101%"),
             ("--workload trace:not-there.csv", "not-there.csv"),
-            ("--capacity 1001", "capacity"),
+            ("--capacity 0", "capacity"),
         ] {
             let failure = prepare(line).err().unwrap_or_else(|| panic!("{line} was taken")).to_string();
             assert!(failure.contains(word), "{line}: {failure}");

@@ -2,7 +2,7 @@
 
 pub mod nvme;
 
-pub use crate::drive_file::{Timing, Tls};
+pub use crate::drive_description::{Timing, Tls};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Start here:
-  openftl demo                                            a drive at work, in eight seconds
+  openftl demo                                            a drive at work, in a few seconds
   openftl create disk.oftl --profile cosmos --capacity 8GiB
   openftl serve disk.oftl --nbd 127.0.0.1:10809           any NBD client can use it
   openftl bench --workload uniform --drive-writes 4       write amplification, latency, wear
@@ -23,7 +23,7 @@ Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in th
 
 /// A whole SSD in user space: Open-Channel flash, a flash translation layer, and host interfaces.
 #[derive(Parser, Debug)]
-#[command(name = "openftl", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "openftl", version, about, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -64,24 +64,26 @@ pub enum Command {
 const DEMO_EXAMPLES: &str = "\
 Examples:
   openftl demo
-  openftl demo --seconds 30
-  openftl demo --json > report.json";
+  openftl demo --drive-writes 30
+  openftl demo --json > report.json
+
+The figures are the same on any machine.";
 
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub struct Demo {
-    /// How long it takes, in seconds of your time.
+    /// How often the capacity is overwritten.
     #[arg(long, value_name = "N", default_value_t = 8.0, value_parser = positive)]
-    pub seconds: f64,
+    pub drive_writes: f64,
     /// Print the report as one JSON object, without progress.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What a new drive is made of; flags override the drive file.
+/// What a new drive is made of; flags override the drive description.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DriveFlags {
-    /// A drive file: media, FTL and host interface in one TOML (see the `drives` folder).
+    /// A drive description: media, FTL and host interface in one TOML (see the `drives` folder).
     #[arg(long, value_name = "FILE", help_heading = "Drive")]
     pub drive: Option<PathBuf>,
     /// The NAND device: a name from `openftl profiles`, or a TOML file [default: cosmos].
@@ -191,7 +193,8 @@ pub struct Serve {
     pub format_device: bool,
     #[command(flatten)]
     pub flags: DriveFlags,
-    /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809].
+    /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809, or
+    /// with --nvme-tcp nowhere].
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
     /// Where NVMe hosts connect, like 127.0.0.1:4420; may be repeated.
@@ -408,6 +411,9 @@ pub struct Bench {
     /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// In the object also say how long it took here. It is the only figure of a simulated run that differs from run to run.
+    #[arg(long, requires = "json")]
+    pub wall: bool,
 }
 
 const COMPARE_EXAMPLES: &str = "\
@@ -436,7 +442,7 @@ pub struct Compare {
     /// Decides everything that is left to chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What the host sees of every drive [default: what the drive files say, or 1GiB].
+    /// What the host sees of every drive [default: what the drive descriptions say, or 1GiB].
     #[arg(long, value_name = "SIZE")]
     pub capacity: Option<ByteSize>,
     /// How full the load keeps the drive [default: that of the load].
@@ -557,15 +563,16 @@ pub struct Check {
 
 const FILES_EXAMPLES: &str = "\
 Examples:
-  openftl files lsm.toml
+  openftl files lsm.oftl
+  openftl files lsm.toml                  also while it is served
   openftl files lsm.toml /db --json
   openftl files lsm.toml --get /db/CURRENT";
 
 #[derive(Args, Debug)]
 #[command(after_help = FILES_EXAMPLES)]
 pub struct Files {
-    /// The drive file of a table drive that is served, or that nobody has open.
-    #[arg(value_name = "DRIVE.toml")]
+    /// A table drive made by `openftl create`, or the description (TOML) of one, which also finds its server.
+    #[arg(value_name = "DISK|TOML")]
     pub drive: PathBuf,
     /// Only what is in this folder.
     #[arg(value_name = "FOLDER")]
@@ -729,7 +736,7 @@ mod tests {
     fn the_fixed_forms_are_understood() {
         for line in [
             "openftl demo",
-            "openftl demo --seconds 3 --json",
+            "openftl demo --drive-writes 3 --json",
             "openftl create disk.oftl --profile cosmos --capacity 8GiB",
             "openftl create disk.oftl --profile cosmos --capacity 8GiB --over-provisioning 10%",
             "openftl serve disk.oftl --nbd unix:/path/socket",
@@ -786,7 +793,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_its_flag_and_value() {
         for (line, flag, value) in [
-            ("openftl demo --seconds 0", "--seconds", "0"),
+            ("openftl demo --drive-writes 0", "--drive-writes", "0"),
             ("openftl create disk.oftl --capacity 8Gibi", "--capacity", "8Gibi"),
             ("openftl bench --queue-depth 0", "--queue-depth", "0"),
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),

@@ -397,7 +397,7 @@ mod tests {
         check(
             "--drive cosmos --workload zipfian",
             expect![[r#"
-            error: --workload zipfian: `zipfian` is no load
+            error: --workload zipfian: `zipfian` is no load (did you mean zipf?)
               fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace"#]],
         );
         check(
@@ -445,10 +445,10 @@ mod tests {
               fix: write one of them"#]],
         );
         check(
-            "--drive cosmos --workload lsm --capacity 1000",
+            "--drive cosmos --workload lsm --capacity 0",
             expect![[r#"
-            error: drive cosmos: capacity = 1000 B is no whole number of 4096-byte blocks
-              fix: choose a multiple of 4KiB, like 512MiB or 8GiB"#]],
+            error: drive cosmos: capacity = 0: a drive has at least one block of 4 KiB
+              fix: choose a size like 512MiB or 8GiB"#]],
         );
     }
 

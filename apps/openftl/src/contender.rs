@@ -3,7 +3,7 @@
 //! ```text
 //!   cosmos                              a profile
 //!   cosmos:flash-alloc                  … with a placement
-//!   drives/cosmos-block.toml:streams    a drive file with another placement than it says
+//!   drives/cosmos-block.toml:streams    a drive description with another placement than it says
 //!   cosmos:fdp,binding=by-object:4,victim=cost-benefit,over-provisioning=7%,name=objects
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! would not heed it, handles by object for streams and by kind for Flexible Data Placement, and objects for FlashAlloc.
 
 use crate::cli::{Collection, DriveFlags};
-use crate::drive_file::is_file_name;
+use crate::drive_description::is_file_name;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use clap::ValueEnum;
@@ -34,7 +34,7 @@ pub struct ContenderSpec {
     pub name: Option<String>,
     /// A profile's name, or the file of a profile or drive.
     pub source: String,
-    /// Another placement than the drive file's.
+    /// Another placement than the drive description's.
     pub placement: Option<PlacementName>,
     /// What the host tells it.
     pub binding: Option<Binding>,
@@ -76,7 +76,7 @@ impl FromStr for ContenderSpec {
             Some((source, word)) => (source, Some(parsed("placement", word)?)),
         };
         if source.is_empty() {
-            return Err(Failure::bad_input("no profile and no drive file is named")
+            return Err(Failure::bad_input("no profile and no drive description is named")
                 .fix("write one and, if you like, a placement, as cosmos:streams or drives/cosmos-block.toml"));
         }
         let mut spec =
@@ -132,7 +132,7 @@ impl ContenderSpec {
             placement: self.placement,
             ..DriveFlags::default()
         };
-        match is_drive_file(&self.source) {
+        match is_drive_description(&self.source) {
             true => flags.drive = Some(self.source.clone().into()),
             false => flags.profile = Some(self.source.clone()),
         }
@@ -152,7 +152,7 @@ impl ContenderSpec {
 }
 
 /// A file that has no table of media, FTL or host is that of a profile.
-fn is_drive_file(source: &str) -> bool {
+fn is_drive_description(source: &str) -> bool {
     is_file_name(source)
         && std::fs::read_to_string(source).map_or(true, |text| {
             let begins = |line: &str| ["[media]", "[ftl]", "[host]", "[[namespace]]"].contains(&line.trim());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_file_and_a_profile_file_are_told_apart_and_options_override_both() {
+    fn a_drive_description_and_a_profile_file_are_told_apart_and_options_override_both() {
         let folder = tempfile::tempdir().unwrap();
         let drive = folder.path().join("drive.toml");
         std::fs::write(&drive, "[media]\nprofile = \"znand\"\ncapacity = \"32MiB\"\n").unwrap();
@@ -285,13 +285,13 @@ mod tests {
         check(
             "none.toml",
             expect![[r#"
-            error: drive none.toml: --drive none.toml: No such file or directory (os error 2)
-              fix: name a drive file, such as those in the `drives` folder"#]],
+                error: drive none.toml: --drive none.toml: No such file or directory (os error 2)
+                  fix: name a drive description (TOML), such as those in the `drives` folder"#]],
         );
         check(
             ":streams",
             expect![[r#"
-            error: no profile and no drive file is named
+            error: no profile and no drive description is named
               fix: write one and, if you like, a placement, as cosmos:streams or drives/cosmos-block.toml"#]],
         );
         check(

@@ -7,7 +7,7 @@ use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
-use openftl_drive::drive_file::{DriveFile, FtlKind, another_seed};
+use openftl_drive::drive_description::{DriveDescription, FtlKind, another_seed};
 use openftl_drive::new_file::{self, Existing};
 use openftl_drive::table_drive::TableDrive;
 use openftl_ftl::Access;
@@ -105,10 +105,10 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     say(&text)
 }
 
-/// The table drive that the drive file describes, if it does.
+/// The table drive that the drive description describes, if it does.
 fn table_drive(flags: &cli::DriveFlags) -> Result<Option<TableDrive>, Failure> {
     let Some(path) = &flags.drive else { return Ok(None) };
-    let file = DriveFile::read(path)?;
+    let file = DriveDescription::read(path)?;
     if file.ftl.kind != Some(FtlKind::Tables) {
         return Ok(None);
     }
@@ -130,15 +130,17 @@ fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), F
     let failed = crate::files::failure;
     if let Some(named) = drive.disk().filter(|named| named != disk) {
         let (named, disk) = (named.display(), disk.display());
-        return Err(Failure::bad_input(format_args!("the drive file keeps its flash in {named}, and not in {disk}"))
-            .fix(format_args!("openftl create {named} --drive …")));
+        return Err(Failure::bad_input(format_args!(
+            "the drive description keeps its flash in {named}, and not in {disk}"
+        ))
+        .fix(format_args!("openftl create {named} --drive …")));
     }
     let cli::DriveFlags { capacity, over_provisioning, profile, durability, .. } = &arguments.flags;
     if capacity.is_some() || over_provisioning.is_some() || profile.is_some() || durability.is_some() {
         return Err(Failure::bad_input(
             "--capacity, --over-provisioning, --profile and --durability are for block drives",
         )
-        .fix("leave them away; the drive file says what a table drive is"));
+        .fix("leave them away; the drive description says what a table drive is"));
     }
     if disk.exists() {
         if !arguments.force {

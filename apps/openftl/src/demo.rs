@@ -31,9 +31,6 @@ const HOT_ACCESSES: Share = Share::percent(90);
 const HOT_SPACE: Share = Share::percent(10);
 const SEED: u64 = 1;
 
-/// Part of the time that is left for reading everything back.
-const READ_BACK_SHARE: f64 = 0.12;
-
 #[derive(Serialize)]
 struct Findings {
     #[serde(flatten)]
@@ -47,7 +44,6 @@ struct Findings {
 }
 
 pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
-    let started = Instant::now();
     let palette = Palette::of_stdout();
     // Made for loads that have a hot part.
     let flags = cli::DriveFlags { victim: Some(VictimPolicy::CostBenefit), ..cli::DriveFlags::default() };
@@ -83,16 +79,16 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
         &format!("{} written in order, {}", settings.drive.capacity, speeds(&filled, filling.elapsed())),
     ))?;
 
-    let end = Duration::from_secs_f64(arguments.seconds * (1.0 - READ_BACK_SHARE));
-    let mut scene = Scene::new(end.saturating_sub(started.elapsed()));
+    let mut scene = Scene::new();
     let overwriting = Instant::now();
-    let measured = trial.measure(Limit::Until(Time::NEVER), Nanos::ZERO, &mut |view: View<'_, Flash>| {
+    let blocks = (arguments.drive_writes * trial.drive.blocks() as f64).round().max(1.0) as u64;
+    let measured = trial.measure(Limit::BlocksWritten(blocks), Nanos::ZERO, &mut |view: View<'_, Flash>| {
         let live = watched.live();
         if live.is_due() {
             let lines = scene.draw(&view, live.palette());
             live.show(&lines);
         }
-        if started.elapsed() >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     });
     let wall_seconds = overwriting.elapsed().as_secs_f64();
     watched.clear();
@@ -125,7 +121,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
 
     if arguments.json {
         return say(&crate::json(&Findings {
-            figures: Figures::of(&measured, wall_seconds),
+            figures: Figures::of(&measured),
             profile: settings.profile.name.clone(),
             capacity_bytes: settings.drive.capacity.0,
             fill_virtual_seconds: filled.seconds(),
@@ -185,7 +181,6 @@ fn next(palette: Palette) -> String {
 /// What is seen while the mix runs.
 struct Scene {
     began: Instant,
-    lasts: Duration,
     last_host: u64,
     last_nand: u64,
     last_busy: Vec<openftl_core::Nanos>,
@@ -197,10 +192,9 @@ struct Scene {
 const HISTORY: usize = 32;
 
 impl Scene {
-    fn new(lasts: Duration) -> Scene {
+    fn new() -> Scene {
         Scene {
             began: Instant::now(),
-            lasts,
             last_host: 0,
             last_nand: 0,
             last_busy: Vec::new(),
@@ -224,7 +218,6 @@ impl Scene {
             if span > 0.0 { (busy - before).as_secs_f64() / span } else { 0.0 }
         }));
         (self.last_host, self.last_nand, self.last_now, self.last_busy) = (host, nand, view.now, busy);
-        let share = self.began.elapsed().as_secs_f64() / self.lasts.as_secs_f64().max(1e-9);
         let outcome = view.outcome;
         let simulated = view.now.since(outcome.started).as_secs_f64();
         let rate = |seconds: f64| thousands((outcome.requests() as f64 / seconds.max(1e-9)) as u64);
@@ -233,7 +226,7 @@ impl Scene {
         vec![
             format!(
                 "  overwriting  {} {simulated:>7.2} s simulated, write amplification {waf:.2}",
-                picture(&bar(share, 24))
+                picture(&bar(view.share, 24))
             ),
             format!(
                 "    speed      {} requests/s of the drive, {} of the simulation",

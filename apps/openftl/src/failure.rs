@@ -82,6 +82,9 @@ impl fmt::Display for Failure {
 
 impl From<NewFileError> for Failure {
     fn from(error: NewFileError) -> Failure {
-        Failure::failed(error)
+        match error {
+            NewFileError::File { .. } => Failure::failed(error),
+            NewFileError::NoFolder { .. } | NewFileError::Folder { .. } => Failure::bad_input_with_fix(error),
+        }
     }
 }

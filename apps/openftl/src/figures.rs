@@ -47,7 +47,7 @@ impl Latency {
     }
 }
 
-/// The figures. Everything but `wall_seconds` follows from the seed in virtual time.
+/// The figures. In virtual time everything but `wall_seconds` follows from the seed.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct Figures {
     pub host_blocks_written: u64,
@@ -60,7 +60,9 @@ pub struct Figures {
     /// Requests a second on the drive's clock; null if no time passed.
     pub iops: Option<f64>,
     pub virtual_seconds: f64,
-    pub wall_seconds: f64,
+    /// How long it took here, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_seconds: Option<f64>,
     pub latency_ns: Latency,
     pub read_latency_ns: Option<Latency>,
     pub write_latency_ns: Option<Latency>,
@@ -88,8 +90,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of one phase on one drive, which took `wall_seconds` here.
-    pub fn of(measured: &Measured, wall_seconds: f64) -> Figures {
+    /// Of one phase on one drive.
+    pub fn of(measured: &Measured) -> Figures {
         let (outcome, statistics) = (&measured.outcome, &measured.statistics);
         let wrote = statistics.host_blocks_written > 0;
         Figures {
@@ -100,7 +102,7 @@ impl Figures {
             relocation_waf: wrote.then(|| statistics.relocation_waf()),
             iops: outcome.iops(),
             virtual_seconds: outcome.seconds(),
-            wall_seconds,
+            wall_seconds: None,
             latency_ns: Latency::of(&outcome.latency(), outcome.reads.slowest.max(outcome.writes.slowest)),
             read_latency_ns: Latency::of_some(&outcome.reads),
             write_latency_ns: Latency::of_some(&outcome.writes),

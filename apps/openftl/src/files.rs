@@ -4,12 +4,14 @@ use crate::cli;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_drive::table_drive::{TableDrive, TableVolume};
+use openftl_drive::drive_description::is_stored_drive;
+use openftl_drive::table_drive::{self, TableDrive, TableVolume};
 use openftl_files::{Attributes, FileError, FileKind, Volume};
 use openftl_ftl::Access;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -30,20 +32,7 @@ struct Listing {
 }
 
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
-    let drive = TableDrive::read(&arguments.drive).map_err(failure)?;
-    let files = drive.open_or_connect(Access::Inspect).map_err(|error| match (error, drive.disk()) {
-        // It may only not have been stopped: see `assembly::open_as_it_is`.
-        (error @ FileError::Corruption(_), Some(disk)) => failure(error)
-            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),
-        (error, _) => failure(error),
-    })?;
-    if drive.disk().is_none() && matches!(files, Volume::Here(_)) {
-        return Err(Failure::bad_input(format_args!(
-            "{}: the drive is in memory, and gone with its program",
-            arguments.drive.display()
-        ))
-        .fix("a drive that is to be looked at has media.store = \"file\", or is served"));
-    }
+    let files = open(&arguments.drive)?;
     if let Some(path) = &arguments.get {
         return copy_out(&files, path);
     }
@@ -65,6 +54,37 @@ pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let (free, all) = (ByteSize(tables_free_bytes), ByteSize(tables_all_bytes));
     _ = writeln!(text, "{tables} tables, {logs} log files; room for {free} more in tables, of {all}");
     say(&text)
+}
+
+/// What is on a drive that is named itself, or by its description.
+fn open(drive: &Path) -> Result<TableVolume, Failure> {
+    // It may only not have been stopped: see `assembly::open_as_it_is`.
+    let failure_on = |error: FileError, disk: &Path| match error {
+        FileError::Corruption(_) => failure(error)
+            .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),
+        FileError::Busy(_) => {
+            failure(error).fix("name its description (TOML) if it is served: its server is asked then")
+        }
+        error => failure(error),
+    };
+    if is_stored_drive(drive) {
+        return table_drive::look_at(drive).map(Volume::Here).map_err(|error| failure_on(error, drive));
+    }
+    let described = TableDrive::read(drive).map_err(failure)?;
+    let Some(disk) = described.disk() else {
+        return match described.open_or_connect(Access::Inspect).map_err(failure)? {
+            Volume::Here(_) => Err(Failure::bad_input(format_args!(
+                "{}: the drive is in memory, and gone with its program",
+                drive.display()
+            ))
+            .fix("a drive that is to be looked at has media.store = \"file\", or is served")),
+            served => Ok(served),
+        };
+    };
+    described.open_or_connect(Access::Inspect).map_err(|error| match error {
+        error @ FileError::Busy(_) => failure(error),
+        error => failure_on(error, disk),
+    })
 }
 
 /// A folder, and what is in it.

@@ -11,7 +11,7 @@
 //! the file names the hosts as that of `--dhchap-key` does.
 
 use crate::cli;
-use crate::drive_file::{HostSection, Tls};
+use crate::drive_description::{HostSection, Tls};
 use crate::failure::Failure;
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_nvme_auth::{Policy, Secrets, SecretsError, TlsKeys};
@@ -43,12 +43,12 @@ pub struct Encryption {
 }
 
 impl HostAccess {
-    /// What command line and drive file say. Files are read, and what does not fit together is refused, before anything is
+    /// What command line and drive description say. Files are read, and what does not fit together is refused, before anything is
     /// opened.
     pub fn of(addresses: &[SocketAddr], arguments: &cli::Serve, file: &HostSection) -> Result<HostAccess, Failure> {
         if let (Some(keys), true) = (&file.dhchap_key, arguments.allow_any_host) {
             return Err(Failure::bad_input(format_args!(
-                "--allow-any-host: the drive file lets in those with a secret in {}",
+                "--allow-any-host: the drive description lets in those with a secret in {}",
                 keys.display()
             ))
             .fix("leave one of the two away"));
@@ -117,7 +117,7 @@ impl Encryption {
             return match policy {
                 None => Ok(None),
                 Some(_) => Err(Failure::bad_input("tls: there are no keys that hosts could use")
-                    .fix("name a file with them: --tls-key FILE, or tls_key in the drive file")),
+                    .fix("name a file with them: --tls-key FILE, or tls_key in the drive description")),
             };
         };
         let policy = match policy.unwrap_or(Tls::Required) {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_a_drive_file_are_not_passed_over_for_any_host() {
+    fn secrets_in_a_drive_description_are_not_passed_over_for_any_host() {
         use clap::Parser;
         let words = ["openftl", "serve", "--memory", "--nvme-tcp", "127.0.0.1:0", "--allow-any-host"];
         let cli::Command::Serve(arguments) = cli::Cli::parse_from(words).command else { unreachable!("it is serve") };

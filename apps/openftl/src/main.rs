@@ -41,7 +41,7 @@ mod trial;
 use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
-use openftl_drive::{drive_file, failure};
+use openftl_drive::{drive_description, failure};
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@ use crate::clock::BenchClock;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::settings::Settings;
-use crate::terminal::{Ink, Live};
+use crate::terminal::{Ink, Live, span};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_lab::picture::{bar, sparkline, thousands};
@@ -15,7 +15,7 @@ use openftl_lab::{Binding, Load, LoadSpec, RunError, Trial, TrialError};
 use openftl_media::Timing;
 use std::fs::File;
 use std::io::BufReader;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a new drive is put to.
 #[derive(Clone, PartialEq, Debug)]
@@ -72,6 +72,10 @@ pub fn expect_something(blocks: u64) -> Result<(), Failure> {
         .fix("choose a smaller --warm-up, or a longer trace"))
 }
 
+/// Before so much of a phase is done, and it has lasted so long, nobody can tell how long it will take.
+const SHARE_TOLD: f64 = 0.02;
+const ELAPSED_TOLD: Duration = Duration::from_secs(1);
+
 /// A trial as it is shown: one line that changes.
 pub struct Watched {
     live: Live,
@@ -93,6 +97,7 @@ impl Watched {
             return;
         }
         let rate = rate(view.outcome.reads.blocks + view.outcome.writes.blocks, self.began);
+        let rate = format!("{rate}{}", left(view.share, self.began.elapsed()));
         let name = view.phase.name();
         match view.phase {
             Phase::WarmUp => show(&mut self.live, &format!("{name} {}", sparkline(view.windows)), view.share, &rate),
@@ -121,6 +126,15 @@ pub fn show(live: &mut Live, name: &str, share: f64, rest: &str) {
     live.show(&[format!("{name:<10} {bar} {:>3.0}%  {rest}", (share * 100.0).min(100.0))]);
 }
 
+/// How long a phase will still take, once that can be told.
+fn left(share: f64, elapsed: Duration) -> String {
+    if share < SHARE_TOLD || elapsed < ELAPSED_TOLD {
+        return String::new();
+    }
+    let left = elapsed.as_secs_f64() * (1.0 - share.min(1.0)) / share;
+    format!(", {} left", span(Duration::from_secs_f64(left)))
+}
+
 /// Blocks a second of your time.
 pub fn rate(blocks: u64, started: Instant) -> String {
     let seconds = started.elapsed().as_secs_f64().max(1e-9);
@@ -136,7 +150,9 @@ pub fn ended_early(error: &TrialError, reason: Option<String>) -> Failure {
     match error {
         TrialError::Run(error) => unsound(error),
         TrialError::ReadOnly { phase } => read_only(*phase, reason),
-        TrialError::Stopped { .. } => Failure::failed(error),
+        TrialError::Stopped { phase } => {
+            Failure::failed(format_args!("interrupted in the {} phase: nothing was measured yet", phase.name()))
+        }
     }
 }
 

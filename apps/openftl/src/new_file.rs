@@ -8,7 +8,7 @@
 //! The temporary name carries the id of the process that makes the file. A temporary file whose process has died is removed
 //! when a file of the same name is made next.
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{Access, CWD, RenameFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::fs::File;
@@ -27,13 +27,35 @@ pub enum Existing {
     Replace,
 }
 
-/// The file was made, and could not be given its name; or its folder cannot be used.
+/// A file that cannot be made, or not be given its name.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot create {}: {source}", path.display())]
-pub struct NewFileError {
-    /// The name that it was to have.
-    path: PathBuf,
-    source: io::Error,
+pub enum NewFileError {
+    /// There is no such folder.
+    #[error("cannot create {}: there is no folder {}; make it first, or name another", path.display(), folder_of(path).display())]
+    NoFolder {
+        /// The name that it was to have.
+        path: PathBuf,
+    },
+    /// The folder takes no files.
+    #[error(
+        "cannot create {}: nothing can be written in {} ({source}); name a folder of yours",
+        path.display(),
+        folder_of(path).display()
+    )]
+    Folder {
+        /// The name that it was to have.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file was made, and could not be given its name.
+    #[error("cannot create {}: {source}", path.display())]
+    File {
+        /// The name that it was to have.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
 }
 
 /// Has `make` make a file, and gives it the name `path` once `make` has succeeded. A failure leaves nothing behind.
@@ -45,15 +67,26 @@ pub fn make<T, E: From<NewFileError>>(
     existing: Existing,
     make: impl FnOnce(&Path) -> Result<T, E>,
 ) -> Result<T, E> {
-    let failed = |source: io::Error| E::from(NewFileError { path: path.to_owned(), source });
+    let failed = |source: io::Error| E::from(NewFileError::File { path: path.to_owned(), source });
     if existing == Existing::Keep && path.symlink_metadata().is_ok() {
         return Err(failed(Errno::EXIST.into()));
     }
+    expect_folder(path)?;
     remove_left_over(path);
     let temporary = Temporary(path.with_file_name(temporary_name(path, std::process::id())));
     let made = make(&temporary.0)?;
     temporary.publish(path, existing).map_err(failed)?;
     Ok(made)
+}
+
+/// Whether a file can be made in the folder of `path`.
+fn expect_folder(path: &Path) -> Result<(), NewFileError> {
+    let (folder, path) = (folder_of(path), path.to_owned());
+    if !folder.is_dir() {
+        return Err(NewFileError::NoFolder { path });
+    }
+    rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|source| NewFileError::Folder { path, source: source.into() })
 }
 
 /// The temporary file, removed unless it got its name.
@@ -157,6 +190,16 @@ mod tests {
         });
         assert_eq!(made, Err(full));
         assert_eq!(names(folder.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named_and_nothing_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none/disk.oftl");
+        let refused =
+            make(&path, Existing::Keep, |_| -> Result<(), Refused> { panic!("it is not tried") }).unwrap_err();
+        let none = folder.path().join("none");
+        assert!(refused.0.ends_with(&format!("there is no folder {}; make it first, or name another", none.display())));
     }
 
     #[test]

@@ -8,6 +8,9 @@ use openftl_lab::Measured;
 use openftl_lab::picture::{bar, strip, thousands};
 use std::fmt::Write;
 
+/// A latency of no time.
+const AT_ONCE: &str = "at once";
+
 /// Cells of the longest bar.
 const BAR_CELLS: usize = 36;
 
@@ -79,10 +82,14 @@ fn write_latency(text: &mut String, measured: &Measured, palette: Palette) {
     write_title(text, "Latency", &header, palette);
     for (name, latency) in rows {
         if let Some(latency) = latency {
-            let cell = |nanos| Nanos(nanos).to_string();
+            let cell = |nanos| if nanos == 0 { AT_ONCE.to_owned() } else { Nanos(nanos).to_string() };
             let Latency { p50, p99, p999, max, .. } = latency;
             _ = writeln!(text, "  {name:<11}{:>12}{:>12}{:>12}{:>12}", cell(p50), cell(p99), cell(p999), cell(max));
         }
+    }
+    if rows.iter().filter_map(|(_, latency)| latency.as_ref()).any(|latency| latency.p50 == 0) {
+        let note = format!("  {AT_ONCE}: the write buffer had the data, and no flash was waited for");
+        _ = writeln!(text, "{}", palette.paint(Ink::Dim, &note));
     }
 }
 

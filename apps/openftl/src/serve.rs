@@ -4,7 +4,7 @@ use crate::assembly::{self, Drive};
 use crate::cli::{self, NvmeFormat, Timing};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
-use crate::drive_file::{StoreName, another_seed, find_profile};
+use crate::drive_description::{StoreName, another_seed, find_profile};
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
@@ -21,7 +21,8 @@ use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Store as MediaSt
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
 use openftl_nvme_media::Place;
 use openftl_server::{
-    Device, End, Endpoint, Export, Listener, Protocol, ServeError, Server, ServerConfig, Stop, TlsPolicy, WallClock,
+    Device, End, Endpoint, Export, ListenError, Listener, Protocol, ServeError, Server, ServerConfig, Stop, TlsPolicy,
+    WallClock,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -146,18 +147,14 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     };
     let endpoints = endpoints
         .into_iter()
-        .map(|endpoint| {
-            server
-                .listen(endpoint, Protocol::Nbd)
-                .map_err(|error| Failure::failed(error).fix("choose another --nbd address"))
-        })
+        .map(|endpoint| server.listen(endpoint, Protocol::Nbd).map_err(|error| listen_failure(&error, "--nbd")))
         .collect::<Result<Vec<Endpoint>, Failure>>()?;
     let addresses = if arguments.nvme_tcp.is_empty() { &settings.host.nvme_tcp } else { &arguments.nvme_tcp };
     let access = HostAccess::of(addresses, arguments, &settings.host)?;
     let others = open_channel_devices(arguments, &settings, timing, addresses.is_empty())?;
     let nvme = addresses.iter().map(|address| {
         let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
-        endpoint.map_err(|error| Failure::failed(error).fix("choose another --nvme-tcp address"))
+        endpoint.map_err(|error| listen_failure(&error, "--nvme-tcp"))
     });
     let nvme = nvme.collect::<Result<Vec<Endpoint>, Failure>>()?;
 
@@ -476,10 +473,30 @@ fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
     }
 }
 
+/// An address where nobody can listen, and what to do about it.
+fn listen_failure(error: &ListenError, flag: &str) -> Failure {
+    let about = |error: &ListenError| format!("{flag}: {error}");
+    match error {
+        ListenError::NotLocal(_) => {
+            Failure::bad_input(about(error)).fix("listen on 127.0.0.1 or at a Unix socket, or say --allow-remote")
+        }
+        ListenError::InUse(_) | ListenError::NotASocket(_) => {
+            let message = about(error);
+            let (what, fix) = message.rsplit_once("; ").expect("these name a fix");
+            Failure::failed(what).fix(fix)
+        }
+        ListenError::System { .. } => Failure::failed(about(error))
+            .fix(format_args!("choose another {flag} address, or end the server that has it")),
+    }
+}
+
+/// Where NBD clients connect: by default somewhere only if nobody else could.
 fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint>, Failure> {
+    let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty();
     let texts = match (arguments.nbd.is_empty(), settings.host.nbd.is_empty()) {
         (false, _) => arguments.nbd.clone(),
         (true, false) => settings.host.nbd.clone(),
+        (true, true) if has_nvme => Vec::new(),
         (true, true) => vec![NBD_DEFAULT.to_owned()],
     };
     texts.iter().map(|text| text.parse().map_err(|error| Failure::bad_input(format_args!("--nbd: {error}")))).collect()

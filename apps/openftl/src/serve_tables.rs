@@ -12,7 +12,7 @@ use crate::assembly::{opened_how, opened_in};
 use crate::cli;
 use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
-use crate::drive_file::{DriveFile, FtlKind, Timing};
+use crate::drive_description::{DriveDescription, FtlKind, Timing};
 use crate::failure::Failure;
 use crate::serve::{Log, stop_at_signals, write_recovery};
 use crate::terminal::{Ink, Palette, say};
@@ -33,9 +33,9 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The table drive that `--drive` describes, if it does.
-pub fn table_drive(arguments: &cli::Serve) -> Result<Option<(DriveFile, TableDrive)>, Failure> {
+pub fn table_drive(arguments: &cli::Serve) -> Result<Option<(DriveDescription, TableDrive)>, Failure> {
     let Some(path) = &arguments.flags.drive else { return Ok(None) };
-    let file = DriveFile::read(path)?;
+    let file = DriveDescription::read(path)?;
     if file.ftl.kind != Some(FtlKind::Tables) {
         return Ok(None);
     }
@@ -61,9 +61,9 @@ enum Power {
     Off(Option<(Box<EmulatedDevice>, Pace)>),
 }
 
-pub fn run(arguments: &cli::Serve, file: &DriveFile, drive: &TableDrive) -> Result<(), Failure> {
+pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) -> Result<(), Failure> {
     refuse(arguments, drive)?;
-    let path = arguments.flags.drive.as_deref().expect("a table drive comes from a drive file");
+    let path = arguments.flags.drive.as_deref().expect("a table drive comes from a drive description");
     let Some(endpoint) = drive.server() else {
         return Err(Failure::bad_input(format_args!("{}: host.files is missing", path.display()))
             .fix("write files = \"unix:/run/lsm.sock\" in [host], so that clients find the server"));
@@ -138,15 +138,15 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
     ];
     if let Some((_, flag)) = refused.iter().find(|(is_given, _)| *is_given) {
         return Err(Failure::bad_input(format_args!(
-            "{flag} is for block drives, and the drive file is of a table drive"
+            "{flag} is for block drives, and the drive description is of a table drive"
         ))
-        .fix("leave it away; the drive file says what a table drive is, and where it is served (host.files)"));
+        .fix("leave it away; the drive description says what a table drive is, and where it is served (host.files)"));
     }
     match (&arguments.disk, drive.disk()) {
         (Some(disk), named) if named != Some(disk) => {
             let named = named.map_or("memory".to_owned(), |named| named.display().to_string());
             Err(Failure::bad_input(format_args!(
-                "the drive file keeps its flash in {named}, and not in {}",
+                "the drive description keeps its flash in {named}, and not in {}",
                 disk.display()
             ))
             .fix("leave the name away"))
@@ -161,7 +161,7 @@ fn failure(error: &FileError) -> Failure {
 
 fn control_server(
     arguments: &cli::Serve,
-    file: &DriveFile,
+    file: &DriveDescription,
     drive: &TableDrive,
     log: Log,
 ) -> Result<Option<ControlServer<Listener>>, Failure> {

@@ -1,8 +1,8 @@
-//! What a drive is made of, gathered from defaults, a drive file and flags, in that order.
+//! What a drive is made of, gathered from defaults, a drive description and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_file::{
-    DriveFile, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
+use crate::drive_description::{
+    DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
 };
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
@@ -10,7 +10,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_ftl::config::Left;
 use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
-use openftl_ftl::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, PlacementName, PlanError, RelocateBy, VictimPolicy};
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use std::path::PathBuf;
 
@@ -68,9 +68,12 @@ pub enum OnIt {
     OpenChannel(Option<ByteSize>),
 }
 
-/// What holds where neither flags nor drive file say anything.
+/// What holds where neither flags nor drive description say anything.
 pub const PROFILE_DEFAULT: &str = "cosmos";
 pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
+
+const OVER_PROVISIONING_MIN: Share = Share::percent(1);
+const OVER_PROVISIONING_MAX: Share = Share::percent(400);
 
 /// A drive that reads all it holds more often than this does little else.
 const SCRUB_INTERVAL_MIN: Nanos = Nanos(60_000_000_000);
@@ -78,13 +81,16 @@ const SCRUB_INTERVAL_MIN: Nanos = Nanos(60_000_000_000);
 /// What the host may see at most: with over-provisioning, the blocks that 31 bits can name.
 const CAPACITY_MAX: ByteSize = ByteSize(7 << 40);
 
+/// The largest capacity that a profile allows is named in this step.
+const CAPACITY_STEP: u64 = 1 << 30;
+
 /// Checkpoints more often than this keep the flash busy.
 const CHECKPOINT_INTERVAL_MIN: Nanos = Nanos::from_millis(100);
 
 impl Settings {
-    /// Flags over drive file over defaults.
+    /// Flags over drive description over defaults.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
-        let file = flags.drive.as_deref().map(DriveFile::read).transpose()?.unwrap_or_default();
+        let file = flags.drive.as_deref().map(DriveDescription::read).transpose()?.unwrap_or_default();
         if file.ftl.kind == Some(FtlKind::Tables) {
             return Err(Failure::bad_input(
                 "ftl.kind = \"tables\": this command is for block drives, and a table drive has files",
@@ -94,7 +100,7 @@ impl Settings {
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {
-            capacity: flags.capacity.or(file.media.capacity).unwrap_or(capacity_default),
+            capacity: whole_blocks(flags.capacity.or(file.media.capacity).unwrap_or(capacity_default)),
             over_provisioning: flags
                 .over_provisioning
                 .or(file.media.over_provisioning)
@@ -120,7 +126,7 @@ impl Settings {
         };
         drive.validate()?;
         if !file.namespaces.is_empty() {
-            refuse_sizes(flags, "the drive file divides the device")?;
+            refuse_sizes(flags, "the drive description divides the device")?;
         }
         let mut namespaces: Vec<NamespaceSettings> = file
             .namespaces
@@ -183,9 +189,9 @@ impl Settings {
         match self.namespaces.first() {
             None => Ok(self),
             Some(NamespaceSettings { name, .. }) => Err(Failure::bad_input(format_args!(
-                "{command}: the drive file divides the device (namespace {name}), and one drive is wanted"
+                "{command}: the drive description divides the device (namespace {name}), and one drive is wanted"
             ))
-            .fix("name another --drive file, or none")),
+            .fix("name another drive description with --drive, or none")),
         }
     }
 
@@ -200,7 +206,7 @@ impl Settings {
         self.namespaces.iter().map(label).collect()
     }
 
-    /// The settings of a block namespace: those that the drive file has for this name, or those of all.
+    /// The settings of a block namespace: those that the drive description has for this name, or those of all.
     pub fn of_namespace(&self, name: &PartName) -> &BlockSettings {
         let named = self.namespaces.iter().find(|namespace| namespace.name == *name);
         match named.map(|namespace| &namespace.on_it) {
@@ -231,7 +237,31 @@ impl Settings {
     /// Chunks per parallel unit that the device needs for one drive of `config`.
     pub fn chunks_per_pu(&self, config: &Config) -> Result<u32, Failure> {
         let geometry = self.geometry(self.profile.chunks_per_pu)?;
-        openftl_ftl::chunks_per_pu(&geometry, config, self.spare()).map_err(Failure::bad_input)
+        self.needed_by(config, &geometry)
+    }
+
+    fn needed_by(&self, config: &Config, geometry: &Geometry) -> Result<u32, Failure> {
+        let needed = |config: &Config| openftl_ftl::chunks_per_pu(geometry, config, self.spare());
+        needed(config).map_err(|error| {
+            let fits = |capacity: u64| {
+                let capacity_blocks = capacity * CAPACITY_STEP / BLOCK_BYTES as u64;
+                needed(&Config { capacity_blocks, ..config.clone() }).is_ok()
+            };
+            let is_for_size = matches!(error, PlanError::TooLarge { .. } | PlanError::LogTooLong { .. });
+            match largest(config.capacity_blocks * BLOCK_BYTES as u64 / CAPACITY_STEP, fits) {
+                Some(most) if is_for_size && config.checkpoint_log_blocks.is_none() => {
+                    Failure::bad_input(format_args!(
+                        "capacity = {}: the largest drive on profile {} with {} over-provisioning has {}",
+                        ByteSize(config.capacity_blocks * BLOCK_BYTES as u64),
+                        self.profile.name,
+                        config.over_provisioning,
+                        ByteSize(most * CAPACITY_STEP)
+                    ))
+                    .fix("choose less, or a profile with larger chunks (`openftl profiles`)")
+                }
+                _ => Failure::bad_input(error),
+            }
+        })
     }
 
     /// Chunks per parallel unit that the device needs for all of its namespaces: every parallel unit has as many.
@@ -240,20 +270,17 @@ impl Settings {
         let mut needed = None;
         for namespace in &self.namespaces {
             let geometry = namespace.partition.shape(&whole);
-            let chunks =
-                match &namespace.on_it {
-                    OnIt::Block(settings) => {
-                        let config = settings.config(FrameForm::Bytes, 0);
-                        let chunks = openftl_ftl::chunks_per_pu(&geometry, &config, self.spare());
-                        Some(chunks.map_err(|error| {
-                            Failure::bad_input(format_args!("namespace {}: {error}", namespace.name))
-                        })?)
-                    }
-                    OnIt::OpenChannel(capacity) => capacity.map(|capacity| {
-                        let row = u64::from(geometry.pus()) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
-                        u32::try_from(capacity.0.div_ceil(row)).unwrap_or(u32::MAX)
-                    }),
-                };
+            let chunks = match &namespace.on_it {
+                OnIt::Block(settings) => {
+                    let config = settings.config(FrameForm::Bytes, 0);
+                    let chunks = self.needed_by(&config, &geometry);
+                    Some(chunks.map_err(|failure| failure.about(format_args!("namespace {}", namespace.name)))?)
+                }
+                OnIt::OpenChannel(capacity) => capacity.map(|capacity| {
+                    let row = u64::from(geometry.pus()) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
+                    u32::try_from(capacity.0.div_ceil(row)).unwrap_or(u32::MAX)
+                }),
+            };
             needed = needed.max(chunks);
         }
         Ok(needed.unwrap_or(self.profile.chunks_per_pu))
@@ -270,6 +297,21 @@ impl NamespaceSettings {
     }
 }
 
+/// A host sees whole blocks: 1 GB has one that is not quite full.
+fn whole_blocks(capacity: ByteSize) -> ByteSize {
+    ByteSize(capacity.0.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(u64::MAX))
+}
+
+/// The largest number from 1 on, below `too_large`, for which `fits` still holds.
+fn largest(too_large: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    let (mut low, mut high) = (0, too_large);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    (low > 0).then_some(low)
+}
+
 /// Refuses flags that say how large one drive is, where there are several.
 pub fn refuse_sizes(flags: &DriveFlags, why: &str) -> Result<(), Failure> {
     let capacity = flags.capacity.map(|capacity| format!("--capacity {capacity}"));
@@ -281,7 +323,7 @@ pub fn refuse_sizes(flags: &DriveFlags, why: &str) -> Result<(), Failure> {
     }
 }
 
-/// A namespace as the drive file has it, and as flags and the FTL of all say where it says nothing.
+/// A namespace as the drive description has it, and as flags and the FTL of all say where it says nothing.
 fn namespace(
     section: &NamespaceSection,
     flags: &DriveFlags,
@@ -299,7 +341,7 @@ fn namespace(
         PartKind::Block => {
             let own = section.ftl.clone().unwrap_or_default();
             let settings = BlockSettings {
-                capacity: section.capacity.expect("a block namespace says it"),
+                capacity: whole_blocks(section.capacity.expect("a block namespace says it")),
                 over_provisioning: section.over_provisioning.unwrap_or(all.over_provisioning),
                 victim: flags.victim.or(own.victim).unwrap_or(all.victim),
                 collection: flags.collection.map(CollectionScope::from).or(own.collection).unwrap_or(all.collection),
@@ -329,12 +371,9 @@ fn namespace(
 
 impl BlockSettings {
     fn validate(&self) -> Result<(), Failure> {
-        if self.capacity.0 == 0 || !self.capacity.0.is_multiple_of(BLOCK_BYTES as u64) {
-            return Err(Failure::bad_input(format_args!(
-                "capacity = {} is no whole number of {BLOCK_BYTES}-byte blocks",
-                self.capacity
-            ))
-            .fix("choose a multiple of 4KiB, like 512MiB or 8GiB"));
+        if self.capacity.0 == 0 {
+            return Err(Failure::bad_input("capacity = 0: a drive has at least one block of 4 KiB")
+                .fix("choose a size like 512MiB or 8GiB"));
         }
         if self.capacity.0 > CAPACITY_MAX.0 {
             return Err(Failure::bad_input(format_args!(
@@ -344,9 +383,9 @@ impl BlockSettings {
             .fix("choose less"));
         }
         // Below this the reserve of garbage collection leaves nothing to choose from.
-        if self.over_provisioning < Share::percent(1) || self.over_provisioning > Share::percent(1000) {
+        if !(OVER_PROVISIONING_MIN..=OVER_PROVISIONING_MAX).contains(&self.over_provisioning) {
             return Err(Failure::bad_input(format_args!(
-                "over_provisioning = {} is not between 1% and 1000%",
+                "over_provisioning = {} is not between {OVER_PROVISIONING_MIN} and {OVER_PROVISIONING_MAX}",
                 self.over_provisioning
             ))
             .fix("drives have 7% to 28%"));
@@ -442,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_drive_file_and_that_over_defaults() {
+    fn flags_win_over_the_drive_description_and_that_over_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.toml");
         std::fs::write(&path, "[media]\nprofile = \"znand\"\ncapacity = \"2GiB\"\n[ftl]\nvictim = \"cost-benefit\"\ncollection = \"device-wide\"\nscrub_interval = \"3d\"\nwear_spread_max = 0\n")
@@ -474,10 +513,10 @@ mod tests {
               fix: name a TOML file, or one of those that `openftl profiles` lists"#]],
         );
         check(
-            DriveFlags { capacity: Some(ByteSize(1000)), ..DriveFlags::default() },
+            DriveFlags { capacity: Some(ByteSize(0)), ..DriveFlags::default() },
             expect![[r#"
-            error: capacity = 1000 B is no whole number of 4096-byte blocks
-              fix: choose a multiple of 4KiB, like 512MiB or 8GiB"#]],
+            error: capacity = 0: a drive has at least one block of 4 KiB
+              fix: choose a size like 512MiB or 8GiB"#]],
         );
         check(
             DriveFlags { capacity: Some(ByteSize(9 << 40)), ..DriveFlags::default() },
@@ -488,7 +527,7 @@ mod tests {
         check(
             DriveFlags { over_provisioning: Some(Share::percent(0)), ..DriveFlags::default() },
             expect![[r#"
-            error: over_provisioning = 0% is not between 1% and 1000%
+            error: over_provisioning = 0% is not between 1% and 400%
               fix: drives have 7% to 28%"#]],
         );
         check(
@@ -506,8 +545,8 @@ mod tests {
         check(
             DriveFlags { drive: Some("none.toml".into()), ..DriveFlags::default() },
             expect![[r#"
-            error: --drive none.toml: No such file or directory (os error 2)
-              fix: name a drive file, such as those in the `drives` folder"#]],
+                error: --drive none.toml: No such file or directory (os error 2)
+                  fix: name a drive description (TOML), such as those in the `drives` folder"#]],
         );
     }
 

@@ -16,7 +16,7 @@ use crate::cli;
 use crate::crew::{self, Stage};
 use crate::failure::Failure;
 use crate::measure::show;
-use crate::terminal::{Ink, Live, Palette, say};
+use crate::terminal::{Ink, Live, Palette, say, span};
 use plan::Plan;
 use rows::Rows;
 use serde::Serialize;
@@ -91,21 +91,13 @@ fn show_progress(live: &mut Live, done: usize, under_way: &[(usize, Stage)], all
         0 => format!("{begun} runs under way"),
         done => {
             let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-            format!("{done} of {all} runs, about {} left", words(left))
+            format!("{done} of {all} runs, about {} left", span(left))
         }
     };
     show(live, "sweep", done as f64 / all.max(1) as f64, &rest);
 }
 
 /// A time as people say it.
-fn words(time: Duration) -> String {
-    match time.as_secs() {
-        0..10 => format!("{:.1} s", time.as_secs_f64()),
-        seconds @ 10..100 => format!("{seconds} s"),
-        seconds @ 100..6000 => format!("{} min", seconds.div_ceil(60)),
-        seconds => format!("{} h", seconds.div_ceil(3600)),
-    }
-}
 
 impl Summary {
     fn page(&self, palette: Palette) -> String {
@@ -118,7 +110,7 @@ impl Summary {
             "{} {} runs in {} on {jobs} threads{before}\nWritten: {}\n",
             palette.paint(Ink::Good, "✓"),
             runs - found_done,
-            words(Duration::from_secs_f64(*wall_seconds)),
+            span(Duration::from_secs_f64(*wall_seconds)),
             out.display()
         )
     }
@@ -198,11 +190,5 @@ mod tests {
         let text = swept(&text, &out, 1).unwrap_err().to_string();
         assert!(text.contains("run 2") && text.contains("read-only"), "{text}");
         assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 1 + 1);
-    }
-
-    #[test]
-    fn the_time_left_is_said_as_people_say_it() {
-        let words = |seconds| words(Duration::from_secs_f64(seconds));
-        assert_eq!([words(0.26), words(99.0), words(100.0), words(6001.0)], ["0.3 s", "99 s", "2 min", "2 h"]);
     }
 }

@@ -1,6 +1,6 @@
-//! A table drive from its drive file: for `openftl` itself, and for programs that have the drive inside them.
+//! A table drive from its drive description: for `openftl` itself, and for programs that have the drive inside them.
 
-use crate::drive_file::{DriveFile, FtlKind, StoreName, Timing, another_seed, find_profile};
+use crate::drive_description::{DriveDescription, FtlKind, StoreName, Timing, another_seed, find_profile};
 use crate::failure::Failure;
 use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
@@ -13,9 +13,9 @@ use openftl_server::Endpoint;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What tables can hold unless the drive file says otherwise.
+/// What tables can hold unless the drive description says otherwise.
 pub const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
-/// The log area unless the drive file says otherwise, or an eighth of the capacity if that is less.
+/// The log area unless the drive description says otherwise, or an eighth of the capacity if that is less.
 pub const LOG_AREA_DEFAULT: ByteSize = ByteSize(1 << 30);
 /// Frames of 4 KiB for requests under way.
 const HOST_FRAMES: u32 = 4096;
@@ -25,7 +25,7 @@ pub type TableFiles = Files<EmulatedDevice>;
 /// The same, or those of a drive that a server has open.
 pub type TableVolume = Volume<EmulatedDevice>;
 
-/// What a drive file says of a table drive.
+/// What a drive description says of a table drive.
 #[derive(Clone, Debug)]
 pub struct TableDrive {
     profile: Profile,
@@ -43,12 +43,12 @@ pub struct TableDrive {
 }
 
 impl TableDrive {
-    /// Reads a drive file.
+    /// Reads a drive description.
     ///
     /// # Errors
     /// If it cannot be read or understood, or is of another kind of drive.
     pub fn read(path: &Path) -> Result<TableDrive, FileError> {
-        let file = DriveFile::read(path).map_err(|failure| invalid_as_said(&failure))?;
+        let file = DriveDescription::read(path).map_err(|failure| invalid_as_said(&failure))?;
         TableDrive::of(&file).map_err(|error| error.of(&path.display().to_string()))
     }
 
@@ -56,7 +56,7 @@ impl TableDrive {
     ///
     /// # Errors
     /// If it is of another kind of drive, or says what cannot be.
-    pub fn of(file: &DriveFile) -> Result<TableDrive, FileError> {
+    pub fn of(file: &DriveDescription) -> Result<TableDrive, FileError> {
         let invalid = |reason: &str| Err(FileError::Invalid(reason.to_owned()));
         if file.ftl.kind != Some(FtlKind::Tables) {
             return invalid(
@@ -116,7 +116,7 @@ impl TableDrive {
         self.log_area
     }
 
-    /// Where it is served, if the drive file says so.
+    /// Where it is served, if the drive description says so.
     #[must_use]
     pub fn server(&self) -> Option<&Endpoint> {
         self.server.as_ref()
@@ -203,7 +203,7 @@ impl TableDrive {
                 FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))
             }
             (FileError::Busy(text), None) => FileError::Busy(format!(
-                "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive file, \
+                "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive description, \
                  and run `openftl serve`"
             )),
             (error, _) => error,
@@ -238,7 +238,7 @@ impl TableDrive {
         if !disk.exists() {
             let disk = disk.display();
             return Err(FileError::NotFound(format!(
-                "{disk}: make it first, with `openftl create {disk}` and the drive file as --drive"
+                "{disk}: make it first, with `openftl create {disk}` and the drive description as --drive"
             )));
         }
         let mut device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
@@ -252,6 +252,17 @@ impl TableDrive {
         }
         Ok(files)
     }
+}
+
+/// Opens the table drive that is stored in `disk` to look at it, whatever it was described as.
+///
+/// # Errors
+/// If it is not there, in use, of another kind, or cannot be trusted.
+pub fn look_at(disk: &Path) -> Result<TableFiles, FileError> {
+    let device = EmulatedDevice::open_to_look_at(disk, MediaTiming::Instant).map_err(|error| device_error(&error))?;
+    let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
+    Files::open(device, config, TablePlacement::default(), Access::Inspect, Pace::wall())
+        .map_err(|error| error.of(&disk.display().to_string()))
 }
 
 impl From<NewFileError> for FileError {
@@ -287,7 +298,7 @@ fn reach(server: &Endpoint) -> io::Result<Stream> {
     }
 }
 
-/// As a drive file has it.
+/// As a drive description has it.
 #[must_use]
 pub fn written(endpoint: &Endpoint) -> String {
     match endpoint {

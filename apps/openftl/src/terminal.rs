@@ -4,8 +4,14 @@
 //! is a plain line now and then.
 
 use crate::failure::Failure;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+/// What a process ends with that a second signal ends.
+const EXIT_INTERRUPTED: i32 = 130;
 
 /// Prints `text` on standard output. Whoever reads it may have gone (a pipe into `head`): that is no failure.
 pub fn say(text: &str) -> Result<(), Failure> {
@@ -19,6 +25,28 @@ pub fn say(text: &str) -> Result<(), Failure> {
             Err(Failure::failed(format_args!("cannot write the output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// A flag that the first SIGINT or SIGTERM sets, so that what was found so far is told. The second ends the process.
+pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag not set yet.
+        signal_hook::flag::register_conditional_shutdown(signal, EXIT_INTERRUPTED, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(Failure::failed)?;
+    }
+    Ok(flag)
+}
+
+/// A span of time in a word or two: `0.3 s`, `12 s`, `5 min`.
+pub fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..100 => format!("{seconds} s"),
+        seconds @ 100..6000 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3600)),
     }
 }
 
@@ -208,6 +236,12 @@ mod tests {
         assert_eq!(clip("▇▇▇", 3), "▇▇▇");
         assert_eq!(clip("▇▇▇", 2), "▇▇\x1b[0m");
         assert_eq!(clip("\x1b[36m▇▇\x1b[0m", 2), "\x1b[36m▇▇\x1b[0m");
+    }
+
+    #[test]
+    fn spans_are_told_in_a_word_or_two() {
+        let told = |seconds| span(Duration::from_secs_f64(seconds));
+        assert_eq!([told(0.26), told(99.0), told(100.0), told(6001.0)], ["0.3 s", "99 s", "2 min", "2 h"]);
     }
 
     #[test]

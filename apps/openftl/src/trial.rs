@@ -17,7 +17,6 @@ use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View};
 use openftl_lab::{Limit, LoadSpec, Measured, Trial, TrialError, WarmUp};
 use openftl_media::Timing;
-use std::time::Instant;
 
 /// What is done to a drive.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,8 +37,6 @@ pub struct Task {
 pub struct Tried {
     /// What both sides measured.
     pub measured: Measured,
-    /// How long that took here.
-    pub wall_seconds: f64,
     /// Erases of each chunk that is not bad, in the measured phase.
     pub erases: Vec<u32>,
     /// What each chunk held at the end, in address order.
@@ -51,7 +48,7 @@ pub struct Tried {
 impl Tried {
     /// For scripts.
     pub fn figures(&self) -> Figures {
-        Figures::of(&self.measured, self.wall_seconds)
+        Figures::of(&self.measured)
     }
 }
 
@@ -105,9 +102,7 @@ impl Task {
         let watch = &mut |view: View<'_, Flash>| desk.say(view.phase.name(), view.share);
         trial.prepare(WarmUp::DriveWrites(self.warm_up), watch)?;
         let blocks = (self.drive_writes * trial.drive.blocks() as f64).round().max(1.0);
-        let started = Instant::now();
         let measured = trial.measure(Limit::BlocksWritten(blocks as u64), Nanos::ZERO, watch)?;
-        let wall_seconds = started.elapsed().as_secs_f64();
         let phase = Phase::Measure;
         if measured.outcome.stopped {
             return Err(TrialError::Stopped { phase }.into());
@@ -120,7 +115,7 @@ impl Task {
         let good = measured.resets.iter().zip(&cells).filter(|(_, cell)| cell.mark != Mark::Bad);
         let erases = good.map(|(resets, _)| *resets).collect();
         trial.read_back(watch)?;
-        Ok(Tried { measured, wall_seconds, erases, cells, blocks_verified: trial.blocks_verified() })
+        Ok(Tried { measured, erases, cells, blocks_verified: trial.blocks_verified() })
     }
 }
 

@@ -74,7 +74,7 @@ uint32_t openftl_abi_version(void);
 
 /* ---- drives ---- */
 
-/* Opens the drive of a URI, "openftl://" and the path of a drive file (TOML): "openftl:///srv/lsm.toml", or relative to the
+/* Opens the drive of a URI, "openftl://" and the path of a drive description (TOML): "openftl:///srv/lsm.toml", or relative to the
  * working folder, "openftl://lsm.toml". A drive that a server of this machine has open is used through that server. A process
  * that opens the same drive again gets the same one. */
 openftl_status openftl_open(const char *uri, openftl_drive **drive, openftl_error *error);

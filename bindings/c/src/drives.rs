@@ -29,7 +29,7 @@ impl Drive {
     pub fn open(uri: &str) -> Result<Drive, FileError> {
         let Some(path) = uri.strip_prefix(SCHEME).filter(|path| !path.is_empty()) else {
             return Err(FileError::Invalid(format!(
-                "the URI {uri:?} names no drive; write it like {SCHEME}/srv/lsm.toml, with the path of a drive file"
+                "the URI {uri:?} names no drive; write it like {SCHEME}/srv/lsm.toml, with the path of a drive description"
             )));
         };
         let file =

@@ -18,9 +18,7 @@ use crate::endpoint::Endpoint;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Other machines could reach it.
-    #[error(
-        "{0} can be reached from other machines, and NBD knows no passwords; listen on 127.0.0.1, or allow it explicitly"
-    )]
+    #[error("{0} can be reached from other machines, and NBD knows no passwords")]
     NotLocal(Endpoint),
     /// Another server listens there.
     #[error("{}: another server is listening there; stop it or choose another path", .0.display())]

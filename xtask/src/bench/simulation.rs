@@ -30,7 +30,7 @@ pub fn measure(openftl: &Tool) -> Result<Figure, Unmeasured> {
 
 fn run(openftl: &Tool, workload: &str) -> Result<(Value, String), Unmeasured> {
     let arguments = ["bench", "--profile", "cosmos", "--timing", "virtual", "--workload", workload];
-    let scale = ["--over-provisioning", "10%", "--drive-writes", "4", "--seed", "1", "--json"];
+    let scale = ["--over-provisioning", "10%", "--drive-writes", "4", "--seed", "1", "--json", "--wall"];
     let mut command = openftl.command(arguments.into_iter().chain(scale));
     let line = shell::line(&command);
     let result = object(&shell::output(&mut command)?, &line)?;

@@ -24,6 +24,9 @@ use zerocopy::FromBytes;
 /// Entries of the admin queue: the tools have one command of it under way.
 const ADMIN_ENTRIES: u16 = 32;
 
+/// What listens and speaks NVMe over TCP answers the first PDU at once: it takes no command for that.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+
 /// Between two questions whether a controller has started.
 const START_PAUSE: Duration = Duration::from_millis(10);
 
@@ -122,11 +125,12 @@ impl Ends {
         authentication: &mut Option<Authentication>,
     ) -> Result<(Client<Channel>, Connected), Failure> {
         let address = &self.address;
-        let socket = Socket::connect(address, self.patience()).map_err(|error| match error.kind() {
-            ErrorKind::ConnectionRefused => Failure::bad_input(format_args!("nobody listens at {address}"))
-                .fix("serve a drive there (openftl serve --memory --nvme-tcp ADDRESS), or name another address"),
-            _ => Failure::bad_input(format_args!("{address}: {error}")).fix("name an address that can be reached"),
-        })?;
+        let socket =
+            Socket::connect(address, self.patience().min(FIRST_ANSWER)).map_err(|error| match error.kind() {
+                ErrorKind::ConnectionRefused => Failure::bad_input(format_args!("nobody listens at {address}"))
+                    .fix("serve a drive there (openftl serve --memory --nvme-tcp ADDRESS), or name another address"),
+                _ => Failure::bad_input(format_args!("{address}: {error}")).fix("name an address that can be reached"),
+            })?;
         let config = InitiatorConfig {
             header_digest: self.flags.header_digest,
             data_digest: self.flags.data_digest,
@@ -146,6 +150,7 @@ impl Ends {
                 },
             )
         })?;
+        client.stream_mut().set_patience(self.patience()).map_err(Failure::failed)?;
         let connected =
             client.connect(queue, &self.identity, controller_id).map_err(|error| self.connect_failure(error))?;
         match authentication {

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use openftl_nvme_auth::{TlsKey, TlsPsk};
 use openftl_nvme_tls::{ConnectError, TlsError, TlsStream};
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 /// A stream to a controller.
 pub enum Channel {
@@ -35,6 +36,17 @@ impl Channel {
     pub fn open(socket: Socket, keys: Option<&Keys>) -> Result<Channel, ConnectError> {
         let Some(Keys(psks)) = keys else { return Ok(Channel::Plain(socket)) };
         Ok(Channel::Secure(Box::new(TlsStream::connect(socket, psks.iter().cloned())?)))
+    }
+
+    /// How long anything may take from now on.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        match self {
+            Channel::Plain(socket) => socket.set_patience(patience),
+            Channel::Secure(stream) => stream.get_mut().set_patience(patience),
+        }
     }
 
     /// From now on a read looks again and again until something has come.

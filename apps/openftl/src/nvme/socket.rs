@@ -40,6 +40,15 @@ impl Socket {
         Err(last)
     }
 
+    /// How long anything may take from now on.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        self.patience = patience;
+        self.stream.set_read_timeout(Some(patience))
+    }
+
     /// From now on a read looks again and again until something has come.
     pub fn poll(&mut self) {
         self.is_polling = true;

@@ -15,7 +15,7 @@ use super::rocksdb::{self, Bench, RocksDb, of_host};
 use super::stack::{Room, Scratch};
 use crate::cli::DriveFlags;
 use crate::create;
-use crate::drive_file::another_seed;
+use crate::drive_description::another_seed;
 use crate::settings::Settings;
 use openftl_control::{Client, Command as Operation};
 use openftl_core::FrameForm;

@@ -8,7 +8,7 @@
 
 use super::ext4::Ext4;
 use super::rocksdb::{Bench, RocksDb, of_host};
-use openftl_drive::drive_file::DriveFile;
+use openftl_drive::drive_description::DriveDescription;
 use openftl_drive::table_drive::TableDrive;
 use openftl_ftl::tables::TablePlacement;
 use openftl_lab::experiments::ExperimentError;
@@ -60,7 +60,7 @@ pub struct Room {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new one, with the drive file of a table drive on a device of `profile`.
+    /// A new one, with the drive description of a table drive on a device of `profile`.
     pub fn new(profile: &Profile, placement: TablePlacement, room: Room) -> Result<Scratch, ExperimentError> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -75,7 +75,7 @@ impl Scratch {
             room.tables,
             room.log_area
         );
-        std::fs::write(scratch.drive_file(), text).map_err(of_host)?;
+        std::fs::write(scratch.drive_description(), text).map_err(of_host)?;
         Ok(scratch)
     }
 
@@ -94,13 +94,13 @@ impl Scratch {
         self.file("flash.oftl")
     }
 
-    fn drive_file(&self) -> PathBuf {
+    fn drive_description(&self) -> PathBuf {
         self.file("drive.toml")
     }
 
     /// The table drive that is described here.
     pub fn table_drive(&self) -> Result<TableDrive, ExperimentError> {
-        let file = DriveFile::read(&self.drive_file()).map_err(of_host)?;
+        let file = DriveDescription::read(&self.drive_description()).map_err(of_host)?;
         TableDrive::of(&file).map_err(of_host)
     }
 }
@@ -145,7 +145,7 @@ impl Drive {
         let statistics = scratch.file("statistics.json");
         let mut command = rocksdb.db_bench();
         command.env("LD_PRELOAD", rocksdb.plugin()).env("OPENFTL_STATISTICS", &statistics);
-        command.arg(format!("--fs_uri=openftl://{}", scratch.drive_file().display()));
+        command.arg(format!("--fs_uri=openftl://{}", scratch.drive_description().display()));
         command.arg("--db=/db").args(arguments);
         let bench = rocksdb.run(command)?;
         let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;

@@ -380,7 +380,7 @@ mod tests {
         check(
             "workload = \"unifrom\"\n",
             expect![[r#"
-            error: run 1: workload = "unifrom": `unifrom` is no load
+            error: run 1: workload = "unifrom": `unifrom` is no load (did you mean uniform?)
               fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace"#]],
         );
         check(

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 #[test]
-fn a_truncated_drive_file_is_refused() {
+fn a_truncated_drive_is_refused() {
     let drive = Drive::create();
     let file = File::options().write(true).open(drive.file()).unwrap();
     let bytes = file.metadata().unwrap().len();
@@ -33,7 +33,7 @@ fn a_truncated_drive_file_is_refused() {
 fn a_file_that_is_no_drive_is_refused() {
     let drive = Drive::create();
     std::fs::write(drive.file(), random_bytes(9, 1 << 20)).unwrap();
-    drive.refuses_to_serve(&[]).saying(&["disk.oftl", "no drive file"]);
+    drive.refuses_to_serve(&[]).saying(&["disk.oftl", "no drive:"]);
     std::fs::remove_file(drive.file()).unwrap();
     drive.refuses_to_serve(&[]).saying(&["disk.oftl", "no such file"]);
 }

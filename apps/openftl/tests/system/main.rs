@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   nvme-cli  fio  ext4, xfs, btrfs, f2fs ── Linux as a process ──┐
-//!                                      truenas_pynvmeof_client ──┴── NVMe over TCP ── openftl serve ── drive file
+//!                                      truenas_pynvmeof_client ──┴── NVMe over TCP ── openftl serve ── a stored drive
 //!
 //!   fio  qemu-io  qemu-img  nbdinfo  nbdcopy        ext4 ─ loop device ─ nbdfuse        a client of our own
 //!      └───────────────┬──────────────────────────────────────┘                              │
-//!                      └── NBD over a Unix socket ── openftl serve ── drive file ────────────┘
+//!                      └── NBD over a Unix socket ── openftl serve ── a stored drive ────────────┘
 //! ```
 //!
 //! | module | noun |

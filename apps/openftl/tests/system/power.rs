@@ -173,7 +173,7 @@ fn a_drive_that_cannot_be_recovered_stays_off_until_its_file_is_mended() {
     fs::copy(drive.file(), &copy).unwrap();
     fs::write(drive.file(), random_bytes(1, 1 << 20)).unwrap();
     for _ in 0..2 {
-        drive.ctl(&["power-on"]).failed().saying(&["disk.oftl", "no drive file"]);
+        drive.ctl(&["power-on"]).failed().saying(&["disk.oftl", "no drive:"]);
         server.turns_clients_away();
     }
     fs::copy(&copy, drive.file()).unwrap();

@@ -1,4 +1,4 @@
-//! `openftl check --repair` on drive files whose metadata was damaged: what it makes good, what it says of the rest, and
+//! `openftl check --repair` on drives whose metadata was damaged: what it makes good, what it says of the rest, and
 //! its exit codes.
 
 use crate::drive::{Drive, run_openftl};

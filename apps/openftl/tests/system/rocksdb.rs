@@ -16,7 +16,7 @@ fn rounds(few: usize) -> usize {
 /// A table drive in a folder of its own.
 struct TableDrive {
     folder: tempfile::TempDir,
-    /// Its drive file.
+    /// Its drive description.
     file: PathBuf,
 }
 

@@ -29,7 +29,7 @@ impl Tables {
         Tables { folder }
     }
 
-    /// With a socket beside the drive file.
+    /// With a socket beside the drive description.
     fn with_server() -> Tables {
         let tables = Tables::new("");
         let socket = tables.path("lsm.sock");
@@ -234,11 +234,11 @@ fn who_is_in_the_way_is_named() {
 }
 
 #[test]
-fn a_drive_file_that_cannot_be_read_is_named_once_with_its_fix() {
+fn a_drive_description_that_cannot_be_read_is_named_once_with_its_fix() {
     let tables = Tables::new("");
     let said = run_openftl(["files", &tables.text("none.toml")]).failed().stderr;
     assert!(said.starts_with("error: --drive ") && said.matches("error:").count() == 1, "{said}");
-    assert!(said.contains("\n  fix: name a drive file"), "{said}");
+    assert!(said.contains("\n  fix: name a drive description"), "{said}");
     std::fs::write(tables.path("lsm.toml"), "[media]\nprofile = \"none\"\n[ftl]\nkind = \"tables\"\n").unwrap();
     let said = run_openftl(["files", &tables.text("lsm.toml")]).failed().stderr;
     assert!(said.contains("media.profile: profile none: there is no profile `none`"), "{said}");

@@ -50,7 +50,7 @@ nvme_tcp = ["127.0.0.1:0"]
 
 const BLOCK_BYTES: usize = 4096;
 
-/// A drive file in a folder of its own.
+/// A drive description in a folder of its own.
 struct Tenants {
     folder: TempDir,
 }
@@ -62,7 +62,7 @@ impl Tenants {
 
     fn of(toml: &str) -> Tenants {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("tenants.toml"), toml).expect("room for a drive file");
+        std::fs::write(folder.path().join("tenants.toml"), toml).expect("room for a drive description");
         Tenants { folder }
     }
 
@@ -442,7 +442,7 @@ fn what_cannot_be_divided_so_is_refused_before_anything_is_made() {
     );
     refused("groups = \"5-6\"", "groups = \"5-8\"", &["namespace flash: groups 5-8", "8 groups of 1", "fix:"]);
     refused("groups = \"5-6\"", "parallel_units = \"1\"", &["namespace flash", "parallel units 1"]);
-    refused("capacity = \"64MiB\"", "capacity = \"1000\"", &["namespace scratch: capacity = 1000", "fix:"]);
+    refused("capacity = \"64MiB\"", "capacity = \"0\"", &["namespace scratch: capacity = 0", "fix:"]);
     refused("capacity = \"64MiB\"", "", &["namespace scratch: capacity is missing"]);
     refused("kind = \"open-channel\"", "kind = \"zns\"", &["`zns`", "`open-channel`"]);
     refused("name = \"scratch\"", "name = \"database\"", &["two namespaces are called database"]);
@@ -464,7 +464,7 @@ fn what_cannot_be_divided_so_is_refused_before_anything_is_made() {
     let fewer =
         tenants.file("fewer.toml", TENANTS.split("[[namespace]]\nname = \"scratch\"").next().unwrap().as_bytes());
     serve(&[&tenants.disk(), "--drive", &fewer]).saying(&["a namespace scratch (block, groups 3-4", "does not know"]);
-    // Without a drive file the device is served as it is divided.
+    // Without a drive description the device is served as it is divided.
     let server = Server::start(&["serve", &tenants.disk(), "--timing", "instant"], &tenants.path("socket"));
     server.says("No host reaches namespace flash: add --nvme-tcp");
     assert_eq!(server.client_of("scratch").size, 64 << 20);

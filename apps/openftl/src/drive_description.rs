@@ -75,19 +75,22 @@ use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
+use openftl_media::store::format::MAGIC;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use openftl_nvme_auth::DhGroup;
 use serde::{Deserialize, Deserializer};
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A drive file, as it is written.
+/// A drive description, as it is written.
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
-pub struct DriveFile {
+pub struct DriveDescription {
     /// One sentence for those who read the file.
     #[serde(default)]
     pub description: String,
@@ -291,17 +294,47 @@ pub enum FtlKind {
     Tables,
 }
 
-impl DriveFile {
+/// Longer than any description, and shorter than any drive.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether `path` is a drive that is stored there, by its first bytes.
+#[must_use]
+pub fn is_stored_drive(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && start == MAGIC)
+}
+
+/// The text of a drive description. Nothing that is longer than one can be is read.
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let shown = path.display();
+    let unreadable = |error: io::Error| {
+        Failure::bad_input(format_args!("--drive {shown}: {error}"))
+            .fix("name a drive description (TOML), such as those in the `drives` folder")
+    };
+    if is_stored_drive(path) {
+        return Err(Failure::bad_input(format_args!("{shown} is a drive, and a drive description (TOML) is wanted"))
+            .fix("`openftl serve`, `check`, `inspect` and `files` take the drive by its name, without --drive"));
+    }
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > DESCRIPTION_BYTES_MAX {
+        return Err(Failure::bad_input(format_args!(
+            "--drive {shown} has {}: a drive description (TOML) has at most {}",
+            ByteSize(bytes),
+            ByteSize(DESCRIPTION_BYTES_MAX)
+        ))
+        .fix("name one, such as those in the `drives` folder"));
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+impl DriveDescription {
     /// Reads `path`. Files that it names are looked for beside it.
     ///
     /// # Errors
     /// If it cannot be read, or not be understood.
-    pub fn read(path: &Path) -> Result<DriveFile, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::bad_input(format_args!("--drive {}: {error}", path.display()))
-                .fix("name a drive file, such as those in the `drives` folder")
-        })?;
-        let mut file = DriveFile::parse(&text).map_err(|reason| {
+    pub fn read(path: &Path) -> Result<DriveDescription, Failure> {
+        let text = read_text(path)?;
+        let mut file = DriveDescription::parse(&text).map_err(|reason| {
             Failure::bad_input(format_args!("{}: {reason}", path.display()))
                 .fix("correct the line; the `drives` folder has files that work")
         })?;
@@ -323,12 +356,12 @@ impl DriveFile {
         Ok(file)
     }
 
-    /// Understands the text of a drive file.
+    /// Understands the text of a drive description.
     ///
     /// # Errors
     /// The reason, which names line and field.
-    pub fn parse(text: &str) -> Result<DriveFile, String> {
-        let file: DriveFile = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    pub fn parse(text: &str) -> Result<DriveDescription, String> {
+        let file: DriveDescription = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         file.check_namespaces()?;
         let in_memory = file.media.store.filter(|store| *store != StoreName::File);
         if let (Some(_), Some(durability)) = (in_memory, file.media.durability) {
@@ -455,7 +488,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Expect) {
-        expected.assert_eq(&DriveFile::parse(text).unwrap_err());
+        expected.assert_eq(&DriveDescription::parse(text).unwrap_err());
     }
 
     #[test]
@@ -463,7 +496,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
         let mut drives = 0;
         for entry in folder.read_dir().unwrap() {
-            DriveFile::read(&entry.unwrap().path()).unwrap_or_else(|error| panic!("{error}"));
+            DriveDescription::read(&entry.unwrap().path()).unwrap_or_else(|error| panic!("{error}"));
             drives += 1;
         }
         assert!(drives >= 3, "{drives} drives");
@@ -473,12 +506,12 @@ mod tests {
     fn nvme_hosts_are_let_in_as_the_file_says() {
         let text = "[host]\nnvme_tcp = [\"127.0.0.1:4420\"]\nnqn = \"nqn.2026-11.org.example:disk\"\n\
                     allow_host = [\"nqn.2026-11.org.example:host\"]\nopen_channel = [\"tiny\"]\n";
-        let host = DriveFile::parse(text).unwrap().host;
+        let host = DriveDescription::parse(text).unwrap().host;
         assert_eq!(host.nvme_tcp, ["127.0.0.1:4420".parse().unwrap()]);
         assert_eq!(host.nqn, Some("nqn.2026-11.org.example:disk".parse().unwrap()));
         assert_eq!((host.allow_host.len(), host.open_channel), (1, vec!["tiny".to_owned()]));
         for (wrong, field) in [("nqn = \"disk\"", "nqn"), ("nvme_tcp = [\"somewhere\"]", "nvme_tcp")] {
-            let error = DriveFile::parse(&format!("[host]\n{wrong}\n")).unwrap_err();
+            let error = DriveDescription::parse(&format!("[host]\n{wrong}\n")).unwrap_err();
             assert!(error.contains("line 2") && error.contains(field), "{error}");
         }
     }
@@ -488,7 +521,7 @@ mod tests {
         let text = "[[namespace]]\nname = \"db\"\nkind = \"block\"\ngroups = \"0-3\"\ncapacity = \"1GiB\"\n\
                     ftl = { write_through = true }\n\
                     [[namespace]]\nname = \"flash\"\nkind = \"open-channel\"\ngroups = \"4\"\nparallel_units = \"0-1\"\n";
-        let [db, flash] = DriveFile::parse(text).unwrap().namespaces.try_into().unwrap();
+        let [db, flash] = DriveDescription::parse(text).unwrap().namespaces.try_into().unwrap();
         assert_eq!((db.groups, db.parallel_units, db.capacity), (Some(Numbers(0..4)), None, Some(ByteSize(1 << 30))));
         assert_eq!(db.ftl.unwrap().write_through, Some(true));
         assert_eq!((flash.kind, flash.groups), (PartKind::OpenChannel, Some(Numbers(4..5))));
@@ -499,7 +532,7 @@ mod tests {
         let table = |lines: &str| format!("[[namespace]]\n{lines}\n");
         let block = "name = \"db\"\nkind = \"block\"\ncapacity = \"1GiB\"";
         let refused = |text: &str, words: &[&str]| {
-            let error = DriveFile::parse(text).unwrap_err();
+            let error = DriveDescription::parse(text).unwrap_err();
             words.iter().for_each(|word| assert!(error.contains(word), "`{word}` is not in: {error}"));
         };
         refused(
@@ -596,7 +629,8 @@ mod tests {
 
     #[test]
     fn durability_is_that_of_a_file() {
-        let media = |lines: &str| DriveFile::parse(&format!("[media]\n{lines}\n")).map(|file| file.media.durability);
+        let media =
+            |lines: &str| DriveDescription::parse(&format!("[media]\n{lines}\n")).map(|file| file.media.durability);
         assert_eq!(media("durability = \"process\""), Ok(Some(Durability::Process)));
         assert_eq!(
             media("store = \"file\"\npath = \"disk.oftl\"\ndurability = \"machine\""),
@@ -622,12 +656,12 @@ mod tests {
     }
 
     #[test]
-    fn files_are_looked_for_beside_the_drive_file() {
+    fn files_are_looked_for_beside_the_drive_description() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
         std::fs::write(&path, "[media]\nprofile = \"chips/mine.toml\"\nstore = \"file\"\npath = \"disk.oftl\"\n")
             .unwrap();
-        let file = DriveFile::read(&path).unwrap();
+        let file = DriveDescription::read(&path).unwrap();
         assert_eq!(file.media.path.unwrap(), folder.path().join("disk.oftl"));
         assert_eq!(file.media.profile.unwrap(), folder.path().join("chips/mine.toml").to_str().unwrap());
     }

@@ -1,10 +1,10 @@
 //! A drive as TOML. An error for people is one of few lines.
 
-use openftl_drive::drive_file::DriveFile;
+use openftl_drive::drive_description::DriveDescription;
 
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match DriveFile::parse(text) {
+    match DriveDescription::parse(text) {
         Ok(file) => {
             // A size or share that was understood is understood again as it is printed, but for digits left out.
             if let Some(share) = file.media.over_provisioning {
