@@ -267,6 +267,16 @@ impl Plan {
         Plan { working_chunks: plan.working_chunks + missing, ..plan }
     }
 
+    /// About the over-provisioning that garbage collection will find when the drive is full
+    /// ([`effective_over_provisioning`](crate::BlockFtl::effective_over_provisioning) measures it): open chunks hold data, too,
+    /// and of those that frontiers and collection work with half are filled on average. On small drives that is most of it.
+    #[must_use]
+    pub fn likely_over_provisioning(&self, geometry: &Geometry) -> f64 {
+        let blocks = |chunks: f64| chunks * f64::from(geometry.blocks_per_chunk);
+        let capacity = self.capacity_blocks as f64;
+        (blocks(self.data_chunks as f64 + self.working_chunks as f64 / 2.0) - capacity) / capacity
+    }
+
     /// Chunks of the whole drive.
     #[must_use]
     pub fn chunks(&self) -> u64 {

@@ -9,7 +9,7 @@ use crate::figures::Figures;
 use crate::flash::Flash;
 use crate::measure::{self, Trying, Watched, ended_early, expect_something};
 use crate::report::{self, Seconds};
-use crate::settings::Settings;
+use crate::settings::{Settings, note_on};
 use crate::terminal::{Ink, Live, Palette, interrupted, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
@@ -253,6 +253,10 @@ fn page(Done { findings: result, measured, wall_seconds }: &Done, palette: Palet
             result.figures.effective_over_provisioning * 100.0,
             (waf / theory - 1.0) * 100.0
         ));
+    }
+    let Figures { effective_over_provisioning: effective, .. } = result.figures;
+    if let Some(note) = note_on(result.configuration.over_provisioning, effective) {
+        text.push_str(&format!("\n{} {note}\n", palette.paint(Ink::Bad, "!")));
     }
     if result.warm_up.steady == Some(false) {
         text.push_str(

@@ -23,7 +23,7 @@ Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in th
 
 /// A whole SSD in user space: Open-Channel flash, a flash translation layer, and host interfaces.
 #[derive(Parser, Debug)]
-#[command(name = "openftl", version, about, after_help = EXAMPLES)]
+#[command(name = "openftl", version = crate::provenance::VERSION, about, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -8,6 +8,7 @@ use crate::crew::{self, Stage};
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::metrics::{self, GROUPS};
+use crate::provenance::Provenance;
 use crate::terminal::{Ink, Live, Palette, say};
 use crate::trial::{Task, Tried};
 use openftl_core::Nanos;
@@ -210,11 +211,14 @@ struct Erases {
 impl Findings {
     /// Every figure, a row for each drive.
     pub fn table(&self) -> Table {
+        let made_by = Provenance::of_this_run();
         let columns = [("drive", "")].into_iter().chain(metrics::columns(&GROUPS));
+        let columns = columns.chain(Provenance::COLUMNS.map(|name| (name, "")));
         let mut table = Table::new("compare", &columns.collect::<Vec<_>>());
         for (contender, tried) in &self.drives {
             let name = Cell::Text(contender.name.clone());
-            table.row([name].into_iter().chain(metrics::row(&GROUPS, contender, tried)).collect());
+            let made_by = made_by.cells().map(|cell| Cell::Text(cell.to_owned()));
+            table.row([name].into_iter().chain(metrics::row(&GROUPS, contender, tried)).chain(made_by).collect());
         }
         table
     }
@@ -242,9 +246,20 @@ impl Findings {
         )
     }
 
+    /// What is to be known of drives that are not what was asked for.
+    pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.drives.iter().filter_map(|(contender, tried)| {
+            let note = contender.settings.drive.note_on(tried.measured.effective_over_provisioning)?;
+            Some(format!("{}: {note}", contender.name))
+        })
+    }
+
     /// The page for people.
     fn page(&self, palette: Palette) -> String {
         let mut text = format!("{}\n", palette.paint(Ink::Bold, &self.conditions()));
+        for note in self.notes() {
+            _ = writeln!(text, "{} {note}", palette.paint(Ink::Bad, "!"));
+        }
         for group in &GROUPS {
             if let Some(table) = group.table(&self.drives) {
                 _ = writeln!(text, "\n{}", palette.paint(Ink::Bold, group.title));

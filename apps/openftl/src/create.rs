@@ -28,6 +28,9 @@ struct Made<'a> {
     capacity_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     over_provisioning: Option<f64>,
+    /// About what garbage collection will find when the drive is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    likely_over_provisioning: Option<f64>,
     flash_bytes: u64,
     chunks_per_pu: u32,
     seed: u64,
@@ -95,6 +98,9 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     }
     if let Some(unused @ 1..) = made.parallel_units_unused {
         _ = writeln!(text, "  {unused} of {} parallel units belong to no namespace and are left alone", geometry.pus());
+    }
+    if let Some(note) = made.likely_over_provisioning.and_then(|likely| settings.drive.note_on(likely)) {
+        _ = writeln!(text, "  {} {note}", palette.paint(Ink::Bad, "!"));
     }
     let nvme = if made.namespaces.iter().any(|namespace| namespace.kind == PartKind::OpenChannel) {
         " --nvme-tcp 127.0.0.1:4420"
@@ -199,6 +205,7 @@ fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u
             false => settings.drive.capacity.0,
         },
         over_provisioning: (!is_divided).then(|| settings.drive.over_provisioning.as_f64()),
+        likely_over_provisioning: (!is_divided).then(|| settings.drive.likely_over_provisioning(geometry)).flatten(),
         flash_bytes: flash_bytes(geometry),
         chunks_per_pu: geometry.chunks_per_pu,
         seed,

@@ -28,6 +28,7 @@ mod namespaces;
 mod nvme;
 mod power;
 mod profiles;
+mod provenance;
 mod report;
 mod reproduce;
 mod serve;
@@ -42,6 +43,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
 use openftl_drive::{drive_description, failure};
+use provenance::Provenance;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -71,7 +73,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// `value` as one JSON object on several lines.
+/// `value` as JSON on several lines; an object also says what made it.
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(Failure::failed)
+    #[derive(serde::Serialize)]
+    struct Made<'a, T> {
+        #[serde(flatten)]
+        value: &'a T,
+        made_by: Provenance,
+    }
+    let result = Made { value, made_by: Provenance::of_this_run() };
+    // A list has no room for it.
+    serde_json::to_string_pretty(&result).or_else(|_| serde_json::to_string_pretty(value)).map_err(Failure::failed)
 }

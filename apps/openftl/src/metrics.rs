@@ -43,9 +43,6 @@ pub static GROUPS: [Group; 7] = [
             metric("over-provisioning", "over-provisioning", "%", |contender, _| {
                 Cell::Number(contender.settings.drive.over_provisioning.as_f64() * 100.0, 1)
             }),
-            metric("effective", "effective over-provisioning", "%", |_, tried| {
-                Cell::Number(tried.measured.effective_over_provisioning * 100.0, 1)
-            }),
             metric("victim", "victim", "", |contender, _| text(contender.settings.drive.victim)),
             metric("placement", "placement", "", |contender, _| text(contender.settings.drive.placement)),
             metric("told", "binding", "", |contender, _| text(contender.binding)),
@@ -54,6 +51,9 @@ pub static GROUPS: [Group; 7] = [
     Group {
         title: "Write amplification, and blocks programmed by purpose",
         metrics: &[
+            metric("effective over-provisioning", "effective over-provisioning", "%", |_, tried| {
+                Cell::Number(tried.measured.effective_over_provisioning * 100.0, 1)
+            }),
             metric("WAF", "waf", "", |_, tried| Cell::Number(statistics(tried).waf(), 3)),
             metric("relocation WAF", "relocation waf", "", |_, tried| {
                 Cell::Number(statistics(tried).relocation_waf(), 3)

@@ -10,7 +10,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_ftl::config::Left;
 use openftl_ftl::garbage_collection::IDLE_MIN;
 use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
-use openftl_ftl::{CollectionScope, Config, PlacementName, PlanError, RelocateBy, VictimPolicy};
+use openftl_ftl::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use std::path::PathBuf;
 
@@ -71,6 +71,9 @@ pub enum OnIt {
 /// What holds where neither flags nor drive description say anything.
 pub const PROFILE_DEFAULT: &str = "cosmos";
 pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
+
+/// More than so many times what was asked for is told.
+const OVER_PROVISIONING_TOLERANCE: f64 = 1.3;
 
 const OVER_PROVISIONING_MIN: Share = Share::percent(1);
 const OVER_PROVISIONING_MAX: Share = Share::percent(400);
@@ -297,6 +300,18 @@ impl NamespaceSettings {
     }
 }
 
+/// What to say where a drive has far more over-provisioning, `effective`, than was asked for.
+pub fn note_on(asked: f64, effective: f64) -> Option<String> {
+    (effective > asked * OVER_PROVISIONING_TOLERANCE).then(|| {
+        format!(
+            "{:.0}% over-provisioning in effect, {:.0}% asked for: open chunks hold data, too, and on a small drive that is much. A \
+             larger capacity, or a profile with smaller chunks or fewer dies, comes closer.",
+            effective * 100.0,
+            asked * 100.0
+        )
+    })
+}
+
 /// A host sees whole blocks: 1 GB has one that is not quite full.
 fn whole_blocks(capacity: ByteSize) -> ByteSize {
     ByteSize(capacity.0.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(u64::MAX))
@@ -418,6 +433,17 @@ impl BlockSettings {
             .fix("drives read all they hold once in a few days: 7d; or write never"));
         }
         Ok(())
+    }
+
+    /// About the over-provisioning of a full drive on a device of this shape.
+    pub fn likely_over_provisioning(&self, geometry: &Geometry) -> Option<f64> {
+        let plan = Plan::new(geometry, &self.config(FrameForm::Bytes, 0)).ok()?;
+        Some(plan.likely_over_provisioning(geometry))
+    }
+
+    /// What to say where a drive has far more over-provisioning than was asked for.
+    pub fn note_on(&self, effective: f64) -> Option<String> {
+        note_on(self.over_provisioning.as_f64(), effective)
     }
 
     /// The FTL's part of it, for a new drive.

@@ -3,6 +3,7 @@
 use super::Findings;
 use crate::chunk_map::{Cell, Mark};
 use crate::metrics::GROUPS;
+use crate::provenance::{Provenance, VERSION};
 use crate::trial::Tried;
 use openftl_ftl::Purpose;
 use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series, Spread};
@@ -39,20 +40,22 @@ pub fn page(findings: &Findings) -> Page {
     }
     sections.push(erases(findings));
     sections.push(chunks(findings));
+    let mut lead = vec![
+        format!("{}.", findings.conditions()),
+        "Time is simulated. Every drive got the same writes, and the same seed gives the same figures again."
+            .to_owned(),
+    ];
+    lead.extend(findings.notes());
     let verified: u64 = findings.drives.iter().map(|(_, tried)| tried.blocks_verified).sum();
     Page {
         title: format!("{} on {} drives", findings.task.load, names.len()),
-        lead: vec![
-            format!("{}.", findings.conditions()),
-            "Time is simulated. Every drive got the same writes, and the same seed gives the same figures again."
-                .to_owned(),
-        ],
+        lead,
         series: names,
         sections,
         tables: GROUPS.iter().filter_map(|group| group.table(&findings.drives)).collect(),
         foot: format!(
-            "Made by openftl {} compare. {} blocks were read and compared, none was wrong.",
-            env!("CARGO_PKG_VERSION"),
+            "Made by openftl {VERSION}: {}. {} blocks were read and compared, none was wrong.",
+            Provenance::of_this_run().command(),
             thousands(verified)
         ),
     }

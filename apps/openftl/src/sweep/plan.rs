@@ -16,6 +16,7 @@ use crate::compare::CAPACITY_DEFAULT;
 use crate::contender::{Contender, ContenderSpec};
 use crate::failure::Failure;
 use crate::metrics::{self, GROUPS};
+use crate::provenance::Provenance;
 use crate::trial::{Task, Tried};
 use openftl_core::units::Share;
 use openftl_ftl::CollectionScope;
@@ -239,7 +240,10 @@ impl Run {
     pub fn row(&self, index: usize, tried: &Tried) -> Vec<String> {
         let figures = metrics::row(&GROUPS[1..], &self.contender, tried).map(|cell| cell.to_string());
         let hash = tried.measured.outcome.trace_hash.to_string();
-        self.beginning(index).into_iter().chain(figures).chain([hash]).collect()
+        let made_by = Provenance::of_this_run();
+        // The row says what ran; the command line says only where its file is.
+        let [version, commit, _] = made_by.cells().map(str::to_owned);
+        self.beginning(index).into_iter().chain(figures).chain([hash, version, commit]).collect()
     }
 
     /// The part of the row that is known before it has run.
@@ -251,7 +255,9 @@ impl Run {
 /// The names of a row's fields.
 pub fn header() -> Vec<String> {
     let figures = metrics::columns(&GROUPS[1..]).map(|(name, unit)| Column { name, unit }.header());
-    ["run"].into_iter().chain(KEYS).map(str::to_owned).chain(figures).chain(["trace_hash".to_owned()]).collect()
+    let [version, commit, _] = Provenance::COLUMNS;
+    let last = ["trace_hash", version, commit];
+    ["run"].into_iter().chain(KEYS).map(str::to_owned).chain(figures).chain(last.map(str::to_owned)).collect()
 }
 
 /// The values of [`KEYS`] as they hold, in that order.
@@ -337,7 +343,7 @@ mod tests {
         assert_eq!(of("victim"), "greedy greedy greedy greedy fifo fifo fifo fifo");
         assert_eq!(of("workload").matches("writers:4").count(), 4);
         assert_eq!((of("seed"), of("warm_up")), ("7 7 7 7 7 7 7 7".to_owned(), "2 2 2 2 2 2 2 2".to_owned()));
-        assert_eq!(header().len(), plan.runs[0].beginning(0).len() + metrics::columns(&GROUPS[1..]).count() + 1);
+        assert_eq!(header().len(), plan.runs[0].beginning(0).len() + metrics::columns(&GROUPS[1..]).count() + 3);
         let header = header();
         assert!(header.iter().all(|name| header.iter().filter(|other| *other == name).count() == 1), "{header:?}");
     }
