@@ -161,6 +161,7 @@ Examples:
   openftl serve disk.oftl --nbd unix:/tmp/openftl.sock
   openftl serve disk.oftl --nbd 127.0.0.1:10809 --timing instant
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
+  openftl serve --memory --run 'nbdinfo $OPENFTL_URI'            for a test: the drive ends with the command
   openftl serve --drive drives/cosmos-block.toml
   openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
@@ -191,6 +192,16 @@ pub struct Serve {
     /// Make a new drive there; what the device holds is lost.
     #[arg(long, requires = "device", help_heading = "Flash elsewhere")]
     pub format_device: bool,
+    /// Serve while this shell command runs, and end with its status; it finds the drive in $OPENFTL_URI, $OPENFTL_SOCKET (NBD's),
+    /// $OPENFTL_NVME_TCP and $OPENFTL_CONTROL. What the server says goes to standard error.
+    #[arg(long, value_name = "CMD", help_heading = "Scripts")]
+    pub run: Option<String>,
+    /// Write one line of JSON to this file descriptor when clients can connect.
+    #[arg(long, value_name = "N", help_heading = "Scripts")]
+    pub ready_fd: Option<u32>,
+    /// Stop, cleanly, when the process that started this one ends.
+    #[arg(long, help_heading = "Scripts")]
+    pub exit_with_parent: bool,
     #[command(flatten)]
     pub flags: DriveFlags,
     /// Where clients connect, like unix:/tmp/openftl.sock or 127.0.0.1:10809; may be repeated [default: 127.0.0.1:10809, or
@@ -745,6 +756,7 @@ mod tests {
             "openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/path/socket",
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
             "openftl serve disk.oftl --control unix:/path/socket --lie-about-flush",
+            "openftl serve --memory --run true --exit-with-parent --ready-fd 3",
             "openftl nvme gen-key --hash sha384 --nqn nqn.2014-08.org.example:host --secret 00ff",
             "openftl nvme discover 127.0.0.1:4420 --json",
             "openftl nvme identify 127.0.0.1:4420 --nqn nqn.2014-08.org.example:drive --namespace 2",

@@ -18,6 +18,8 @@ enum Kind {
     Failed,
     /// What was asked for cannot be: exit code 2.
     BadInput,
+    /// A command that was run ended with this exit code.
+    Command(u8),
 }
 
 impl Failure {
@@ -29,6 +31,11 @@ impl Failure {
     /// A flag, a file or a name that cannot be used.
     pub fn bad_input(what: impl fmt::Display) -> Failure {
         Failure { kind: Kind::BadInput, what: what.to_string(), fix: None }
+    }
+
+    /// A command that was run failed; its exit code is told on.
+    pub fn of_command(what: impl fmt::Display, code: i32) -> Failure {
+        Failure { kind: Kind::Command(u8::try_from(code).unwrap_or(1)), what: what.to_string(), fix: None }
     }
 
     /// A message that says behind its last semicolon what to do.
@@ -66,6 +73,7 @@ impl Failure {
         match self.kind {
             Kind::Failed => ExitCode::from(1),
             Kind::BadInput => ExitCode::from(2),
+            Kind::Command(code) => ExitCode::from(code),
         }
     }
 }

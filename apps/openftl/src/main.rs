@@ -9,6 +9,7 @@ mod check;
 mod chunk_map;
 mod cli;
 mod clock;
+mod companion;
 mod compare;
 mod contender;
 mod control;

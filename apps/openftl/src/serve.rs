@@ -2,6 +2,7 @@
 
 use crate::assembly::{self, Drive};
 use crate::cli::{self, NvmeFormat, Timing};
+use crate::companion::{Companion, Ready, exit_with_parent};
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_description::{StoreName, another_seed, find_profile};
@@ -27,6 +28,7 @@ use openftl_server::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What a drive in memory has unless the command says otherwise.
@@ -67,9 +69,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Where the report goes is known from the command.
-    pub fn new(json: bool) -> Log {
-        Log { json }
+    /// Standard output is for the report in JSON, or for the command that is run.
+    pub fn of(arguments: &cli::Serve) -> Log {
+        Log { json: arguments.json || arguments.run.is_some() }
+    }
+
+    /// Where it is told.
+    pub fn palette(self) -> Palette {
+        if self.json { Palette::of_stderr() } else { Palette::of_stdout() }
     }
 
     /// Prints `text`. Whoever read it may have gone; the drive serves on.
@@ -94,6 +101,7 @@ struct Serving {
     names: Vec<String>,
     /// Served beside what is on the device.
     others: Vec<Device<Flash>>,
+    log: Log,
 }
 
 /// What a stopped server leaves.
@@ -124,11 +132,14 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         Home::Elsewhere(_) => settings.expect_no_durability("the flash is on another machine")?,
     }
     let endpoints = endpoints(arguments, &settings)?;
-    let log = Log::new(arguments.json);
-    let palette = if arguments.json { Palette::of_stderr() } else { Palette::of_stdout() };
+    let log = Log::of(arguments);
+    let palette = log.palette();
 
     let stop = Stop::new().map_err(Failure::failed)?;
     stop_at_signals(&stop)?;
+    if arguments.exit_with_parent {
+        exit_with_parent()?;
+    }
     let poll = arguments.poll.or(settings.host.poll).unwrap_or(Nanos::ZERO);
     if poll > POLL_MAX {
         return Err(Failure::bad_input(format_args!("poll = {poll} is more than {POLL_MAX}"))
@@ -207,10 +218,20 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
         }
     }
+    let exported = match namespaces.parts.is_empty() {
+        true => vec![""],
+        false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
+    };
+    let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
     let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, names, others };
+    if let Some(descriptor) = arguments.ready_fd {
+        ready.tell(descriptor)?;
+    }
+    let companion = arguments.run.as_ref().map(|command| Companion::start(command, &ready, &stop)).transpose()?;
+    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, log };
     let last = serving.until_stopped(namespaces)?;
-    serving.end(last, arguments.json, palette)
+    serving.end(last, arguments.json, palette)?;
+    companion.map_or(Ok(()), Companion::end)
 }
 
 /// The names of all namespaces, in the order of their ids: drives, parts without, and `others` devices beside them.
@@ -355,7 +376,8 @@ impl Serving {
                 false => writeln!(text, "\n{path} is as the power cut left it: the next one to open it recovers it."),
             };
         }
-        say(&text)
+        self.log.tell(&text);
+        Ok(())
     }
 }
 
@@ -490,6 +512,11 @@ fn listen_failure(error: &ListenError, flag: &str) -> Failure {
     }
 }
 
+/// Where the command of `--run` connects: no two servers are in each other's way.
+fn socket_of_this_run() -> PathBuf {
+    std::env::temp_dir().join(format!("openftl-{}.sock", std::process::id()))
+}
+
 /// Where NBD clients connect: by default somewhere only if nobody else could.
 fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint>, Failure> {
     let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty();
@@ -497,6 +524,7 @@ fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint
         (false, _) => arguments.nbd.clone(),
         (true, false) => settings.host.nbd.clone(),
         (true, true) if has_nvme => Vec::new(),
+        (true, true) if arguments.run.is_some() => vec![format!("unix:{}", socket_of_this_run().display())],
         (true, true) => vec![NBD_DEFAULT.to_owned()],
     };
     texts.iter().map(|text| text.parse().map_err(|error| Failure::bad_input(format_args!("--nbd: {error}")))).collect()

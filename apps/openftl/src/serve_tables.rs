@@ -10,6 +10,7 @@
 
 use crate::assembly::{opened_how, opened_in};
 use crate::cli;
+use crate::companion::{Companion, Ready, exit_with_parent};
 use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
@@ -72,12 +73,15 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
         return Err(Failure::bad_input("media.timing = \"virtual\": a drive with real clients runs in real time")
             .fix("use wall-clock or instant"));
     }
-    let log = Log::new(arguments.json);
-    let palette = if arguments.json { Palette::of_stderr() } else { Palette::of_stdout() };
+    let log = Log::of(arguments);
+    let palette = log.palette();
     let stop = Stop::new().map_err(Failure::failed)?;
     stop_at_signals(&stop)?;
+    if arguments.exit_with_parent {
+        exit_with_parent()?;
+    }
     // Before the drive is opened: an address in use is found out before anything is written.
-    let mut control = control_server(arguments, file, drive, log)?;
+    let (mut control, control_endpoint) = control_server(arguments, file, drive, log)?;
     let listen = |endpoint: &Endpoint| {
         // Whoever reaches the socket can do anything with the files.
         control::listen(endpoint.clone())
@@ -91,6 +95,11 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
     let files = drive.open(Access::ReadWrite).map_err(|error| failure(&error))?;
     log.tell(&greeting(path, drive, endpoint, &files, control.is_some(), palette));
     server.serve(files);
+    let ready = Ready::tables(format!("openftl://{}", path.display()), control_endpoint.as_ref());
+    if let Some(descriptor) = arguments.ready_fd {
+        ready.tell(descriptor)?;
+    }
+    let companion = arguments.run.as_ref().map(|command| Companion::start(command, &ready, &stop)).transpose()?;
     let started = Instant::now();
     let mut serving = Serving { drive, server, power: Power::On, log, started, power_cuts: 0, turned_away_before: 0 };
     while !stop.is_requested() {
@@ -103,7 +112,8 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
             }
         }
     }
-    serving.end(arguments.json, palette)
+    serving.end(arguments.json, palette)?;
+    companion.map_or(Ok(()), Companion::end)
 }
 
 /// Sleeps until somebody calls.
@@ -164,7 +174,7 @@ fn control_server(
     file: &DriveDescription,
     drive: &TableDrive,
     log: Log,
-) -> Result<Option<ControlServer<Listener>>, Failure> {
+) -> Result<(Option<ControlServer<Listener>>, Option<Endpoint>), Failure> {
     let listener = match arguments.control.as_ref().or(file.host.control.as_ref()) {
         Some(text) => {
             let endpoint = crate::serve::control_at(text)?;
@@ -180,7 +190,8 @@ fn control_server(
             None => None,
         },
     };
-    listener.map(ControlServer::new).transpose().map_err(Failure::failed)
+    let endpoint = listener.as_ref().map(|listener| listener.endpoint().clone());
+    Ok((listener.map(ControlServer::new).transpose().map_err(Failure::failed)?, endpoint))
 }
 
 fn control_beside(disk: &Path) -> Result<Listener, String> {
@@ -388,6 +399,7 @@ impl Serving<'_> {
 
     /// Closes the drive and says so.
     fn end(self, json: bool, palette: Palette) -> Result<(), Failure> {
+        let log = self.log;
         let closing = Instant::now();
         let answer = self.statistics();
         let closed = match self.server.end() {
@@ -413,6 +425,7 @@ impl Serving<'_> {
                 None => writeln!(text, "\n{disk} is as the power cut left it: the next one to open it recovers it."),
             };
         }
-        say(&text)
+        log.tell(&text);
+        Ok(())
     }
 }

@@ -24,6 +24,7 @@
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`scripts`] | what scripts ask of a server |
 //! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
@@ -57,6 +58,7 @@ mod pynvmeof;
 mod qemu;
 mod repair;
 mod rocksdb;
+mod scripts;
 mod server;
 mod sqlite;
 mod sweep;
