@@ -275,6 +275,7 @@ const CTL_EXAMPLES: &str = "\
 Examples:
   openftl ctl disk.oftl power-cut                    at once
   openftl ctl disk.oftl power-cut --seed 7           at a moment that the seed chooses, perhaps torn
+  openftl ctl disk.oftl power-cut --after-writes 100 when 100 more writes have ended
   openftl ctl disk.oftl power-on
   openftl ctl disk.oftl fail-read 1000
   openftl ctl disk.oftl fail-program g0p0c7 --close
@@ -369,6 +370,16 @@ pub struct Cut {
     /// Let this number choose a moment soon from now, and whether units are torn.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Wait until so many more writes of hosts have ended: a moment that a test can repeat. The last one's answer may be lost.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seed")]
+    pub after_writes: Option<u64>,
+    /// Wait until so many more flushes of hosts have ended.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["seed", "after_writes"])]
+    pub after_flushes: Option<u64>,
+    /// Wait until the device has had so many more commands.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          conflicts_with_all = ["seed", "after_writes", "after_flushes"])]
+    pub after_commands: Option<u64>,
 }
 
 /// On or off.
@@ -768,6 +779,7 @@ mod tests {
             "openftl nvme gen-key --tls --hash sha384",
             "openftl nvme read 127.0.0.1 --tls-key @host.tls",
             "openftl ctl disk.oftl power-cut --torn --seed 7",
+            "openftl ctl disk.oftl power-cut --after-writes 100",
             "openftl ctl disk.oftl power-on --json",
             "openftl ctl disk.oftl power-cycle",
             "openftl ctl disk.oftl fail-read 7",
@@ -827,6 +839,8 @@ mod tests {
             ("openftl serve disk.oftl --tls never", "--tls", "required"),
             ("openftl serve disk.oftl --tls allowed", "--tls-key", "--tls"),
             ("openftl ctl disk.oftl wear 7 1", "CHUNK", "`7` names no chunk"),
+            ("openftl ctl disk.oftl power-cut --after-writes 0", "--after-writes", "0"),
+            ("openftl ctl disk.oftl power-cut --after-writes 1 --seed 2", "--seed", "--after-writes"),
             ("openftl ctl disk.oftl fail-read -1", "-1", "-1"),
             ("openftl ctl disk.oftl lie-about-flush maybe", "maybe", "on, off"),
             ("openftl ctl disk.oftl detach", "detach", "<NAMESPACE>"),

@@ -14,7 +14,7 @@ use crate::flash::Flash;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::serve::Log;
 use crate::totals::{DriveTotals, Totals};
-use openftl_control::{Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
+use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::{ChunkId, ChunkName, Nanos, Ppa, Time};
 use openftl_ftl::mapping::Place;
 use openftl_ftl::{BlockTarget, ReadOnlyReason, RecoveryReport};
@@ -41,6 +41,8 @@ pub struct Control {
     /// There is something to do of which no event tells.
     more: bool,
     asked: Option<Asked>,
+    /// Clients whose cut waited for a count when another was asked for.
+    overtaken: Vec<ClientId>,
     totals: Totals,
     log: Log,
     /// Clients that were turned away when the power last went.
@@ -65,11 +67,22 @@ pub struct ArmedCut {
     /// Whether units are left torn.
     pub torn: bool,
     asked_at: Time,
+    /// Strikes then at the latest; never, if it waits for something to be counted.
     due: Time,
-    /// Strikes when the device has had so many commands.
+    /// Strikes when this count…
+    counted: Counted,
+    /// …is so large.
+    count_due: u64,
     commands_asked_at: u64,
-    commands_due: u64,
     commands_found: u64,
+}
+
+/// What is counted until a cut strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted {
+    Commands,
+    Writes,
+    Flushes,
 }
 
 /// What a cut took.
@@ -97,6 +110,7 @@ impl Control {
             names,
             more: true,
             asked: None,
+            overtaken: Vec::new(),
             totals,
             log,
             turned_away_before: 0,
@@ -203,8 +217,16 @@ impl Control {
     ) -> Option<Result<Answer, Refusal>> {
         let Request { command, namespace } = request;
         let namespace = namespace.as_deref();
-        if self.asked.is_some() && *command != (Command::Stats {}) {
-            return Some(Err(not_now("the power is being switched").fix("wait until that is answered")));
+        if let Some(asked) = &self.asked
+            && *command != (Command::Stats {})
+        {
+            let overtakes = matches!(command, Command::PowerCut(_) | Command::PowerCycle(_));
+            match asked {
+                Asked::Cut(cut) if overtakes && cut.may_be_overtaken() => self.overtaken.push(cut.client),
+                // Faults may come while a cut waits for its count.
+                Asked::Cut(cut) if !overtakes && cut.may_be_overtaken() => {}
+                _ => return Some(Err(not_now("the power is being switched").fix("wait until that is answered"))),
+            }
         }
         if let (Some(name), false) = (namespace, is_of_a_namespace(command)) {
             let what = format_args!("namespace {name}: this is about all of the device").to_string();
@@ -308,7 +330,9 @@ impl Control {
                 self.totals.look(place, name, drive);
             }
         }
-        let answer = self.totals.answer(true).with("nand", flash(drives, 0).look(|device| *device.statistics()));
+        let waits = matches!(&self.asked, Some(Asked::Cut(cut)) if cut.may_be_overtaken());
+        let nand = flash(drives, 0).look(|device| *device.statistics());
+        let answer = self.totals.answer(true).with("nand", nand).with("cut_waits", waits);
         if self.names.len() == 1 {
             return answer;
         }
@@ -340,16 +364,29 @@ impl Control {
             let refusal = not_now("the flash is on another machine, and so is its power");
             return Some(Err(refusal.fix("ask the server that has it")));
         }
+        if let (Some(_), Some(_)) = (cut.seed, cut.after) {
+            let refusal =
+                Refusal::new(RefusalKind::Malformed, "a seed chooses the moment, and so does what it waits for");
+            return Some(Err(refusal.fix("leave one of them away")));
+        }
         let commands = commands_of(flash);
         let Moment { commands: after_commands, delay, torn } = cut.seed.map_or(Moment::NOW, Moment::chosen_by);
+        let (writes, flushes) = self.totals.ended();
+        let (counted, count_due, due) = match cut.after {
+            None => (Counted::Commands, commands + after_commands, now + delay),
+            Some(After::Commands(more)) => (Counted::Commands, commands.saturating_add(more), Time::NEVER),
+            Some(After::Writes(more)) => (Counted::Writes, writes.saturating_add(more), Time::NEVER),
+            Some(After::Flushes(more)) => (Counted::Flushes, flushes.saturating_add(more), Time::NEVER),
+        };
         self.asked = Some(Asked::Cut(ArmedCut {
             client,
             and_on,
             torn: torn || cut.torn,
             asked_at: now,
-            due: now + delay,
+            due,
+            counted,
+            count_due,
             commands_asked_at: commands,
-            commands_due: commands + after_commands,
             commands_found: commands,
         }));
         None
@@ -394,7 +431,7 @@ impl Operator<Drive> for Control {
     fn next_due(&self) -> Option<Time> {
         match &self.asked {
             _ if self.more => Some(Time::ZERO),
-            Some(Asked::Cut(cut)) => Some(cut.due),
+            Some(Asked::Cut(cut)) => Some(cut.due).filter(|due| *due < Time::NEVER),
             _ => None,
         }
     }
@@ -408,6 +445,9 @@ impl Operator<Drive> for Control {
                 if let Some(result) = self.carry_out(now, client, &request, drives) {
                     server.answer(client, result);
                 }
+                for client in self.overtaken.drain(..) {
+                    server.answer(client, Err(not_now("another power cut was asked for before this one struck")));
+                }
             }
             self.more = server.has_more();
             self.server = Some(server);
@@ -418,7 +458,7 @@ impl Operator<Drive> for Control {
             self.say_who_was_turned_away();
         }
         let interrupts = match &mut self.asked {
-            Some(Asked::Cut(cut)) if !drives.is_empty() => cut.strikes(now, flash(drives, 0)),
+            Some(Asked::Cut(cut)) if !drives.is_empty() => cut.strikes(now, flash(drives, 0), self.totals.ended()),
             Some(Asked::On(_)) => drives.is_empty(),
             _ => false,
         };
@@ -435,9 +475,20 @@ impl Operator<Drive> for Control {
 }
 
 impl ArmedCut {
-    fn strikes(&mut self, now: Time, flash: &Flash) -> bool {
+    /// Whether the power goes now, when hosts' writes and flushes that have ended are `ended`.
+    fn strikes(&mut self, now: Time, flash: &Flash, ended: (u64, u64)) -> bool {
         self.commands_found = commands_of(flash);
-        self.commands_found >= self.commands_due || now >= self.due
+        let count = match self.counted {
+            Counted::Commands => self.commands_found,
+            Counted::Writes => ended.0,
+            Counted::Flushes => ended.1,
+        };
+        count >= self.count_due || now >= self.due
+    }
+
+    /// Whether it may wait for ever, and another cut may come before it.
+    fn may_be_overtaken(&self) -> bool {
+        self.due == Time::NEVER
     }
 }
 

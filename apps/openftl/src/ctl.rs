@@ -3,7 +3,7 @@
 use crate::cli::{self, CtlCommand, Switch};
 use crate::failure::Failure;
 use crate::terminal::say;
-use openftl_control::{AskError, Client, Command, Cut, Refusal, RefusalKind, Request};
+use openftl_control::{After, AskError, Client, Command, Cut, Refusal, RefusalKind, Request};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
@@ -43,7 +43,14 @@ fn socket_of(drive: &Path) -> PathBuf {
 }
 
 fn request(arguments: &cli::Ctl) -> Request {
-    let cut = |&cli::Cut { torn, seed }: &cli::Cut| Cut { torn, seed };
+    let cut = |how: &cli::Cut| {
+        let after = [
+            how.after_writes.map(After::Writes),
+            how.after_flushes.map(After::Flushes),
+            how.after_commands.map(After::Commands),
+        ];
+        Cut { torn: how.torn, seed: how.seed, after: after.into_iter().flatten().next() }
+    };
     let namespace = match &arguments.command {
         CtlCommand::Attach { which } | CtlCommand::Detach { which } => Some(which),
         _ => arguments.namespace.as_ref(),

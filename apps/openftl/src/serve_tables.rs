@@ -288,6 +288,10 @@ impl Serving<'_> {
     }
 
     fn cut(&mut self, cut: Cut) -> Result<Answer, Refusal> {
+        if cut.after.is_some() {
+            let what = "a cut after so many writes, flushes or commands is for block drives";
+            return Err(Refusal::new(RefusalKind::Malformed, what).fix("let a --seed choose the moment"));
+        }
         let moment = cut.seed.map_or(Moment::NOW, Moment::chosen_by);
         let (asked, before) = (Instant::now(), self.commands());
         let delay = Duration::from_nanos(moment.delay.0);

@@ -75,6 +75,11 @@ impl Totals {
         Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new() }
     }
 
+    /// Writes and flushes of hosts that have ended.
+    pub fn ended(&self) -> (u64, u64) {
+        (self.counters.writes.get(), self.counters.flushes.get())
+    }
+
     /// Clients that were turned away so far.
     pub fn turned_away(&self) -> u64 {
         self.counters.connections_refused.get()

@@ -16,5 +16,5 @@ pub mod server;
 pub mod session;
 
 pub use client::{AskError, Client};
-pub use protocol::{Answer, Command, Cut, Refusal, RefusalKind, Request};
+pub use protocol::{After, Answer, Command, Cut, Refusal, RefusalKind, Request};
 pub use server::{ClientId, ControlServer};

@@ -94,6 +94,21 @@ pub struct Cut {
     /// Chooses a moment soon after the request, and whether units are torn. Without it the power goes at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Waits for so much before the power goes. Not together with a seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
+}
+
+/// What a power cut waits for: a moment that a host can repeat.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum After {
+    /// So many more writes of hosts have ended. Whether the last of them is answered is not certain.
+    Writes(u64),
+    /// So many more flushes of hosts have ended.
+    Flushes(u64),
+    /// The device has had so many more commands.
+    Commands(u64),
 }
 
 /// What came of a request that was carried out.
@@ -289,9 +304,15 @@ mod tests {
             "#]],
         );
         check(
-            Command::PowerCycle(Cut { torn: true, seed: Some(u64::MAX) }),
+            Command::PowerCycle(Cut { torn: true, seed: Some(u64::MAX), after: None }),
             expect![[r#"
                 {"version":1,"command":"power-cycle","torn":true,"seed":18446744073709551615}
+            "#]],
+        );
+        check(
+            Command::PowerCut(Cut { after: Some(After::Flushes(3)), ..Cut::default() }),
+            expect![[r#"
+                {"version":1,"command":"power-cut","torn":false,"after":{"flushes":3}}
             "#]],
         );
         check(
@@ -421,7 +442,7 @@ mod tests {
         );
         refused(
             r#"{"version":1,"command":"power-cut","tron":true}"#,
-            expect!["the request is not understood: unknown field `tron`, expected `torn` or `seed`"],
+            expect!["the request is not understood: unknown field `tron`, expected one of `torn`, `seed`, `after`"],
         );
     }
 

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn no_damage_to_a_request_does_more_than_refuse_it() {
         let commands = [
-            Command::PowerCut(crate::protocol::Cut { torn: true, seed: Some(5) }),
+            Command::PowerCut(crate::protocol::Cut { torn: true, seed: Some(5), after: None }),
             Command::Wear { chunk: "g1p2c3".parse().unwrap(), resets: 1 },
             Command::LieAboutFlush { on: false },
         ]

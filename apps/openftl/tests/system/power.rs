@@ -1,7 +1,7 @@
 //! What `openftl ctl` does to a served drive: its power goes and comes back, blocks, programs and chunks go bad, it lies.
 
 use crate::client::{Client, NbdError};
-use crate::drive::{CAPACITY_BYTES, Drive, run_openftl};
+use crate::drive::{CAPACITY_BYTES, Drive, openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
 use crate::pattern::random_bytes;
@@ -88,6 +88,43 @@ fn a_power_cut_leaves_requests_without_a_reply() {
     assert_eq!(cut["requests_under_way"].as_u64().unwrap() + flushes, 1, "the flush has ended or not: {cut}");
     client.ends_disconnected();
     drive.ctl(&["power-on"]).succeeded();
+    server.stop();
+    drive.check();
+}
+
+#[test]
+fn a_power_cut_after_so_many_writes_or_flushes_strikes_at_the_same_one_each_time() {
+    let drive = Drive::create();
+    let server = drive.serve();
+    // Of single blocks, each flushed, until the power is gone; gives how many were answered.
+    let answered = |flags: &[&str]| {
+        let mut cut = Running::start(&openftl(), [&["ctl", drive.file(), "power-cut"], flags].concat());
+        wait_for("the cut to be armed", || drive.ask(&["stats"])["cut_waits"].as_bool().filter(|waits| *waits));
+        let mut client = server.client();
+        let mut count = 0;
+        let mut write_and_flush = |block: u64| {
+            client.send_write(offset(block), &random_bytes(block, BLOCK_BYTES), 0)?;
+            client.receive()?.1.expect("a write that is answered");
+            client.send_header(crate::client::FLUSH, 0, 0, 0)?;
+            client.receive()
+        };
+        while write_and_flush(count).is_ok() {
+            count += 1;
+        }
+        wait_for("the answer", || cut.ended()).succeeded();
+        drive.ctl(&["power-on"]).succeeded();
+        count
+    };
+    for _ in 0..2 {
+        // The answer to the last one is lost with the power.
+        assert_eq!(answered(&["--after-writes", "20"]), 19);
+        assert_eq!(answered(&["--after-flushes", "7"]), 6);
+    }
+    let words = ["ctl", drive.file(), "power-cut", "--after-commands", "1000000"];
+    let mut waits = Running::start(&openftl(), words);
+    wait_for("the cut to be armed", || drive.ask(&["stats"])["cut_waits"].as_bool().filter(|waits| *waits));
+    drive.ctl(&["power-cycle"]).succeeded();
+    wait_for("the answer", || waits.ended()).failed().saying(&["another power cut was asked for"]);
     server.stop();
     drive.check();
 }
