@@ -59,6 +59,18 @@ pub enum Command {
     Reproduce(Reproduce),
     /// Looks for histories of requests, faults and power cuts after which a simulated drive breaks a promise.
     Explore(Explore),
+    /// Says what a word of an output or a document means.
+    Explain(Explain),
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  openftl explain WAF\n  openftl explain effective over-provisioning\n  openftl explain | less"
+)]
+pub struct Explain {
+    /// The word; without one, all are listed.
+    #[arg(value_name = "TERM")]
+    pub term: Vec<String>,
 }
 
 const DEMO_EXAMPLES: &str = "\
@@ -793,6 +805,8 @@ mod tests {
             "openftl ctl disk.oftl attach 2 --json",
             "openftl ctl disk.oftl corrupt 7 --namespace database",
             "openftl check disk.oftl --namespace database --repair",
+            "openftl explain WAF",
+            "openftl explain effective over-provisioning",
             "openftl explore",
             "openftl bench --workload zipf:1.2,reads=30% --warm-up auto",
             "openftl sweep docs/sweep.toml --jobs 2 --out a.csv --json",

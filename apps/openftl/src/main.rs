@@ -1,5 +1,5 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
-//! `profiles`, `reproduce`, `explore`.
+//! `files`, `profiles`, `reproduce`, `explore`, `explain`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -17,6 +17,7 @@ mod create;
 mod crew;
 mod ctl;
 mod demo;
+mod explain;
 mod explore;
 mod figures;
 mod files;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

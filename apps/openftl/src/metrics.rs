@@ -45,7 +45,7 @@ pub static GROUPS: [Group; 7] = [
             }),
             metric("victim", "victim", "", |contender, _| text(contender.settings.drive.victim)),
             metric("placement", "placement", "", |contender, _| text(contender.settings.drive.placement)),
-            metric("told", "binding", "", |contender, _| text(contender.binding)),
+            metric("binding", "binding", "", |contender, _| text(contender.binding)),
         ],
     },
     Group {
@@ -104,7 +104,7 @@ pub static GROUPS: [Group; 7] = [
         ],
     },
     Group {
-        title: "Garbage collection, and how often the host met it",
+        title: "Garbage collection, and requests of the host to groups that were collected",
         metrics: &[
             metric("collected", "collected", "chunks", |_, tried| {
                 Cell::Count(statistics(tried).groups.iter().map(|group| group.victims).sum())
@@ -112,10 +112,10 @@ pub static GROUPS: [Group; 7] = [
             metric("moved", "moved", "blocks", |_, tried| {
                 Cell::Count(statistics(tried).groups.iter().map(|group| group.relocated).sum())
             }),
-            metric("met marked", "met marked", "%", |_, tried| {
+            metric("to marked groups", "to marked groups", "%", |_, tried| {
                 Cell::Number(statistics(tried).encounters.marked_share() * 100.0, 2)
             }),
-            metric("met at work", "met at work", "%", |_, tried| {
+            metric("to collecting groups", "to collecting groups", "%", |_, tried| {
                 Cell::Number(statistics(tried).encounters.met_share() * 100.0, 2)
             }),
             metric("erases", "erases", "", |_, tried| {

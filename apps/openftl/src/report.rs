@@ -73,7 +73,7 @@ fn write_latency(text: &mut String, measured: &Measured, palette: Palette) {
     let rows = [
         ("reads", Latency::of_some(&outcome.reads)),
         ("writes", Latency::of_some(&outcome.writes)),
-        ("told late", Latency::of_lateness(outcome)),
+        ("reported", Latency::of_lateness(outcome)),
     ];
     if rows.iter().all(|(_, latency)| latency.is_none_or(|latency| latency.max == 0)) {
         return;
@@ -136,7 +136,7 @@ fn write_collection(text: &mut String, statistics: &Statistics, palette: Palette
         _ = writeln!(
             text,
             "  {:<18} {:.1}% of reads and programs while collecting, {:.1}% of all {}",
-            "met by the host",
+            "to marked groups",
             encounters.share_while_collecting() * 100.0,
             encounters.marked_share() * 100.0,
             thousands(encounters.commands),
@@ -264,7 +264,7 @@ mod tests {
               chunks collected   ▅█▃  120
               blocks moved       ▄█▁  14 000, 116 a chunk
               times marked       ▄█▄  4
-              met by the host    12.5% of reads and programs while collecting, 4.2% of all 30 000
+              to marked groups   12.5% of reads and programs while collecting, 4.2% of all 30 000
 
             Dies at work   one cell for each, group by group
               ▇▄ ▄·
