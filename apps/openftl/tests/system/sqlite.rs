@@ -239,14 +239,15 @@ fn the_script_of_the_guide_works_as_printed() {
     let openftl = PathBuf::from(openftl());
     let others = std::env::var("PATH").unwrap_or_default();
     let path = format!("PATH={}:{others}:/usr/sbin:/sbin", text(openftl.parent().unwrap()));
-    let run_in = |place: &str, lie: &str| {
+    let run_in = |place: &str, lie: &str, last: &str| {
         let work = folder.path().join(place);
-        fs::create_dir(&work).unwrap();
-        run("env", ["-C", text(&work), &path, lie, "sh", text(&script), WAL[0], "1", "3"])
+        fs::create_dir_all(&work).unwrap();
+        run("env", ["-C", text(&work), &path, lie, "sh", text(&script), WAL[0], "1", last])
     };
-    let honest = run_in("honest", "lie=off").succeeded();
+    let honest = run_in("honest", "lie=off", "3").succeeded();
     assert!(honest.stdout.contains("committed rows lost: no"), "{honest}");
     assert_eq!(honest.stdout.matches("integrity ok").count(), 3, "{honest}");
-    let lying = run_in("lying", "lie=on").failed();
+    run_in("honest", "lie=off", "1").succeeded().printing(&["committed rows lost: no"]);
+    let lying = run_in("lying", "lie=on", "3").failed();
     assert!(lying.stdout.contains("committed rows lost: yes"), "{lying}");
 }
