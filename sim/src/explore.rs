@@ -156,7 +156,7 @@ impl<'a, S: Stage> Play<'a, S> {
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
             Step::Settings(number) => {
-                blocks.next_config = Some(other_settings(&self.setting, *number));
+                blocks.next_config = Some(other_settings(self.setting, *number));
                 self.tally.other_settings += 1;
             }
             Step::Restart => {

@@ -36,7 +36,7 @@ pub enum Command {
     /// Makes a drive that lives in a file.
     Create(Create),
     /// Serves a drive to NBD clients until it is told to stop.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Talks to an NVMe/TCP target as its host: lists, identifies, reads, writes, measures.
     Nvme(nvme::Nvme),
     /// Operates a drive that is being served: cuts its power, makes it fail, asks how it is.

@@ -97,8 +97,6 @@ fn show_progress(live: &mut Live, done: usize, under_way: &[(usize, Stage)], all
     show(live, "sweep", done as f64 / all.max(1) as f64, &rest);
 }
 
-/// A time as people say it.
-
 impl Summary {
     fn page(&self, palette: Palette) -> String {
         let Summary { out, runs, found_done, jobs, wall_seconds, .. } = self;
