@@ -1,12 +1,15 @@
 //! Tells the program which commit it was built from, where that is known.
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // HEAD names a branch, and the log of HEAD grows with each commit.
     for name in ["HEAD", "logs/HEAD"] {
-        if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", name]) {
+        // What is named and not there would have the program built again each time.
+        let path = git(&["rev-parse", "--path-format=absolute", "--git-path", name]);
+        if let Some(path) = path.filter(|path| Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");
         }
     }

@@ -127,14 +127,14 @@ impl<M: Media> BlockFtl<M> {
             self.provisioning.give(chunk, self.chunks.resets(chunk));
         } else {
             self.statistics.reset_failures += 1;
-            self.expect_resets_to_fail();
+            self.lend_metadata_where_resets_fail();
             self.retire(chunk);
         }
     }
 
     /// Where erases fail collection may cost as many chunks as it makes free: at the end of a drive's life what it has to save
     /// goes rather to the chunks that are kept for metadata.
-    pub(crate) fn expect_resets_to_fail(&mut self) {
+    pub(crate) fn lend_metadata_where_resets_fail(&mut self) {
         if self.statistics.reset_failures > 0 {
             self.provisioning.lend_metadata();
         }

@@ -392,7 +392,7 @@ impl<M: Media> BlockFtl<M> {
             self.read_only = Some(reason);
             self.stirred = true;
             self.provisioning.end_of_life();
-            self.expect_resets_to_fail();
+            self.lend_metadata_where_resets_fail();
             // Room for what was acknowledged comes before what the policy is to show or to even out.
             self.chunks.choose_victims(VictimPolicy::Greedy, 0);
             self.placement.keep_nothing_apart();

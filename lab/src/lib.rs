@@ -17,6 +17,7 @@
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`theory`] | write amplification as the literature computes it |
+//! | [`likeness`] | the word that was probably meant |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
 //! | [`fit`] | a straight line through points |
 //! | [`experiments`] | what papers measured, measured again, with a verdict |
@@ -27,6 +28,7 @@ pub mod binding;
 pub mod driver;
 pub mod experiments;
 pub mod fit;
+pub mod likeness;
 pub mod load;
 pub mod load_spec;
 pub mod loads;

@@ -8,6 +8,7 @@
 //!
 //! Options of a tenant are its own; `tenants` itself has none. Sizes that are not given follow from the drive's.
 
+use crate::likeness::nearest;
 use crate::load::Load;
 use crate::loads::{
     DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmConfig, LsmTrees, ObjectConfig, Tenants, Writers,
@@ -51,11 +52,7 @@ const NAMES: [&str; 10] = [
 
 /// The load that was probably meant, as a question.
 fn meant(word: &str) -> String {
-    let near = NAMES.iter().map(|name| (strsim::jaro_winkler(word, name), name));
-    match near.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
-        Some((likeness, name)) if likeness > 0.8 => format!(" (did you mean {name}?)"),
-        _ => String::new(),
-    }
+    nearest(word, NAMES).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
 }
 
 fn one_of(names: &[&str]) -> String {

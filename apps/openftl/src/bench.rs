@@ -15,12 +15,12 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_ftl::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use openftl_lab::load_spec::Model;
-use openftl_lab::trial::{View, WarmedUp};
+use openftl_lab::trial::{Phase, View, WarmedUp};
 use openftl_lab::{Limit, LoadSpec, Measured, TrialError, WarmUp, theory};
 use openftl_media::Timing as MediaTiming;
 use serde::Serialize;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// What the host sees unless the command says otherwise.
@@ -80,14 +80,15 @@ struct WarmUpFacts {
 pub fn run(arguments: &cli::Bench) -> Result<(), Failure> {
     let run = Run::prepare(arguments)?;
     let interrupted = interrupted()?;
+    let is_over = |_| interrupted.load(Ordering::Relaxed);
     let palette = Palette::of_stdout();
     if arguments.json {
-        let mut done = run.finish(Live::new(false), &interrupted)?;
+        let mut done = run.finish(Live::new(false), &is_over)?;
         done.findings.figures.wall_seconds = arguments.wall.then_some(done.wall_seconds);
         return say(&crate::json(&done.findings)?);
     }
     say(&header(&run.configuration, &run.trying, palette))?;
-    say(&page(&run.finish(Live::new(false), &interrupted)?, palette))
+    say(&page(&run.finish(Live::new(false), &is_over)?, palette))
 }
 
 /// A run that came to its end.
@@ -160,13 +161,14 @@ impl Run {
         })
     }
 
-    fn finish(mut self, live: Live, interrupted: &AtomicBool) -> Result<Done, Failure> {
+    /// Runs it, until somebody finds in one of its phases that it is over.
+    fn finish(mut self, live: Live, is_over: &dyn Fn(Phase) -> bool) -> Result<Done, Failure> {
         let mut trial = self.trying.begin(&self.settings)?;
         self.configuration.chunks_per_pu = assembly::geometry(&trial.drive).chunks_per_pu;
         let mut watched = Watched::new(live);
         let watch = &mut |view: View<'_, Flash>| {
             watched.see(&view);
-            match interrupted.load(Ordering::Relaxed) {
+            match is_over(view.phase) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -294,7 +296,7 @@ mod tests {
     fn bench(line: &str) -> Findings {
         prepare(line)
             .unwrap()
-            .finish(Live::silent(), &AtomicBool::new(false))
+            .finish(Live::silent(), &|_| false)
             .unwrap_or_else(|failure| panic!("{line}: {failure}"))
             .findings
     }
@@ -352,10 +354,21 @@ mod tests {
 
     #[test]
     fn an_interrupted_run_tells_what_was_measured_and_before_that_fails() {
-        let interrupted = AtomicBool::new(true);
-        let prepared = prepare(&format!("{SMALL} --workload uniform")).unwrap();
-        let failure = prepared.finish(Live::silent(), &interrupted).err().expect("nothing was measured").to_string();
-        assert!(failure.contains("nothing was measured yet"), "{failure}");
+        let interrupted_in = |phase: Phase| {
+            // Large enough that somebody looks while it is read back.
+            let prepared = prepare("--capacity 512MiB --drive-writes 0.1 --warm-up 0.1 --workload uniform").unwrap();
+            prepared.finish(Live::silent(), &|seen| seen == phase).map(|done| done.findings)
+        };
+        for phase in [Phase::Fill, Phase::WarmUp] {
+            let failure = interrupted_in(phase).err().expect("nothing was measured").to_string();
+            assert!(failure.contains("nothing was measured yet"), "{failure}");
+        }
+        let (capacity, whole) = (512 * 256, 13_107);
+        let findings = interrupted_in(Phase::Measure).unwrap();
+        assert!(findings.interrupted && findings.figures.host_blocks_written < whole, "{findings:?}");
+        let findings = interrupted_in(Phase::ReadBack).unwrap();
+        assert!(findings.interrupted && findings.figures.host_blocks_written == whole, "{findings:?}");
+        assert!(findings.blocks_verified < capacity, "{findings:?}");
     }
 
     #[test]

@@ -77,6 +77,7 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   openftl demo
   openftl demo --drive-writes 30
+  openftl demo --seconds 60
   openftl demo --json > report.json
 
 The figures are the same on any machine.";
@@ -84,9 +85,12 @@ The figures are the same on any machine.";
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub struct Demo {
-    /// How often the capacity is overwritten.
+    /// How often the capacity is overwritten: the same figures on every machine.
     #[arg(long, value_name = "N", default_value_t = 8.0, value_parser = positive)]
     pub drive_writes: f64,
+    /// Overwrite for as long as the whole demo takes about so many seconds of your time, however much that is.
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "drive_writes")]
+    pub seconds: Option<f64>,
     /// Print the report as one JSON object, without progress.
     #[arg(long)]
     pub json: bool,
@@ -771,6 +775,7 @@ mod tests {
         for line in [
             "openftl demo",
             "openftl demo --drive-writes 3 --json",
+            "openftl demo --seconds 5 --json",
             "openftl create disk.oftl --profile cosmos --capacity 8GiB",
             "openftl create disk.oftl --profile cosmos --capacity 8GiB --over-provisioning 10%",
             "openftl serve disk.oftl --nbd unix:/path/socket",
@@ -832,6 +837,8 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_its_flag_and_value() {
         for (line, flag, value) in [
             ("openftl demo --drive-writes 0", "--drive-writes", "0"),
+            ("openftl demo --seconds 0", "--seconds", "0"),
+            ("openftl demo --seconds 5 --drive-writes 3", "--seconds", "--drive-writes"),
             ("openftl create disk.oftl --capacity 8Gibi", "--capacity", "8Gibi"),
             ("openftl bench --queue-depth 0", "--queue-depth", "0"),
             ("openftl bench --over-provisioning ten", "--over-provisioning", "ten"),

@@ -13,6 +13,7 @@
 use crate::cli::{Collection, DriveFlags};
 use crate::drive_description::is_file_name;
 use crate::failure::Failure;
+use crate::small_file;
 use crate::settings::Settings;
 use clap::ValueEnum;
 use openftl_core::Nanos;
@@ -20,6 +21,7 @@ use openftl_core::units::{ByteSize, Share};
 use openftl_ftl::placement::{HANDLES_MAX, OBJECTS_MAX};
 use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_lab::Binding;
+use std::path::Path;
 use std::str::FromStr;
 
 const OPTIONS: &str = "name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= \
@@ -154,7 +156,7 @@ impl ContenderSpec {
 /// A file that has no table of media, FTL or host is that of a profile.
 fn is_drive_description(source: &str) -> bool {
     is_file_name(source)
-        && std::fs::read_to_string(source).map_or(true, |text| {
+        && small_file::read_text(Path::new(source)).map_or(true, |text| {
             let begins = |line: &str| ["[media]", "[ftl]", "[host]", "[[namespace]]"].contains(&line.trim());
             text.lines().any(begins)
         })

@@ -220,11 +220,9 @@ impl Control {
         if let Some(asked) = &self.asked
             && *command != (Command::Stats {})
         {
-            let overtakes = matches!(command, Command::PowerCut(_) | Command::PowerCycle(_));
             match asked {
-                Asked::Cut(cut) if overtakes && cut.may_be_overtaken() => self.overtaken.push(cut.client),
-                // Faults may come while a cut waits for its count.
-                Asked::Cut(cut) if !overtakes && cut.may_be_overtaken() => {}
+                // Faults may come while a cut waits for its count, and another cut may.
+                Asked::Cut(cut) if cut.may_be_overtaken() => {}
                 _ => return Some(Err(not_now("the power is being switched").fix("wait until that is answered"))),
             }
         }
@@ -378,7 +376,7 @@ impl Control {
             Some(After::Writes(more)) => (Counted::Writes, writes.saturating_add(more), Time::NEVER),
             Some(After::Flushes(more)) => (Counted::Flushes, flushes.saturating_add(more), Time::NEVER),
         };
-        self.asked = Some(Asked::Cut(ArmedCut {
+        let armed = ArmedCut {
             client,
             and_on,
             torn: torn || cut.torn,
@@ -388,7 +386,10 @@ impl Control {
             count_due,
             commands_asked_at: commands,
             commands_found: commands,
-        }));
+        };
+        if let Some(Asked::Cut(overtaken)) = self.asked.replace(Asked::Cut(armed)) {
+            self.overtaken.push(overtaken.client);
+        }
         None
     }
 }

@@ -31,6 +31,9 @@ const HOT_ACCESSES: Share = Share::percent(90);
 const HOT_SPACE: Share = Share::percent(10);
 const SEED: u64 = 1;
 
+/// Part of a given time that is left for reading everything back.
+const READ_BACK_SHARE: f64 = 0.12;
+
 #[derive(Serialize)]
 struct Findings {
     #[serde(flatten)]
@@ -44,6 +47,7 @@ struct Findings {
 }
 
 pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
+    let started = Instant::now();
     let palette = Palette::of_stdout();
     // Made for loads that have a hot part.
     let flags = cli::DriveFlags { victim: Some(VictimPolicy::CostBenefit), ..cli::DriveFlags::default() };
@@ -81,14 +85,28 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
 
     let mut scene = Scene::new();
     let overwriting = Instant::now();
-    let blocks = (arguments.drive_writes * trial.drive.blocks() as f64).round().max(1.0) as u64;
-    let measured = trial.measure(Limit::BlocksWritten(blocks), Nanos::ZERO, &mut |view: View<'_, Flash>| {
+    let end = arguments.seconds.map(|seconds| {
+        let end = Duration::try_from_secs_f64(seconds * (1.0 - READ_BACK_SHARE)).unwrap_or(Duration::MAX);
+        (end, end.saturating_sub(started.elapsed()).as_secs_f64().max(1e-9))
+    });
+    let limit = match end {
+        Some(_) => Limit::Until(Time::NEVER),
+        None => {
+            let blocks = (arguments.drive_writes * trial.drive.blocks() as f64).round().max(1.0);
+            Limit::BlocksWritten(blocks as u64)
+        }
+    };
+    let measured = trial.measure(limit, Nanos::ZERO, &mut |view: View<'_, Flash>| {
         let live = watched.live();
         if live.is_due() {
-            let lines = scene.draw(&view, live.palette());
+            let share = end.map_or(view.share, |(_, lasts)| overwriting.elapsed().as_secs_f64() / lasts);
+            let lines = scene.draw(&view, share, live.palette());
             live.show(&lines);
         }
-        ControlFlow::Continue(())
+        match end {
+            Some((end, _)) if started.elapsed() >= end => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     });
     let wall_seconds = overwriting.elapsed().as_secs_f64();
     watched.clear();
@@ -203,7 +221,7 @@ impl Scene {
         }
     }
 
-    fn draw(&mut self, view: &View<'_, Flash>, palette: Palette) -> Vec<String> {
+    fn draw(&mut self, view: &View<'_, Flash>, share: f64, palette: Palette) -> Vec<String> {
         let statistics = view.drive.statistics();
         let (host, nand) = (statistics.host_blocks_written, statistics.nand_blocks_written());
         if host > self.last_host {
@@ -226,7 +244,7 @@ impl Scene {
         vec![
             format!(
                 "  overwriting  {} {simulated:>7.2} s simulated, write amplification {waf:.2}",
-                picture(&bar(view.share, 24))
+                picture(&bar(share, 24))
             ),
             format!(
                 "    speed      {} requests/s of the drive, {} of the simulation",

@@ -69,19 +69,17 @@
 //! Parallel units that no namespace has are left alone.
 
 use crate::failure::Failure;
+use crate::small_file::{self, SmallFileError};
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::tables::TablePlacement;
 use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
-use openftl_media::store::format::MAGIC;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use openftl_nvme_auth::DhGroup;
 use serde::{Deserialize, Deserializer};
-use std::fs::File;
-use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -294,46 +292,20 @@ pub enum FtlKind {
     Tables,
 }
 
-/// Longer than any description, and shorter than any drive.
-const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
-
-/// Whether `path` is a drive that is stored there, by its first bytes.
-#[must_use]
-pub fn is_stored_drive(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
-    File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && start == MAGIC)
-}
-
-/// The text of a drive description. Nothing that is longer than one can be is read.
-fn read_text(path: &Path) -> Result<String, Failure> {
-    let shown = path.display();
-    let unreadable = |error: io::Error| {
-        Failure::bad_input(format_args!("--drive {shown}: {error}"))
-            .fix("name a drive description (TOML), such as those in the `drives` folder")
-    };
-    if is_stored_drive(path) {
-        return Err(Failure::bad_input(format_args!("{shown} is a drive, and a drive description (TOML) is wanted"))
-            .fix("`openftl serve`, `check`, `inspect` and `files` take the drive by its name, without --drive"));
-    }
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > DESCRIPTION_BYTES_MAX {
-        return Err(Failure::bad_input(format_args!(
-            "--drive {shown} has {}: a drive description (TOML) has at most {}",
-            ByteSize(bytes),
-            ByteSize(DESCRIPTION_BYTES_MAX)
-        ))
-        .fix("name one, such as those in the `drives` folder"));
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
-}
-
 impl DriveDescription {
     /// Reads `path`. Files that it names are looked for beside it.
     ///
     /// # Errors
     /// If it cannot be read, or not be understood.
     pub fn read(path: &Path) -> Result<DriveDescription, Failure> {
-        let text = read_text(path)?;
+        let text = small_file::read_text(path).map_err(|error| {
+            let failure = Failure::bad_input(format_args!("--drive {}: {error}", path.display()));
+            match error {
+                SmallFileError::Drive => failure
+                    .fix("`openftl serve`, `check`, `inspect` and `files` take a drive by its name, without --drive"),
+                _ => failure.fix("name a drive description (TOML), such as those in the `drives` folder"),
+            }
+        })?;
         let mut file = DriveDescription::parse(&text).map_err(|reason| {
             Failure::bad_input(format_args!("{}: {reason}", path.display()))
                 .fix("correct the line; the `drives` folder has files that work")
@@ -458,7 +430,7 @@ pub fn find_profile(profile: &str) -> Result<Profile, Failure> {
         return Profile::builtin(profile).map_err(|error| profile_failure(profile, &error));
     }
     let path = Path::new(profile);
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = small_file::read_text(path).map_err(|error| {
         Failure::bad_input(format_args!("profile {profile}: {error}"))
             .fix("name a TOML file, or one of those that `openftl profiles` lists")
     })?;

@@ -3,6 +3,7 @@
 use crate::cli;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
+use openftl_lab::likeness::nearest;
 use std::fmt::Write;
 
 const GLOSSARY: &str = include_str!("../../../docs/GLOSSARY.md");
@@ -15,9 +16,6 @@ struct Entry {
     meaning: String,
 }
 
-/// Likeness, from 0 to 1, from which on another word may have been meant.
-const LIKENESS_MIN: f64 = 0.8;
-
 pub fn run(arguments: &cli::Explain) -> Result<(), Failure> {
     let palette = Palette::of_stdout();
     if arguments.term.is_empty() {
@@ -27,7 +25,9 @@ pub fn run(arguments: &cli::Explain) -> Result<(), Failure> {
     let found: Vec<Entry> = entries().into_iter().filter(|entry| entry.is(&term)).collect();
     if found.is_empty() {
         let failure = Failure::bad_input(format_args!("`{term}` is no word of the glossary"));
-        return Err(match nearest(&term) {
+        let all = entries();
+        let names = all.iter().flat_map(|entry| &entry.names).map(String::as_str);
+        return Err(match nearest(&term, names) {
             Some(name) => failure.fix(format_args!("did you mean `{name}`? `openftl explain` lists all")),
             None => failure.fix("`openftl explain` lists all"),
         });
@@ -55,15 +55,6 @@ impl Entry {
     }
 }
 
-/// The name that `term` is most like, if it is like one.
-fn nearest(term: &str) -> Option<String> {
-    let term = term.to_lowercase();
-    let likeness = |name: String| (strsim::jaro_winkler(&term, &name.to_lowercase()), name);
-    let all = entries().into_iter().flat_map(|entry| entry.names).map(likeness);
-    let (likeness, name) = all.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    (likeness >= LIKENESS_MIN).then_some(name)
-}
-
 /// Rows of the glossary's tables: `| **word**, other (SHORT) | meaning |`.
 fn entries() -> Vec<Entry> {
     GLOSSARY.lines().filter_map(entry).collect()
@@ -71,7 +62,7 @@ fn entries() -> Vec<Entry> {
 
 fn entry(line: &str) -> Option<Entry> {
     let (words, meaning) = line.strip_prefix("| **")?.strip_suffix(" |")?.split_once(" | ")?;
-    let words = words.replace("**", "");
+    let words = words.replace('*', "");
     let names = words.split([',', '(', ')']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
     // What is set apart in a document is plain in a terminal.
     let meaning = meaning.replace("**", "").replace(['*', '`'], "");
@@ -107,15 +98,16 @@ mod tests {
         for term in ["WAF", "waf", "L2P", "mapping", "PU", "parallel unit"] {
             assert!(entries().iter().any(|entry| entry.is(term)), "{term}");
         }
-        assert_eq!(nearest("paralel unit").as_deref(), Some("parallel unit"));
-        assert_eq!(nearest("xyzzy"), None);
+        let explain = |term: &str| run(&cli::Explain { term: vec![term.to_owned()] }).unwrap_err().to_string();
+        assert!(explain("paralel unit").contains("did you mean `parallel unit`?"));
+        assert!(!explain("xyzzy").contains("did you mean"));
     }
 
     #[test]
     fn a_row_is_plain_text_in_a_terminal() {
         let row = "| **chunk**, *old* (CH) | What `reset` frees: see [the map](map.md) and **more**. |";
         let Entry { names, meaning } = entry(row).unwrap();
-        assert_eq!(names, ["chunk", "*old*", "CH"]);
+        assert_eq!(names, ["chunk", "old", "CH"]);
         assert_eq!(meaning, "What reset frees: see the map and more.");
         assert_eq!(entry("| word | meaning |"), None);
     }

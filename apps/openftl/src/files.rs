@@ -4,7 +4,7 @@ use crate::cli;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_drive::drive_description::is_stored_drive;
+use openftl_drive::small_file::is_stored_drive;
 use openftl_drive::table_drive::{self, TableDrive, TableVolume};
 use openftl_files::{Attributes, FileError, FileKind, Volume};
 use openftl_ftl::Access;

@@ -13,6 +13,7 @@
 use crate::cli;
 use crate::drive_description::{HostSection, Tls};
 use crate::failure::Failure;
+use crate::small_file;
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_nvme_auth::{Policy, Secrets, SecretsError, TlsKeys};
 use openftl_nvme_tls::TlsError;
@@ -138,7 +139,7 @@ impl Encryption {
 
 fn read<K>(flag: &str, path: &Path, understood: impl Fn(&[u8]) -> Result<K, SecretsError>) -> Result<K, Failure> {
     let file = path.display();
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = small_file::read(path).map_err(|error| {
         Failure::bad_input(format_args!("{flag} {file}: {error}")).fix("name a file with secrets of hosts")
     })?;
     understood(&bytes).map_err(|error| {

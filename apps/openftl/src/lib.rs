@@ -3,4 +3,5 @@
 pub mod drive_description;
 pub mod failure;
 pub mod new_file;
+pub mod small_file;
 pub mod table_drive;

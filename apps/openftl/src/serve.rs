@@ -2,7 +2,7 @@
 
 use crate::assembly::{self, Drive};
 use crate::cli::{self, NvmeFormat, Timing};
-use crate::companion::{Companion, Ready, exit_with_parent};
+use crate::companion::Companion;
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_description::{StoreName, another_seed, find_profile};
@@ -11,6 +11,7 @@ use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::{self, Home};
+use crate::ready::Ready;
 use crate::serve_tables;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
@@ -25,6 +26,7 @@ use openftl_server::{
     Device, End, Endpoint, Export, ListenError, Listener, Protocol, ServeError, Server, ServerConfig, Stop, TlsPolicy,
     WallClock,
 };
+use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -224,14 +226,19 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     };
     let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
     let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
+    let companion = announce(arguments, &ready, &stop)?;
+    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, log };
+    let served = serving.until_stopped(namespaces).and_then(|last| serving.end(last, arguments.json, palette));
+    let ran = companion.map_or(Ok(()), Companion::end);
+    served.and(ran)
+}
+
+/// Tells whoever waits that the drive is served, and starts the command that uses it.
+pub fn announce(arguments: &cli::Serve, ready: &Ready, stop: &Stop) -> Result<Option<Companion>, Failure> {
     if let Some(descriptor) = arguments.ready_fd {
         ready.tell(descriptor)?;
     }
-    let companion = arguments.run.as_ref().map(|command| Companion::start(command, &ready, &stop)).transpose()?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, log };
-    let last = serving.until_stopped(namespaces)?;
-    serving.end(last, arguments.json, palette)?;
-    companion.map_or(Ok(()), Companion::end)
+    arguments.run.as_ref().map(|command| Companion::start(command, ready, stop)).transpose()
 }
 
 /// The names of all namespaces, in the order of their ids: drives, parts without, and `others` devices beside them.
@@ -570,6 +577,17 @@ pub fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
         })
         .map_err(Failure::failed)?;
     Ok(())
+}
+
+/// From now on this process gets SIGTERM when the one that started it dies.
+pub fn exit_with_parent() -> Result<(), Failure> {
+    let parent = rustix::process::getppid();
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(Failure::failed)?;
+    // It may have died before that.
+    match rustix::process::getppid() == parent && parent.is_some() {
+        true => Ok(()),
+        false => Err(Failure::failed("--exit-with-parent: the process that started this one is gone")),
+    }
 }
 
 fn greeting(

@@ -10,12 +10,13 @@
 
 use crate::assembly::{opened_how, opened_in};
 use crate::cli;
-use crate::companion::{Companion, Ready, exit_with_parent};
+use crate::companion::Companion;
 use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
 use crate::failure::Failure;
-use crate::serve::{Log, stop_at_signals, write_recovery};
+use crate::ready::Ready;
+use crate::serve::{Log, announce, exit_with_parent, stop_at_signals, write_recovery};
 use crate::terminal::{Ink, Palette, say};
 use openftl_control::{Answer, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::units::ByteSize;
@@ -96,24 +97,12 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
     log.tell(&greeting(path, drive, endpoint, &files, control.is_some(), palette));
     server.serve(files);
     let ready = Ready::tables(format!("openftl://{}", path.display()), control_endpoint.as_ref());
-    if let Some(descriptor) = arguments.ready_fd {
-        ready.tell(descriptor)?;
-    }
-    let companion = arguments.run.as_ref().map(|command| Companion::start(command, &ready, &stop)).transpose()?;
+    let companion = announce(arguments, &ready, &stop)?;
     let started = Instant::now();
     let mut serving = Serving { drive, server, power: Power::On, log, started, power_cuts: 0, turned_away_before: 0 };
-    while !stop.is_requested() {
-        wait(&stop, control.as_ref())?;
-        if let Some(control) = &mut control {
-            control.poll();
-            while let Some((client, request)) = control.take_request() {
-                let result = serving.carry_out(&request);
-                control.answer(client, result);
-            }
-        }
-    }
-    serving.end(arguments.json, palette)?;
-    companion.map_or(Ok(()), Companion::end)
+    let served = serving.until_stopped(&stop, &mut control).and_then(|()| serving.end(arguments.json, palette));
+    let ran = companion.map_or(Ok(()), Companion::end);
+    served.and(ran)
 }
 
 /// Sleeps until somebody calls.
@@ -251,6 +240,20 @@ fn not_now(what: &str) -> Refusal {
 }
 
 impl Serving<'_> {
+    fn until_stopped(&mut self, stop: &Stop, control: &mut Option<ControlServer<Listener>>) -> Result<(), Failure> {
+        while !stop.is_requested() {
+            wait(stop, control.as_ref())?;
+            if let Some(control) = control {
+                control.poll();
+                while let Some((client, request)) = control.take_request() {
+                    let result = self.carry_out(&request);
+                    control.answer(client, result);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn carry_out(&mut self, request: &Request) -> Result<Answer, Refusal> {
         let Request { command, namespace } = request;
         if let Some(name) = namespace {

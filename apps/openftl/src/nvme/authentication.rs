@@ -2,6 +2,7 @@
 
 use crate::cli::nvme::HostFlags;
 use crate::failure::Failure;
+use crate::small_file;
 use getrandom::SysRng;
 use getrandom::rand_core::UnwrapErr;
 use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
@@ -9,6 +10,7 @@ use openftl_nvme_auth::{Credentials, Host, Next, Nonces, Policy, Refusal, Secret
 use openftl_nvme_tcp::client::{Client, ClientError, Payload};
 use openftl_nvme_tcp::fabrics;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::str::FromStr;
 
 /// The system's randomness.
@@ -96,7 +98,7 @@ pub fn secret<K: FromStr<Err = SecretError>>(flag: &str, text: &str) -> Result<K
         return text.parse().map_err(|error| Failure::bad_input(format_args!("{flag}: {error}")).fix(make_one));
     };
     let bytes =
-        std::fs::read(path).map_err(|error| Failure::bad_input(format_args!("{flag}: cannot read {path}: {error}")))?;
+        small_file::read(Path::new(path)).map_err(|error| Failure::bad_input(format_args!("{flag}: {path}: {error}")).fix(make_one))?;
     let mut secrets = read_key_file(&bytes)
         .map_err(|error| Failure::bad_input(format_args!("{flag}: {path}: {error}")).fix(make_one))?;
     match secrets.len() {

@@ -15,6 +15,7 @@
 use crate::compare::CAPACITY_DEFAULT;
 use crate::contender::{Contender, ContenderSpec};
 use crate::failure::Failure;
+use crate::small_file;
 use crate::metrics::{self, GROUPS};
 use crate::provenance::Provenance;
 use crate::trial::{Task, Tried};
@@ -84,7 +85,7 @@ type Settings = BTreeMap<&'static str, Setting>;
 impl Plan {
     /// Reads a file. Files that it names are looked for from where the command is run.
     pub fn read(path: &Path) -> Result<Plan, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = small_file::read_text(path).map_err(|error| {
             Failure::bad_input(format_args!("{}: {error}", path.display()))
                 .fix("name a TOML file that says what to run; docs/sweep.toml is one")
         })?;

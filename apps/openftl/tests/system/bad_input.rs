@@ -39,6 +39,34 @@ fn a_file_that_is_no_drive_is_refused() {
 }
 
 #[test]
+fn a_drive_or_a_file_without_end_is_not_read_where_text_is_wanted() {
+    let drive = Drive::create();
+    let folder = tempfile::tempdir().unwrap();
+    let [huge, zero, linked] = ["huge.toml", "zero.toml", "drive.toml"].map(|name| folder.path().join(name));
+    File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    std::os::unix::fs::symlink(drive.file(), &linked).unwrap();
+    for (file, reason) in [(&huge, "longer than"), (&zero, "longer than"), (&linked, "is a drive")] {
+        let file = text(file);
+        let compared = format!("{file}:fdp");
+        let keys = ["serve", "--memory", "--nvme-tcp", "127.0.0.1:0", "--dhchap-key", file];
+        for words in [
+            &["bench", "--drive", file][..],
+            &["bench", "--profile", file],
+            &["profiles", file],
+            &["sweep", file],
+            &["compare", "--drive", &compared, "--workload", "uniform"],
+            &keys,
+        ] {
+            let ended = run_openftl(words.iter().copied()).failed().saying(&[reason, file, "fix:"]);
+            assert_eq!(ended.status.code(), Some(2), "{ended}");
+        }
+    }
+    // A drive of the other kind.
+    run_openftl(["files", drive.file()]).failed().saying(&["disk.oftl"]);
+}
+
+#[test]
 fn a_drive_in_use_by_another_process_is_refused_and_left_alone() {
     let drive = Drive::create();
     let mut server = drive.serve();

@@ -122,7 +122,16 @@ fn a_power_cut_after_so_many_writes_or_flushes_strikes_at_the_same_one_each_time
     }
     let words = ["ctl", drive.file(), "power-cut", "--after-commands", "1000000"];
     let mut waits = Running::start(&openftl(), words);
-    wait_for("the cut to be armed", || drive.ask(&["stats"])["cut_waits"].as_bool().filter(|waits| *waits));
+    let armed = || drive.ask(&["stats"])["cut_waits"].as_bool().filter(|waits| *waits);
+    wait_for("the cut to be armed", armed);
+    // One that cannot be takes nobody's place.
+    let mut lines = BufReader::new(UnixStream::connect(format!("{}.ctl", drive.file())).unwrap());
+    let impossible = b"{\"version\":1,\"command\":\"power-cut\",\"seed\":1,\"after\":{\"writes\":9}}\n";
+    lines.get_mut().write_all(impossible).unwrap();
+    let mut answer = String::new();
+    lines.read_line(&mut answer).unwrap();
+    assert!(answer.contains("malformed"), "{answer}");
+    assert!(waits.ended().is_none() && armed().is_some());
     drive.ctl(&["power-cycle"]).succeeded();
     wait_for("the answer", || waits.ended()).failed().saying(&["another power cut was asked for"]);
     server.stop();
