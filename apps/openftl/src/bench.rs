@@ -371,6 +371,27 @@ mod tests {
         assert!(findings.blocks_verified < capacity, "{findings:?}");
     }
 
+    /// Where it is far from what was asked for, too.
+    #[test]
+    fn the_over_provisioning_that_a_new_drive_is_told_to_have_is_near_the_measured_one() {
+        for (line, told) in [
+            ("--profile cosmos --capacity 64MiB", true),
+            ("--profile cosmos --capacity 512MiB", true),
+            ("--profile znand --capacity 512MiB", true),
+            ("--profile cosmos --capacity 2GiB", false),
+        ] {
+            let run = prepare(&format!("{line} --workload uniform --drive-writes 1 --warm-up 1")).unwrap();
+            let drive = run.settings.drive.clone();
+            let geometry = *assembly::geometry(&run.trying.begin(&run.settings).unwrap().drive);
+            let likely = drive.likely_over_provisioning(&geometry).unwrap();
+            let done = run.finish(Live::silent(), &|_| false).unwrap_or_else(|failure| panic!("{line}: {failure}"));
+            let measured = done.findings.figures.effective_over_provisioning;
+            assert!((likely / measured - 1.0).abs() < 0.35, "{line}: {likely} is told, {measured} is measured");
+            assert_eq!(drive.note_on(measured).is_some(), told, "{line}: {measured}");
+            assert_eq!(drive.note_on(likely).is_some(), told, "{line}: {likely}");
+        }
+    }
+
     #[test]
     fn a_workload_that_only_reads_ends() {
         let findings = bench(&format!("{SMALL} --workload uniform,reads=100%"));

@@ -37,6 +37,10 @@ fn drives_stand_side_by_side_in_a_table_a_csv_and_an_object() {
     ]);
     let text = std::fs::read_to_string(csv).unwrap();
     assert_eq!(text.lines().count(), 1 + 2, "{text}");
+    let (header, rows) = text.split_once('\n').unwrap();
+    assert!(header.ends_with(",version,commit,command"), "{header}");
+    let made_by = format!(",{},", env!("CARGO_PKG_VERSION"));
+    assert!(rows.lines().all(|row| row.contains(&made_by) && row.contains(",\"openftl compare --drive ")), "{rows}");
     assert!(text.starts_with("drive,profile,") && text.contains("\nobjects,cosmos,"), "{text}");
 
     let json = |seed| {

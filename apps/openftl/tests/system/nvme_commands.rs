@@ -10,7 +10,7 @@ use crate::server::Server;
 use serde_json::Value;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// What the host sees of it.
@@ -127,6 +127,25 @@ fn a_drive_whose_flash_is_another_server_s_outlives_a_kill() {
     run_openftl(read).succeeded();
     assert!(std::fs::read(&output).unwrap() == bytes, "what was written is on the other server's flash");
     server.interrupt().succeeded();
+}
+
+#[test]
+fn a_server_that_loses_its_flash_ends_the_command_that_it_runs() {
+    let flash = Target::serve(&["--open-channel", "cosmos"]);
+    let input = flash.file("input", &random_bytes(3, 8 << 20));
+    let process = flash.folder.path().join("process");
+    let script = format!(
+        "kill -9 {}; {} nvme write $OPENFTL_NVME_TCP --input {} --fua; echo $$ > {}; kill -TERM $PPID; exec sleep 1000",
+        flash.server.child().id(),
+        openftl(),
+        text(&input),
+        text(&process),
+    );
+    let elsewhere = ["serve", "--device", &flash.address, "--format-device", "--capacity", "256MiB"];
+    let ended = run_openftl([&elsewhere[..], &["--nvme-tcp", "127.0.0.1:0", "--run", &script]].concat()).failed();
+    assert_eq!(ended.saying(&["the link to the device behind the drive was cut", "fix: mend"]).status.code(), Some(1));
+    let process = std::fs::read_to_string(&process).expect("the command came so far");
+    assert!(!Path::new("/proc").join(process.trim()).exists(), "the command is still there");
 }
 
 #[test]
@@ -273,6 +292,9 @@ fn who_does_not_speak_nvme_is_told_apart_from_who_says_nothing_and_who_is_not_th
     check(&leaver, "3min", 1, &["does not speak NVMe over TCP", "fix: "]);
     let listener = stranger(Some);
     check(&listener, "300ms", 1, &["no answer within 300ms", "fix: "]);
+    // However long an answer may take: who speaks NVMe says so at once.
+    let ended = run_openftl(["nvme", "identify", &listener, "--timeout", "3min"]).failed();
+    ended.saying(&["no answer within 5s", "fix: "]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_server_ends_with_the_process_that_started_it() {
     let folder = tempfile::tempdir().unwrap();
     let [ready, socket] = ["ready", "nbd.sock"].map(|name| folder.path().join(name));
     let serve = format!("{} {} --nbd unix:{} --exit-with-parent", openftl(), MEMORY.join(" "), socket.display());
-    let script = format!("{serve} --ready-fd 7 7> {} & sleep 1000", ready.display());
+    let script = format!("{serve} --ready-fd 7 7> {} & exec sleep 1000", ready.display());
     let mut parent = Running::start("sh", ["-c", &script]);
     wait_for("a server that is ready", || read(&ready));
     assert!(socket.exists());
