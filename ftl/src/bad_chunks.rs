@@ -1,7 +1,8 @@
 //! Chunks that go bad, and the resets by which chunks become free or are found to be bad.
 //!
 //! A chunk is reset only when nothing in it can be needed any more: the log that says where its blocks went is durable,
-//! and no read of it is under way. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
+//! and no read of it is under way. What recovery found empty on the word of log that may not be found the next time waits
+//! until that log is written again, or a checkpoint has taken its place. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
 //! place. A chunk that the device takes offline with all it holds costs the blocks that were valid in it, which are noted
 //! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the
 //! drive turns read-only, while all its data can still be read.
@@ -12,7 +13,7 @@ use crate::chunk_table::ChunkUse;
 use crate::statistics::Care;
 use openftl_core::ChunkId;
 use openftl_media::{Media, Status};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// A chunk to be reset.
 struct Waiting {
@@ -26,6 +27,8 @@ struct Waiting {
 /// Chunks on their way to be free, and the count of those that are still good.
 pub struct BadChunks {
     waiting: VecDeque<Waiting>,
+    /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
+    in_doubt: HashSet<ChunkId>,
     /// Chunks of the device that are not retired, and in which no program has failed.
     good: u64,
     /// With fewer the drive turns read-only.
@@ -36,13 +39,19 @@ impl BadChunks {
     /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
     #[must_use]
     pub fn new(good: u64, good_min: u64) -> BadChunks {
-        BadChunks { waiting: VecDeque::new(), good, good_min }
+        BadChunks { waiting: VecDeque::new(), in_doubt: HashSet::new(), good, good_min }
     }
 
     /// Whether a chunk waits for its reset.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether one of them waits for reads and nothing else.
+    #[must_use]
+    pub fn is_waiting_for_reads(&self, durable: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.barrier <= durable && !self.in_doubt.contains(&waiting.chunk))
     }
 
     /// How many chunks wait for a log position that is not durable.
@@ -63,6 +72,11 @@ impl<M: Media> BlockFtl<M> {
         self.stirred = true;
     }
 
+    /// None of these `chunks` is reset while something of the log is in doubt.
+    pub(crate) fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>) {
+        self.bad_chunks.in_doubt = chunks;
+    }
+
     pub(crate) fn group_of(&self, chunk: ChunkId) -> u32 {
         self.format.group_of(self.format.pu_of(chunk))
     }
@@ -80,10 +94,14 @@ impl<M: Media> BlockFtl<M> {
         if self.bad_chunks.waiting.is_empty() || is_early || !self.superblock.is_confirmed() {
             return;
         }
+        if !self.bad_chunks.in_doubt.is_empty() && !self.log.is_in_doubt() {
+            self.bad_chunks.in_doubt.clear();
+        }
         let durable = self.log.durable();
         for _ in 0..self.bad_chunks.waiting.len() {
             let waiting = self.bad_chunks.waiting.pop_front().expect("counted");
-            if waiting.barrier > durable || !self.reads.have_ended(waiting.grace) {
+            let is_in_doubt = self.bad_chunks.in_doubt.contains(&waiting.chunk);
+            if is_in_doubt || waiting.barrier > durable || !self.reads.have_ended(waiting.grace) {
                 self.bad_chunks.waiting.push_back(waiting);
                 continue;
             }

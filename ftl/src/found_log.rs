@@ -18,7 +18,7 @@
 //! Whatever was logged beyond the end keeps its numbers to itself: the next superblock names them as a gap.
 
 use crate::log::{self, LOG_UNITS_MAX, MendedUnit, Record};
-use crate::mapping::{Entry, Mapping};
+use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
 use crate::plan::METADATA_COPIES;
 use crate::recovery::OpenError;
@@ -26,9 +26,10 @@ use crate::scan::{Scan, interleaved};
 use crate::seals::Seals;
 use crate::superblock::{COUNTS_END, LogGap, Superblock};
 use crate::survey::Chunks;
-use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa};
 use openftl_media::Media;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// One block of the log, from whichever copy.
 struct FoundBlock {
@@ -55,12 +56,25 @@ pub(crate) struct FoundLog {
 }
 
 /// What replaying the log did.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Replayed {
     /// Records replayed.
     pub(crate) records: u64,
     /// Records of cut-off transactions, dropped.
     pub(crate) dropped: u64,
+    /// Chunks that hold something again should the blocks of the log that are in doubt not be found the next time.
+    pub(crate) left_in_doubt: HashSet<ChunkId>,
+}
+
+impl Replayed {
+    /// These logical blocks are somewhere else, and what says so is in doubt.
+    fn leave(&mut self, mapping: &Mapping, blocks: Range<u32>, format: AddressFormat) {
+        for block in blocks {
+            if let Place::Media(ppa) = mapping.get(block).place() {
+                self.left_in_doubt.insert(format.chunk_of(ppa));
+            }
+        }
+    }
 }
 
 impl FoundLog {
@@ -214,8 +228,11 @@ impl FoundLog {
     pub(crate) fn replay(
         &self,
         superblock: &Superblock,
+        geometry: &Geometry,
         (mapping, seals): (&mut Mapping, &mut Seals),
     ) -> Result<Replayed, OpenError> {
+        let format = geometry.format();
+        let mut is_catalog_in_doubt = false;
         let mut replayed = Replayed::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
         let mut before = superblock.first_lsn;
@@ -224,6 +241,7 @@ impl FoundLog {
                 replayed.dropped += transaction.drain(..).count() as u64;
             }
             before = lsn + 1;
+            let is_in_doubt = *lsn >= self.durable_below;
             for record in log::records(&block.words) {
                 match record {
                     Some(Record::Mapped { block, ppa, last }) if u64::from(block) < mapping.len() => {
@@ -231,6 +249,10 @@ impl FoundLog {
                         if last {
                             replayed.records += transaction.len() as u64;
                             for (block, ppa) in transaction.drain(..) {
+                                if is_in_doubt {
+                                    replayed.leave(mapping, block..block + 1, format);
+                                    is_catalog_in_doubt |= block < superblock.catalog_blocks;
+                                }
                                 mapping.set(block, Entry::media(ppa));
                             }
                         }
@@ -239,6 +261,9 @@ impl FoundLog {
                         if u64::from(first) + u64::from(blocks) <= mapping.len() && transaction.is_empty() =>
                     {
                         replayed.records += 1;
+                        if is_in_doubt {
+                            replayed.leave(mapping, first..first + blocks, format);
+                        }
                         mapping.unmap(first..first + blocks);
                     }
                     Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
@@ -250,6 +275,10 @@ impl FoundLog {
             }
         }
         replayed.dropped += transaction.len() as u64;
+        if is_catalog_in_doubt {
+            // The catalog before may name tables in any chunk.
+            replayed.left_in_doubt.extend(geometry.chunk_ids());
+        }
         Ok(replayed)
     }
 }

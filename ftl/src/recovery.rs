@@ -345,10 +345,12 @@ impl<M: Media> BlockFtl<M> {
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
         checkpoint.load_seals(&mapping, &mut scan.seals);
-        let replayed = sound.and_then(|()| log.replay(&superblock, (&mut mapping, &mut scan.seals)));
+        let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut mapping, &mut scan.seals)));
         scan.seals.end_loading();
-        if let Ok(replayed) = replayed {
+        let mut left_in_doubt = HashSet::new();
+        if let Ok(replayed) = &mut replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
+            left_in_doubt = std::mem::take(&mut replayed.left_in_doubt);
         }
         steps.report.beyond_end = log.beyond_end() as u64;
         let (records, dropped) = (steps.report.replayed, steps.report.dropped);
@@ -411,6 +413,7 @@ impl<M: Media> BlockFtl<M> {
         if access == Access::Inspect {
             ftl.read_only = Some(ReadOnlyReason::Inspection);
         }
+        ftl.keep_in_doubt(left_in_doubt);
         ftl.place_superblocks(states);
         ftl.adopt_metadata(&chunks, &log);
         for chunk in checkpoint.retired {

@@ -112,7 +112,7 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         // A reset that waits for reads is room to come.
-        if self.reads.under_way() > 0 && self.bad_chunks.is_waiting() {
+        if self.reads.under_way() > 0 && self.bad_chunks.is_waiting_for_reads(self.log.durable()) {
             return;
         }
         let reason =

@@ -256,6 +256,43 @@ fn a_drive_too_worn_out_to_write_again_what_it_found_does_not_promise_it() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer: a trim was found in log that was being programmed when the power went. It emptied a chunk, which was reset,
+/// though the drive was too worn out to write the log again; the next time the trim was not found.
+#[test]
+fn what_was_emptied_on_the_word_of_log_that_fades_is_not_reset() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    (profile.groups, profile.pus_per_group) = (1, 1);
+    let chip = &mut profile.chip;
+    (chip.planes, chip.page_blocks, chip.blocks_per_chunk, chip.erase_us) = (1, 3, 12, 1_000);
+    (chip.programming, chip.pair_distance, chip.program_us) = (Programming::Shared, Some(1), vec![400, 800]);
+    (chip.cell, chip.read_us) = (Cell::Mlc, vec![40, 60]);
+    (profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (0, false);
+    profile.faults.high_ecc = 0.05;
+    let seed = 51_041_090;
+    let config = Config {
+        capacity_blocks: 163,
+        over_provisioning: Share::percent(2),
+        drive_id: 0xD21E_0000 + seed,
+        host_frames: 260,
+        checkpoint_log_blocks: Some(5),
+        checkpoint_interval: Some(Nanos::from_millis(20)),
+        placement: PlacementName::HotCold,
+        handles: 1,
+        objects_max: 1,
+        relocate_by: RelocateBy::DeviceCopy,
+        collect_when_idle: Some(Nanos::from_millis(3)),
+        marked_groups_max: Some(1),
+        scrub_interval: Some(Nanos::from_millis(1_000)),
+        wear_spread_max: None,
+        ..Config::default()
+    };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 5, tables: None, jitter: 90 };
+    let steps = "w0+1 f U0+3 w0+79 !offline7628 f T0+1 U0+1 t0+6 r0+7 x6~8769";
+    let exploration = explore(&Run { seed, setting, steps: parse_steps(steps).unwrap() });
+    assert_eq!(exploration.failure, None);
+    assert!(exploration.tally.worn_out > 0);
+}
+
 const WORN_OUT_BY_OPENINGS: &str = "\
     x1 x25/28 c x1/15 x1 x1 x1 c c x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x1 x13 c x1 x1 x1 x1 x1 x1 x1 c c c x1 x25 c \
     x4+12~6010 w38+1 c f s x1";
@@ -467,6 +504,13 @@ fn a_worn_out_drive_chooses_the_emptiest_victims_whatever_its_policy() {
 fn a_table_drive_opened_for_a_shorter_log_keeps_the_room_of_the_longer_one() {
     explored(8_600_244);
     explored(8_611_889);
+}
+
+/// Found by the explorer: after many failed programs tables got the room that data need whose chunks were closed early, and the log
+/// waited for a chunk. Reads of the scrub that never ended were taken for room to come.
+#[test]
+fn what_data_need_beside_chunks_that_were_closed_early_is_not_for_tables() {
+    explored(51_084_370);
 }
 
 /// Found by the explorer: a victim moved to the reserve of its group, and before all of it was there the host wrote to the same
