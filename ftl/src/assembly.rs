@@ -298,7 +298,7 @@ impl<M: Media> BlockFtl<M> {
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
     pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
-        let mut open = Vec::new();
+        let (mut open, mut closed_early) = (Vec::new(), Vec::new());
         if self.config.catalog_blocks > 0 {
             self.share_with_tables(chunks);
         }
@@ -319,7 +319,12 @@ impl<M: Media> BlockFtl<M> {
                 }
                 ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired, 0),
                 ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
-                ChunkState::Closed if valid > 0 => self.chunks.set_usage(chunk, ChunkUse::Closed, 0),
+                ChunkState::Closed if valid > 0 => {
+                    self.chunks.set_usage(chunk, ChunkUse::Closed, 0);
+                    if descriptor.write_pointer < self.geometry.blocks_per_chunk {
+                        closed_early.push(chunk);
+                    }
+                }
                 ChunkState::Closed => self.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
                     self.chunks.set_usage(chunk, ChunkUse::Open, 0);
@@ -331,6 +336,8 @@ impl<M: Media> BlockFtl<M> {
                 }
             }
         }
+        // As when it happened: what holds less than its size takes the room of another.
+        closed_early.into_iter().for_each(|chunk| self.program_failed(chunk));
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
             if self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {

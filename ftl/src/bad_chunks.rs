@@ -2,10 +2,12 @@
 //!
 //! A chunk is reset only when nothing in it can be needed any more: the log that says where its blocks went is durable,
 //! and no read of it is under way. What recovery found empty on the word of log that may not be found the next time waits
-//! until that log is written again, or a checkpoint has taken its place. A chunk in which a program failed, or whose reset fails, is retired; a spare takes its
-//! place. A chunk that the device takes offline with all it holds costs the blocks that were valid in it, which are noted
-//! as lost before it is retired. When there are no spares left the over-provisioning shrinks, and when most of it is gone the
-//! drive turns read-only, while all its data can still be read.
+//! until that log is written again, or a checkpoint has taken its place.
+//!
+//! A chunk in which a program failed, or whose reset fails, is retired; a spare takes its place. After a crash those that
+//! were closed early are known by that. A chunk that the device takes offline with all it holds costs the blocks that were
+//! valid in it, which are noted as lost before it is retired. When there are no spares left the over-provisioning shrinks,
+//! and when most of it is gone the drive turns read-only, while all its data can still be read.
 
 use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
 use crate::canary::Canary;
@@ -210,5 +212,22 @@ impl<M: Media> BlockFtl<M> {
         if good < self.bad_chunks.good_min || !self.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the explorer: chunks waited for the log, which waited for a chunk, and reads of the scrub, which never ended, were
+    /// taken for what they waited for.
+    #[test]
+    fn a_chunk_that_waits_for_the_log_does_not_wait_for_reads() {
+        let mut bad_chunks = BadChunks::new(9, 3);
+        let waiting = |chunk, barrier| Waiting { chunk: ChunkId(chunk), barrier, grace: 0 };
+        bad_chunks.waiting.extend([waiting(1, 5), waiting(2, 7)]);
+        assert!(!bad_chunks.is_waiting_for_reads(4) && bad_chunks.is_waiting_for_reads(5));
+        bad_chunks.in_doubt.insert(ChunkId(1));
+        assert!(!bad_chunks.is_waiting_for_reads(6) && bad_chunks.is_waiting_for_reads(7));
     }
 }

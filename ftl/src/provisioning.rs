@@ -530,6 +530,23 @@ mod tests {
         }
     }
 
+    /// Found by the explorer: a worn-out drive gave its last free chunk to relocation while the log waited for one. What
+    /// relocation emptied could not be reset before the log was durable.
+    #[test]
+    fn at_the_end_of_a_drives_life_the_log_may_have_what_is_kept_for_relocation() {
+        let (geometry, mut provisioning) = provisioning();
+        for group in 0..geometry.groups {
+            while provisioning.free_in_group(group) > RELOCATION_RESERVE_CHUNKS {
+                provisioning.take(Claim::Relocation(group)).unwrap();
+            }
+        }
+        let (log, checkpoint) = (Claim::Log { copy: 0, turn: 0 }, Claim::Metadata { copy: 0, turn: 0 });
+        assert_eq!([provisioning.take(log), provisioning.take(checkpoint)], [None, None]);
+        provisioning.end_of_life();
+        assert_eq!(provisioning.take(checkpoint), None);
+        assert!(provisioning.take(log).is_some());
+    }
+
     #[test]
     fn spares_are_used_one_for_each_bad_chunk() {
         let (_, mut provisioning) = provisioning();

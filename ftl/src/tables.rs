@@ -184,12 +184,7 @@ impl<M: Media> BlockFtl<M> {
         let groups = self.geometry.groups as usize;
         let mut good = vec![0_u32; groups];
         for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            let is_retired = self.chunks.usage(descriptor.chunk) == crate::chunk_table::ChunkUse::Retired;
-            // A program failed there: the data want another chunk for what it does not hold.
-            let is_cut_short = descriptor.state == ChunkState::Closed
-                && descriptor.write_pointer < self.geometry.blocks_per_chunk
-                && self.chunks.valid(descriptor.chunk) > 0;
-            if !is_retired && !is_cut_short {
+            if self.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
                 good[self.group_of(descriptor.chunk) as usize] += 1;
             }
         }

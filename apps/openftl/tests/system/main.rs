@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`environment`] | what a test needs of the machine, and the list of tests left out |
 //! | [`program`] | another program, run to its end within a bound |
+//! | [`documents`] | the pages, every command block of which is run |
 //! | [`drive`] | a drive in a file |
 //! | [`server`] | a served drive: started, killed, stopped |
 //! | [`client`] | an NBD client that can misbehave |
@@ -39,6 +40,7 @@ mod browser;
 mod client;
 mod compare;
 mod crash;
+mod documents;
 mod drive;
 mod durability;
 mod environment;
