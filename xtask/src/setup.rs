@@ -29,6 +29,7 @@ const PROGRAMS: [(&str, &str); 29] = [
     ("c++", "g++"),
     ("nvme", "nvme-cli"),
     ("ip", "iproute2"),
+    ("jq", "jq"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("mkfs.xfs", "xfsprogs"),

@@ -360,7 +360,7 @@ mod tests {
             prepared.finish(Live::silent(), &|seen| seen == phase).map(|done| done.findings)
         };
         for phase in [Phase::Fill, Phase::WarmUp] {
-            let failure = interrupted_in(phase).err().expect("nothing was measured").to_string();
+            let failure = interrupted_in(phase).expect_err("nothing was measured").to_string();
             assert!(failure.contains("nothing was measured yet"), "{failure}");
         }
         let (capacity, whole) = (512 * 256, 13_107);

@@ -13,8 +13,8 @@
 use crate::cli::{Collection, DriveFlags};
 use crate::drive_description::is_file_name;
 use crate::failure::Failure;
-use crate::small_file;
 use crate::settings::Settings;
+use crate::small_file;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};

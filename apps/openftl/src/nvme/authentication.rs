@@ -97,8 +97,8 @@ pub fn secret<K: FromStr<Err = SecretError>>(flag: &str, text: &str) -> Result<K
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| Failure::bad_input(format_args!("{flag}: {error}")).fix(make_one));
     };
-    let bytes =
-        small_file::read(Path::new(path)).map_err(|error| Failure::bad_input(format_args!("{flag}: {path}: {error}")).fix(make_one))?;
+    let bytes = small_file::read(Path::new(path))
+        .map_err(|error| Failure::bad_input(format_args!("{flag}: {path}: {error}")).fix(make_one))?;
     let mut secrets = read_key_file(&bytes)
         .map_err(|error| Failure::bad_input(format_args!("{flag}: {path}: {error}")).fix(make_one))?;
     match secrets.len() {

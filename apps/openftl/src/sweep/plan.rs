@@ -15,9 +15,9 @@
 use crate::compare::CAPACITY_DEFAULT;
 use crate::contender::{Contender, ContenderSpec};
 use crate::failure::Failure;
-use crate::small_file;
 use crate::metrics::{self, GROUPS};
 use crate::provenance::Provenance;
+use crate::small_file;
 use crate::trial::{Task, Tried};
 use openftl_core::units::Share;
 use openftl_ftl::CollectionScope;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | ` ```sh ` | each command has to succeed |
 //! | ` ```console ` | each line behind `$ ` is a command, and what follows is what it prints; `…` stands for anything, alone for any lines |
+//! | ` ```toml ` that begins with `# NAME.toml` | is that file |
 //! | `openftl serve …` without `--run` | goes on beside the next commands, until one that needs the drive for itself: `create`, `serve`, `check`, `inspect` |
 //! | a `console` block without a command | the server ends, and prints this |
 //! | a shown output that begins with `error:` or `✗` | the command has to fail |
@@ -28,6 +29,8 @@ const IS_SERVED: &str = "Ctrl-C ends it cleanly.";
 enum Act {
     /// What readers do not see.
     Hidden(String),
+    /// A file with this name.
+    File(String, String),
     /// A command, and the lines that it prints where the page shows them.
     Run { command: String, shown: Option<Shown> },
     /// The server ends, and prints this.
@@ -41,6 +44,19 @@ struct Shown {
     line: usize,
     lines: Vec<String>,
     figures_vary: bool,
+}
+
+impl Shown {
+    /// Whether it is what `command` prints where it fails.
+    fn is_failure_of(&self, command: &str) -> bool {
+        let program = command.split_whitespace().next().unwrap_or_default();
+        let begins = |line: &String| {
+            [program, "error", "✗"]
+                .iter()
+                .any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' '])))
+        };
+        self.lines.first().is_some_and(begins)
+    }
 }
 
 /// What a comment says of the block behind it.
@@ -74,6 +90,7 @@ fn acts(page: &str) -> Vec<Act> {
                 match language {
                     "sh" | "console" if notes.not_run => {}
                     "sh" => acts.extend(scripted(&block)),
+                    "toml" => acts.extend(file(&block)),
                     "console" => acts.extend(shown(&block, number + 1, notes.figures_vary)),
                     _ => {}
                 }
@@ -82,6 +99,12 @@ fn acts(page: &str) -> Vec<Act> {
         }
     }
     acts
+}
+
+/// A file that says its name.
+fn file(block: &[&str]) -> Option<Act> {
+    let name = block.first()?.strip_prefix("# ").filter(|name| name.ends_with(".toml") && !name.contains(' '))?;
+    Some(Act::File(name.to_owned(), block.join("\n") + "\n"))
 }
 
 /// The commands of a script: lines, and those that go on behind a `\`.
@@ -140,7 +163,7 @@ fn is_alone(command: &str) -> bool {
 const FUNCTIONS: &str = r#"
 servers=()
 serve() {
-    (eval "exec $2") > "$results/$1.out" 2>&1 &
+    (eval "exec $2") > "$results/$1.out" 2> "$results/$1.err" &
     servers+=("$!")
     for _ in {1..2400}; do
         grep -q "Ctrl-C ends it cleanly" "$results/$1.out" && return
@@ -156,7 +179,7 @@ stop() {
     servers=()
 }
 run() {
-    eval "$2" > "$results/$1.out" 2>&1 < /dev/null
+    eval "$2" > "$results/$1.out" 2> "$results/$1.err" < /dev/null
     echo $? > "$results/$1.status"
 }
 "#;
@@ -172,6 +195,7 @@ fn script(acts: &[Act], folder: &Path) -> String {
     for (number, act) in acts.iter().enumerate() {
         _ = match act {
             Act::Hidden(command) => writeln!(text, "run {number} {}", quoted(command)),
+            Act::File(name, content) => writeln!(text, "printf %s {} > {name}", quoted(content)),
             Act::Run { command, .. } => {
                 let stop = if is_alone(command) { "stop; " } else { "" };
                 let how = if is_server(command) { "serve" } else { "run" };
@@ -221,14 +245,14 @@ fn check(page: &str, needs: &[Need]) {
         let (said, failed) = match act {
             Act::Hidden(command) => (command, status != Some(0)),
             Act::Run { command, shown } => {
-                let fails = shown.as_ref().and_then(|shown| shown.lines.first());
-                let fails = fails.is_some_and(|line| line.starts_with("error:") || line.starts_with('✗'));
+                let fails = shown.as_ref().is_some_and(|shown| shown.is_failure_of(command));
                 let is_server = is_server(command);
                 if is_server {
                     served = Some(number);
                 }
                 (command, if is_server && !fails { status.is_some() } else { fails != (status != Some(0)) })
             }
+            Act::File(name, _) => (name, false),
             Act::Stop(_) => (&String::new(), false),
         };
         let printed = match (act, served) {
@@ -236,10 +260,11 @@ fn check(page: &str, needs: &[Need]) {
                 let all = fs::read_to_string(results.join(format!("{number}.out"))).unwrap_or_default();
                 all.rsplit_once(IS_SERVED).map_or(String::new(), |(_, farewell)| farewell.to_owned())
             }
+            (Act::Run { command, shown: Some(shown) }, _) if shown.is_failure_of(command) => read("out") + &read("err"),
             _ => read("out"),
         };
         if failed {
-            _ = writeln!(wrong, "$ {said}\nended with {status:?}:\n{printed}");
+            _ = writeln!(wrong, "$ {said}\nended with {status:?}:\n{}{}", read("out"), read("err"));
         }
         if let Act::Run { shown: Some(shown), .. } | Act::Stop(shown) = act
             && let Err(reason) = compare(shown, &printed)
@@ -252,7 +277,8 @@ fn check(page: &str, needs: &[Need]) {
 
 /// Whether what is shown is what was printed. Nothing shown goes with anything.
 fn compare(shown: &Shown, printed: &str) -> Result<(), String> {
-    let prepared = |line: &str| if shown.figures_vary { without_figures(line) } else { line.trim_end().to_owned() };
+    let spaced = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let prepared = |line: &str| if shown.figures_vary { without_figures(line) } else { spaced(line) };
     let mut printed = printed.trim_matches('\n').lines().map(prepared);
     if shown.lines.is_empty() {
         return Ok(());
@@ -347,7 +373,8 @@ fn no_page_is_forgotten() {
 
 #[test]
 fn what_a_page_shows_is_compared_line_by_line() {
-    let shown = |text: &str, figures_vary| Shown { line: 1, lines: text.lines().map(str::to_owned).collect(), figures_vary };
+    let shown =
+        |text: &str, figures_vary| Shown { line: 1, lines: text.lines().map(str::to_owned).collect(), figures_vary };
     let is_same = |page: &str, printed: &str| compare(&shown(page, false), printed).is_ok();
     assert!(is_same("a\nb", "a\nb\n") && is_same("a\n…", "a\nb\nc") && is_same("a\n…\nc", "a\nb\nb\nc"));
     assert!(is_same("a … b", "a 17 b") && is_same("a …", "a b"));
@@ -361,12 +388,15 @@ fn what_a_page_shows_is_compared_line_by_line() {
 #[test]
 fn a_page_is_taken_apart() {
     let page = "<!-- first: true -->\n```console\n$ a \\\n  b\nx\n$ c\n```\n```console\nthe end\n```\n```sh\n# no\nd\n```\n\
-                <!-- not run: it is long -->\n```sh\ne\n```\n```toml\nf\n```\n";
+                <!-- not run: it is long -->\n```sh\ne\n```\n```toml\nf\n```\n```toml\n# g.toml\nh = 1\n```\n";
     let acts: Vec<String> = acts(page)
         .into_iter()
         .map(|act| match act {
             Act::Hidden(command) => format!("first {command}"),
-            Act::Run { command, shown } => format!("run {command:?} {:?}", shown.map(|shown| (shown.line, shown.lines))),
+            Act::File(name, content) => format!("file {name} {content:?}"),
+            Act::Run { command, shown } => {
+                format!("run {command:?} {:?}", shown.map(|shown| (shown.line, shown.lines)))
+            }
             Act::Stop(shown) => format!("stop {:?}", shown.lines),
         })
         .collect();
@@ -377,7 +407,8 @@ fn a_page_is_taken_apart() {
             r#"run "a \\\n  b" Some((3, ["x"]))"#,
             r#"run "c" Some((6, []))"#,
             r#"stop ["the end"]"#,
-            r#"run "d" None"#
+            r#"run "d" None"#,
+            r##"file g.toml "# g.toml\nh = 1\n""##
         ]
     );
 }
@@ -392,4 +423,14 @@ fn the_readme_does_what_it_says() {
 #[test]
 fn the_guide_does_what_it_says() {
     check("docs/GUIDE.md", &[&CLIENTS[..], &[Need::Fuse, Need::Loop]].concat());
+}
+
+#[test]
+fn the_page_of_power_cuts_does_what_it_says() {
+    check("docs/POWER_CUTS.md", &[Need::Program("qemu-io"), Need::Program("fio")]);
+}
+
+#[test]
+fn the_page_of_figures_does_what_it_says() {
+    check("docs/FIGURES.md", &[Need::Program("fio")]);
 }
