@@ -258,7 +258,7 @@ mod tests {
             (&text[..text.len() - 1], "ends with a colon"),
             (two.as_str(), "holds 2 secrets"),
             (cut.as_str(), "line 1"),
-            ("@/nowhere", "cannot read /nowhere"),
+            ("@/nowhere", "/nowhere: No such file"),
         ] {
             let failure = secret::<Secret>("--dhchap-key", given).unwrap_err().to_string();
             assert!(failure.contains("--dhchap-key: ") && failure.contains(word), "{failure}");
