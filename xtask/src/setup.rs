@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 /// A program and the Debian package that holds it. The system tests name the programs that they need themselves; each
 /// of them is in this list. The C++ compiler is for the fuzzing engine.
-const PROGRAMS: [(&str, &str); 29] = [
+const PROGRAMS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("qemu-io", "qemu-utils"),
     ("qemu-img", "qemu-utils"),
