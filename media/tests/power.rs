@@ -1,9 +1,10 @@
 //! What a power cut leaves, and what it never takes.
 
 use crate::common::Host;
-use openftl_core::{PuId, Time};
+use openftl_core::{Payload, PayloadMut, PuId, Stamp, Time};
 use openftl_media::{
-    BlockMask, ChunkState, DieFate, EmulatedDevice, EraseFate, Media, PowerLoss, Profile, ProgramFate, Status, Timing,
+    BlockMask, Blocks, ChunkState, Command, DieFate, EmulatedDevice, EraseFate, Media, PowerLoss, Profile, ProgramFate,
+    SilentFault, Status, Timing,
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -144,6 +145,38 @@ fn a_torn_unit_can_be_read_in_part_or_for_a_while() {
     close(&mut host, cut, 2 * UNIT);
     let found = [0, 1, 2, 3].map(|_| status(&mut host, 5));
     assert_eq!(found, [Status::Success, Status::Success, Status::UnrecoveredRead, Status::UnrecoveredRead]);
+}
+
+#[test]
+fn what_a_cut_undid_is_not_uncovered_by_a_lost_program_where_an_erase_was_lost() {
+    let mut host = Host::new(&tiny(false), 4);
+    let chunk = host.chunk(0, 0, 0);
+    let start = host.fill(&[chunk]);
+    host.device.inject_silent_fault(chunk, SilentFault::LostErase);
+    host.reset(start, 0, chunk);
+    host.finish();
+    // Its data would be those of another chunk.
+    let start = Time(start.0 + 1_000_000_000);
+    let undone = host.ppas(chunk, 0, UNIT);
+    for frame in &host.list[..UNIT as usize] {
+        if let PayloadMut::Stamp(stamp) = host.frames.payload_mut(*frame) {
+            *stamp = Stamp(u64::MAX);
+        }
+    }
+    let command = Command::Write { blocks: Blocks::Vector(&undone), frames: &host.list[..UNIT as usize], fua: false };
+    host.device.submit(start, &mut host.frames, 0, command).unwrap();
+    host.device.power_cut(start, false).unwrap();
+    assert_eq!((host.descriptor(chunk).state, host.descriptor(chunk).write_pointer), (ChunkState::Free, 0));
+
+    host.device.inject_silent_fault(chunk, SilentFault::LostProgram);
+    close(&mut host, start, 0);
+    assert_eq!(host.device.take_missing().len(), UNIT as usize, "the first unit is not there");
+    for block in 0..UNIT {
+        host.read(Time(1 << 40), 0, chunk, block, 1);
+        assert_eq!(host.finish()[0].status, Status::Success);
+        assert_eq!(host.frames.payload(host.list[0]), Payload::Stamp(Stamp(0)), "block {block} is an erased page");
+    }
+    assert_eq!(host.status(Time(1 << 40), chunk, UNIT), Status::Success);
 }
 
 /// Writes the rest of the first chunk, so that all of it can be read.

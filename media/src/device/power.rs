@@ -189,6 +189,7 @@ impl EmulatedDevice {
                 }
             }
         }
+        self.undo(chunk, end..self.chunks.get(chunk).write_pointer)?;
         self.unmark(chunk, end);
         *self.chunks.flags_mut(chunk) &= !LOST_BLOCKS;
         for block in lost {

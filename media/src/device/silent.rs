@@ -7,6 +7,8 @@
 //! | misdirected program | the unit is written | that there, and the unit in another place, over what was there |
 //!
 //! A fault waits for the next such operation on its chunk. A reset of the chunk or a power cut ends the wait for a program.
+//! Of programs that a power cut undid nothing is ever seen again: where they went over pages that were not erased, those are erased
+//! from then on.
 
 use super::EmulatedDevice;
 use super::chunks::SILENT;
@@ -14,6 +16,7 @@ use super::write::Source;
 use crate::store::{Fetched, StoreError};
 use openftl_core::{ChunkId, FrameForm, Frames, OOB_BYTES_MIN, Payload, Ppa};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// What goes wrong without a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,11 +120,22 @@ impl EmulatedDevice {
     /// The pages of `blocks` blocks stay as they were.
     fn leave(&mut self, chunk: ChunkId, first: u32, blocks: u32) -> Result<(), StoreError> {
         let kept = self.silent.not_erased.get(&chunk).copied().unwrap_or_default();
+        self.blank(chunk, first.max(kept)..first + blocks)
+    }
+
+    /// The programs of `blocks` never were.
+    pub(super) fn undo(&mut self, chunk: ChunkId, blocks: Range<u32>) -> Result<(), StoreError> {
+        // Elsewhere a lost program leaves an erased page, whatever the store holds there.
+        if self.silent.not_erased.contains_key(&chunk) { self.blank(chunk, blocks) } else { Ok(()) }
+    }
+
+    /// The pages of `blocks` are erased.
+    fn blank(&mut self, chunk: ChunkId, blocks: Range<u32>) -> Result<(), StoreError> {
         let mut erased = Frames::new(0, 1, self.geometry.oob_bytes as usize);
         let frame = erased.acquire(FrameForm::Stamp).expect("a new pool is full");
         erased.zero(frame);
         erased.oob_mut(frame).fill(0xFF);
-        for block in (first..first + blocks).filter(|block| *block >= kept) {
+        for block in blocks {
             self.backing.write(chunk, block, &erased, &[frame])?;
         }
         Ok(())
