@@ -682,13 +682,18 @@ const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   openftl reproduce                                       what there is
   openftl reproduce ox-recovery                           table and verdicts; CSV and SVG in ./reproduce
-  openftl reproduce ox-recovery --quick --json
+  openftl reproduce flashalloc --html flashalloc.html     a page with pictures
+  openftl reproduce ox-recovery --quick --seeds 2 --json
   openftl reproduce recovery-scale --out results --seed 7
   openftl reproduce waf-theory                            every victim policy beside its theory
 
-All runs are in virtual time: the same seed gives the same figures, but for CPU times.
+Verdicts: *reproduced*, the effect is the paper's to within 30 %, or what the claim says; *direction only*, it points the same
+way, or the paper gives no figure; *not reproduced*. The verdict is that of most seeds. Checks are this project's own claims.
 
-Exit codes: 0 all findings hold; 1 one does not; 2 there is no such experiment.";
+ox-copies and ox-lightlsm run on a real clock: this machine has a part in their figures, and they run with one seed unless told
+otherwise. All others run in virtual time: the same seeds give the same figures, but for CPU times.
+
+Exit codes: 0 it ran, and every check holds; 1 one does not, or it came to no end; 2 there is no such experiment.";
 
 #[derive(Args, Debug)]
 #[command(after_help = REPRODUCE_EXAMPLES)]
@@ -702,9 +707,15 @@ pub struct Reproduce {
     /// The folder that CSV and SVG files are written to.
     #[arg(long, value_name = "DIR", default_value = "reproduce")]
     pub out: PathBuf,
-    /// Decides everything that is left to chance.
+    /// Also write a page with verdicts, pictures and tables to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The first seed, which decides everything that is left to chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Seeds, one after the other from there on: 5, or 1 where the clock is real.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: Option<u32>,
     /// On a smaller scale, in seconds.
     #[arg(long)]
     pub quick: bool,

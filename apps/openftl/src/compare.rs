@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::metrics::{self, GROUPS};
 use crate::provenance::Provenance;
+use crate::result_file;
 use crate::terminal::{Ink, Live, Palette, say};
 use crate::trial::{Task, Tried};
 use openftl_core::Nanos;
@@ -19,7 +20,6 @@ use openftl_lab::picture::{bar, thousands};
 use serde::Serialize;
 use std::fmt::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 /// What the host sees of a drive that is named by its profile, unless the command says otherwise.
 pub const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
@@ -30,13 +30,13 @@ const DRIVES_MAX: usize = 16;
 pub fn run(arguments: &cli::Compare) -> Result<(), Failure> {
     let comparison = Comparison::prepare(arguments)?;
     let files = [arguments.csv.as_deref(), arguments.html.as_deref()];
-    files.into_iter().flatten().try_for_each(check_writable)?;
+    files.into_iter().flatten().try_for_each(result_file::check_writable)?;
     let findings = comparison.measure(arguments.jobs, &mut Live::new(!arguments.json))?;
     if let Some(path) = &arguments.csv {
-        write_file(path, &findings.table().csv())?;
+        result_file::write(path, &findings.table().csv())?;
     }
     if let Some(path) = &arguments.html {
-        write_file(path, &page::page(&findings).html())?;
+        result_file::write(path, &page::page(&findings).html())?;
     }
     if arguments.json {
         return say(&crate::json(&findings.json())?);
@@ -144,18 +144,6 @@ fn distinct_names(contenders: &[Contender]) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// A file that cannot be written is known before an hour of work.
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
-    std::fs::File::options().append(true).create(true).open(path).map(drop).map_err(|error| {
-        Failure::bad_input(format_args!("{}: {error}", path.display())).fix("name a file that can be written")
-    })
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))
 }
 
 fn progress(contenders: &[Contender], under_way: &[(usize, Stage)], done: usize, palette: Palette) -> Vec<String> {

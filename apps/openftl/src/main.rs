@@ -34,6 +34,7 @@ mod provenance;
 mod ready;
 mod report;
 mod reproduce;
+mod result_file;
 mod serve;
 mod serve_tables;
 mod settings;

@@ -1,23 +1,36 @@
-//! `openftl reproduce`: an experiment of a paper, made again, with a verdict.
+//! `openftl reproduce`: an experiment of a paper, made again with several seeds, with a verdict.
 
 mod bounced;
 mod ext4;
 mod ox_copies;
 mod ox_lightlsm;
+mod page;
 mod rocksdb;
 mod stack;
 
 use crate::cli;
+use crate::crew;
 use crate::failure::Failure;
 use crate::measure::show;
-use crate::settings::check_memory;
+use crate::provenance::Provenance;
+use crate::result_file;
+use crate::settings::{check_memory, memory_available};
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::Nanos;
-use openftl_lab::experiments::{ALL, Assistant, Experiment, Options, Paper, Report};
+use openftl_lab::experiments::{
+    ALL, Assistant, Cell, Column, Experiment, ExperimentError, Options, Paper, Report, Run, Table, Verdict,
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Seeds, unless somebody says how many: of what the seed decides, and of what a real clock has a part in. Those take turns within
+/// a run instead.
+const SEEDS: u32 = 5;
+const SEEDS_IN_REAL_TIME: u32 = 1;
 
 /// Those of the laboratory, in virtual time, and those that need sockets and a real clock.
 fn experiments() -> impl Iterator<Item = &'static Experiment> {
@@ -30,11 +43,11 @@ pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
         return say(&if arguments.json { crate::json(&listed())? } else { list(palette) });
     };
     let (report, files) = reproduce(name, arguments, Live::new(true))?;
-    say(&if arguments.json { crate::json(&report)? } else { page(&report, &files, palette) })?;
-    match report.findings.iter().filter(|finding| !finding.holds).count() {
+    say(&if arguments.json { crate::json(&report)? } else { told(&report, &files, palette) })?;
+    match report.checks.iter().filter(|check| !check.holds).count() {
         0 => Ok(()),
-        1 => Err(Failure::failed(format_args!("{}: one finding does not hold", report.experiment))),
-        count => Err(Failure::failed(format_args!("{}: {count} findings do not hold", report.experiment))),
+        1 => Err(Failure::failed(format_args!("{}: one check does not hold", report.experiment))),
+        count => Err(Failure::failed(format_args!("{}: {count} checks do not hold", report.experiment))),
     }
 }
 
@@ -45,32 +58,79 @@ fn reproduce(name: &str, arguments: &cli::Reproduce, live: Live) -> Result<(Repo
         return Err(Failure::bad_input(format_args!("there is no experiment `{name}`"))
             .fix(format_args!("choose one of: {}", names.join(", "))));
     };
-    let [full, quick] = experiment.memory_bytes;
-    check_memory(if arguments.quick { quick } else { full }, "close other programs, or try --quick")?;
+    let count = arguments.seeds.unwrap_or(if experiment.in_virtual_time { SEEDS } else { SEEDS_IN_REAL_TIME });
+    let last = arguments.seed.checked_add(u64::from(count) - 1).ok_or_else(|| {
+        Failure::bad_input(format_args!("--seed {}: no {count} seeds from there on", arguments.seed))
+            .fix("choose a smaller one")
+    })?;
+    let seeds: Vec<u64> = (arguments.seed..=last).collect();
     make_folder(&arguments.out)?;
-    let mut bench = Bench { live, name: experiment.name };
-    let options = Options { seed: arguments.seed, quick: arguments.quick };
-    let report = (experiment.run)(options, &mut bench)
-        .map_err(|error| Failure::failed(format_args!("{}: {error}", experiment.name)))?;
-    let files = write_files(&arguments.out, &report)?;
+    arguments.html.as_deref().map_or(Ok(()), result_file::check_writable)?;
+    let runs = runs(experiment, arguments.quick, &seeds, live)?;
+    let report = Report::of(experiment, arguments.quick, seeds, runs);
+    let mut files = write_files(&arguments.out, &report)?;
+    if let Some(file) = &arguments.html {
+        result_file::write(file, &page::page(&report).html())?;
+        files.push(file.clone());
+    }
     Ok((report, files))
 }
 
-/// Shows progress, and reads the process's CPU time.
-struct Bench {
-    live: Live,
-    name: &'static str,
+/// A run for each seed, as many at a time as there are processors and memory for; one at a time where the clock is real.
+fn runs(experiment: &Experiment, quick: bool, seeds: &[u64], mut live: Live) -> Result<Vec<Run>, Failure> {
+    let [full, small] = experiment.memory_bytes;
+    let memory = if quick { small } else { full };
+    check_memory(memory, "close other programs, or try --quick")?;
+    let room = memory_available().map_or(1, |available| usize::try_from(available / memory.max(1)).unwrap_or(1)).max(1);
+    let jobs = if experiment.in_virtual_time { crew::size(None, seeds.len()).min(room) } else { 1 };
+    let doing = Mutex::new(String::new());
+    let mut results: Vec<Option<Result<Run, ExperimentError>>> = seeds.iter().map(|_| None).collect();
+    crew::work(
+        seeds.len(),
+        jobs,
+        |index, desk| {
+            let seed = seeds[index];
+            (experiment.run)(Options { seed, quick }, &mut Bench { desk, seed, doing: &doing })
+        },
+        |index, result| {
+            let failed = result.is_err();
+            results[index] = Some(result);
+            if failed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        },
+        |ended, under_way| {
+            if live.is_due() {
+                let shares: f64 = under_way
+                    .iter()
+                    .filter(|(run, _)| *run >= ended.min(seeds.len()))
+                    .map(|(_, stage)| stage.share)
+                    .sum();
+                let share = (ended as f64 + shares) / seeds.len() as f64;
+                let doing = doing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                show(&mut live, experiment.name, share.min(1.0), &doing);
+            }
+        },
+    );
+    live.clear();
+    let failed = |error| Failure::failed(format_args!("{}: {error}", experiment.name));
+    // Of runs that were not begun there is nothing, because another failed.
+    results.into_iter().flatten().collect::<Result<Vec<Run>, ExperimentError>>().map_err(failed)
 }
 
-impl Assistant for Bench {
+/// Tells how far a run is, and reads the CPU time of its thread.
+struct Bench<'a, 'b> {
+    desk: &'a crew::Desk<'b>,
+    seed: u64,
+    doing: &'a Mutex<String>,
+}
+
+impl Assistant for Bench<'_, '_> {
     fn progress(&mut self, share: f64, doing: &str) {
-        if self.live.is_due() {
-            show(&mut self.live, self.name, share, doing);
-        }
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = format!("seed {}: {doing}", self.seed);
+        _ = self.desk.say("running", share);
     }
 
     fn cpu_time(&mut self) -> Nanos {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let time = clock_gettime(ClockId::ThreadCPUTime);
         Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 }
@@ -81,19 +141,30 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Writes a CSV file for each table and an SVG file for each plot. The first of each has just the experiment's name.
+/// Writes a CSV file for each table, with the figures of every seed, and an SVG file for each plot. The first of each has just the
+/// experiment's name.
 fn write_files(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure> {
-    let tables = report.tables.iter().map(|table| (table.name, "csv", table.csv())).enumerate();
+    let tables = (0..report.tables.len()).filter_map(|index| report.table_of_all_seeds(index)).map(with_provenance);
+    let tables = tables.map(|table| (table.name, "csv", table.csv())).enumerate();
     let plots = report.plots.iter().map(|plot| (plot.name, "svg", plot.svg())).enumerate();
     let mut files = Vec::new();
     for (index, (name, ending, text)) in tables.chain(plots) {
         let part = if index == 0 { String::new() } else { format!("-{name}") };
         let path = folder.join(format!("{}{part}.{ending}", report.experiment));
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+        result_file::write(&path, &text)?;
         files.push(path);
     }
     Ok(files)
+}
+
+/// The table with what made it at the end of each row.
+fn with_provenance(mut table: Table) -> Table {
+    let made_by = Provenance::of_this_run();
+    table.columns.extend(Provenance::COLUMNS.map(|name| Column { name, unit: "" }));
+    for row in &mut table.rows {
+        row.extend(made_by.cells().map(|cell| Cell::Text(cell.to_owned())));
+    }
+    table
 }
 
 /// An experiment, as `--list --json` has it.
@@ -101,17 +172,25 @@ fn write_files(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure> 
 struct Listed {
     name: &'static str,
     question: &'static str,
+    in_virtual_time: bool,
     paper: Option<Paper>,
 }
 
 fn listed() -> Vec<Listed> {
-    experiments().map(|&Experiment { name, question, paper, .. }| Listed { name, question, paper }).collect()
+    let listed = |&Experiment { name, question, in_virtual_time, paper, .. }: &Experiment| Listed {
+        name,
+        question,
+        in_virtual_time,
+        paper,
+    };
+    experiments().map(listed).collect()
 }
 
 fn list(palette: Palette) -> String {
     let mut text = String::new();
     for experiment in experiments() {
-        _ = writeln!(text, "{}\n  {}", palette.paint(Ink::Bold, experiment.name), experiment.question);
+        let clock = if experiment.in_virtual_time { "" } else { "  (on a real clock)" };
+        _ = writeln!(text, "{}{clock}\n  {}", palette.paint(Ink::Bold, experiment.name), experiment.question);
         if let Some(Paper { title, place, .. }) = experiment.paper {
             _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("{title}, {place}")));
         }
@@ -120,8 +199,8 @@ fn list(palette: Palette) -> String {
     text
 }
 
-/// The page for people.
-fn page(report: &Report, files: &[PathBuf], palette: Palette) -> String {
+/// The report for people.
+fn told(report: &Report, files: &[PathBuf], palette: Palette) -> String {
     let mut text = format!("{}\n", palette.paint(Ink::Bold, report.question));
     if let Some(Paper { title, place, found }) = report.paper {
         _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("{title}, {place}")));
@@ -132,28 +211,62 @@ fn page(report: &Report, files: &[PathBuf], palette: Palette) -> String {
         _ = writeln!(text, "  {:<12} {}", parameter.name, parameter.value);
     }
     let scale = if report.quick { "  (small scale)" } else { "" };
-    _ = writeln!(text, "  {:<12} {}{scale}", "seed", report.seed);
+    _ = writeln!(text, "  {:<12} {}{scale}", "seeds", listing(&report.seeds));
     for table in &report.tables {
         text.push('\n');
         for line in table.to_string().lines() {
             _ = writeln!(text, "  {line}");
         }
     }
+    if report.seeds.len() > 1 {
+        _ = writeln!(
+            text,
+            "\n  {}",
+            palette.paint(Ink::Dim, "Figures are medians over the seeds; the CSV files have each.")
+        );
+    }
     for finding in &report.findings {
-        let (sign, ink) = if finding.holds { ("✓", Ink::Good) } else { ("✗", Ink::Bad) };
-        let verdict = palette.paint(ink, &format!("{sign} {}", finding.verdict()));
+        let (sign, ink) = match finding.verdict {
+            Verdict::Reproduced => ("✓", Ink::Good),
+            Verdict::DirectionOnly => ("~", Ink::Fair),
+            Verdict::NotReproduced => ("✗", Ink::Bad),
+        };
+        let verdict = palette.paint(ink, &format!("{sign} {}", finding.headline()));
         _ = writeln!(text, "\n{verdict}: {}", palette.paint(Ink::Bold, finding.claim));
-        _ = writeln!(text, "  measured  {}", finding.measured);
-        _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("checked   {}", finding.check)));
+        _ = writeln!(text, "  paper     {}", finding.paper);
+        _ = writeln!(text, "  ours      {}", finding.ours);
+        _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("asked     {}", finding.asked)));
         _ = writeln!(text, "  why       {}", finding.why);
     }
+    for check in &report.checks {
+        let (sign, ink) = if check.holds { ("✓", Ink::Good) } else { ("✗", Ink::Bad) };
+        let verdict = palette.paint(ink, &format!("{sign} {}", check.headline()));
+        _ = writeln!(text, "\n{verdict}: {}", palette.paint(Ink::Bold, check.claim));
+        _ = writeln!(text, "  measured  {}", check.measured);
+        _ = writeln!(text, "  {}", palette.paint(Ink::Dim, &format!("checked   {}", check.check)));
+        _ = writeln!(text, "  why       {}", check.why);
+    }
     text.push('\n');
-    for note in &report.notes {
+    for note in report.notes.iter().map(|note| (*note).to_owned()).chain(totals(report)) {
         _ = writeln!(text, "{note}");
     }
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     _ = writeln!(text, "\nWritten: {}", files.join(", "));
     text
+}
+
+/// `1 to 5`, or `1`.
+fn listing(seeds: &[u64]) -> String {
+    match seeds {
+        [first, .., last] => format!("{first} to {last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    }
+}
+
+/// What was counted over all seeds, a sentence each.
+fn totals(report: &Report) -> impl Iterator<Item = String> + '_ {
+    report.totals.iter().map(|total| format!("{:.*} {}.", total.decimals, total.amount, total.what))
 }
 
 #[cfg(test)]
@@ -176,18 +289,33 @@ mod tests {
     fn a_quick_run_leaves_a_table_and_a_plot_and_tells_of_both() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("new");
-        let (report, files) = try_reproduce(&format!("ox-recovery --quick --out {}", out.display())).unwrap();
-        assert_eq!(files, [out.join("ox-recovery.csv"), out.join("ox-recovery.svg")]);
-        let [csv, svg] = [0, 1].map(|file: usize| std::fs::read_to_string(&files[file]).unwrap());
-        assert!(csv.starts_with("checkpoints,") && csv.lines().count() == 1 + 4 * 6, "{csv}");
+        let html = folder.path().join("page.html");
+        let command = format!("ox-recovery --quick --seeds 2 --out {} --html {}", out.display(), html.display());
+        let (report, files) = try_reproduce(&command).unwrap();
+        assert_eq!(files, [out.join("ox-recovery.csv"), out.join("ox-recovery.svg"), html]);
+        let [csv, svg, html] = [0, 1, 2].map(|file: usize| std::fs::read_to_string(&files[file]).unwrap());
+        assert!(csv.starts_with("seed,checkpoints,") && csv.lines().count() == 1 + 2 * 4 * 6, "{csv}");
+        assert!(csv.lines().next().unwrap().ends_with(",version,commit,command"), "{csv}");
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        let page = page(&report, &files, Palette::PLAIN);
-        for words in ["✓ reproduced: ", "✓ holds: ", "ox-recovery.csv", "Figure 3", "(small scale)"] {
-            assert!(page.contains(words), "{words}: {page}");
+        let told = told(&report, &files, Palette::PLAIN);
+        let words =
+            ["✓ reproduced (", "✗ not reproduced (", "✓ holds (", "ox-recovery.csv", "Figure 3", "(small scale)"];
+        for words in words.into_iter().chain(["1 to 2", "of 2 seeds)", "blocks were read and compared"]) {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        for finding in &report.findings {
+            assert!(html.contains(finding.verdict.words()), "{html}");
         }
         let json: serde_json::Value = serde_json::from_str(&crate::json(&report).unwrap()).unwrap();
         assert_eq!(json["tables"][0]["rows"].as_array().unwrap().len(), 4 * 6);
-        assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["holds"] == true), "{json}");
+        for finding in json["findings"].as_array().unwrap() {
+            assert!(["reproduced", "direction only", "not reproduced"].contains(&finding["verdict"].as_str().unwrap()));
+            assert!(
+                finding["claim"].is_string() && finding["paper"].is_string() && finding["ours"].is_string(),
+                "{finding}"
+            );
+            assert!(finding["seeds"] == 2 && finding["seeds_held"].as_u64().unwrap() <= 2, "{finding}");
+        }
     }
 
     #[test]

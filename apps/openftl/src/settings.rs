@@ -488,7 +488,8 @@ pub fn check_memory(bytes: u64, advice: &str) -> Result<(), Failure> {
     }
 }
 
-fn memory_available() -> Option<u64> {
+/// Bytes of memory that programs may still have, where that is known.
+pub fn memory_available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)

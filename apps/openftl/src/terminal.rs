@@ -61,6 +61,8 @@ pub enum Ink {
     Picture,
     /// All is well.
     Good,
+    /// Some of it is.
+    Fair,
     /// Something is not.
     Bad,
 }
@@ -95,6 +97,7 @@ impl Palette {
             Ink::Dim => "2",
             Ink::Picture => "36",
             Ink::Good => "32",
+            Ink::Fair => "33",
             Ink::Bad => "1;31",
         };
         format!("\x1b[{code}m{text}\x1b[0m")

@@ -3,6 +3,7 @@
 use super::ExperimentError;
 use crate::trial::unwatched;
 use crate::{Binding, Limit, LoadSpec, Measured, Trial, WarmUp};
+use hdrhistogram::Histogram;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, VirtualClock};
 use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
@@ -31,6 +32,14 @@ pub struct FullDrive {
     pub drive_writes: f64,
     /// Decides everything that is left to chance.
     pub seed: u64,
+}
+
+/// Latencies in microseconds and the share of the requests that took no longer: a few of them, so that each can have a bar.
+#[must_use]
+pub fn percentiles(latency: &Histogram<u64>) -> Vec<(f64, f64)> {
+    const SHARES: [f64; 9] = [0.1, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995];
+    // A buffered write may take no time at all, which has no place on an axis of decades.
+    SHARES.iter().map(|share| (latency.value_at_quantile(*share).max(100) as f64 / 1e3, *share)).collect()
 }
 
 impl FullDrive {

@@ -1,9 +1,11 @@
 //! Experiments: what a paper measured, measured again here, with a verdict.
 //!
 //! ```text
-//!   ALL ─▶ Experiment ── run(options, assistant) ─▶ Report ┬ tables    text, CSV
-//!            name                                          ├ plots     SVG
-//!            paper: what it found                          └ findings  claim, numbers, does it hold?
+//!   ALL ─▶ Experiment ── run(options, assistant) ─▶ Run ┐ one for each seed
+//!            name                                   Run ┼─▶ Report ┬ tables    text, CSV
+//!            paper: what it found                   Run ┘          ├ plots     SVG, HTML
+//!                                                                  ├ findings  the paper's claims: how much of them comes out?
+//!                                                                  └ checks    this project's own: do they hold?
 //! ```
 //!
 //! | module | experiment |
@@ -14,8 +16,8 @@
 //! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
-//! What they and others show is in [`report`] (tables, verdicts), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`]
-//! (pictures and tables in one HTML file).
+//! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
+//! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file).
 //!
 //! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
 //!
@@ -24,6 +26,7 @@
 //! whatever the next one needs.
 
 pub mod bars;
+pub mod claim;
 pub mod crash;
 pub mod flash_alloc;
 pub mod full_drive;
@@ -34,13 +37,16 @@ pub mod page;
 pub mod plot;
 pub mod recovery_scale;
 pub mod report;
+pub mod table;
 pub mod waf_theory;
 
 pub use bars::{Bar, Bars};
+pub use claim::{Check, Checked, Claim, Figure, Finding, Verdict};
 pub use grid::Grid;
-pub use page::{Page, Section};
+pub use page::{Page, Section, Statement, Tone};
 pub use plot::{Axis, Plot, Series, Spread};
-pub use report::{Cell, Column, Finding, Parameter, Report, Source, Table};
+pub use report::{Parameter, Report, Run, Total};
+pub use table::{Cell, Column, Table};
 
 use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
@@ -64,10 +70,14 @@ pub struct Experiment {
     pub question: &'static str,
     /// Who asked it first, if a paper did.
     pub paper: Option<Paper>,
-    /// Memory that it takes at the most, in bytes: of a full run, of a quick one.
+    /// Numbers of the paper's claims that it has something to say of.
+    pub claims: &'static [&'static str],
+    /// Whether all that it tells follows from the seed; otherwise it needs a real clock, and this machine has a part in it.
+    pub in_virtual_time: bool,
+    /// Memory that one seed takes at the most, in bytes: of a full run, of a quick one.
     pub memory_bytes: [u64; 2],
-    /// Answers it.
-    pub run: fn(Options, &mut dyn Assistant) -> Result<Report, ExperimentError>,
+    /// Answers it, for one seed.
+    pub run: fn(Options, &mut dyn Assistant) -> Result<Run, ExperimentError>,
 }
 
 /// Where a paper says something, and what.
@@ -95,7 +105,7 @@ pub trait Assistant {
     /// A `share` (0 to 1) of the experiment is done; `doing` says what is next.
     fn progress(&mut self, share: f64, doing: &str);
 
-    /// CPU time that the process has taken so far.
+    /// CPU time that the calling thread has taken so far.
     fn cpu_time(&mut self) -> Nanos;
 }
 
@@ -134,6 +144,7 @@ pub enum ExperimentError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     /// Watches that progress only ever goes forward, and counts CPU time by the question.
     struct Watch {
@@ -153,12 +164,12 @@ mod tests {
         }
     }
 
-    fn quick(experiment: &Experiment, seed: u64) -> Report {
+    fn quick(experiment: &Experiment, seed: u64) -> Run {
         let mut watch = Watch { share: 0.0, asked: 0 };
-        let report = (experiment.run)(Options { seed, quick: true }, &mut watch)
+        let run = (experiment.run)(Options { seed, quick: true }, &mut watch)
             .unwrap_or_else(|error| panic!("{}: {error}", experiment.name));
         assert!(watch.asked > 0, "{} measures CPU time", experiment.name);
-        report
+        run
     }
 
     #[test]
@@ -172,16 +183,26 @@ mod tests {
         }
     }
 
+    /// What each experiment says on a small scale, for most of three seeds. Whoever changes a verdict tells EXPERIMENTS.md.
+    const ON_A_SMALL_SCALE: [(&str, &str); 0] = [];
+
     #[test]
     fn every_experiment_comes_to_its_findings_on_a_small_scale_and_repeats_itself() {
+        let mut verdicts = Vec::new();
         for experiment in &ALL {
-            let report = quick(experiment, 1);
-            assert!(!report.findings.is_empty() && !report.tables.is_empty(), "{}", experiment.name);
-            for finding in &report.findings {
-                assert!(finding.holds, "{}: {finding:?}\n{}", experiment.name, report.tables[0]);
+            let runs = vec![quick(experiment, 1), quick(experiment, 2), quick(experiment, 3)];
+            assert_eq!(runs[0], quick(experiment, 1), "{}", experiment.name);
+            assert_ne!(runs[0].tables, runs[1].tables, "{}", experiment.name);
+            let report = Report::of(experiment, true, vec![1, 2, 3], runs);
+            assert!(!report.tables.is_empty() && !report.plots.is_empty(), "{}", experiment.name);
+            assert!(!report.findings.is_empty() || !report.checks.is_empty(), "{}", experiment.name);
+            for check in &report.checks {
+                assert!(check.holds, "{}: {check:?}\n{}", experiment.name, report.tables[0]);
             }
-            assert_eq!(report, quick(experiment, 1), "{}", experiment.name);
-            assert_ne!(report.tables, quick(experiment, 2).tables, "{}", experiment.name);
+            let numbers: BTreeSet<&str> = report.findings.iter().flat_map(|finding| finding.numbers).copied().collect();
+            assert_eq!(numbers, experiment.claims.iter().copied().collect(), "{}", experiment.name);
+            verdicts.extend(report.findings.iter().map(|finding| (finding.claim, finding.verdict.words())));
         }
+        assert_eq!(verdicts, ON_A_SMALL_SCALE);
     }
 }

@@ -14,7 +14,7 @@
 
 use super::crash::{Crash, Recovered};
 use super::{
-    Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Paper, Plot, Report, Series, Source, Table,
+    Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
 };
 use crate::fit::Line;
 use openftl_core::units::ByteSize;
@@ -31,6 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         found: "Without checkpoints recovery time grows linearly with the log, to close to 100 s at T6. With checkpoints \
                 it is far lower for longer runs and oscillates around a constant; intervals of 10 s and 30 s hardly differ.",
     }),
+    claims: &["000-1", "000-2", "000-3", "000-4", "000-5"],
+    in_virtual_time: true,
     memory_bytes: [4 << 30, 256 << 20],
     run,
 };
@@ -42,14 +44,6 @@ const FAILURES: u64 = 6;
 /// More log than any line writes.
 const LOG_BLOCKS_ENDLESS: u64 = 1 << 20;
 
-/// R² from which points are said to lie on a line.
-const LINEAR_R_SQUARED_MIN: f64 = 0.99;
-/// Recovery with checkpoints over the later three points, as a share of that without.
-const CHECKPOINTED_SHARE_MAX: f64 = 1.0 / 3.0;
-/// Mean of the last three points, as a multiple of the mean of the first three.
-const FLAT_RATIO_MAX: f64 = 1.25;
-/// Difference between the means of the two intervals, as a share of recovery without checkpoints at T6.
-const DIFFERENCE_SHARE_MAX: f64 = 0.1;
 /// What the default configuration is to stay below, on the drive's clock.
 const DEFAULT_SECONDS_MAX: f64 = 1.0;
 
@@ -75,6 +69,12 @@ const QUICK: Scale = Scale {
     intervals: [Nanos::from_millis(150), Nanos::from_millis(450)],
 };
 
+/// Places of the settings.
+const NONE: usize = 0;
+const SHORTER: usize = 1;
+const LONGER: usize = 2;
+const DEFAULT: usize = 3;
+
 /// One line of the plot: a setting, and its recoveries at T1 to T6.
 struct Setting {
     name: String,
@@ -82,7 +82,7 @@ struct Setting {
     recovered: Vec<Recovered>,
 }
 
-fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, ExperimentError> {
+fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, ExperimentError> {
     let scale = if options.quick { QUICK } else { FULL };
     let failures: Vec<Nanos> = (1..=FAILURES).map(|number| scale.between_failures * number).collect();
     let mut settings = settings(&scale);
@@ -109,7 +109,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
         }
     }
     assistant.progress(1.0, "done");
-    Ok(report(options, &scale, &failures, &settings))
+    Ok(told(&scale, &failures, &settings))
 }
 
 fn settings(scale: &Scale) -> Vec<Setting> {
@@ -128,19 +128,19 @@ fn settings(scale: &Scale) -> Vec<Setting> {
     ]
 }
 
-fn report(options: Options, scale: &Scale, failures: &[Nanos], settings: &[Setting]) -> Report {
-    let mut report = Report::new(&EXPERIMENT, options);
+fn told(scale: &Scale, failures: &[Nanos], settings: &[Setting]) -> Run {
+    let mut run = Run::default();
     let moments: Vec<String> = failures.iter().map(|after| after.as_secs_f64().to_string()).collect();
-    report.parameter(
+    run.parameter(
         "NAND",
         format_args!(
             "{PROFILE}: 8 groups of 4 dies, TLC, chunks of {}",
             ByteSize(u64::from(scale.blocks_per_chunk) * BLOCK_BYTES as u64)
         ),
     );
-    report.parameter("capacity", scale.capacity);
-    report.parameter("host", format_args!("durable random writes of 4 KiB to 1 MiB, {QUEUE_DEPTH} at a time"));
-    report.parameter("failures", format_args!("power cut at {} s", moments.join(", ")));
+    run.parameter("capacity", scale.capacity);
+    run.parameter("host", format_args!("durable random writes of 4 KiB to 1 MiB, {QUEUE_DEPTH} at a time"));
+    run.parameter("failures", format_args!("power cut at {} s", moments.join(", ")));
     let mut table = Table::new(
         "recovery",
         &[
@@ -179,33 +179,36 @@ fn report(options: Options, scale: &Scale, failures: &[Nanos], settings: &[Setti
             ]);
         }
     }
-    report.tables.push(table);
-    report.plots.push(Plot {
+    run.tables.push(table);
+    run.plots.push(Plot {
         name: "recovery",
         title: "Recovery time by the time of the failure".to_owned(),
-        x: Axis { name: "failure after", unit: "s" },
-        y: Axis { name: "recovery on the drive's clock", unit: "s" },
+        x: Axis::even("failure after", "s"),
+        y: Axis::even("recovery on the drive's clock", "s"),
         series: settings
             .iter()
-            .map(|setting| Series {
-                name: setting.name.clone(),
-                points: failures.iter().map(|after| after.as_secs_f64()).zip(seconds(setting)).collect(),
+            .map(|setting| {
+                let points = failures.iter().map(|after| after.as_secs_f64()).zip(seconds(setting));
+                Series::new(setting.name.clone(), points.collect())
             })
             .collect(),
-        caption: vec![EXPERIMENT.paper.map(|paper| format!("The paper: {}", paper.found)).unwrap_or_default()],
+        caption: EXPERIMENT.paper.iter().map(|paper| format!("The paper: {}", paper.found)).collect(),
     });
-    report.findings = findings(settings, failures);
+    run.claims = claims(settings);
+    run.checks = vec![below_a_second(&settings[DEFAULT])];
     let verified: u64 = all(settings).map(|recovered| recovered.verified_blocks).sum();
-    report.notes = vec![
+    run.notes = vec![
         "Times are those of the NAND, in virtual time. CPU time is that of this machine, and not in them: on a real \
-         drive the two overlap."
-            .to_owned(),
+         drive the two overlap.",
         "Log and checkpoint are read before the first request; so is `rest`: the search for the superblock, and what \
-         recovery writes."
-            .to_owned(),
-        format!("{verified} blocks were read and compared after the recoveries: what had been acknowledged was there."),
+         recovery writes.",
     ];
-    report
+    run.total(
+        "blocks were read and compared after the recoveries: what had been acknowledged was there",
+        verified as f64,
+        0,
+    );
+    run
 }
 
 fn all(settings: &[Setting]) -> impl Iterator<Item = &Recovered> {
@@ -225,86 +228,83 @@ fn greatest(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-fn findings(settings: &[Setting], failures: &[Nanos]) -> Vec<Finding> {
-    let [none, shorter, longer, default] = settings else { unreachable!("there are four settings") };
-    let without = seconds(none);
-    let (first, last) = (without[0], without[without.len() - 1]);
-
-    let log: Vec<f64> = none.recovered.iter().map(|recovered| recovered.log().blocks_read as f64).collect();
-    let fit = |x: &[f64]| {
-        let points: Vec<(f64, f64)> = x.iter().copied().zip(without.iter().copied()).collect();
-        Line::through(&points).map_or((0.0, 0.0), |line| (line.slope, line.r_squared))
-    };
-    let times: Vec<f64> = failures.iter().map(|after| after.as_secs_f64()).collect();
-    let ((per_block, by_log), (per_second, by_time)) = (fit(&log), fit(&times));
-    let cpu = none.recovered.last().map_or(0.0, |recovered| recovered.cpu.as_secs_f64());
-    let linear = Finding {
-        source: Source::Paper,
-        claim: "Without checkpoints, recovery time grows linearly with the log.",
-        check: "R² of a line through recovery time over log blocks read is 0.99 or more, and T6 takes three times as long as T1",
-        holds: by_log >= LINEAR_R_SQUARED_MIN && last >= 3.0 * first,
-        measured: format!(
-            "R² {by_log:.4} over log blocks ({:.1} µs each), {by_time:.4} over failure time ({per_second:.3} s for each \
-             second of writes); {first:.2} s at T1, {last:.2} s at T6, and {cpu:.2} s of CPU",
-            per_block * 1e6
-        ),
-        why: "The line is there; its slope is not the paper's, which comes close to 100 s at a T6 that is not told. Here a \
-              record is 8 bytes and its replay a store to an array, so what takes time is the NAND; OX ran on the ARM \
-              cores of a storage controller, and the paper does not say what its recovery spent its time on.",
-    };
-
-    let (every_10, every_30) = (seconds(shorter), seconds(longer));
+fn claims(settings: &[Setting]) -> Vec<Claim> {
+    let [none, shorter, longer] = [NONE, SHORTER, LONGER].map(|setting| seconds(&settings[setting]));
+    let log = settings[NONE].recovered.iter().map(|recovered| recovered.log().blocks_read as f64);
+    let points: Vec<(f64, f64)> = log.zip(none.iter().copied()).collect();
+    let r_squared = Line::through(&points).map_or(0.0, |line| line.r_squared);
+    let last = none[none.len() - 1];
+    let checkpointed = [(&settings[SHORTER].name, &shorter), (&settings[LONGER].name, &longer)];
+    let linear = Claim::new(
+        &["000-1", "000-5"],
+        "Without checkpoints, recovery time grows linearly with the log.",
+        vec![Figure::value("R² of a line over log blocks read", "", 4, 1.0, 0.01, r_squared)],
+        "A record is 8 bytes and its replay a store to an array, so what takes time is the NAND, for each block of the log alike.",
+    );
+    let seconds_at_t6 = Claim::new(
+        &["000-2"],
+        "Without checkpoints, recovery takes close to 100 s at T6.",
+        vec![Figure::effect("recovery at T6", " s", 1, 100.0, 0.0, last)],
+        "When T6 is, the paper does not tell. OX ran on the ARM cores of a storage controller, and the paper does not say what its \
+         recovery spent its time on.",
+    );
     let later = |times: &[f64]| mean(&times[times.len() / 2..]);
     let flatness = |times: &[f64]| later(times) / mean(&times[..times.len() / 2]);
-    let (flat_10, flat_30) = (flatness(&every_10), flatness(&every_30));
-    let (later_10, later_30, later_without) = (later(&every_10), later(&every_30), later(&without));
-    let (worst_10, worst_30) = (greatest(&every_10), greatest(&every_30));
-    let flat = Finding {
-        source: Source::Paper,
-        claim: "With checkpoints, recovery is far faster after longer runs, and does not grow with them.",
-        check: "over the later three points a third of the time without, or less; 1.25 times the earlier three on average, or less",
-        holds: later_10.max(later_30) <= CHECKPOINTED_SHARE_MAX * later_without
-            && flat_10.max(flat_30) <= FLAT_RATIO_MAX,
-        measured: format!(
-            "later three points {later_10:.2} s ({}) and {later_30:.2} s ({}) against {later_without:.2} s; later to \
-             earlier {flat_10:.2} and {flat_30:.2}; never more than {worst_10:.2} s and {worst_30:.2} s",
-            shorter.name, longer.name
-        ),
-        why: "A checkpoint cuts the log, so there is never more to replay than one interval wrote; where in it the \
-              failure falls makes recovery oscillate.",
-    };
+    let flat = Claim::new(
+        &["000-3"],
+        "With checkpoints, recovery does not grow with the time of the failure.",
+        checkpointed.map(|(name, times)| Figure::value(name.as_str(), " times", 2, 1.0, 0.25, flatness(times))).into(),
+        "The mean of the later three points against that of the earlier three. A checkpoint cuts the log, so there is never more \
+         to replay than one interval wrote.",
+    );
+    let lower = Claim::new(
+        &["000-3"],
+        "With checkpoints, recovery is far faster after longer runs, and oscillates.",
+        checkpointed
+            .into_iter()
+            .flat_map(|(name, times)| {
+                let share = later(times) / later(&none);
+                [
+                    Figure::below(format!("{name}, later three points"), " times", 2, 1.0 / 3.0, "far faster", share),
+                    Figure::above(format!("{name}, turns"), "", 0, 0.5, "oscillates", f64::from(turns(times))),
+                ]
+            })
+            .collect(),
+        "Where in its interval the failure falls decides how much log there is to replay: up to all that an interval wrote.",
+    );
+    let close = Claim::new(
+        &["000-4"],
+        "Intervals of 10 s and 30 s do not differ significantly.",
+        vec![Figure::value(
+            "the longer against the shorter, means",
+            " times",
+            2,
+            1.0,
+            0.25,
+            mean(&longer) / mean(&shorter),
+        )],
+        "Beside the line without checkpoints, on whose scale the figure is drawn, they look alike; by themselves three times the \
+         interval leaves up to three times the log to read.",
+    );
+    vec![linear, seconds_at_t6, flat, lower, close]
+}
 
-    let (mean_10, mean_30) = (mean(&every_10), mean(&every_30));
-    let share = (mean_30 - mean_10).abs() / last;
-    let close = Finding {
-        source: Source::Paper,
-        claim: "Intervals of 10 s and 30 s hardly differ.",
-        check: "on the scale of the figure: their means differ by a tenth of the time without checkpoints at T6, or less",
-        holds: share <= DIFFERENCE_SHARE_MAX,
-        measured: format!(
-            "means of {mean_10:.2} s and {mean_30:.2} s: {:.1}% of {last:.2} s; by themselves, {} takes {:.1} times as long",
-            share * 100.0,
-            longer.name,
-            mean_30 / mean_10
-        ),
-        why: "Small beside the line without checkpoints, which is what the figure shows; between the two, three times \
-              the interval leaves up to three times the log to read.",
-    };
+/// How often a line that rises begins to fall, or the other way.
+fn turns(times: &[f64]) -> u32 {
+    let rises: Vec<bool> = times.windows(2).map(|pair| pair[1] > pair[0]).collect();
+    rises.windows(2).filter(|pair| pair[0] != pair[1]).count() as u32
+}
 
-    let default_times = seconds(default);
-    let worst = greatest(&default_times);
+fn below_a_second(default: &Setting) -> Check {
+    let times = seconds(default);
+    let worst = greatest(&times);
     let cpu = greatest(&default.recovered.iter().map(|recovered| recovered.cpu.as_secs_f64()).collect::<Vec<_>>());
-    let below_a_second = Finding {
-        source: Source::OpenFtl,
+    Check {
         claim: "With the default configuration, recovery takes less than a second at every point.",
         check: "the slowest of the six is below 1 s on the drive's clock",
         holds: worst < DEFAULT_SECONDS_MAX,
-        measured: format!(
-            "{worst:.3} s at the slowest, {:.3} s on average; at most {cpu:.2} s of CPU",
-            mean(&default_times)
-        ),
+        measured: format!("{worst:.3} s at the slowest, {:.3} s on average; at most {cpu:.2} s of CPU", mean(&times)),
         why: "The log is never longer than the map, and is read at the speed of the NAND; what it takes follows from \
               the capacity, not from how long the drive ran.",
-    };
-    vec![linear, flat, close, below_a_second]
+    }
 }

@@ -16,13 +16,15 @@ use super::{Cell, Table};
 use std::fmt::Write;
 
 /// A page.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Page {
     /// What it is about.
     pub title: String,
     /// What one has to know first.
     pub lead: Vec<String>,
-    /// Names of the series of all plots, in their order.
+    /// What was found.
+    pub statements: Vec<Statement>,
+    /// Names of the series of all plots, in their order; nothing where each picture has its own.
     pub series: Vec<String>,
     /// The pictures.
     pub sections: Vec<Section>,
@@ -38,11 +40,45 @@ pub struct Section {
     /// What is to be seen.
     pub title: String,
     /// What the colours mean, where they are not those of the series: class and name.
-    pub key: Vec<(&'static str, &'static str)>,
+    pub key: Vec<(String, String)>,
     /// Pictures, each perhaps with a title of its own: SVG.
     pub pictures: Vec<(String, String)>,
     /// How to read it.
     pub caption: String,
+}
+
+/// Something that was found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Statement {
+    /// Whether that is as it was expected, or why not.
+    pub tone: Tone,
+    /// The verdict.
+    pub verdict: String,
+    /// What it is about.
+    pub claim: String,
+    /// What it rests on: a name and a sentence.
+    pub grounds: Vec<(&'static str, String)>,
+}
+
+/// How a statement looks. Its words say the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// As expected.
+    Good,
+    /// In part.
+    Fair,
+    /// Not as expected.
+    Bad,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Fair => "fair",
+            Tone::Bad => "bad",
+        }
+    }
 }
 
 /// Classes of a map of chunks beside those of plots: how they look on a light page, and on a dark one. The more of a chunk is
@@ -79,7 +115,10 @@ impl Page {
         for sentence in &self.lead {
             _ = writeln!(html, "<p>{}</p>", escaped(sentence));
         }
-        self.write_series(&mut html);
+        self.statements.iter().for_each(|statement| statement.write(&mut html));
+        if !self.series.is_empty() {
+            self.write_series(&mut html);
+        }
         html.push_str("<div class=\"sections\">\n");
         self.sections.iter().for_each(|section| section.write(&mut html));
         html.push_str("</div>\n");
@@ -98,6 +137,17 @@ impl Page {
             _ = writeln!(html, "<li>{line}{}</li>", escaped(name));
         }
         html.push_str("</ul>\n");
+    }
+}
+
+impl Statement {
+    fn write(&self, html: &mut String) {
+        let (class, verdict, claim) = (self.tone.class(), escaped(&self.verdict), escaped(&self.claim));
+        _ = writeln!(html, "<article class=\"{class}\">\n<p><strong>{verdict}</strong>: {claim}</p>\n<dl>");
+        for (name, sentence) in &self.grounds {
+            _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(sentence));
+        }
+        html.push_str("</dl>\n</article>\n");
     }
 }
 
@@ -183,6 +233,10 @@ body{margin:0;background:#fff;color:#222;font:16px/1.5 system-ui,"Segoe UI","Dej
 main{max-width:1160px;margin:0 auto;padding:1rem clamp(.75rem,3vw,2rem) 2rem}
 h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0;overflow-wrap:anywhere}
 h2{font-size:1.1rem;margin:1.25rem 0 .25rem}
+article{border-left:.25rem solid #777;padding:0 0 0 .75rem;margin:.75rem 0;max-width:52rem}
+article.good{border-color:#007a5a}article.fair{border-color:#8a6d00}article.bad{border-color:#c0392b}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:0 .75rem;margin:.125rem 0;font-size:.875rem}
+dt{color:#555}dd{margin:0;min-width:0;overflow-wrap:anywhere}
 p{margin:.25rem 0;overflow-wrap:anywhere}
 .small,footer,.unit{font-size:.875rem;color:#555}
 .unit{font-weight:400}
@@ -195,7 +249,6 @@ svg{display:block;width:100%;height:auto;overflow:visible}
 .key{display:flex;flex-wrap:wrap;gap:.125rem 1rem;list-style:none;padding:0;margin:.5rem 0;font-size:.875rem}
 .key li{display:flex;align-items:center;gap:.4rem;min-width:0;overflow-wrap:anywhere}
 .swatch{flex:none;width:auto;height:.75rem}
-.dash1{stroke-dasharray:7 4}.dash2{stroke-dasharray:2 3}
 .table{overflow-x:auto}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .75rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}
@@ -205,7 +258,8 @@ tbody th{white-space:normal;overflow-wrap:anywhere;min-width:9rem;max-width:18re
 @media(max-width:30rem){text{font-size:15.5px}tbody th{min-width:7rem;max-width:9rem}}
 @media(prefers-color-scheme:dark){
 body{background:#14171c;color:#ddd}
-.small,footer,.unit{color:#aaa}
+.small,footer,.unit,dt{color:#aaa}
+article.good{border-color:#3ecf9e}article.fair{border-color:#e6c84a}article.bad{border-color:#ff7b6b}
 th,td{border-color:#343a44}
 }
 "#;
@@ -221,13 +275,19 @@ mod tests {
         table.row(vec![Cell::Text("<a>".into()), Cell::Count(12_345), told, Cell::Number(6_789.25, 1)]);
         let section = Section {
             title: "Throughput & more".to_owned(),
-            key: vec![("c-v0", "a quarter")],
+            key: vec![("c-v0".to_owned(), "a quarter".to_owned())],
             pictures: vec![("one".to_owned(), "<svg></svg>\n".to_owned())],
             caption: "How to <read> it.".to_owned(),
         };
         let page = Page {
             title: "A \"page\"".to_owned(),
             lead: vec!["First.".to_owned()],
+            statements: vec![Statement {
+                tone: Tone::Fair,
+                verdict: "direction <only>".to_owned(),
+                claim: "more & more".to_owned(),
+                grounds: vec![("paper", "1 > 0".to_owned())],
+            }],
             series: vec!["<a>".to_owned()],
             sections: vec![section],
             tables: vec![table],
@@ -236,6 +296,8 @@ mod tests {
         let html = page.html();
         for words in [
             "A &quot;page&quot;",
+            "<article class=\"fair\">\n<p><strong>direction &lt;only&gt;</strong>: more &amp; more</p>",
+            "<dt>paper</dt><dd>1 &gt; 0</dd>",
             "Throughput &amp; more",
             "&lt;a&gt;",
             "How to &lt;read&gt; it.",
@@ -247,7 +309,9 @@ mod tests {
         for words in ["http:", "https:", "src=", "href=", "url(", "@import", "<script", "<a>"] {
             assert!(!html.contains(words), "{words}: {html}");
         }
-        for tag in ["section", "table", "figure", "ul", "li", "main", "div", "svg", "style", "h2"] {
+        for tag in
+            ["section", "article", "dl", "dt", "dd", "table", "figure", "ul", "li", "main", "div", "svg", "style", "h2"]
+        {
             let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
             assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}: {html}");
         }

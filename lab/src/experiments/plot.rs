@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   title
-//!   ● one   ■ another                 the series
+//!   ● one   ■ another   ┄ theory      the series, in as many lines as they need
 //!   12 ┤
-//!    8 ┤        ●──●                  marked points, joined
-//!    4 ┤  ●──●
+//!    8 ┤        ●──●                  marked points, joined; with several seeds the median,
+//!    4 ┤  ●──●                        and a bar from the least to the most
 //!    0 ┼──┬──┬──┬──┬
 //!      0    x [unit]
 //!   caption
@@ -14,22 +14,69 @@
 use serde::Serialize;
 use std::fmt::Write;
 
-/// An axis, from zero on.
+/// How values lie along an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Evenly, from zero on.
+    #[default]
+    Even,
+    /// Each power of ten takes as much room as the next.
+    Decades,
+    /// Shares of a whole, 0 to below 1: from 0% to 90% as much room as from 90% to 99%, and so on.
+    Nines,
+}
+
+/// An axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Axis {
     /// What is measured along it.
     pub name: &'static str,
     /// In which unit.
     pub unit: &'static str,
+    /// How values lie along it.
+    pub spread: Spread,
 }
 
-/// Points that belong together, in the order of `x`.
+impl Axis {
+    /// From zero on.
+    #[must_use]
+    pub const fn even(name: &'static str, unit: &'static str) -> Axis {
+        Axis { name, unit, spread: Spread::Even }
+    }
+
+    /// Each power of ten as long as the next.
+    #[must_use]
+    pub const fn decades(name: &'static str, unit: &'static str) -> Axis {
+        Axis { name, unit, spread: Spread::Decades }
+    }
+
+    /// Shares of a whole, each nine as long as the next.
+    #[must_use]
+    pub const fn nines(name: &'static str) -> Axis {
+        Axis { name, unit: "", spread: Spread::Nines }
+    }
+}
+
+/// Points that belong together, in the order in which they are joined.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Series {
     /// What it is called in the legend.
     pub name: String,
     /// `x` and `y` of each point.
     pub points: Vec<(f64, f64)>,
+    /// The least and the most of `x` and of `y` of each point over several seeds; nothing if there was one.
+    pub ranges: Vec<[(f64, f64); 2]>,
+    /// The series that this one is the theory of: it has its colour, and a broken line without marks.
+    pub theory_of: Option<usize>,
+}
+
+impl Series {
+    /// What was measured once.
+    #[must_use]
+    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, ranges: Vec::new(), theory_of: None }
+    }
 }
 
 /// A plot.
@@ -59,18 +106,23 @@ struct Layout {
     bottom: f64,
 }
 
-/// Of a picture by itself, with title, legend and caption.
-const ALONE: Layout = Layout { width: 760.0, left: 64.0, right: 736.0, top: 78.0, bottom: 392.0 };
+/// Of a picture by itself, with title, a line of legend and caption.
+const ALONE: Layout = Layout { width: 760.0, left: 64.0, right: 736.0, top: 94.0, bottom: 408.0 };
 
 /// Of a picture in a page, which says all of that around it: narrow, so that its letters can be read on a phone.
 const INLINE: Layout = Layout { width: 480.0, left: 60.0, right: 466.0, top: 30.0, bottom: 238.0 };
 
+const LEGEND_TOP: f64 = 54.0;
+const LEGEND_LINE: f64 = 20.0;
 /// Characters of the caption that fit in a line.
 const CAPTION_CHARACTERS: usize = 108;
 const CAPTION_LINE: f64 = 17.0;
-const CAPTION_TOP: f64 = ALONE.bottom + 68.0;
+/// From the bottom of the area.
+const CAPTION_DOWN: f64 = 68.0;
 /// Ticks that an axis has, about.
 const TICKS: f64 = 6.0;
+/// A series with more points is a curve, whose points are not marked.
+const MARKED_MAX: usize = 24;
 
 /// Colours that the colour-blind tell apart, for a light and for a dark page. Series beyond them begin again.
 pub(super) const COLOURS: [(&str, &str); 6] = [
@@ -82,60 +134,78 @@ pub(super) const COLOURS: [(&str, &str); 6] = [
     ("#555555", "#bbbbbb"),
 ];
 
-/// How values lie along an axis.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Spread {
-    /// Evenly, from zero on.
-    #[default]
-    Even,
-    /// Each power of ten takes as much room as the next.
-    Decades,
-    /// Shares of a whole, 0 to below 1: from 0% to 90% as much room as from 90% to 99%, and so on.
-    Nines,
-}
-
 impl Plot {
     /// The picture by itself.
     #[must_use]
     pub fn svg(&self) -> String {
         let wrap = |sentence: &String| wrapped(sentence, CAPTION_CHARACTERS);
         let caption: Vec<String> = self.caption.iter().flat_map(wrap).collect();
-        let height = CAPTION_TOP + CAPTION_LINE * caption.len() as f64 + 4.0;
-        let mut drawing = Drawing { svg: head(ALONE.width, height, &self.title) };
-        drawing.text("title", (ALONE.left, 28.0), &self.title);
+        let legend = self.legend();
+        let lower = LEGEND_LINE * legend.last().map_or(0.0, |entry| entry.line as f64);
+        let layout = Layout { top: ALONE.top + lower, bottom: ALONE.bottom + lower, ..ALONE };
+        let caption_top = layout.bottom + CAPTION_DOWN;
+        let height = caption_top + CAPTION_LINE * caption.len() as f64 + 4.0;
+        let mut drawing = Drawing { svg: head(layout.width, height, &self.title) };
+        drawing.text("title", (layout.left, 28.0), &self.title);
+        for Entry { series, name, x, line } in &legend {
+            let y = LEGEND_TOP + LEGEND_LINE * *line as f64;
+            match series {
+                Some(series) => drawing.mark(*series, (x + 8.0, y - 4.0)),
+                None => drawing.path("line theory", &format!("M{x:.1} {:.1}h16", y - 4.0)),
+            }
+            drawing.text("start", (x + 18.0, y), name);
+        }
         for (index, line) in caption.iter().enumerate() {
-            drawing.text("caption", (ALONE.left, CAPTION_TOP + CAPTION_LINE * index as f64), line);
+            drawing.text("caption", (layout.left, caption_top + CAPTION_LINE * index as f64), line);
         }
-        let area = self.area(ALONE, [Spread::Even; 2]);
-        self.draw_axes(&mut drawing, &area);
-        let mut legend_x = ALONE.right - self.series.iter().map(|series| legend_width(&series.name)).sum::<f64>();
-        for (index, series) in self.series.iter().enumerate() {
-            drawing.series(index % COLOURS.len(), &area, &series.points);
-            drawing.mark(index % COLOURS.len(), (legend_x + 8.0, ALONE.top - 16.0));
-            drawing.text("start", (legend_x + 18.0, ALONE.top - 12.0), &series.name);
-            legend_x += legend_width(&series.name);
-        }
+        self.draw(&mut drawing, layout);
         drawing.svg.push_str("</svg>\n");
         drawing.svg
     }
 
-    /// The picture as part of a page ([`super::Page`]), which has title, legend, caption and colours around it: lines without
-    /// marks.
+    /// The picture as part of a page ([`super::Page`]), which has title, legend, caption and colours around it.
     #[must_use]
-    pub fn inline_svg(&self, spread: [Spread; 2]) -> String {
+    pub fn inline_svg(&self) -> String {
         let mut drawing = Drawing { svg: inline_head(INLINE.width, INLINE.bottom + 46.0, &self.title) };
-        let area = self.area(INLINE, spread);
-        self.draw_axes(&mut drawing, &area);
-        for (index, series) in self.series.iter().enumerate() {
-            drawing.line(&format!("line {}", line_class(index)), &area, &series.points);
-        }
+        self.draw(&mut drawing, INLINE);
         drawing.svg.push_str("</svg>\n");
         drawing.svg
     }
 
-    fn area(&self, layout: Layout, [x, y]: [Spread; 2]) -> Area {
-        let values = |of: fn(&(f64, f64)) -> f64| self.series.iter().flat_map(|series| &series.points).map(of);
-        Area { layout, x: Scale::of(x, values(|point| point.0)), y: Scale::of(y, values(|point| point.1)) }
+    /// What the colours of a page mean here: class and name of each series.
+    #[must_use]
+    pub fn key(&self) -> Vec<(String, String)> {
+        let measured = self.series.iter().enumerate().filter(|(_, series)| series.theory_of.is_none());
+        measured.map(|(index, series)| (format!("m{}", index % COLOURS.len()), series.name.clone())).collect()
+    }
+
+    /// Places of the names, in lines that are no wider than the picture.
+    fn legend(&self) -> Vec<Entry<'_>> {
+        let series = self.series.iter().enumerate().filter(|(_, series)| series.theory_of.is_none());
+        let mut names: Vec<(Option<usize>, &str)> =
+            series.map(|(index, series)| (Some(index), series.name.as_str())).collect();
+        if self.series.iter().any(|series| series.theory_of.is_some()) {
+            names.push((None, "theory"));
+        }
+        let (mut x, mut line) = (ALONE.left, 0);
+        let mut entries = Vec::with_capacity(names.len());
+        for (series, name) in names {
+            if x > ALONE.left && x + legend_width(name) > ALONE.width {
+                (x, line) = (ALONE.left, line + 1);
+            }
+            entries.push(Entry { series, name, x, line });
+            x += legend_width(name);
+        }
+        entries
+    }
+
+    fn draw(&self, drawing: &mut Drawing, layout: Layout) {
+        let (x, y): (Vec<f64>, Vec<f64>) = self.series.iter().flat_map(Series::extent).unzip();
+        let area = Area { layout, x: Scale::of(self.x.spread, &x), y: Scale::of(self.y.spread, &y) };
+        self.draw_axes(drawing, &area);
+        for (index, series) in self.series.iter().enumerate() {
+            drawing.series(index, &area, series);
+        }
     }
 
     fn draw_axes(&self, drawing: &mut Drawing, area: &Area) {
@@ -157,7 +227,23 @@ impl Plot {
     }
 }
 
-/// How the line of a series is told from others in a page: six colours, and when they are used up broken lines.
+impl Series {
+    /// Points, and ends of bars.
+    fn extent(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let ends = self.ranges.iter().flat_map(|[x, y]| [(x.0, y.0), (x.1, y.1)]);
+        self.points.iter().copied().chain(ends)
+    }
+}
+
+/// A name of the legend: that of a series, or of what broken lines are.
+struct Entry<'a> {
+    series: Option<usize>,
+    name: &'a str,
+    x: f64,
+    line: usize,
+}
+
+/// How the line of a series is told from others: six colours, and when they are used up broken lines.
 pub(super) fn line_class(index: usize) -> String {
     let dash = ["", " dash1", " dash2"][index / COLOURS.len() % 3];
     format!("s{}{dash}", index % COLOURS.len())
@@ -198,10 +284,29 @@ impl Drawing {
         _ = writeln!(self.svg, r#"<path class="{class}" d="{path}"/>"#);
     }
 
-    fn series(&mut self, class: usize, area: &Area, points: &[(f64, f64)]) {
-        self.line(&format!("line s{class}"), area, points);
-        for (x, y) in points {
-            self.mark(class, area.at(*x, *y));
+    fn series(&mut self, index: usize, area: &Area, series: &Series) {
+        let theory = series.theory_of.is_some();
+        let class = line_class(series.theory_of.unwrap_or(index));
+        self.line(&format!("line {class}{}", if theory { " theory" } else { "" }), area, &series.points);
+        for [(left, right), (low, high)] in &series.ranges {
+            let (from, to) = (area.at(*left, *low), area.at(*right, *high));
+            let middle = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
+            let mut path = String::new();
+            // What is no wider than the line is no news.
+            if from.1 - to.1 > 2.0 {
+                _ = write!(path, "M{:.1} {:.1}h6m-3 0V{:.1}m-3 0h6", middle.0 - 3.0, from.1, to.1);
+            }
+            if to.0 - from.0 > 2.0 {
+                _ = write!(path, "M{:.1} {:.1}v6m0-3H{:.1}m0-3v6", from.0, middle.1 - 3.0, to.0);
+            }
+            if !path.is_empty() {
+                self.path(&format!("bar s{}", index % COLOURS.len()), &path);
+            }
+        }
+        if !theory && series.points.len() <= MARKED_MAX {
+            for (x, y) in &series.points {
+                self.mark(index, area.at(*x, *y));
+            }
         }
     }
 
@@ -214,14 +319,14 @@ impl Drawing {
     }
 
     /// A shape of its own for each series, so that colour is not all that tells them apart.
-    fn mark(&mut self, class: usize, (x, y): (f64, f64)) {
-        let path = match class % 4 {
+    fn mark(&mut self, index: usize, (x, y): (f64, f64)) {
+        let path = match index % 4 {
             0 => format!("M{:.1} {y:.1}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", x - 4.5),
             1 => format!("M{:.1} {:.1}h8v8h-8z", x - 4.0, y - 4.0),
             2 => format!("M{x:.1} {:.1}l5.2 9h-10.4z", y - 5.5),
             _ => format!("M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5-5.5z", y - 5.5),
         };
-        self.path(&format!("m{class}"), &path);
+        self.path(&format!("m{}", index % COLOURS.len()), &path);
     }
 }
 
@@ -261,7 +366,8 @@ pub(super) fn rules() -> String {
 .title{{font-size:17px;font-weight:600;fill:#111}}.caption{{font-size:12px;fill:#555}}
 .middle{{text-anchor:middle}}.end{{text-anchor:end}}
 .page{{fill:#fff}}.grid{{stroke:#e3e3e3;fill:none}}.axis{{stroke:#777;fill:none}}
-.line{{fill:none;stroke-width:2;stroke-linejoin:round}}
+.line{{fill:none;stroke-width:2;stroke-linejoin:round}}.bar{{fill:none;stroke-width:1.2}}
+.dash1{{stroke-dasharray:7 4}}.dash2{{stroke-dasharray:2 3}}.theory{{stroke-dasharray:5 4;stroke-width:1.5}}
 {light}
 @media(prefers-color-scheme:dark){{
 text{{fill:#ccc}}.title{{fill:#f2f2f2}}.caption{{fill:#aaa}}
@@ -295,12 +401,12 @@ const NINES_MAX: f64 = 4.0;
 
 impl Scale {
     /// Over all of `values`.
-    fn of(spread: Spread, values: impl Iterator<Item = f64>) -> Scale {
+    fn of(spread: Spread, values: &[f64]) -> Scale {
         match spread {
-            Spread::Even => Scale::to(values.fold(0.0, f64::max)),
+            Spread::Even => Scale::to(values.iter().copied().fold(0.0, f64::max)),
             Spread::Nines => Scale { spread, start: 0.0, end: NINES_MAX, step: 1.0 },
             Spread::Decades => {
-                let powers = values.filter(|value| *value > 0.0).map(f64::log10);
+                let powers = values.iter().filter(|value| **value > 0.0).map(|value| value.log10());
                 let (least, most) = powers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), power| {
                     (least.min(power), most.max(power))
                 });
@@ -381,13 +487,13 @@ pub(super) mod tests {
     use super::*;
 
     fn plot(series: Vec<Series>) -> Plot {
-        let axis = |name, unit| Axis { name, unit };
         let caption = vec!["What <the> paper found & why.".to_owned()];
-        Plot { name: "p", title: "A \"plot\"".into(), x: axis("time", "s"), y: axis("count", ""), series, caption }
+        let (x, y) = (Axis::even("time", "s"), Axis::even("count", ""));
+        Plot { name: "p", title: "A \"plot\"".into(), x, y, series, caption }
     }
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
-        Series { name: name.to_owned(), points: points.to_vec() }
+        Series::new(name, points.to_vec())
     }
 
     /// Tags are balanced, attributes quoted, nothing is left unescaped: enough of XML for what is written here.
@@ -449,15 +555,15 @@ pub(super) mod tests {
 
     #[test]
     fn decades_and_nines_take_the_same_room_each() {
-        let decades = Scale::of(Spread::Decades, [3.0, 40_000.0].into_iter());
+        let decades = Scale::of(Spread::Decades, &[3.0, 40_000.0]);
         let labels: Vec<String> = decades.ticks().map(|tick| decades.label(tick)).collect();
         assert_eq!(labels.join(" ").replace('\u{202F}', ""), "1 10 100 1000 10000 100000");
         assert!((decades.share(1000.0) - 0.6).abs() < 1e-9 && decades.share(0.0) == 0.0);
-        let nines = Scale::of(Spread::Nines, std::iter::empty());
+        let nines = Scale::of(Spread::Nines, &[]);
         let labels: Vec<String> = nines.ticks().map(|tick| nines.label(tick)).collect();
         assert_eq!(labels.join(" "), "0% 90% 99% 99.9% 99.99%");
         assert!((nines.share(0.99) - 0.5).abs() < 1e-9 && nines.share(1.0) == 1.0);
-        let none = Scale::of(Spread::Decades, std::iter::empty());
+        let none = Scale::of(Spread::Decades, &[]);
         assert_eq!((none.start, none.end), (0.0, 1.0));
     }
 
@@ -465,12 +571,52 @@ pub(super) mod tests {
     fn a_picture_in_a_page_has_a_title_for_those_who_do_not_see_it_and_many_kinds_of_lines() {
         let points = [(1.0, 0.0), (100.0, 0.9999)];
         let many = (0..13).map(|index| series(&format!("drive {index}"), &points)).collect();
-        let svg = plot(many).inline_svg([Spread::Decades, Spread::Nines]);
+        let (x, y) = (Axis::decades("latency", "us"), Axis::nines("share"));
+        let svg = Plot { x, y, ..plot(many) }.inline_svg();
         check_well_formed(&svg);
         assert!(svg.contains("<title>A &quot;plot&quot;</title>") && !svg.contains("drive 0"), "{svg}");
         let classes: std::collections::BTreeSet<String> = (0..13).map(line_class).collect();
         assert_eq!(classes.len(), 13);
         assert!(classes.iter().all(|class| svg.contains(&format!("\"line {class}\""))), "{svg}");
+    }
+
+    /// Where the letters of a legend end, about.
+    fn legend_ends(plot: &Plot) -> Vec<(f64, usize)> {
+        plot.legend().iter().map(|entry| (entry.x + legend_width(entry.name), entry.line)).collect()
+    }
+
+    #[test]
+    fn a_legend_stays_on_its_page_and_above_the_points() {
+        let names = (0..6).map(|index| series(&format!("{index}: groups, as needed by all"), &[(1.0, 1.0)]));
+        let plot = plot(names.collect());
+        let ends = legend_ends(&plot);
+        assert!(ends.iter().all(|(end, _)| *end <= ALONE.width), "{ends:?}");
+        let lines = ends.last().unwrap().1;
+        assert!(lines >= 1, "{ends:?}");
+        let svg = plot.svg();
+        check_well_formed(&svg);
+        assert!(svg.contains(&format!("V{:.1}H", ALONE.bottom + LEGEND_LINE * lines as f64)), "{svg}");
+    }
+
+    #[test]
+    fn theory_has_the_colour_of_what_is_measured_and_no_marks() {
+        let points = [(1.0, 1.0), (2.0, 4.0)];
+        let theory = Series { theory_of: Some(1), ..series("two, theory", &points) };
+        let svg = plot(vec![series("one", &points), series("two", &points), theory]).svg();
+        check_well_formed(&svg);
+        assert_eq!(svg.matches("class=\"line s1\"").count(), 1, "{svg}");
+        assert_eq!(svg.matches("class=\"line s1 theory\"").count(), 1, "{svg}");
+        assert!(!svg.contains("class=\"m2\"") && svg.contains(">theory</text>"), "{svg}");
+    }
+
+    #[test]
+    fn what_differs_from_seed_to_seed_has_a_bar_and_what_does_not_has_none() {
+        let flat = |at: f64| (at, at);
+        let ranges = vec![[flat(1.0), (1.0, 3.0)], [flat(2.0), flat(4.0)], [(2.0, 4.0), flat(5.0)]];
+        let series = Series { ranges, ..series("one", &[(1.0, 2.0), (2.0, 4.0), (3.0, 5.0)]) };
+        let svg = plot(vec![series]).svg();
+        check_well_formed(&svg);
+        assert_eq!(svg.matches("class=\"bar s0\"").count(), 2, "{svg}");
     }
 
     #[test]

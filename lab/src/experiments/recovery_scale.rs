@@ -15,9 +15,7 @@
 //! entry that says "nowhere" is loaded like any other.
 
 use super::crash::{Crash, Recovered};
-use super::{
-    Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Plot, Report, Series, Source, Table,
-};
+use super::{Assistant, Axis, Cell, Check, Experiment, ExperimentError, Options, Plot, Run, Series, Table};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_ftl::Config;
@@ -27,6 +25,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "recovery-scale",
     question: "What does recovery read, and how long does it take, on drives from 1 GiB to 1 TiB?",
     paper: None,
+    claims: &[],
+    in_virtual_time: true,
     memory_bytes: [6 << 30, 256 << 20],
     run,
 };
@@ -71,7 +71,7 @@ const QUICK: Scale = Scale {
     failure: Nanos::from_millis(1_950),
 };
 
-fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, ExperimentError> {
+fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, ExperimentError> {
     let scale = if options.quick { QUICK } else { FULL };
     let mut recovered = Vec::new();
     for (index, &capacity) in scale.capacities.iter().enumerate() {
@@ -95,24 +95,24 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
         })?);
     }
     assistant.progress(1.0, "done");
-    Ok(report(options, &scale, &recovered))
+    Ok(told(&scale, &recovered))
 }
 
-fn report(options: Options, scale: &Scale, recovered: &[Recovered]) -> Report {
-    let mut report = Report::new(&EXPERIMENT, options);
-    report.parameter(
+fn told(scale: &Scale, recovered: &[Recovered]) -> Run {
+    let mut run = Run::default();
+    run.parameter(
         "NAND",
         format_args!(
             "{PROFILE}: 8 groups of 4 dies, TLC, chunks of {}",
             ByteSize(u64::from(scale.blocks_per_chunk) * BLOCK_BYTES as u64)
         ),
     );
-    report.parameter(
+    run.parameter(
         "host",
         format_args!("durable random writes of 4 KiB to 1 MiB, one every {} ms", PACE.as_secs_f64() * 1e3),
     );
-    report.parameter("checkpoints", format_args!("every {} s", scale.interval.as_secs_f64()));
-    report.parameter("failure", format_args!("power cut at {} s", scale.failure.as_secs_f64()));
+    run.parameter("checkpoints", format_args!("every {} s", scale.interval.as_secs_f64()));
+    run.parameter("failure", format_args!("power cut at {} s", scale.failure.as_secs_f64()));
     let mut table = Table::new(
         "recovery",
         &[
@@ -146,17 +146,17 @@ fn report(options: Options, scale: &Scale, recovered: &[Recovered]) -> Report {
             seconds(recovered.cpu),
         ]);
     }
-    report.tables.push(table);
+    run.tables.push(table);
     let gib = |capacity: &ByteSize| capacity.0 as f64 / f64::from(1 << 30);
-    let series = |name: &str, of: &dyn Fn(&Recovered) -> Nanos| Series {
-        name: name.to_owned(),
-        points: scale.capacities.iter().map(gib).zip(recovered.iter().map(|one| of(one).as_secs_f64())).collect(),
+    let series = |name: &str, of: &dyn Fn(&Recovered) -> Nanos| {
+        let seconds = recovered.iter().map(|one| of(one).as_secs_f64());
+        Series::new(name, scale.capacities.iter().map(gib).zip(seconds).collect())
     };
-    report.plots.push(Plot {
+    run.plots.push(Plot {
         name: "recovery",
         title: "Recovery by capacity, at one interval between checkpoints".to_owned(),
-        x: Axis { name: "capacity", unit: "GiB" },
-        y: Axis { name: "time on the drive's clock", unit: "s" },
+        x: Axis::decades("capacity", "GiB"),
+        y: Axis::decades("time on the drive's clock", "s"),
         series: vec![
             series("log", &|one| one.log().time),
             series("map load", &|one| one.checkpoint().time),
@@ -167,29 +167,30 @@ fn report(options: Options, scale: &Scale, recovered: &[Recovered]) -> Report {
                 .to_owned(),
         ],
     });
-    report.findings.push(finding(recovered));
+    run.checks.push(check(recovered));
     let verified: u64 = recovered.iter().map(|recovered| recovered.verified_blocks).sum();
-    report.notes = vec![
+    run.notes = vec![
         "The whole map is kept in memory and loaded before the first request: that part grows with the capacity, and \
-         so does the time that the NAND is busy writing a checkpoint."
-            .to_owned(),
+         so does the time that the NAND is busy writing a checkpoint.",
         "Each drive got the same load for as long as every other; the large ones are nearly empty, which spares their map \
-         nothing: an entry that says \"nowhere\" is loaded like any other."
-            .to_owned(),
-        "Times are those of the NAND, in virtual time; CPU time is that of this machine, and not in them.".to_owned(),
-        format!("{verified} blocks were read and compared after the recoveries: what had been acknowledged was there."),
+         nothing: an entry that says \"nowhere\" is loaded like any other.",
+        "Times are those of the NAND, in virtual time; CPU time is that of this machine, and not in them.",
     ];
-    report
+    run.total(
+        "blocks were read and compared after the recoveries: what had been acknowledged was there",
+        verified as f64,
+        0,
+    );
+    run
 }
 
-fn finding(recovered: &[Recovered]) -> Finding {
+fn check(recovered: &[Recovered]) -> Check {
     let range = |of: &dyn Fn(&Recovered) -> f64| {
         recovered.iter().map(of).fold((f64::INFINITY, 0.0f64), |(low, high), one| (low.min(one), high.max(one)))
     };
     let (fewest, most) = range(&|one| one.log().blocks_read as f64);
     let (fastest, slowest) = range(&|one| one.log().time.as_secs_f64());
-    Finding {
-        source: Source::OpenFtl,
+    Check {
         claim: "What recovery reads of the log follows from the checkpoint interval, not from the capacity.",
         check: "the drive that reads most of its log reads 1.25 times what the one reads that reads least, or less",
         holds: most <= LOG_RATIO_MAX * fewest,

@@ -1,8 +1,68 @@
-//! What an experiment found: tables, plots, and verdicts with the numbers that they rest on.
+//! What an experiment found: by one seed a [`Run`], by several a [`Report`].
+//!
+//! ```text
+//!   seed 1 ── Run ┐                 ┌ tables    the median of each figure; in CSV every seed
+//!   seed 2 ── Run ┼── Report::of ───┼ plots     medians, with bars from the least to the most
+//!   seed 3 ── Run ┘                 ├ checks    what this project says of itself
+//!                                   └ findings  what the paper claims, with a verdict
+//! ```
 
-use super::{Experiment, Options, Paper, Plot};
-use serde::{Serialize, Serializer};
+use super::claim::{Check, Checked, Claim, Finding};
+use super::table::{Cell, Column, Table, middle};
+use super::{Experiment, Paper, Plot, Series};
+use serde::Serialize;
 use std::fmt;
+
+/// What one seed gave.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Run {
+    /// What was set, so that another can do the same elsewhere.
+    pub parameters: Vec<Parameter>,
+    /// The numbers.
+    pub tables: Vec<Table>,
+    /// The pictures.
+    pub plots: Vec<Plot>,
+    /// What it says of the paper's claims.
+    pub claims: Vec<Claim>,
+    /// What it says of this project's own.
+    pub checks: Vec<Check>,
+    /// What one has to know to read the numbers.
+    pub notes: Vec<&'static str>,
+    /// What was counted besides.
+    pub totals: Vec<Total>,
+}
+
+/// One thing that was set.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Parameter {
+    /// What.
+    pub name: &'static str,
+    /// To what.
+    pub value: String,
+}
+
+/// Something that is counted over all seeds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Total {
+    /// What, as it follows its number: `s of CPU time`.
+    pub what: &'static str,
+    /// How much.
+    pub amount: f64,
+    /// To how many decimals.
+    pub decimals: usize,
+}
+
+impl Run {
+    /// Adds a parameter.
+    pub fn parameter(&mut self, name: &'static str, value: impl fmt::Display) {
+        self.parameters.push(Parameter { name, value: value.to_string() });
+    }
+
+    /// Adds something that is counted.
+    pub fn total(&mut self, what: &'static str, amount: f64, decimals: usize) {
+        self.totals.push(Total { what, amount, decimals });
+    }
+}
 
 /// The answer to the question of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -15,262 +75,160 @@ pub struct Report {
     pub paper: Option<Paper>,
     /// Whether it ran on a smaller scale.
     pub quick: bool,
+    /// Whether the seed alone decides what comes out.
+    pub in_virtual_time: bool,
     /// What all of it follows from.
-    pub seed: u64,
-    /// What was set, so that another can do the same elsewhere.
+    pub seeds: Vec<u64>,
+    /// What was set.
     pub parameters: Vec<Parameter>,
-    /// The numbers.
+    /// The numbers: medians.
     pub tables: Vec<Table>,
     /// The pictures.
     pub plots: Vec<Plot>,
-    /// What follows from the numbers.
-    pub findings: Vec<Finding>,
     /// What one has to know to read them.
-    pub notes: Vec<String>,
+    pub notes: Vec<&'static str>,
+    /// What was counted besides, over all seeds.
+    pub totals: Vec<Total>,
+    /// What this project says of itself.
+    pub checks: Vec<Checked>,
+    /// What the paper claims.
+    pub findings: Vec<Finding>,
+    /// What each seed gave.
+    #[serde(skip)]
+    pub runs: Vec<Run>,
 }
 
 impl Report {
-    /// Of an experiment in which nothing is measured yet.
+    /// What several seeds gave together.
+    ///
+    /// # Panics
+    /// If there are none, or not one for each run.
     #[must_use]
-    pub fn new(experiment: &Experiment, options: Options) -> Report {
+    pub fn of(experiment: &Experiment, quick: bool, seeds: Vec<u64>, runs: Vec<Run>) -> Report {
+        assert_eq!(seeds.len(), runs.len(), "a seed for each run");
+        let first = &runs[0];
+        let each = |index: usize| runs.iter().filter_map(move |run| run.tables.get(index)).collect::<Vec<_>>();
+        let claims = |index: usize| runs.iter().map(|run| &run.claims[index]).collect::<Vec<_>>();
+        let checks = |index: usize| runs.iter().map(|run| &run.checks[index]).collect::<Vec<_>>();
+        let total = |index: usize| Total {
+            amount: runs.iter().filter_map(|run| run.totals.get(index)).map(|total| total.amount).sum(),
+            ..first.totals[index].clone()
+        };
         Report {
             experiment: experiment.name,
             question: experiment.question,
             paper: experiment.paper,
-            quick: options.quick,
-            seed: options.seed,
-            parameters: Vec::new(),
-            tables: Vec::new(),
-            plots: Vec::new(),
-            findings: Vec::new(),
-            notes: Vec::new(),
+            quick,
+            in_virtual_time: experiment.in_virtual_time,
+            seeds,
+            parameters: first.parameters.clone(),
+            tables: (0..first.tables.len()).map(|index| Table::median(&each(index))).collect(),
+            plots: (0..first.plots.len()).map(|index| plot(&runs, index)).collect(),
+            notes: first.notes.clone(),
+            totals: (0..first.totals.len()).map(total).collect(),
+            checks: (0..first.checks.len()).map(|index| Checked::of(&checks(index))).collect(),
+            findings: (0..first.claims.len()).map(|index| Finding::of(&claims(index))).collect(),
+            runs,
         }
     }
 
-    /// Adds a parameter.
-    pub fn parameter(&mut self, name: &'static str, value: impl fmt::Display) {
-        self.parameters.push(Parameter { name, value: value.to_string() });
-    }
-
-    /// Whether every finding holds.
+    /// Whether all that this project says of itself holds.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.findings.iter().all(|finding| finding.holds)
+        self.checks.iter().all(|check| check.holds)
     }
-}
 
-/// One thing that was set.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Parameter {
-    /// What.
-    pub name: &'static str,
-    /// To what.
-    pub value: String,
-}
-
-/// Whose claim a finding is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// The paper's.
-    Paper,
-    /// This project's own.
-    OpenFtl,
-}
-
-/// A claim, and whether it holds here.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Finding {
-    /// Who claims it.
-    pub source: Source,
-    /// What.
-    pub claim: &'static str,
-    /// What had to be so for it to hold.
-    pub check: &'static str,
-    /// Whether it was.
-    pub holds: bool,
-    /// The numbers.
-    pub measured: String,
-    /// Why they are as they are.
-    pub why: &'static str,
-}
-
-impl Finding {
-    /// The verdict in a word or two.
+    /// A table with the rows of every seed.
     #[must_use]
-    pub fn verdict(&self) -> &'static str {
-        match (self.source, self.holds) {
-            (Source::Paper, true) => "reproduced",
-            (Source::Paper, false) => "not reproduced",
-            (Source::OpenFtl, true) => "holds",
-            (Source::OpenFtl, false) => "does not hold",
-        }
+    pub fn table_of_all_seeds(&self, index: usize) -> Option<Table> {
+        let seed = Column { name: "seed", unit: "" };
+        let tables = self
+            .seeds
+            .iter()
+            .zip(&self.runs)
+            .filter_map(|(seed, run)| Some((Cell::Count(*seed), run.tables.get(index)?)));
+        Table::stacked(seed, tables)
     }
 }
 
-/// Rows of cells under named columns.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Table {
-    /// What it is called; part of a file's name where an experiment has several.
-    pub name: &'static str,
-    /// Its columns.
-    pub columns: Vec<Column>,
-    /// Its rows, each with a cell for each column.
-    pub rows: Vec<Vec<Cell>>,
+/// The plot of that index with the medians of all runs.
+fn plot(runs: &[Run], index: usize) -> Plot {
+    let first = &runs[0].plots[index];
+    let series = |place: usize| {
+        let all: Vec<&Series> =
+            runs.iter().filter_map(|run| run.plots.get(index)).filter_map(|plot| plot.series.get(place)).collect();
+        median(&all)
+    };
+    Plot { series: (0..first.series.len()).map(series).collect(), ..first.clone() }
 }
 
-/// A column of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Column {
-    /// What is in it, in words.
-    pub name: &'static str,
-    /// The unit, empty for counts and words.
-    pub unit: &'static str,
-}
-
-impl Column {
-    /// What it is called in comma-separated values: `recovery_s`.
-    #[must_use]
-    pub fn header(&self) -> String {
-        let words = [self.name, self.unit].into_iter().filter(|word| !word.is_empty());
-        words.collect::<Vec<_>>().join("_").replace([' ', '-'], "_").to_lowercase()
+/// The series in the middle. Where one has more points than another, such as over time, that of the first.
+fn median(all: &[&Series]) -> Series {
+    let first = all[0];
+    let alike = all.iter().all(|one| one.points.len() == first.points.len() && one.name == first.name);
+    if all.len() == 1 || !alike {
+        return first.clone();
     }
-}
-
-/// One cell.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Cell {
-    /// Words.
-    Text(String),
-    /// How many.
-    Count(u64),
-    /// How much, and to how many decimals that is known.
-    Number(f64, usize),
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cell::Text(text) => f.write_str(text),
-            Cell::Count(count) => write!(f, "{count}"),
-            Cell::Number(number, decimals) => write!(f, "{number:.decimals$}"),
-        }
-    }
-}
-
-impl Serialize for Cell {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Cell::Text(text) => serializer.serialize_str(text),
-            Cell::Count(count) => serializer.serialize_u64(*count),
-            Cell::Number(number, _) => serializer.serialize_f64(*number),
-        }
-    }
-}
-
-impl Table {
-    /// A table with these columns: name and unit of each.
-    #[must_use]
-    pub fn new(name: &'static str, columns: &[(&'static str, &'static str)]) -> Table {
-        let columns = columns.iter().map(|(name, unit)| Column { name, unit }).collect();
-        Table { name, columns, rows: Vec::new() }
-    }
-
-    /// Adds a row.
-    ///
-    /// # Panics
-    /// If it has not a cell for each column.
-    pub fn row(&mut self, cells: Vec<Cell>) {
-        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
-        self.rows.push(cells);
-    }
-
-    /// As comma-separated values: a header (`recovery_s`), then a line for each row.
-    #[must_use]
-    pub fn csv(&self) -> String {
-        let header = self.columns.iter().map(Column::header);
-        let mut text = header.collect::<Vec<_>>().join(",");
-        text.push('\n');
-        for row in &self.rows {
-            let cells = row.iter().map(|cell| quoted(&cell.to_string()));
-            text.push_str(&cells.collect::<Vec<_>>().join(","));
-            text.push('\n');
-        }
-        text
-    }
-}
-
-/// As RFC 4180 has it.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-/// For a terminal: words to the left, numbers to the right.
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines: Vec<Vec<String>> = vec![
-            self.columns.iter().map(|column| column.name.to_owned()).collect(),
-            self.columns.iter().map(|column| column.unit.to_owned()).collect(),
-        ];
-        lines.extend(self.rows.iter().map(|row| row.iter().map(Cell::to_string).collect()));
-        let is_text = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-        let shape: Vec<(bool, usize)> =
-            (0..self.columns.len()).map(|column| (is_text(column), width(column))).collect();
-        for (index, line) in lines.iter().enumerate() {
-            let cells = line
-                .iter()
-                .zip(&shape)
-                .map(|(cell, (text, width))| if *text { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
-            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-            if index == 1 {
-                let rules = shape.iter().map(|(_, width)| "─".repeat(*width));
-                writeln!(f, "{}", rules.collect::<Vec<_>>().join("  "))?;
-            }
-        }
-        Ok(())
+    let values =
+        |point: usize, of: fn(&(f64, f64)) -> f64| all.iter().map(|one| of(&one.points[point])).collect::<Vec<_>>();
+    let range = |values: Vec<f64>| {
+        values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
+    };
+    let points = 0..first.points.len();
+    Series {
+        points: points
+            .clone()
+            .map(|point| (middle(values(point, |it| it.0)), middle(values(point, |it| it.1))))
+            .collect(),
+        ranges: points.map(|point| [range(values(point, |it| it.0)), range(values(point, |it| it.1))]).collect(),
+        ..first.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expect_test::expect;
+    use crate::experiments::{ALL, Axis, Figure};
 
-    fn table() -> Table {
-        let mut table = Table::new("times", &[("checkpoints", ""), ("failure", "s"), ("blocks read", "")]);
-        table.row(vec![Cell::Text("none, ever".into()), Cell::Number(1.5, 2), Cell::Count(12_345)]);
-        table.row(vec![Cell::Text("\"all\"".into()), Cell::Number(12.25, 2), Cell::Count(1)]);
-        table
+    fn run(value: f64, points: &[(f64, f64)]) -> Run {
+        let mut table = Table::new("t", &[("value", "")]);
+        table.row(vec![Cell::Number(value, 1)]);
+        let mut run = Run {
+            tables: vec![table],
+            plots: vec![Plot {
+                name: "p",
+                title: String::new(),
+                x: Axis::even("x", ""),
+                y: Axis::even("y", ""),
+                series: vec![Series::new("one", points.to_vec())],
+                caption: Vec::new(),
+            }],
+            claims: vec![Claim::new(&[], "claim", vec![Figure::effect("gain", "", 1, 2.0, 0.0, value)], "")],
+            checks: vec![Check { claim: "check", check: "", holds: value > 1.0, measured: value.to_string(), why: "" }],
+            ..Run::default()
+        };
+        run.total("blocks compared", value, 0);
+        run
     }
 
     #[test]
-    fn columns_line_up_under_name_and_unit() {
-        expect![[r#"
-              checkpoints  failure  blocks read
-                                 s
-              ───────────  ───────  ───────────
-              none, ever      1.50        12345
-              "all"          12.25            1
-        "#]]
-        .assert_eq(&table().to_string());
+    fn a_report_has_medians_ranges_and_every_seed() {
+        let runs = vec![run(2.0, &[(1.0, 4.0)]), run(1.0, &[(1.0, 6.0)]), run(3.0, &[(1.0, 5.0)])];
+        let report = Report::of(&ALL[0], true, vec![7, 8, 9], runs);
+        assert_eq!(report.tables[0].rows, [[Cell::Number(2.0, 1)]]);
+        assert_eq!(report.plots[0].series[0].points, [(1.0, 5.0)]);
+        assert_eq!(report.plots[0].series[0].ranges, [[(1.0, 1.0), (4.0, 6.0)]]);
+        assert_eq!(report.totals[0].amount, 6.0);
+        assert!(!report.holds());
+        assert_eq!(report.checks[0].measured, "1", "the seed with which it does not hold");
+        let table = report.table_of_all_seeds(0).unwrap();
+        assert_eq!(table.csv(), "seed,value\n7,2.0\n8,1.0\n9,3.0\n");
     }
 
     #[test]
-    fn values_with_commas_and_quotes_are_quoted() {
-        expect![[r#"
-            checkpoints,failure_s,blocks_read
-            "none, ever",1.50,12345
-            """all""",12.25,1
-        "#]]
-        .assert_eq(&table().csv());
-    }
-
-    #[test]
-    fn only_a_papers_claim_is_reproduced() {
-        let finding =
-            |source, holds| Finding { source, claim: "", check: "", holds, measured: String::new(), why: "" }.verdict();
-        assert_eq!(finding(Source::Paper, false), "not reproduced");
-        assert_eq!(finding(Source::OpenFtl, true), "holds");
+    fn series_of_different_lengths_have_no_median() {
+        let runs = vec![run(2.0, &[(1.0, 4.0)]), run(2.0, &[(1.0, 6.0), (2.0, 6.0)])];
+        let report = Report::of(&ALL[0], true, vec![1, 2], runs);
+        assert_eq!((report.plots[0].series[0].points.len(), report.plots[0].series[0].ranges.len()), (1, 0));
     }
 }

@@ -5,9 +5,7 @@
 //! only data and relocation count.
 
 use super::full_drive::FullDrive;
-use super::{
-    Assistant, Axis, Cell, Experiment, ExperimentError, Finding, Options, Plot, Report, Series, Source, Table,
-};
+use super::{Assistant, Axis, Cell, Check, Experiment, ExperimentError, Options, Plot, Run, Series, Table};
 use crate::load_spec::Model;
 use crate::theory;
 use crate::{Binding, LoadSpec, Measured};
@@ -21,6 +19,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "waf-theory",
     question: "How near to theory is the write amplification of each victim policy?",
     paper: None,
+    claims: &[],
+    in_virtual_time: true,
     memory_bytes: [1 << 30, 128 << 20],
     run,
 };
@@ -93,7 +93,7 @@ fn theory_of(policy: VictimPolicy, over_provisioning: f64, pages: u32) -> Option
     }
 }
 
-fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, ExperimentError> {
+fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, ExperimentError> {
     let scale = if options.quick { QUICK } else { FULL };
     let runs = POLICIES.len() * scale.over_provisioning.len();
     let began = assistant.cpu_time();
@@ -107,7 +107,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Report, Experi
     }
     let cpu = assistant.cpu_time() - began;
     assistant.progress(1.0, "done");
-    Ok(report(options, &scale, &points, cpu))
+    Ok(told(&scale, &points, cpu))
 }
 
 fn point(scale: &Scale, policy: VictimPolicy, over_provisioning: u32, seed: u64) -> Result<Point, ExperimentError> {
@@ -135,12 +135,12 @@ fn point(scale: &Scale, policy: VictimPolicy, over_provisioning: u32, seed: u64)
     Ok(Point { policy, over_provisioning, effective, measured: statistics.relocation_waf(), theory })
 }
 
-fn report(options: Options, scale: &Scale, points: &[Point], cpu: Nanos) -> Report {
-    let mut report = Report::new(&EXPERIMENT, options);
+fn told(scale: &Scale, points: &[Point], cpu: Nanos) -> Run {
+    let mut run = Run::default();
     let chunk = ByteSize(u64::from(scale.blocks_per_chunk) * BLOCK_BYTES as u64);
-    report.parameter("NAND", format_args!("{PROFILE}: 8 groups of a die, instant, chunks of {chunk}"));
-    report.parameter("capacity", scale.capacity);
-    report.parameter(
+    run.parameter("NAND", format_args!("{PROFILE}: 8 groups of a die, instant, chunks of {chunk}"));
+    run.parameter("capacity", scale.capacity);
+    run.parameter(
         "host",
         format_args!(
             "uniform random writes of 4 KiB: {} capacities to settle, {} measured",
@@ -169,44 +169,37 @@ fn report(options: Options, scale: &Scale, points: &[Point], cpu: Nanos) -> Repo
             point.deviation().map_or_else(none, |deviation| Cell::Number(deviation * 100.0, 2)),
         ]);
     }
-    report.tables.push(table);
-    report.plots.push(plot("measured", "Write amplification, measured", "WAF", points, |point| Some(point.measured)));
-    report.plots.push(plot("theory", "Write amplification, as theory has it", "WAF", points, |point| point.theory));
-    report.findings = findings(scale, points);
-    report.notes = vec![
+    run.tables.push(table);
+    run.plots.push(plot(points));
+    run.checks = checks(scale, points);
+    run.notes = vec![
         "Compared at the effective over-provisioning: flash for data beyond the capacity, without the mean of what could \
          hold no data because it was free, being reset, or not yet written. Write amplification is that of data and \
-         relocation alone."
-            .to_owned(),
+         relocation alone.",
         "Victims are chosen within a group, and which group is collected by the same measure: the emptiest, the oldest, \
-         or, of chance, the one whose chunks are the emptiest on average."
-            .to_owned(),
-        format!("{:.1} s of CPU time.", cpu.as_secs_f64()),
+         or, of chance, the one whose chunks are the emptiest on average.",
     ];
-    report
+    run.total("s of CPU time", cpu.as_secs_f64(), 1);
+    run
 }
 
-fn plot(
-    name: &'static str,
-    title: &str,
-    y: &'static str,
-    points: &[Point],
-    of: impl Fn(&Point) -> Option<f64>,
-) -> Plot {
-    let series = |policy: VictimPolicy| Series {
-        name: policy.to_string(),
-        points: points
-            .iter()
-            .filter(|point| point.policy == policy)
-            .filter_map(|point| Some((point.effective * 100.0, of(point)?)))
-            .collect(),
+/// What was measured, and the theory of it in the same colour.
+fn plot(points: &[Point]) -> Plot {
+    let of = |policy: VictimPolicy, of: fn(&Point) -> Option<f64>| -> Vec<(f64, f64)> {
+        let points = points.iter().filter(|point| point.policy == policy);
+        points.filter_map(|point| Some((point.effective * 100.0, of(point)?))).collect()
     };
+    let measured = POLICIES.map(|policy| Series::new(policy.to_string(), of(policy, |point| Some(point.measured))));
+    let theory = POLICIES.iter().enumerate().map(|(index, policy)| Series {
+        theory_of: Some(index),
+        ..Series::new(format!("{policy}, theory"), of(*policy, |point| point.theory))
+    });
     Plot {
-        name,
-        title: title.to_owned(),
-        x: Axis { name: "effective over-provisioning", unit: "%" },
-        y: Axis { name: y, unit: "" },
-        series: POLICIES.into_iter().map(series).filter(|series| !series.points.is_empty()).collect(),
+        name: "waf",
+        title: "Write amplification by victim policy, measured and as theory has it".to_owned(),
+        x: Axis::even("effective over-provisioning", "%"),
+        y: Axis::even("WAF", ""),
+        series: measured.into_iter().chain(theory.filter(|series| !series.points.is_empty())).collect(),
         caption: vec!["Uniform random writes of 4 KiB on a full drive; data and relocation alone.".to_owned()],
     }
 }
@@ -225,10 +218,9 @@ fn deviations(points: &[Point], of: impl Fn(VictimPolicy) -> bool) -> (f64, Stri
     (worst, words.join(", "))
 }
 
-fn findings(scale: &Scale, points: &[Point]) -> Vec<Finding> {
+fn checks(scale: &Scale, points: &[Point]) -> Vec<Check> {
     let (worst, measured) = deviations(points, |policy| policy == VictimPolicy::Greedy);
-    let greedy = Finding {
-        source: Source::OpenFtl,
+    let greedy = Check {
         claim: "Greedy collection amplifies writes as the mean-field model says.",
         check: "within 3% of theory at every over-provisioning",
         holds: worst <= GREEDY_DEVIATION_MAX,
@@ -237,8 +229,7 @@ fn findings(scale: &Scale, points: &[Point]) -> Vec<Finding> {
     };
     let (worst, measured) =
         deviations(points, |policy| !matches!(policy, VictimPolicy::Greedy | VictimPolicy::CostBenefit));
-    let others = Finding {
-        source: Source::OpenFtl,
+    let others = Check {
         claim: "So do FIFO, a window, and choices drawn at random, each as its own model says.",
         check: "within 5% of theory at every over-provisioning",
         holds: worst <= scale.deviation_max,
@@ -256,8 +247,7 @@ fn findings(scale: &Scale, points: &[Point]) -> Vec<Finding> {
             format!("{policy} {}", measured.join(", "))
         })
         .collect();
-    let ordered = Finding {
-        source: Source::OpenFtl,
+    let ordered = Check {
         claim: "The more chunks a victim is chosen from, the fewer blocks have to move.",
         check: "at every over-provisioning greedy moves less than the best of ten, and that less than the best of two",
         holds: is_ordered,

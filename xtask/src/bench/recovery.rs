@@ -5,7 +5,7 @@ use super::figure::{Figure, Goal, Unmeasured, object};
 use crate::shell;
 use serde_json::Value;
 
-/// Runs the two experiments that ask for it. Findings that do not hold are values that miss their goal.
+/// Runs the two experiments that ask for it. Checks that do not hold are values that miss their goal.
 pub fn measure(openftl: &Tool) -> Result<Figure, Unmeasured> {
     let mut figure = Figure::default();
     let (failures, line) = run(openftl, "ox-recovery")?;
@@ -44,9 +44,9 @@ pub fn measure(openftl: &Tool) -> Result<Figure, Unmeasured> {
 fn run(openftl: &Tool, experiment: &str) -> Result<(Value, String), Unmeasured> {
     let folder = shell::target_directory()?.join("reproduce");
     let folder = folder.to_string_lossy().into_owned();
-    let mut command = openftl.command(["reproduce", experiment, "--seed", "1", "--out", &folder, "--json"]);
+    let mut command = openftl.command(["reproduce", experiment, "--seeds", "1", "--out", &folder, "--json"]);
     let line = shell::line(&command);
-    // A finding that does not hold ends the command with 1, after its report.
+    // A check that does not hold ends the command with 1, after its report.
     let (text, _) = shell::output_and_status(&mut command)?;
     Ok((object(&text, &line)?, line))
 }

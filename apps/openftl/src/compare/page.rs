@@ -6,7 +6,7 @@ use crate::metrics::GROUPS;
 use crate::provenance::{Provenance, VERSION};
 use crate::trial::Tried;
 use openftl_ftl::Purpose;
-use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series, Spread};
+use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series};
 use openftl_lab::outcome::Requests;
 use openftl_lab::picture::thousands;
 use openftl_lab::trial::Sample;
@@ -50,6 +50,7 @@ pub fn page(findings: &Findings) -> Page {
     Page {
         title: format!("{} on {} drives", findings.task.load, names.len()),
         lead,
+        statements: Vec::new(),
         series: names,
         sections,
         tables: GROUPS.iter().filter_map(|group| group.table(&findings.drives)).collect(),
@@ -64,22 +65,13 @@ pub fn page(findings: &Findings) -> Page {
 fn lines(
     findings: &Findings,
     title: &str,
-    [x, y]: [(&'static str, &'static str); 2],
-    spread: [Spread; 2],
+    [x, y]: [Axis; 2],
     points: impl Fn(&Tried) -> Vec<(f64, f64)>,
 ) -> (String, String) {
-    let axis = |(name, unit)| Axis { name, unit };
     let series = findings.drives.iter();
-    let series = series.map(|(contender, tried)| Series { name: contender.name.clone(), points: points(tried) });
-    let plot = Plot {
-        name: "plot",
-        title: title.to_owned(),
-        x: axis(x),
-        y: axis(y),
-        series: series.collect(),
-        caption: vec![],
-    };
-    (String::new(), plot.inline_svg(spread))
+    let series = series.map(|(contender, tried)| Series::new(contender.name.clone(), points(tried)));
+    let plot = Plot { name: "plot", title: title.to_owned(), x, y, series: series.collect(), caption: vec![] };
+    (String::new(), plot.inline_svg())
 }
 
 /// Samples between which the points of a line are taken.
@@ -91,8 +83,8 @@ fn steps(samples: &[Sample]) -> impl Iterator<Item = (Sample, Sample)> + '_ {
 fn amplification(findings: &Findings) -> Section {
     let capacity = findings.capacity.0 as f64 / openftl_core::BLOCK_BYTES as f64;
     let title = "Write amplification over time";
-    let axes = [("written by the host", "drive writes"), ("WAF", "")];
-    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| {
+    let axes = [Axis::even("written by the host", "drive writes"), Axis::even("WAF", "")];
+    let picture = lines(findings, title, axes, |tried| {
         let point = |(one, next): (Sample, Sample)| {
             let written = next.written - one.written;
             let middle = (one.written + next.written) as f64 / 2.0 / capacity;
@@ -110,8 +102,8 @@ fn amplification(findings: &Findings) -> Section {
 
 fn throughput(findings: &Findings) -> Section {
     let title = "Throughput over time";
-    let axes = [("simulated time", "s"), ("throughput", "thousand blocks/s")];
-    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| speeds(&tried.measured.samples));
+    let axes = [Axis::even("simulated time", "s"), Axis::even("throughput", "thousand blocks/s")];
+    let picture = lines(findings, title, axes, |tried| speeds(&tried.measured.samples));
     Section {
         title: title.to_owned(),
         pictures: vec![picture],
@@ -154,8 +146,8 @@ fn moved_by(samples: &[Sample], seconds: f64) -> f64 {
 
 fn latency(findings: &Findings, what: &str, of: fn(&Tried) -> &Requests) -> Section {
     let title = format!("Latency of {what}");
-    let axes = [("latency", "µs"), ("share of requests that took no longer", "")];
-    let picture = lines(findings, &title, axes, [Spread::Decades, Spread::Nines], |tried| curve(of(tried)));
+    let axes = [Axis::decades("latency", "µs"), Axis::nines("share of requests that took no longer")];
+    let picture = lines(findings, &title, axes, |tried| curve(of(tried)));
     Section {
         title,
         pictures: vec![picture],
@@ -203,7 +195,7 @@ fn purposes(findings: &Findings) -> Section {
     let svg = Bars { title: title.to_owned(), bars: bars.collect() }.inline_svg();
     Section {
         title: title.to_owned(),
-        key: KEY.iter().map(|(class, purpose)| (*class, purpose.name())).collect(),
+        key: KEY.iter().map(|(class, purpose)| ((*class).to_owned(), purpose.name().to_owned())).collect(),
         pictures: vec![(String::new(), svg)],
         caption:
             "For each byte that the host wrote; the length of a bar is the write amplification. The figures are in \
@@ -214,8 +206,8 @@ fn purposes(findings: &Findings) -> Section {
 
 fn erases(findings: &Findings) -> Section {
     let title = "Erases of each chunk";
-    let axes = [("chunks, the least erased first", "%"), ("erases", "")];
-    let picture = lines(findings, title, axes, [Spread::Even; 2], |tried| {
+    let axes = [Axis::even("chunks, the least erased first", "%"), Axis::even("erases", "")];
+    let picture = lines(findings, title, axes, |tried| {
         let mut erases = tried.erases.clone();
         erases.sort_unstable();
         let count = erases.len().max(2) as f64 - 1.0;
@@ -239,6 +231,19 @@ fn erases(findings: &Findings) -> Section {
 }
 
 fn chunks(findings: &Findings) -> Section {
+    const KEY: [(&str, &str); 11] = [
+        ("c-free", "free"),
+        ("c-v0", "up to 20% valid"),
+        ("c-v1", "40%"),
+        ("c-v2", "60%"),
+        ("c-v3", "80%"),
+        ("c-v4", "100%"),
+        ("c-open", "open"),
+        ("c-collected", "being collected"),
+        ("c-metadata", "log, checkpoint"),
+        ("c-superblock", "superblock"),
+        ("c-bad", "bad"),
+    ];
     let pictures = findings.drives.iter().map(|(contender, tried)| {
         let (rows, bucket) = map(&tried.cells, tried.measured.geometry.chunks_per_pu as usize);
         let scale = if bucket > 1 { format!(", {bucket} chunks a cell") } else { String::new() };
@@ -247,19 +252,7 @@ fn chunks(findings: &Findings) -> Section {
     });
     Section {
         title: "Chunks, by how much of them is valid".to_owned(),
-        key: vec![
-            ("c-free", "free"),
-            ("c-v0", "up to 20% valid"),
-            ("c-v1", "40%"),
-            ("c-v2", "60%"),
-            ("c-v3", "80%"),
-            ("c-v4", "100%"),
-            ("c-open", "open"),
-            ("c-collected", "being collected"),
-            ("c-metadata", "log, checkpoint"),
-            ("c-superblock", "superblock"),
-            ("c-bad", "bad"),
-        ],
+        key: KEY.map(|(class, name)| (class.to_owned(), name.to_owned())).into(),
         pictures: pictures.collect(),
         caption:
             "At the end, a row for each parallel unit. Chunks that are either full or nearly empty are what makes \

@@ -401,7 +401,7 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
         return;
     }
     let Experiment { running, name, _out } = Experiment::start();
-    // Its verdicts on a small scale are chance, and so is its exit code.
+    // What its checks say on a small scale is chance, and so is its exit code.
     let ended = running.wait();
     let report: serde_json::Value =
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
