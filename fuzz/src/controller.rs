@@ -216,6 +216,9 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
                 extents.iter().for_each(|extent| assert!(extent.blocks > 0 && extent.end() * 4096 <= capacity));
             }
         }
+        IoCommand::FlashAllocRange { extent } => {
+            assert!(extent.blocks > 0 && extent.end() * 4096 <= capacity, "{extent:?}");
+        }
         IoCommand::Flush | IoCommand::Nothing => {}
     }
 }

@@ -343,4 +343,66 @@ mod tests {
         }
         assert_eq!(listed().len(), experiments().count());
     }
+
+    /// Every row of the table of claims: its number and what covers it.
+    fn claims() -> Vec<(String, String)> {
+        let text = include_str!("../../../docs/EXPERIMENTS.md");
+        let rows = text.lines().filter(|line| line.starts_with("| 00"));
+        let cells = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+        cells.map(|cells| (cells[0].to_owned(), cells[cells.len() - 1].to_owned())).collect()
+    }
+
+    /// Words in backquotes, each with the word before.
+    fn quoted(cell: &str) -> Vec<(&str, &str)> {
+        let pieces: Vec<&str> = cell.split('`').collect();
+        let pairs = pieces.chunks_exact(2);
+        pairs.map(|pair| (pair[0].split_whitespace().next_back().unwrap_or_default(), pair[1])).collect()
+    }
+
+    #[test]
+    fn every_claim_with_a_number_has_a_row_and_what_covers_it_is_there() {
+        let claims = claims();
+        assert_eq!(claims.len(), 31 + 9 + 17 + 7 + 9, "the numeric claims of five papers");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut sources = String::new();
+        for folder in ["core", "media", "ftl", "sim", "lab", "host", "apps"] {
+            read_sources(&root.join(folder), &mut sources);
+        }
+        let benches = std::fs::read_to_string(root.join("xtask/src/bench/mod.rs")).unwrap();
+        for (number, cell) in &claims {
+            let judges: Vec<&str> = experiments()
+                .filter(|experiment| experiment.claims.contains(&number.as_str()))
+                .map(|one| one.name)
+                .collect();
+            let named: Vec<&str> =
+                quoted(cell).into_iter().filter(|(before, _)| *before == "judged:").map(|(_, name)| name).collect();
+            assert_eq!(named, judges, "{number}: {cell}");
+            for (before, name) in quoted(cell) {
+                let is_there = match before {
+                    "test" => sources.contains(&format!("fn {name}(")),
+                    "bench" => benches.contains(&format!("(\"{name}\",")),
+                    _ => experiments().any(|experiment| experiment.name == name),
+                };
+                assert!(is_there, "{number}: there is no {before} `{name}`");
+            }
+            let says_nothing = ["none yet", "cannot be measured here", "contradicted in"];
+            assert!(
+                !quoted(cell).is_empty() || says_nothing.iter().any(|words| cell.starts_with(words)),
+                "{number}: {cell}"
+            );
+        }
+        let numbers: Vec<&str> = experiments().flat_map(|experiment| experiment.claims).copied().collect();
+        assert!(numbers.iter().all(|number| claims.iter().any(|(row, _)| row == number)), "{numbers:?}");
+    }
+
+    fn read_sources(folder: &Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                read_sources(&path, text);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
 }

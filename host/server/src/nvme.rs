@@ -819,6 +819,16 @@ impl NvmeConnection {
             }
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
             IoCommand::FlashAlloc { ranges } => return self.collect(slot, u32::from(ranges) * 16, turn),
+            IoCommand::FlashAllocRange { extent } => {
+                let command = self.commands[slot.index()].as_mut().expect("it has just begun");
+                command.extents = vec![extent];
+                return self.start_all(
+                    slot,
+                    vec![(export, Part::Bytes(ByteRequest::FlashAlloc))],
+                    size_of::<Extent>(),
+                    turn,
+                );
+            }
             IoCommand::HandleUpdate { identifiers } => return self.collect(slot, u32::from(identifiers) * 2, turn),
             IoCommand::HandleStatus { bytes } => return self.tell_handle_status(slot, io, bytes, turn),
             IoCommand::Nothing => return self.finish(slot, Answer::from(Status::SUCCESS), turn),
@@ -1592,6 +1602,7 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         IoCommand::HandleStatus { .. }
         | IoCommand::HandleUpdate { .. }
         | IoCommand::FlashAlloc { .. }
+        | IoCommand::FlashAllocRange { .. }
         | IoCommand::Nothing => {
             if !status.is_success() {
                 counters.errors.add(1);

@@ -162,6 +162,13 @@ impl Hosted {
         ended(&mut self.io, &entry(0xc1, 1, [ranges.len() as u32 - 1, 0, 0, 0]), Payload::ToController(data)).0
     }
 
+    /// FlashAlloc of one range, as its authors' firmware has it.
+    fn flash_alloc_range(&mut self, first: u32, blocks: u32) -> u16 {
+        let mut entry = entry(0x82, 1, [first, 0, 0, 0]);
+        entry[56..60].copy_from_slice(&blocks.to_le_bytes());
+        ended(&mut self.io, &entry, Payload::None).0
+    }
+
     /// The drive, when the server has stopped.
     fn end(self) -> Drive {
         self.stop.request();
@@ -336,6 +343,26 @@ fn an_object_is_announced_and_kept_apart() {
         ("one too many", &[(400, 8)], 0x1c0),
     ] {
         assert_eq!(host.flash_alloc(ranges), status, "{what}");
+    }
+    let drive = host.end();
+    let placement = &drive.statistics().placement;
+    assert_eq!((placement.objects, &placement.blocks[..]), (2, &[3, 4][..]));
+}
+
+#[test]
+fn an_object_of_one_range_is_announced_without_data() {
+    let mut host = Hosted::new(PlacementName::FlashAlloc, BlockFormat::FourKib);
+    assert_eq!(host.flash_alloc_range(200, 8), 0);
+    host.put(200, 4, 0, 0);
+    host.put(0, 3, 0, 0);
+    for (what, first, blocks, status) in [
+        ("beyond the end", BLOCKS as u32, 1, 0x080),
+        ("across the end", BLOCKS as u32 - 1, 2, 0x080),
+        ("nothing", 5, 0, 0x002),
+        ("the second object", 300, 8, 0),
+        ("one too many", 400, 8, 0x1c0),
+    ] {
+        assert_eq!(host.flash_alloc_range(first, blocks), status, "{what}");
     }
     let drive = host.end();
     let placement = &drive.statistics().placement;

@@ -143,6 +143,19 @@ pub enum IoCommand {
         /// How many ranges, 1 to 256.
         ranges: u16,
     },
+    /// FlashAlloc of one range, as the published firmware for the Cosmos+ board takes it. It has no data.
+    ///
+    /// | bytes of the command | |
+    /// |---|---|
+    /// | 0 | 82h |
+    /// | 4 to 7 | NSID |
+    /// | 40 to 43 | first block |
+    /// | 56 to 59 | blocks, at least 1 |
+    /// | others from 44 on | zeroes |
+    FlashAllocRange {
+        /// The object, checked.
+        extent: Extent,
+    },
     /// A command of an Open-Channel namespace.
     OpenChannel(VectorCommand),
 }
@@ -231,7 +244,9 @@ impl Io {
         let namespace = namespaces.get(id)?;
         let durability = |fua: bool| if fua || is_write_through { Durability::Durable } else { Durability::Volatile };
         let command = match namespace.kind {
-            NamespaceKind::Block { hints, .. } if is_hint(entry.opcode) => parse_hint(entry, hints, namespaces)?,
+            NamespaceKind::Block { hints, .. } if is_hint(entry.opcode) => {
+                parse_hint(entry, hints, namespace, namespaces)?
+            }
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
         };
@@ -284,7 +299,7 @@ impl IoCommand {
             }
             IoCommand::HandleStatus { bytes } => Transfer::ToHost(*bytes),
             IoCommand::HandleUpdate { identifiers } => Transfer::ToController(u32::from(*identifiers) * 2),
-            IoCommand::Nothing => Transfer::None,
+            IoCommand::Nothing | IoCommand::FlashAllocRange { .. } => Transfer::None,
             IoCommand::FlashAlloc { ranges } => {
                 Transfer::ToController(u32::from(*ranges) * size_of::<DatasetRange>() as u32)
             }
@@ -327,15 +342,29 @@ fn is_known(opcode: u8) -> bool {
 
 /// Whether a command is about the lifetime of what is written.
 fn is_hint(opcode: u8) -> bool {
-    matches!(opcode, opcodes::MANAGEMENT_RECEIVE | opcodes::MANAGEMENT_SEND | opcodes::FLASH_ALLOC)
+    matches!(
+        opcode,
+        opcodes::MANAGEMENT_RECEIVE | opcodes::MANAGEMENT_SEND | opcodes::FLASH_ALLOC | opcodes::FLASH_ALLOC_RANGE
+    )
 }
 
 /// A command about the lifetime of what is written to a namespace that takes `hints`.
-fn parse_hint(entry: &SubmissionEntry, hints: Hints, namespaces: Attached<'_>) -> Result<IoCommand, Refusal> {
-    if entry.opcode == opcodes::FLASH_ALLOC {
-        let is_known = hints == Hints::Objects;
-        let ranges = (entry.dword(10) & 0xff) as u16 + 1;
-        return if is_known { Ok(IoCommand::FlashAlloc { ranges }) } else { Err(Status::INVALID_OPCODE.at(0)) };
+fn parse_hint(
+    entry: &SubmissionEntry,
+    hints: Hints,
+    namespace: &Namespace,
+    namespaces: Attached<'_>,
+) -> Result<IoCommand, Refusal> {
+    match entry.opcode {
+        opcodes::FLASH_ALLOC | opcodes::FLASH_ALLOC_RANGE if hints != Hints::Objects => {
+            return Err(Status::INVALID_OPCODE.at(0));
+        }
+        opcodes::FLASH_ALLOC => return Ok(IoCommand::FlashAlloc { ranges: (entry.dword(10) & 0xff) as u16 + 1 }),
+        opcodes::FLASH_ALLOC_RANGE => {
+            let extent = namespace.object_range(u64::from(entry.dword(10)), entry.dword(14))?;
+            return Ok(IoCommand::FlashAllocRange { extent });
+        }
+        _ => {}
     }
     let Hints::DataPlacement { handles, .. } = hints else {
         let is_elsewhere = namespaces.iter().any(|namespace| namespace.hints().is_data_placement());
@@ -467,19 +496,22 @@ impl Namespace {
         }))
     }
 
+    /// A range that is an object, or part of one, as an extent of the drive.
+    fn object_range(&self, first: u64, blocks: u32) -> Result<Extent, Refusal> {
+        let Span { offset, length } = self.span(first, u64::from(blocks), 40)?;
+        let block = BLOCK_BYTES as u64;
+        if length == 0 || !(offset | length).is_multiple_of(block) {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        Ok(Extent { first: offset / block, blocks: length / block })
+    }
+
     /// The ranges of a FlashAlloc command as extents of the drive, all checked.
     ///
     /// # Errors
     /// If there are not as many as the command says, or one is empty, not in the namespace, or not of whole blocks of the drive.
     pub fn object(&self, ranges: u16, data: &[u8]) -> Result<Vec<Extent>, Refusal> {
-        let extent = |range: &DatasetRange| {
-            let Span { offset, length } = self.span(range.first.get(), u64::from(range.blocks.get()), 40)?;
-            let block = BLOCK_BYTES as u64;
-            if length == 0 || !(offset | length).is_multiple_of(block) {
-                return Err(Status::INVALID_FIELD.into());
-            }
-            Ok(Extent { first: offset / block, blocks: length / block })
-        };
+        let extent = |range: &DatasetRange| self.object_range(range.first.get(), range.blocks.get());
         listed::<DatasetRange>(data, usize::from(ranges))?.iter().map(extent).collect()
     }
 

@@ -154,7 +154,7 @@ impl Controller {
                 }
                 let management: &[u8] = if has_placement { &MANAGEMENT_COMMANDS } else { &[] };
                 let has_objects = context.namespaces.iter().flatten().any(|one| one.hints() == Hints::Objects);
-                let objects: &[u8] = if has_objects { &[io::FLASH_ALLOC] } else { &[] };
+                let objects: &[u8] = if has_objects { &[io::FLASH_ALLOC, io::FLASH_ALLOC_RANGE] } else { &[] };
                 for opcode in READING_COMMANDS.iter().chain(management).chain(objects).copied() {
                     entries[256 + usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }

@@ -76,6 +76,9 @@ pub mod io {
     pub const VECTOR_READ: u8 = 0x92;
     /// Open-Channel 2.0, "Vector Chunk Copy".
     pub const VECTOR_COPY: u8 = 0x93;
-    /// FlashAlloc, our own: [`crate::command::io::IoCommand::FlashAlloc`].
+    /// FlashAlloc of ranges, our own: [`crate::command::io::IoCommand::FlashAlloc`].
     pub const FLASH_ALLOC: u8 = 0xc1;
+    /// FlashAlloc of one range, as the firmware that its authors published has it:
+    /// [`crate::command::io::IoCommand::FlashAllocRange`].
+    pub const FLASH_ALLOC_RANGE: u8 = 0x82;
 }

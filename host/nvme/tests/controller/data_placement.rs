@@ -86,7 +86,7 @@ fn a_controller_says_that_it_has_data_placement_and_which_group_a_namespace_is_i
     assert_eq!(supported, [0, 1, 2, 3, 4, 5, 9, 0x20, 0x21, 0x22, 0x23, 0xc0, 0xca, 0xd0]);
     world.ok(&mut admin, log_page(id::EFFECTS, 0, 4096, 0));
     let effects = |opcode: usize| world.data[1024 + opcode * 4];
-    assert_eq!([0x12, 0x1d, 0xc1].map(effects), [1, 1, 0]);
+    assert_eq!([0x12, 0x1d, 0xc1, 0x82].map(effects), [1, 1, 0, 0]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_controller_without_data_placement_says_nothing_of_it() {
     }
     world.ok(&mut admin, log_page(id::EFFECTS, 0, 4096, 0));
     let effects = |opcode: usize| world.data[1024 + opcode * 4];
-    assert_eq!([0x12, 0x1d, 0xc1].map(effects), [0, 0, 1]);
+    assert_eq!([0x12, 0x1d, 0xc1, 0x82].map(effects), [0, 0, 1, 1]);
 }
 
 #[test]
@@ -343,6 +343,7 @@ fn management_commands_ask_for_handles() {
         ("no namespace", command(io::MANAGEMENT_SEND, 0, [1, 0, 0, 0, 0, 0]), Status::INVALID_NAMESPACE),
         ("all", command(io::MANAGEMENT_SEND, ALL_NAMESPACES, [1, 0, 0, 0, 0, 0]), Status::INVALID_NAMESPACE),
         ("FlashAlloc", command(io::FLASH_ALLOC, 1, [0; 6]), Status::INVALID_OPCODE),
+        ("FlashAlloc of a range", command(io::FLASH_ALLOC_RANGE, 1, [0, 0, 0, 0, 8, 0]), Status::INVALID_OPCODE),
     ] {
         assert_eq!(parsed(entry), Err(status), "{what}");
     }
@@ -388,6 +389,10 @@ fn flash_alloc_names_an_object() {
     for namespace in [0, 5, ALL_NAMESPACES] {
         assert!(world.io(&mut io, command(io::FLASH_ALLOC, namespace, [0; 6])).is_err(), "{namespace}");
     }
+
+    let one = command(io::FLASH_ALLOC_RANGE, 1, [6, 0, 0, 0, 3, 0]);
+    let extent = Extent { first: 6, blocks: 3 };
+    assert_eq!(world.io(&mut io, one).unwrap().command, IoCommand::FlashAllocRange { extent });
 
     let range = |first: u64, blocks: u32| {
         let mut range = vec![0; 4];

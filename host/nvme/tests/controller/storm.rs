@@ -42,6 +42,7 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::admin::GEOMETRY, opcode::io::WRITE, opcode::io::COPY, opcode::io::VECTOR_READ,
             opcode::io::VECTOR_COPY, opcode::FABRICS, opcode::admin::DIRECTIVE_SEND, opcode::admin::DIRECTIVE_RECEIVE,
             opcode::io::MANAGEMENT_RECEIVE, opcode::io::MANAGEMENT_SEND, opcode::io::FLASH_ALLOC,
+            opcode::io::FLASH_ALLOC_RANGE,
         ]),
         1 => any::<u8>(),
     ];
