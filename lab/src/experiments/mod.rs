@@ -183,8 +183,39 @@ mod tests {
         }
     }
 
-    /// What each experiment says on a small scale, for most of three seeds. Whoever changes a verdict tells EXPERIMENTS.md.
-    const ON_A_SMALL_SCALE: [(&str, &str); 0] = [];
+    /// What comes of each claim on a small scale, with most of three seeds: not what is so, but whoever changes it should know.
+    const ON_A_SMALL_SCALE: [(&str, &str); 15] = [
+        ("Without checkpoints, recovery time grows linearly with the log.", "reproduced"),
+        ("Without checkpoints, recovery takes close to 100 s at T6.", "not reproduced"),
+        ("With checkpoints, recovery does not grow with the time of the failure.", "reproduced"),
+        ("With checkpoints, recovery is far faster after longer runs, and oscillates.", "direction only"),
+        ("Intervals of 10 s and 30 s do not differ significantly.", "reproduced"),
+        ("The more files are written at a time, the more FlashAlloc gains.", "direction only"),
+        (
+            "Tables in chunks of their own take 1.5 off RocksDB's write amplification, which comes near 1.",
+            "not reproduced",
+        ),
+        ("RocksDB writes 2 to 2.7 times as fast.", "not reproduced"),
+        (
+            "Segments in chunks of their own take 2.5 off F2FS's write amplification, which comes near 1.",
+            "not reproduced",
+        ),
+        ("F2FS writes 1.8 times as fast.", "direction only"),
+        (
+            "Keeping MySQL's double-write buffer apart takes 0.3 off the write amplification, at 1.2 times the throughput.",
+            "direction only",
+        ),
+        (
+            "For RocksDB beside MySQL write amplification falls by 0.9 (2.5 to 1.6), and both are twice as fast.",
+            "direction only",
+        ),
+        ("Multi-stream with 8 streams still suffers from write amplification for RocksDB's tables.", "not reproduced"),
+        ("FlashAlloc lowers the latency of RocksDB's operations: the mean, p99 and p99.9.", "direction only"),
+        (
+            "While one group is collected, 93.75% of the reads and writes are left in peace on 16 groups, 87.5% on 8.",
+            "reproduced",
+        ),
+    ];
 
     #[test]
     fn every_experiment_comes_to_its_findings_on_a_small_scale_and_repeats_itself() {
