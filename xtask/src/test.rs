@@ -65,10 +65,14 @@ pub fn run(options: Options) -> ExitCode {
 }
 
 /// How the command line tool is built for system tests and benches.
-pub const RELEASE: [&str; 4] = ["build", "--release", "--package", "openftl"];
+pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
+
+/// What the default build leaves out, because it takes a C compiler and minutes.
+pub const TLS: &str = "openftl/tls";
 
 /// Every crash point of small drives, with debug assertions: with the figures, and from the build of all tests.
-const CRASH_POINTS: [&str; 6] = ["test", "--workspace", "--test", "crash_points", "--", "--nocapture"];
+const CRASH_POINTS: [&str; 8] =
+    ["test", "--workspace", "--features", TLS, "--test", "crash_points", "--", "--nocapture"];
 
 /// What the names of those tests begin with, and of no others.
 const OF_CRASH_POINTS: &str = "every_crash_point";
@@ -104,7 +108,8 @@ fn tests(has_rocksdb: bool) -> Result<Tested, String> {
         }
         _ => {}
     }
-    let mut command = shell::cargo(["test", "--workspace", "--no-fail-fast", "--", "--skip", OF_CRASH_POINTS]);
+    let arguments = ["test", "--workspace", "--features", TLS, "--no-fail-fast", "--", "--skip", OF_CRASH_POINTS];
+    let mut command = shell::cargo(arguments);
     command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
     if let Some(kernel) = linux::kernel() {
         command.env(linux::VARIABLE, kernel);

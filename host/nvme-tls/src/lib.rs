@@ -62,7 +62,9 @@ pub const FIRST_BYTE: u8 = 0x16;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TlsError {
     /// It was left out.
-    #[error("this program was built without TLS; build it with the feature `tls`, which is on by default")]
+    #[error(
+        "this program was built without TLS; `cargo build --release --features tls` builds it in, with a C compiler"
+    )]
     NotBuilt,
     /// The library refuses.
     #[error("the TLS library cannot do it: {0}")]

@@ -24,6 +24,8 @@ pub enum Need {
     Pynvmeof,
     /// RocksDB's programs, and the plugin for them.
     RocksDb,
+    /// An `openftl` with TLS.
+    Tls,
 }
 
 /// The kernel that guests boot, where there is one.
@@ -74,6 +76,9 @@ impl Need {
             Need::Linux => no_guests(),
             Need::Pynvmeof => no_pynvmeof(),
             Need::RocksDb => no_rocksdb(),
+            Need::Tls => {
+                (!cfg!(feature = "tls")).then(|| "built without TLS (`--features openftl/tls` builds it in)".to_owned())
+            }
         }
     }
 }

@@ -37,6 +37,9 @@ fn known(folder: &TempDir, lines: &str) -> PathBuf {
 
 #[test]
 fn a_host_with_its_key_discovers_writes_reads_and_measures_over_tls() {
+    if !runs_here(&[Need::Tls]) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     for hash in ["sha256", "sha384"] {
         let (mine, another) = (key(folder.path(), "mine", hash), key(folder.path(), "another", hash));
@@ -67,6 +70,9 @@ fn a_host_with_its_key_discovers_writes_reads_and_measures_over_tls() {
 
 #[test]
 fn tls_goes_with_authentication_and_where_it_is_allowed_others_come_without() {
+    if !runs_here(&[Need::Tls]) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mine = key(folder.path(), "mine", "sha256");
     let known = known(&folder, &format!("{HOST} {}\n", mine.text));
@@ -112,7 +118,7 @@ fn initialization_request() -> [u8; 128] {
 
 #[test]
 fn openssl_shakes_hands_and_carries_an_initialization() {
-    if !runs_here(&[Need::Program("openssl")]) {
+    if !runs_here(&[Need::Tls, Need::Program("openssl")]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -164,7 +170,7 @@ fn identify_at_openssl(flags: &[&str], key: &Key) -> (Ended, Vec<u8>) {
 
 #[test]
 fn a_target_of_openssl_has_to_know_the_key_and_no_certificate_will_do() {
-    if !runs_here(&[Need::Program("openssl")]) {
+    if !runs_here(&[Need::Tls, Need::Program("openssl")]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
