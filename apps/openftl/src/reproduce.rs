@@ -210,7 +210,7 @@ fn told(report: &Report, files: &[PathBuf], palette: Palette) -> String {
     for parameter in &report.parameters {
         _ = writeln!(text, "  {:<12} {}", parameter.name, parameter.value);
     }
-    let scale = if report.quick { "  (small scale)" } else { "" };
+    let scale = if report.quick { "  (small scale: it shows that it works, not what is so)" } else { "" };
     _ = writeln!(text, "  {:<12} {}{scale}", "seeds", listing(&report.seeds));
     for table in &report.tables {
         text.push('\n');
@@ -299,7 +299,7 @@ mod tests {
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
         let told = told(&report, &files, Palette::PLAIN);
         let words =
-            ["✓ reproduced (", "✗ not reproduced (", "✓ holds (", "ox-recovery.csv", "Figure 3", "(small scale)"];
+            ["✓ reproduced (", "✗ not reproduced (", "✓ holds (", "ox-recovery.csv", "Figure 3", "(small scale: "];
         for words in words.into_iter().chain(["1 to 2", "of 2 seeds)", "blocks were read and compared"]) {
             assert!(told.contains(words), "{words}: {told}");
         }

@@ -17,7 +17,7 @@ pub struct Bar {
     pub name: String,
     /// What stands at its end, such as the sum.
     pub value: String,
-    /// The parts, in the order of the legend.
+    /// The parts, in the order of the legend: `p0`, `p1` … of the page.
     pub parts: Vec<f64>,
 }
 
@@ -54,7 +54,7 @@ impl Bars {
                 if width >= 0.2 {
                     let gap = if width > 3.0 { 1.0 } else { 0.0 };
                     let place = format!(r#"x="{x:.1}" y="{:.1}" width="{:.1}""#, top + 20.0, width - gap);
-                    _ = writeln!(svg, r#"<rect class="m{part}" {place} height="{BAR}"/>"#);
+                    _ = writeln!(svg, r#"<rect class="p{part}" {place} height="{BAR}"/>"#);
                 }
                 x += width;
             }

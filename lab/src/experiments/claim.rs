@@ -198,7 +198,12 @@ impl Figure {
     }
 
     fn number(&self, value: f64) -> String {
-        format!("{value:.*}", self.decimals)
+        let number = format!("{value:.*}", self.decimals);
+        // What is rounded to nothing has no sign.
+        match number.strip_prefix('-') {
+            Some(rest) if rest.chars().all(|character| matches!(character, '0' | '.')) => rest.to_owned(),
+            _ => number,
+        }
     }
 
     /// The paper's figure, in words.
@@ -331,15 +336,11 @@ impl Finding {
             claim: first.text,
             numbers: first.numbers,
             paper: listed(&|figure, _| figure.paper()),
-            ours: listed(&|figure, judged| match judged.least == judged.most {
-                true => format!("{}{}", figure.number(judged.median), figure.unit),
-                false => format!(
-                    "{}{} ({} to {})",
-                    figure.number(judged.median),
-                    figure.unit,
-                    figure.number(judged.least),
-                    figure.number(judged.most)
-                ),
+            ours: listed(&|figure, judged| {
+                let [median, least, most] =
+                    [judged.median, judged.least, judged.most].map(|value| figure.number(value));
+                let range = if least == most { String::new() } else { format!(" ({least} to {most})") };
+                format!("{median}{}{range}", figure.unit)
             }),
             asked: listed(&|figure, _| figure.asked()),
             verdict,
@@ -528,6 +529,12 @@ mod tests {
         let worse = [1.4, 1.6].map(|ours| claim(vec![gain(ours), Figure::value("level", "", 2, 1.0, 0.1, 1.3)]));
         let finding = Finding::of(&worse.iter().collect::<Vec<_>>());
         assert_eq!((finding.verdict, finding.seeds_held), (NotReproduced, 2));
+    }
+
+    #[test]
+    fn a_range_is_told_where_it_can_be_seen() {
+        let runs = [-0.001, 0.0, 0.002].map(|ours| claim(vec![gain(ours)]));
+        assert_eq!(Finding::of(&runs.iter().collect::<Vec<_>>()).ours, "0.00");
     }
 
     #[test]

@@ -77,7 +77,7 @@ struct Scale {
 
 const FULL: Scale = Scale { blocks_per_chunk: 256, group: ByteSize(128 << 20), warm_up: 3.0, drive_writes: 1.0 };
 
-const QUICK: Scale = Scale { blocks_per_chunk: 64, group: ByteSize(16 << 20), warm_up: 2.0, drive_writes: 1.0 };
+const QUICK: Scale = Scale { blocks_per_chunk: 64, group: ByteSize(16 << 20), warm_up: 2.0, drive_writes: 3.0 };
 
 /// One drive, one rule, one load.
 struct Case {

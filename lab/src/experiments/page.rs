@@ -11,7 +11,7 @@
 //!   tables with all figures
 //! ```
 
-use super::plot::{COLOURS, escaped, line_class, rules};
+use super::plot::{escaped, line_class, rules};
 use super::{Cell, Table};
 use std::fmt::Write;
 
@@ -81,6 +81,16 @@ impl Tone {
     }
 }
 
+/// Classes of the parts of bars: how they look on a light page, and on a dark one. No line has these colours.
+const PART_COLOURS: [(&str, &str, &str); 6] = [
+    ("p0", "#4f6d7a", "#8fb3c2"),
+    ("p1", "#c2185b", "#ff6f9f"),
+    ("p2", "#6a4fb3", "#b39cf0"),
+    ("p3", "#a9927d", "#cdb8a3"),
+    ("p4", "#2e2e2e", "#f0f0f0"),
+    ("p5", "#c9cdd3", "#474d57"),
+];
+
 /// Classes of a map of chunks beside those of plots: how they look on a light page, and on a dark one. The more of a chunk is
 /// valid, the stronger it stands out; what is no data has another colour and is rare.
 const CHUNK_COLOURS: [(&str, &str, &str); 11] = [
@@ -109,7 +119,7 @@ impl Page {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
              <title>{title}</title>\n<style>\n{}{}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
             rules(),
-            chunk_rules(),
+            fill_rules(),
             STYLE
         );
         for sentence in &self.lead {
@@ -164,6 +174,10 @@ impl Section {
             }
             html.push_str("</ul>\n");
         }
+        let is_many = self.pictures.len() > 1;
+        if is_many {
+            html.push_str("<div class=\"multiples\">\n");
+        }
         for (title, svg) in &self.pictures {
             html.push_str("<figure>\n");
             if !title.is_empty() {
@@ -171,6 +185,9 @@ impl Section {
             }
             html.push_str(svg);
             html.push_str("</figure>\n");
+        }
+        if is_many {
+            html.push_str("</div>\n");
         }
         _ = writeln!(html, "<p class=\"small\">{}</p>\n</section>", escaped(&self.caption));
     }
@@ -219,12 +236,12 @@ fn readable(cell: &Cell) -> String {
     }
 }
 
-fn chunk_rules() -> String {
+fn fill_rules() -> String {
     let rules = |colour: fn(&(&'static str, &'static str, &'static str)) -> &'static str| {
-        CHUNK_COLOURS.iter().map(|entry| format!(".{}{{fill:{}}}", entry.0, colour(entry))).collect::<String>()
+        let entries = PART_COLOURS.iter().chain(&CHUNK_COLOURS);
+        entries.map(|entry| format!(".{}{{fill:{}}}", entry.0, colour(entry))).collect::<String>()
     };
     let (light, dark) = (rules(|entry| entry.1), rules(|entry| entry.2));
-    debug_assert_eq!(COLOURS.len(), 6, "as many parts of a bar can be told apart");
     format!("{light}\n@media(prefers-color-scheme:dark){{{dark}}}\n")
 }
 
@@ -243,6 +260,7 @@ p{margin:.25rem 0;overflow-wrap:anywhere}
 footer{margin-top:2rem;overflow-wrap:anywhere}
 .sections{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 2.5rem}
 section{min-width:0}
+.multiples{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr));gap:0 1rem}
 figure{margin:.25rem 0 .5rem}
 figcaption{font-size:.875rem;overflow-wrap:anywhere}
 svg{display:block;width:100%;height:auto;overflow:visible}

@@ -151,7 +151,7 @@ impl Plot {
             let y = LEGEND_TOP + LEGEND_LINE * *line as f64;
             match series {
                 Some(series) => drawing.mark(*series, (x + 8.0, y - 4.0)),
-                None => drawing.path("line theory", &format!("M{x:.1} {:.1}h16", y - 4.0)),
+                None => drawing.path("axis theory", &format!("M{x:.1} {:.1}h16", y - 4.0)),
             }
             drawing.text("start", (x + 18.0, y), name);
         }
@@ -168,6 +168,21 @@ impl Plot {
     pub fn inline_svg(&self) -> String {
         let mut drawing = Drawing { svg: inline_head(INLINE.width, INLINE.bottom + 46.0, &self.title) };
         self.draw(&mut drawing, INLINE);
+        drawing.svg.push_str("</svg>\n");
+        drawing.svg
+    }
+
+    /// The same with one series in front, and the others behind it without colours: one of several pictures side by side.
+    #[must_use]
+    pub fn inline_svg_of(&self, front: usize) -> String {
+        let title = format!("{}: {}", self.title, self.series[front].name);
+        let mut drawing = Drawing { svg: inline_head(INLINE.width, INLINE.bottom + 46.0, &title) };
+        let area = self.area(INLINE);
+        self.draw_axes(&mut drawing, &area);
+        for (_, series) in self.series.iter().enumerate().filter(|(index, _)| *index != front) {
+            drawing.line("line behind", &area, &series.points);
+        }
+        drawing.series(front, &area, &self.series[front]);
         drawing.svg.push_str("</svg>\n");
         drawing.svg
     }
@@ -199,9 +214,13 @@ impl Plot {
         entries
     }
 
-    fn draw(&self, drawing: &mut Drawing, layout: Layout) {
+    fn area(&self, layout: Layout) -> Area {
         let (x, y): (Vec<f64>, Vec<f64>) = self.series.iter().flat_map(Series::extent).unzip();
-        let area = Area { layout, x: Scale::of(self.x.spread, &x), y: Scale::of(self.y.spread, &y) };
+        Area { layout, x: Scale::of(self.x.spread, &x), y: Scale::of(self.y.spread, &y) }
+    }
+
+    fn draw(&self, drawing: &mut Drawing, layout: Layout) {
+        let area = self.area(layout);
         self.draw_axes(drawing, &area);
         for (index, series) in self.series.iter().enumerate() {
             drawing.series(index, &area, series);
@@ -367,11 +386,11 @@ pub(super) fn rules() -> String {
 .middle{{text-anchor:middle}}.end{{text-anchor:end}}
 .page{{fill:#fff}}.grid{{stroke:#e3e3e3;fill:none}}.axis{{stroke:#777;fill:none}}
 .line{{fill:none;stroke-width:2;stroke-linejoin:round}}.bar{{fill:none;stroke-width:1.2}}
-.dash1{{stroke-dasharray:7 4}}.dash2{{stroke-dasharray:2 3}}.theory{{stroke-dasharray:5 4;stroke-width:1.5}}
+.dash1{{stroke-dasharray:7 4}}.dash2{{stroke-dasharray:2 3}}.theory{{stroke-dasharray:5 4;stroke-width:1.5}}.behind{{stroke:#c4c8ce;stroke-width:1.2}}
 {light}
 @media(prefers-color-scheme:dark){{
 text{{fill:#ccc}}.title{{fill:#f2f2f2}}.caption{{fill:#aaa}}
-.page{{fill:#14171c}}.grid{{stroke:#2c313a}}.axis{{stroke:#8a8f98}}
+.page{{fill:#14171c}}.behind{{stroke:#4a515c}}.grid{{stroke:#2c313a}}.axis{{stroke:#8a8f98}}
 {dark}
 }}
 "##
@@ -596,6 +615,16 @@ pub(super) mod tests {
         let svg = plot.svg();
         check_well_formed(&svg);
         assert!(svg.contains(&format!("V{:.1}H", ALONE.bottom + LEGEND_LINE * lines as f64)), "{svg}");
+    }
+
+    #[test]
+    fn one_series_is_in_front_and_the_others_have_no_colour() {
+        let points = [(1.0, 1.0), (2.0, 4.0)];
+        let svg = plot(vec![series("one", &points), series("two", &points), series("three", &points)]).inline_svg_of(1);
+        check_well_formed(&svg);
+        assert_eq!(svg.matches("class=\"line behind\"").count(), 2, "{svg}");
+        assert_eq!(svg.matches("class=\"line s1\"").count(), 1, "{svg}");
+        assert!(svg.contains("plot&quot;: two</title>"), "{svg}");
     }
 
     #[test]

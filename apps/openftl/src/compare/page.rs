@@ -2,6 +2,7 @@
 
 use super::Findings;
 use crate::chunk_map::{Cell, Mark};
+use crate::contender::Contender;
 use crate::metrics::GROUPS;
 use crate::provenance::{Provenance, VERSION};
 use crate::trial::Tried;
@@ -18,6 +19,9 @@ const SAMPLES_OF_POINT: usize = 8;
 /// The part of the measured phase that a speed is the mean of, and points of its line.
 const SPEED_WINDOW: f64 = 0.08;
 const SPEED_POINTS: u32 = 80;
+
+/// From so many drives on each has a picture of its own, with the lines of the others behind.
+const MULTIPLES_MIN: usize = 4;
 
 /// Points of a curve of latencies.
 const CURVE_POINTS: u32 = 160;
@@ -40,11 +44,12 @@ pub fn page(findings: &Findings) -> Page {
     }
     sections.push(erases(findings));
     sections.push(chunks(findings));
-    let mut lead = vec![
+    let mut lead: Vec<String> = findings.verdicts().map(|verdict| format!("{verdict}.")).collect();
+    lead.extend([
         format!("{}.", findings.conditions()),
         "Time is simulated. Every drive got the same writes, and the same seed gives the same figures again."
             .to_owned(),
-    ];
+    ]);
     lead.extend(findings.notes());
     let verified: u64 = findings.drives.iter().map(|(_, tried)| tried.blocks_verified).sum();
     Page {
@@ -67,11 +72,16 @@ fn lines(
     title: &str,
     [x, y]: [Axis; 2],
     points: impl Fn(&Tried) -> Vec<(f64, f64)>,
-) -> (String, String) {
+) -> Vec<(String, String)> {
     let series = findings.drives.iter();
     let series = series.map(|(contender, tried)| Series::new(contender.name.clone(), points(tried)));
     let plot = Plot { name: "plot", title: title.to_owned(), x, y, series: series.collect(), caption: vec![] };
-    (String::new(), plot.inline_svg())
+    if findings.drives.len() < MULTIPLES_MIN {
+        return vec![(String::new(), plot.inline_svg())];
+    }
+    let one =
+        |(index, (contender, _)): (usize, &(Contender, Tried))| (contender.name.clone(), plot.inline_svg_of(index));
+    findings.drives.iter().enumerate().map(one).collect()
 }
 
 /// Samples between which the points of a line are taken.
@@ -84,7 +94,7 @@ fn amplification(findings: &Findings) -> Section {
     let capacity = findings.capacity.0 as f64 / openftl_core::BLOCK_BYTES as f64;
     let title = "Write amplification over time";
     let axes = [Axis::even("written by the host", "drive writes"), Axis::even("WAF", "")];
-    let picture = lines(findings, title, axes, |tried| {
+    let pictures = lines(findings, title, axes, |tried| {
         let point = |(one, next): (Sample, Sample)| {
             let written = next.written - one.written;
             let middle = (one.written + next.written) as f64 / 2.0 / capacity;
@@ -94,7 +104,7 @@ fn amplification(findings: &Findings) -> Section {
     });
     Section {
         title: title.to_owned(),
-        pictures: vec![picture],
+        pictures,
         caption: "Blocks programmed for each block that the host wrote, as a moving mean. Lower is better.".to_owned(),
         ..Section::default()
     }
@@ -103,10 +113,10 @@ fn amplification(findings: &Findings) -> Section {
 fn throughput(findings: &Findings) -> Section {
     let title = "Throughput over time";
     let axes = [Axis::even("simulated time", "s"), Axis::even("throughput", "thousand blocks/s")];
-    let picture = lines(findings, title, axes, |tried| speeds(&tried.measured.samples));
+    let pictures = lines(findings, title, axes, |tried| speeds(&tried.measured.samples));
     Section {
         title: title.to_owned(),
-        pictures: vec![picture],
+        pictures,
         caption:
             "Blocks of 4 KiB that the host read and wrote. A line that ends sooner is that of a drive that was done \
                   with the same work sooner."
@@ -147,10 +157,10 @@ fn moved_by(samples: &[Sample], seconds: f64) -> f64 {
 fn latency(findings: &Findings, what: &str, of: fn(&Tried) -> &Requests) -> Section {
     let title = format!("Latency of {what}");
     let axes = [Axis::decades("latency", "µs"), Axis::nines("share of requests that took no longer")];
-    let picture = lines(findings, &title, axes, |tried| curve(of(tried)));
+    let pictures = lines(findings, &title, axes, |tried| curve(of(tried)));
     Section {
         title,
-        pictures: vec![picture],
+        pictures,
         caption:
             "Both axes stretch the rare: each step to the right is ten times as long, each step up leaves a tenth \
                   as many requests. A curve further left is better."
@@ -175,12 +185,12 @@ fn curve(requests: &Requests) -> Vec<(f64, f64)> {
 
 fn purposes(findings: &Findings) -> Section {
     const KEY: [(&str, Purpose); 6] = [
-        ("m0", Purpose::Data),
-        ("m1", Purpose::Relocation),
-        ("m2", Purpose::Log),
-        ("m3", Purpose::Checkpoint),
-        ("m4", Purpose::Superblock),
-        ("m5", Purpose::Padding),
+        ("p0", Purpose::Data),
+        ("p1", Purpose::Relocation),
+        ("p2", Purpose::Log),
+        ("p3", Purpose::Checkpoint),
+        ("p4", Purpose::Superblock),
+        ("p5", Purpose::Padding),
     ];
     let title = "Where each programmed byte came from";
     let bars = findings.drives.iter().map(|(contender, tried)| {
@@ -207,7 +217,7 @@ fn purposes(findings: &Findings) -> Section {
 fn erases(findings: &Findings) -> Section {
     let title = "Erases of each chunk";
     let axes = [Axis::even("chunks, the least erased first", "%"), Axis::even("erases", "")];
-    let picture = lines(findings, title, axes, |tried| {
+    let pictures = lines(findings, title, axes, |tried| {
         let mut erases = tried.erases.clone();
         erases.sort_unstable();
         let count = erases.len().max(2) as f64 - 1.0;
@@ -221,7 +231,7 @@ fn erases(findings: &Findings) -> Section {
     });
     Section {
         title: title.to_owned(),
-        pictures: vec![picture],
+        pictures,
         caption:
             "While it was measured. The lower a line the longer the drive lives, and the flatter the more evenly it \
                   wears."

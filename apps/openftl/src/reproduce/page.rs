@@ -8,7 +8,7 @@ use openftl_lab::experiments::{Page, Plot, Report, Section, Statement, Tone, Ver
 pub fn page(report: &Report) -> Page {
     let paper = report.paper.iter().map(|paper| format!("{}, {}: {}", paper.title, paper.place, paper.found));
     let parameters = report.parameters.iter().map(|parameter| format!("{}: {}.", parameter.name, parameter.value));
-    let scale = if report.quick { ", on a small scale" } else { "" };
+    let scale = if report.quick { ", on a small scale, which shows that it works, not what is so" } else { "" };
     let clock = match report.in_virtual_time {
         true => "Time is simulated: the same seeds give the same figures again.",
         false => "On a real clock: this machine has a part in the figures.",
