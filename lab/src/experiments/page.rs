@@ -163,7 +163,10 @@ impl Statement {
 
 impl Section {
     fn write(&self, html: &mut String) {
-        _ = writeln!(html, "<section>\n<h2>{}</h2>", escaped(&self.title));
+        let is_many = self.pictures.len() > 1;
+        // Side by side over all of the page, so that their letters can be read.
+        let class = if is_many { " class=\"wide\"" } else { "" };
+        _ = writeln!(html, "<section{class}>\n<h2>{}</h2>", escaped(&self.title));
         if !self.key.is_empty() {
             html.push_str("<ul class=\"key\">\n");
             for (class, name) in &self.key {
@@ -174,7 +177,6 @@ impl Section {
             }
             html.push_str("</ul>\n");
         }
-        let is_many = self.pictures.len() > 1;
         if is_many {
             html.push_str("<div class=\"multiples\">\n");
         }
@@ -259,8 +261,8 @@ p{margin:.25rem 0;overflow-wrap:anywhere}
 .unit{font-weight:400}
 footer{margin-top:2rem;overflow-wrap:anywhere}
 .sections{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 2.5rem}
-section{min-width:0}
-.multiples{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,240px),1fr));gap:0 1rem}
+section{min-width:0}.wide{grid-column:1/-1}
+.multiples{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:0 1rem}
 figure{margin:.25rem 0 .5rem}
 figcaption{font-size:.875rem;overflow-wrap:anywhere}
 svg{display:block;width:100%;height:auto;overflow:visible}
