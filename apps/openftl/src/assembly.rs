@@ -178,6 +178,10 @@ pub fn open_device(path: &Path, timing: Timing, access: Access) -> Result<Emulat
         return Err(Failure::bad_input(format_args!("{}: no such file", path.display()))
             .fix(format_args!("make it first: openftl create {} --capacity 8GiB", path.display())));
     }
+    if path.is_dir() {
+        return Err(Failure::bad_input(format_args!("{} is a folder", path.display()))
+            .fix("name a file made by `openftl create`"));
+    }
     let opened = match access {
         Access::Inspect => EmulatedDevice::open_to_look_at(path, timing),
         Access::ReadWrite | Access::Repair => EmulatedDevice::open(path, timing),

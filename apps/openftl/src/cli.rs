@@ -165,7 +165,7 @@ pub struct Create {
     #[arg(long)]
     pub force: bool,
     /// Where bad chunks lie and when programs fail follows from this [default: another each time].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX))]
     pub seed: Option<u64>,
     /// Print what was made as one JSON object.
     #[arg(long)]
@@ -203,7 +203,7 @@ pub struct Serve {
     #[arg(long, value_name = "NQN", requires = "device", help_heading = "Flash elsewhere")]
     pub device_nqn: Option<openftl_nvme::Nqn>,
     /// The namespace.
-    #[arg(long, value_name = "N", requires = "device", default_value_t = 2, help_heading = "Flash elsewhere")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(u32::MAX)), requires = "device", default_value_t = 2, help_heading = "Flash elsewhere")]
     pub device_namespace: u32,
     /// Make a new drive there; what the device holds is lost.
     #[arg(long, requires = "device", help_heading = "Flash elsewhere")]
@@ -213,7 +213,7 @@ pub struct Serve {
     #[arg(long, value_name = "CMD", help_heading = "Scripts")]
     pub run: Option<String>,
     /// Write one line of JSON to this file descriptor when clients can connect.
-    #[arg(long, value_name = "N", help_heading = "Scripts")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(0, u64::from(u32::MAX)), help_heading = "Scripts")]
     pub ready_fd: Option<u32>,
     /// Stop, cleanly, when the process that started this one ends.
     #[arg(long, help_heading = "Scripts")]
@@ -352,7 +352,7 @@ pub enum CtlCommand {
     Wear {
         #[arg(value_name = "CHUNK")]
         chunk: ChunkName,
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", value_parser = whole::<u32>(0, u64::from(u32::MAX)))]
         resets: u32,
     },
     /// Acknowledges flushes and durable writes at once from now on, or honestly again.
@@ -384,16 +384,16 @@ pub struct Cut {
     #[arg(long)]
     pub torn: bool,
     /// Let this number choose a moment soon from now, and whether units are torn.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX))]
     pub seed: Option<u64>,
     /// Wait until so many more writes of hosts have ended: a moment that a test can repeat. The last one's answer may be lost.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seed")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with = "seed")]
     pub after_writes: Option<u64>,
     /// Wait until so many more flushes of hosts have ended.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["seed", "after_writes"])]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with_all = ["seed", "after_writes"])]
     pub after_flushes: Option<u64>,
     /// Wait until the device has had so many more commands.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX),
           conflicts_with_all = ["seed", "after_writes", "after_flushes"])]
     pub after_commands: Option<u64>,
 }
@@ -431,10 +431,10 @@ pub struct Bench {
     #[arg(long, value_name = "LOAD", default_value = "uniform", help_heading = "Workload")]
     pub workload: String,
     /// Requests under way at a time.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u32>(1, 4096), help_heading = "Workload")]
     pub queue_depth: u32,
     /// Decides everything that is left to chance.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 1, help_heading = "Workload")]
     pub seed: u64,
     /// How much to measure, in capacities written (moved, if the workload only reads) [default: 4].
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "seconds", help_heading = "Workload")]
@@ -478,7 +478,7 @@ pub struct Compare {
     #[arg(long, value_name = "LOAD")]
     pub workload: String,
     /// Decides everything that is left to chance.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 1)]
     pub seed: u64,
     /// What the host sees of every drive [default: what the drive descriptions say, or 1GiB].
     #[arg(long, value_name = "SIZE")]
@@ -493,10 +493,10 @@ pub struct Compare {
     #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = positive)]
     pub drive_writes: f64,
     /// Requests under way at a time.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u32>(1, 1024))]
     pub queue_depth: u32,
     /// Drives at a time [default: one for each processor].
-    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "J", value_parser = whole::<u32>(1, 1024))]
     pub jobs: Option<u32>,
     /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
@@ -534,7 +534,7 @@ pub struct Sweep {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Runs at a time [default: one for each processor].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1024))]
     pub jobs: Option<u32>,
     /// The CSV [default: FILE with the ending .csv].
     #[arg(long, value_name = "FILE")]
@@ -659,16 +659,16 @@ Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
 #[command(after_help = EXPLORE_EXAMPLES)]
 pub struct Explore {
     /// The first seed, or the one whose drive the steps are for.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
     /// End after so many histories.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "minutes")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with = "minutes")]
     pub runs: Option<u64>,
     /// End after so long [default: 1, unless --runs is given].
     #[arg(long, value_name = "M", value_parser = positive)]
     pub minutes: Option<f64>,
     /// Threads [default: one for each processor].
-    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "J", value_parser = whole::<u32>(1, 1024))]
     pub jobs: Option<u32>,
     /// Take these steps and no others (docs/SIMULATION.md says what they mean).
     #[arg(long, value_name = "STEPS", conflicts_with_all = ["runs", "minutes", "jobs"])]
@@ -711,10 +711,10 @@ pub struct Reproduce {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// The first seed, which decides everything that is left to chance.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 1)]
     pub seed: u64,
     /// Seeds, one after the other from there on: 5, or 1 where the clock is real.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1000))]
     pub seeds: Option<u32>,
     /// On a smaller scale, in seconds.
     #[arg(long)]
@@ -756,6 +756,35 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
     match text {
         "auto" => Ok(WarmUp::Steady),
         number => not_negative(number).map(WarmUp::DriveWrites).map_err(|error| format!("{error}, or `auto`")),
+    }
+}
+
+/// Understands a whole number from `least` to `most`.
+fn whole<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match most {
+            u64::MAX => format!("write a whole number from {least} on"),
+            most => format!("write a whole number from {least} to {most}"),
+        })
+    }
+}
+
+/// Of arguments with these values `-1` is a value, and no flag that nobody knows.
+fn numbers(command: clap::Command) -> clap::Command {
+    let is_number = |arg: &clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        names.iter().any(|name| ["N", "M", "J", "SIZE", "SHARE", "N|auto"].contains(&name.as_str()))
+    };
+    let command = command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg });
+    command.mut_subcommands(numbers)
+}
+
+impl Cli {
+    /// Understands the command line; says what is wrong with it and ends the process if something is.
+    pub fn understood() -> Cli {
+        let matches = numbers(<Cli as clap::CommandFactory>::command()).get_matches();
+        <Cli as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 

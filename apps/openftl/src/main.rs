@@ -43,7 +43,6 @@ mod terminal;
 mod totals;
 mod trial;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
 use openftl_drive::{drive_description, failure, small_file};
@@ -52,7 +51,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::understood().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

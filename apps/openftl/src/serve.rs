@@ -514,6 +514,9 @@ fn listen_failure(error: &ListenError, flag: &str) -> Failure {
             let (what, fix) = message.rsplit_once("; ").expect("these name a fix");
             Failure::failed(what).fix(fix)
         }
+        ListenError::System { error: reason, .. } if reason.kind() == std::io::ErrorKind::NotFound => {
+            Failure::bad_input(about(error)).fix("make the folder of the socket first, or name another")
+        }
         ListenError::System { .. } => Failure::failed(about(error))
             .fix(format_args!("choose another {flag} address, or end the server that has it")),
     }

@@ -31,6 +31,7 @@
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
 //! | [`witness`] | an honest client beside rude hosts |
+//! | [`wrong_words`] | command lines that are wrong, and their answers |
 //!
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
@@ -67,3 +68,4 @@ mod sweep;
 mod tables;
 mod tenants;
 mod witness;
+mod wrong_words;
