@@ -148,8 +148,8 @@ fn distinct_names(contenders: &[Contender]) -> Result<(), Failure> {
 
 fn progress(contenders: &[Contender], under_way: &[(usize, Stage)], done: usize, palette: Palette) -> Vec<String> {
     let line = |(run, stage): &(usize, Stage)| {
-        let Stage { doing, share } = *stage;
-        let bar = palette.paint(Ink::Picture, &bar(share, 24));
+        let Stage { doing, share } = stage;
+        let bar = palette.paint(Ink::Picture, &bar(*share, 24));
         format!("{doing:<10} {bar} {:>3.0}%  {}", (share * 100.0).min(100.0), contenders[*run].name)
     };
     let mut lines: Vec<String> = under_way.iter().map(line).collect();

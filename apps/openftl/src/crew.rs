@@ -1,5 +1,6 @@
 //! A crew of threads, each of which takes the next run when it has ended one. Nothing is shared between runs.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,10 +11,10 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How far a run is.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Stage {
     /// What it is doing.
-    pub doing: &'static str,
+    pub doing: Cow<'static, str>,
     /// The part of it that is done, 0 to 1.
     pub share: f64,
 }
@@ -27,8 +28,9 @@ pub struct Desk<'a> {
 
 impl Desk<'_> {
     /// Says how far the run is. Cheap enough for every thousand requests.
-    pub fn say(&self, doing: &'static str, share: f64) -> ControlFlow<()> {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.run, Stage { doing, share }));
+    pub fn say(&self, doing: impl Into<Cow<'static, str>>, share: f64) -> ControlFlow<()> {
+        let stage = Stage { doing: doing.into(), share };
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.run, stage));
         if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
@@ -58,8 +60,13 @@ pub fn work<T: Send>(
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= runs || sender.send((number, run(number, &Desk { stage, run: number, stop }))).is_err()
-                    {
+                    if number >= runs {
+                        break;
+                    }
+                    let result = run(number, &Desk { stage, run: number, stop });
+                    // What has ended is not under way.
+                    *stage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    if sender.send((number, result)).is_err() {
                         break;
                     }
                 }
@@ -78,8 +85,8 @@ pub fn work<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let under_way = stages.iter().filter_map(|stage| *stage.lock().unwrap_or_else(PoisonError::into_inner));
-            shown(count, &under_way.collect::<Vec<_>>());
+            let stage = |of: &Mutex<Option<_>>| of.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            shown(count, &stages.iter().filter_map(stage).collect::<Vec<_>>());
         }
     });
 }
@@ -129,6 +136,29 @@ mod tests {
             |_, _| {},
         );
         assert_eq!(ended, 2);
+    }
+
+    #[test]
+    fn a_run_that_has_ended_is_not_shown_as_under_way() {
+        // The second run says nothing until the end of the first has been shown.
+        let first_is_gone = AtomicBool::new(false);
+        work(
+            2,
+            1,
+            |run, desk| {
+                if run == 0 {
+                    _ = desk.say(format!("run {run}"), 1.0);
+                }
+                while run == 1 && !first_is_gone.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            },
+            |_, ()| ControlFlow::Continue(()),
+            |ended, under_way| {
+                assert!(ended == 0 || under_way.is_empty(), "{under_way:?}");
+                first_is_gone.store(ended > 0, Ordering::Relaxed);
+            },
+        );
     }
 
     #[test]

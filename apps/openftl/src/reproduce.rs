@@ -25,7 +25,6 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// Seeds, unless somebody says how many: of what the seed decides, and of what a real clock has a part in. Those take turns within
 /// a run instead.
@@ -83,14 +82,13 @@ fn runs(experiment: &Experiment, quick: bool, seeds: &[u64], mut live: Live) -> 
     check_memory(memory, "close other programs, or try --quick")?;
     let room = memory_available().map_or(1, |available| usize::try_from(available / memory.max(1)).unwrap_or(1)).max(1);
     let jobs = if experiment.in_virtual_time { crew::size(None, seeds.len()).min(room) } else { 1 };
-    let doing = Mutex::new(String::new());
     let mut results: Vec<Option<Result<Run, ExperimentError>>> = seeds.iter().map(|_| None).collect();
     crew::work(
         seeds.len(),
         jobs,
         |index, desk| {
             let seed = seeds[index];
-            (experiment.run)(Options { seed, quick }, &mut Bench { desk, seed, doing: &doing })
+            (experiment.run)(Options { seed, quick }, &mut Bench { desk, seed })
         },
         |index, result| {
             let failed = result.is_err();
@@ -99,14 +97,10 @@ fn runs(experiment: &Experiment, quick: bool, seeds: &[u64], mut live: Live) -> 
         },
         |ended, under_way| {
             if live.is_due() {
-                let shares: f64 = under_way
-                    .iter()
-                    .filter(|(run, _)| *run >= ended.min(seeds.len()))
-                    .map(|(_, stage)| stage.share)
-                    .sum();
-                let share = (ended as f64 + shares) / seeds.len() as f64;
-                let doing = doing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                show(&mut live, experiment.name, share.min(1.0), &doing);
+                let under_way_shares: f64 = under_way.iter().map(|(_, stage)| stage.share).sum();
+                let share = (ended as f64 + under_way_shares) / seeds.len() as f64;
+                let doing = under_way.first().map_or("", |(_, stage)| &*stage.doing);
+                show(&mut live, experiment.name, share, doing);
             }
         },
     );
@@ -120,13 +114,11 @@ fn runs(experiment: &Experiment, quick: bool, seeds: &[u64], mut live: Live) -> 
 struct Bench<'a, 'b> {
     desk: &'a crew::Desk<'b>,
     seed: u64,
-    doing: &'a Mutex<String>,
 }
 
 impl Assistant for Bench<'_, '_> {
     fn progress(&mut self, share: f64, doing: &str) {
-        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = format!("seed {}: {doing}", self.seed);
-        _ = self.desk.say("running", share);
+        _ = self.desk.say(format!("seed {}: {doing}", self.seed), share);
     }
 
     fn cpu_time(&mut self) -> Nanos {
