@@ -12,6 +12,7 @@
 use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
+use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::statistics::Care;
 use openftl_core::ChunkId;
 use openftl_media::{Media, Status};
@@ -87,6 +88,13 @@ impl<M: Media> BlockFtl<M> {
     #[must_use]
     pub fn is_aged(&self) -> bool {
         self.bad_chunks.good < self.plan.chunks()
+    }
+
+    /// Whether more chunks have gone bad since the drive was worn out than its reserves for relocation make up for: all that it
+    /// has taken may not find room any more.
+    pub(crate) fn is_beyond_saving(&self) -> bool {
+        let good = self.bad_chunks.good.saturating_sub(self.chunks_of_tables());
+        good + u64::from(self.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.bad_chunks.good_min
     }
 
     /// Resets what can be reset.

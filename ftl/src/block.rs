@@ -80,6 +80,9 @@ pub enum ReadOnlyReason {
     /// No room can be made.
     #[error("no chunk can be freed")]
     NoRoom,
+    /// A worn-out drive has lost more chunks since than it holds back to save what it had taken.
+    #[error("worn out, and too many chunks have gone bad since to save all that was written last")]
+    Spent,
     /// Requests were under way that would not have ended: a defect of the drive, or a device that lost a command.
     #[error("the drive came to a standstill with requests under way")]
     Stalled,

@@ -54,7 +54,7 @@ impl<M: Media> BlockFtl<M> {
         let is_aged = self.is_aged();
         match self.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
-            Some(ReadOnlyReason::NoRoom) if is_saved && is_aged => Ok(self.media),
+            Some(ReadOnlyReason::NoRoom | ReadOnlyReason::Spent) if is_saved && is_aged => Ok(self.media),
             Some(ReadOnlyReason::NoSuperblock) if is_saved => Ok(self.media),
             None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
             Some(reason) => Err(OpenError::Unwritable(reason)),

@@ -278,6 +278,16 @@ impl Provisioning {
         self.free_in_group[group as usize] - self.kept_for_tables(group)
     }
 
+    /// Chunks of `group` that are free or on their way, with `more` of which it does not know yet, once tables have given back
+    /// `leaving` and taken all of their share.
+    #[must_use]
+    pub fn room_to_come(&self, group: u32, more: u32, leaving: u32) -> u32 {
+        let index = group as usize;
+        let all = self.free_in_group[index] + self.coming_in_group[index] + more;
+        let tables = self.table_share[index].saturating_sub(self.tables_in_use[index] - leaving);
+        all.saturating_sub(tables)
+    }
+
     /// Free chunks of `pu`.
     #[must_use]
     pub fn free_on_pu(&self, pu: PuId) -> usize {

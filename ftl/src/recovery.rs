@@ -463,15 +463,15 @@ impl<M: Media> BlockFtl<M> {
         (ftl.phase, ftl.stirred) = (Phase::Working, true);
         // Only now: the programs would hold up the recovery's own.
         ftl.recycle_left_open();
-        // A drive whose chunks have gone bad has less, and is worn out in time.
-        let is_healthy = ftl.read_only.is_none() && !ftl.is_aged();
-        steps.report.missing_room = ftl.missing_room().filter(|_| is_healthy);
         let is_single = checkpoint.lacking != [0; METADATA_COPIES];
         if is_single && steps.report.repair.is_none() {
             ftl.begin_checkpoint();
         }
         ftl.forget_notifications();
         ftl.recovery = steps.report;
+        if ftl.config.catalog_blocks == 0 {
+            ftl.note_missing_room();
+        }
         ftl.reset_statistics();
         Ok(ftl)
     }

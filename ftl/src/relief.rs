@@ -106,6 +106,10 @@ impl<M: Media> BlockFtl<M> {
             return;
         }
         let is_recovering = self.phase == Phase::Recovering;
+        // What a crash left of tables is room as soon as the catalog has been read.
+        if !is_recovering && self.tables.has_found() {
+            return;
+        }
         if (!is_recovering && self.move_on()) || self.recycle_one() || self.lend() {
             (self.stirred, self.transactions.stalled) = (true, false);
             self.collection.stir();
@@ -115,9 +119,11 @@ impl<M: Media> BlockFtl<M> {
         if self.reads.under_way() > 0 && self.bad_chunks.is_waiting_for_reads(self.log.durable()) {
             return;
         }
-        let reason =
-            if self.is_aged() && self.read_only.is_none() { ReadOnlyReason::WornOut } else { ReadOnlyReason::NoRoom };
-        self.turn_read_only(reason);
+        self.turn_read_only(match self.read_only {
+            None if self.is_aged() => ReadOnlyReason::WornOut,
+            Some(ReadOnlyReason::WornOut) if self.is_beyond_saving() => ReadOnlyReason::Spent,
+            _ => ReadOnlyReason::NoRoom,
+        });
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
@@ -267,32 +273,41 @@ impl<M: Media> BlockFtl<M> {
         !self.checkpoint.is_working() || self.metadata_is_stalled() || !self.log_is_long()
     }
 
-    /// What a drive lacks of the room that any crash should leave it: in each group a chunk to relocate into, and in all the
-    /// chunks that the plan has for metadata. `None` if nothing.
-    pub(crate) fn missing_room(&self) -> Option<String> {
-        let mut recycling = vec![0; self.geometry.groups as usize];
-        let left_open = self.relief.left_open.iter().map(|(chunk, _)| chunk);
-        for chunk in self.relief.recycling.iter().chain(left_open) {
-            recycling[self.group_of(*chunk) as usize] += 1;
-        }
+    /// What a drive that was just opened, and knows whose everything is, lacks of the room that any crash should leave it. One
+    /// whose chunks have gone bad has less, and is worn out in time.
+    pub(crate) fn note_missing_room(&mut self) {
+        let is_healthy = self.read_only.is_none() && !self.is_aged();
+        self.recovery.missing_room = if is_healthy { self.missing_room() } else { None };
+    }
+
+    /// In each group a chunk to relocate into, and in all the chunks that the plan has for metadata: what is missing of that.
+    fn missing_room(&self) -> Option<String> {
         let mut all = 0;
-        for (group, recycling) in (0..self.geometry.groups).zip(recycling) {
-            let coming = self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + recycling;
+        for group in 0..self.geometry.groups {
+            let coming = self.room_to_come(group);
             all += coming;
-            let closed = self.geometry.chunk_ids().filter(|chunk| self.group_of(*chunk) == group);
-            let fewest = closed
-                .filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed)
-                .map(|chunk| self.chunks.valid(chunk));
-            if coming < RELOCATION_RESERVE_CHUNKS
-                && fewest.min().is_some_and(|fewest| !self.has_room_to_move(group, fewest))
+            let chunks = self.geometry.chunk_ids().filter(|chunk| self.group_of(*chunk) == group);
+            let closed = chunks.filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed);
+            let fewest = closed.map(|chunk| self.chunks.valid(chunk)).min();
+            if coming < RELOCATION_RESERVE_CHUNKS && fewest.is_some_and(|fewest| !self.has_room_to_move(group, fewest))
             {
                 return Some(format!("group {group} has no chunk to relocate into"));
             }
         }
-        // What tables left partly written counts as theirs until it is known to be nobody's, and may be more than their share.
+        // What tables have open and partly written may be more than their share.
         let has_tables = self.config.catalog_blocks > 0;
         let needed = if has_tables { 0 } else { self.provisioning.metadata_to_come() };
         (all < needed)
             .then(|| format!("{all} chunks are free or soon will be, and log and checkpoints may need {needed}"))
+    }
+
+    /// Chunks of `group` that are free or soon will be, but for those that tables may have.
+    fn room_to_come(&self, group: u32) -> u32 {
+        let is_here = |chunk: &ChunkId| self.group_of(*chunk) == group;
+        let left_open = self.relief.left_open.iter().map(|(chunk, _)| *chunk);
+        let recycled = self.relief.recycling.iter().copied().chain(left_open).filter(is_here).count();
+        let leaving: Vec<ChunkId> = self.tables.leaving().filter(is_here).collect();
+        let closing = leaving.iter().filter(|chunk| self.chunks.usage(**chunk) == ChunkUse::Table).count();
+        self.provisioning.room_to_come(group, (recycled + closing) as u32, leaving.len() as u32)
     }
 }

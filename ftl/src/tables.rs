@@ -110,6 +110,16 @@ struct Found {
 }
 
 impl Tables {
+    /// Whether the catalog has yet to say whose the chunks are that were found when the drive was opened.
+    pub(crate) fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// Chunks on their way to be free.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = ChunkId> {
+        self.leaving.iter().copied()
+    }
+
     /// No table.
     pub(crate) fn new(geometry: &Geometry) -> Tables {
         let pus = geometry.format().pu_ids();

@@ -228,6 +228,7 @@ fn recovery_table(name: &str) -> String {
                 format!("| {} | reads |", ReadOnlyReason::StoreFault),
                 format!("| {} | reads |", ReadOnlyReason::NoSuperblock),
                 format!("| {} | reads |", ReadOnlyReason::NoRoom),
+                format!("| {} | reads; what was flushed is there |", ReadOnlyReason::Spent),
                 format!("| {} | reads, unless the device lost one |", ReadOnlyReason::Stalled),
                 format!("| {} | reads |", ReadOnlyReason::Inspection),
             ],

@@ -21,7 +21,7 @@ use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
 use openftl_ftl::tables::drive::{FoundEntry, TableDone};
 use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
-use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, ReadOnlyReason, chunks_per_pu};
+use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, chunks_per_pu};
 use openftl_media::{ChunkDescriptor, ChunkState, Profile, Store};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -303,9 +303,8 @@ impl TableWorld {
     /// Something may be refused only because the drive is worn out.
     fn expect_worn_out(&mut self, error: TableError) {
         let is_read_only = matches!(error, TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly));
-        let reason = self.world.ftl().block().read_only_reason();
-        let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
-        assert!(self.world.may_wear_out && is_read_only && is_worn_out, "{error}: {reason:?}");
+        let may = self.world.may_wear_out && is_read_only && self.world.is_worn_out();
+        assert!(may, "{error}: {:?}", self.world.ftl().block().read_only_reason());
     }
 
     fn compare(&mut self, serial: u32, first: u32, frames: Vec<Frame>, result: Result<(), TableError>) {

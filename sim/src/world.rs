@@ -482,10 +482,15 @@ impl<D: Drive> World<D> {
 
     /// A write may fail only because the drive is worn out.
     fn expect_worn_out(&mut self, error: IoError) {
+        let may = self.may_wear_out && error == IoError::ReadOnly && self.is_worn_out();
+        let block = self.ftl().block();
+        assert!(may, "{error}: {:?}, {}", block.read_only_reason(), block.describe());
+    }
+
+    /// Whether the drive is read-only as one that is worn out may be.
+    pub(crate) fn is_worn_out(&mut self) -> bool {
         let reason = self.ftl().block().read_only_reason();
-        let is_worn_out = matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock));
-        let may = self.may_wear_out && error == IoError::ReadOnly && is_worn_out;
-        assert!(may, "{error}: {reason:?}, {}", self.ftl().block().describe());
+        matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent))
     }
 
     fn give_back(&mut self, frames: Vec<Frame>) {
@@ -883,7 +888,9 @@ impl<D: Drive> World<D> {
         let before = self.ftl().block().describe();
         let ftl = self.ftl.take().expect("the drive is open");
         match ftl.close(&mut self.deadline(&format!("the drive is closed, begun with {before}"))) {
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock)) if self.may_wear_out => false,
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent)) if self.may_wear_out => {
+                false
+            }
             Err(error) => panic!("the drive cannot be closed: {error}; before that: {before}"),
             Ok(()) => true,
         }

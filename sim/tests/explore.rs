@@ -558,3 +558,89 @@ fn a_step_that_the_drive_cannot_take_is_named() {
         assert!(error.to_string().contains(text), "{error}");
     }
 }
+
+/// Found by the explorer: the power went when all that was free or soon would be in one group were chunks of deleted tables. Until
+/// the catalog was read nobody knew whose they were, and the drive was said to have lost its room there.
+#[test]
+fn what_a_crash_left_of_tables_is_room() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    (profile.groups, profile.pus_per_group) = (2, 1);
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Qlc, 2, 1, 16);
+    (chip.programming, chip.pair_distance, chip.erase_us) = (Programming::Shared, Some(1), 1_000);
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80, 100], vec![400, 800, 1_600, 3_200]);
+    (profile.cache.blocks_per_pu, profile.faults.factory_bad) = (0, Share::percent(3));
+    (profile.faults.program_fail, profile.faults.erase_fail) = (0.005, 0.002);
+    let seed = 70_203_550;
+    let config = Config {
+        capacity_blocks: 393,
+        over_provisioning: Share::percent(3),
+        drive_id: 0xD21E_0000 + seed,
+        host_frames: 260,
+        checkpoint_log_blocks: Some(2),
+        checkpoint_interval: Some(Nanos::from_millis(1)),
+        placement: PlacementName::None,
+        handles: 2,
+        objects_max: 1,
+        victim: VictimPolicy::Fifo,
+        relocate_by: RelocateBy::DeviceCopy,
+        marked_groups_max: None,
+        scrub_interval: Some(Nanos::from_millis(1_000)),
+        wear_spread_max: Some(1),
+        ..Config::default()
+    };
+    let setting = Setting { seed, profile, config, spare: 3, depth: 5, tables: Some(8), jitter: 0 };
+    let steps = parse_steps(TABLES_AND_A_GROUP_WITHOUT_A_FREE_CHUNK).unwrap();
+    assert_eq!(explore(&Run { seed, setting, steps }).failure, None);
+}
+
+const TABLES_AND_A_GROUP_WITHOUT_A_FREE_CHUNK: &str = "\
+    w0+192 w0+128 w320+64 w0+24 b0+3 m0+0 p0+32 m0+4122 p95+35 e35+55 b37+0 w0+15 p89+33 p23+2 p94+23 p68+40 f \
+    b62+0 w0+15 q60+17 v81+0 b35+0 w100+140 b87+0 q96+27 q71+30 w0+22 d91+0 p34+18 p12+17 b20+40 p25+12 b0+40 \
+    b43+40 W131+5 e14+27 w17+4 p4+6 b29+0 b12+40 f p95+13 w0+10 b26+40 g9+0 d11+0 e26+17 e8+30 p34+28 p60+17 \
+    p88+29 m12+21 p70+26 p2+24 e5+9198 w375+5 e28+12 b47+40 w380+4 p70+22 p37+30 f w192+143 w72+11 w314+10 w78+12 \
+    W0+9 e81+59 w51+9 b26+0 d20+0 w144+11 p91+7 w186+7 w0+14 e29+33 x58+21 d92+0 d29+0 d75+0 p29+4 x59 w12+254 \
+    w0+25 d97+0 w147+203 b92+40 b66+0 e47+6774 w0+24 b77+0 b13+0 n48+55 p94+24 p24+26 p46+29 p54+36 p69+14 p72+24 \
+    w283+82 w0+18 e28+46 e94+22 w225+41 d87+0 p40+12 w46+159 x120~7162t";
+
+/// Found by the explorer: chunks went bad while a worn-out drive saved what it had taken, more of them than it holds back for
+/// that. It said that it had no room, as one does that has lost track of it.
+#[test]
+fn a_worn_out_drive_that_loses_more_than_it_holds_back_is_spent() {
+    let mut profile = Profile::builtin("tiny").unwrap();
+    (profile.groups, profile.pus_per_group) = (2, 1);
+    let chip = &mut profile.chip;
+    (chip.cell, chip.planes, chip.page_blocks, chip.blocks_per_chunk) = (Cell::Tlc, 1, 1, 12);
+    (chip.programming, chip.pair_distance) = (Programming::Shared, Some(1));
+    (chip.read_us, chip.program_us) = (vec![40, 60, 80], vec![400, 800, 1_600]);
+    (chip.erase_us, chip.endurance) = (3_000, 16);
+    profile.cache.blocks_per_pu = 3;
+    profile.faults.factory_bad = Share::percent(3);
+    (profile.faults.program_fail, profile.faults.erase_fail) = (0.03, 0.0);
+    (profile.faults.read_retry, profile.faults.high_ecc) = (0.01, 0.05);
+    let seed = 80_006_095;
+    let config = Config {
+        capacity_blocks: 338,
+        over_provisioning: Share::percent(7),
+        drive_id: 0xD21E_0000 + seed,
+        host_frames: 260,
+        checkpoint_log_blocks: Some(2),
+        trim_step_entries: 5,
+        placement: PlacementName::HotCold,
+        handles: 1,
+        objects_max: 1,
+        victim: VictimPolicy::CostBenefit,
+        relocate_by: RelocateBy::DeviceCopy,
+        marked_groups_max: None,
+        scrub_interval: Some(Nanos::from_millis(1_000)),
+        wear_spread_max: Some(1),
+        ..Config::default()
+    };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 16, tables: Some(9), jitter: 0 };
+    let steps = "\
+        w0+256 w256+64 b0+0 p0+27 b0+2 b0+0 w0+10 p4+11 f p83+9 g61+0 s q0+7 r0+25 q0+0 r0+29 r0+12 q0+0 r212+5 q0+2 \
+        q0+0 r0+22 r0+1 o94 x7/1/37 q0+0 g0+0 r0+1 q0+0 q0+0 r0+18 w0+192 W0+243 w0+256";
+    let exploration = explore(&Run { seed, setting, steps: parse_steps(steps).unwrap() });
+    assert_eq!(exploration.failure, None);
+    assert!(exploration.tally.worn_out > 0);
+}

@@ -221,6 +221,7 @@ impl<M: Media> TableFtl<M> {
         if access != Access::Inspect {
             ftl.release_found_chunks();
             ftl.turn_read_only_if_worn_out();
+            ftl.note_missing_room();
         }
         let mut drive = TableFtl::new(ftl, catalog);
         if access != Access::Inspect {
