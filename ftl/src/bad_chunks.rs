@@ -163,7 +163,9 @@ impl<M: Media> BlockFtl<M> {
     /// Where erases fail collection may cost as many chunks as it makes free: at the end of a drive's life what it has to save
     /// goes rather to the chunks that are kept for metadata.
     pub(crate) fn lend_metadata_where_resets_fail(&mut self) {
-        if self.statistics.reset_failures > 0 {
+        // An empty chunk costs nothing but itself.
+        let has_empty = (0..self.geometry.groups).any(|group| self.chunks.fewest_valid(group) == Some(0));
+        if self.statistics.reset_failures > 0 && !has_empty {
             self.provisioning.lend_metadata();
         }
     }

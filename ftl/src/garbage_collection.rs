@@ -365,8 +365,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     fn free_and_coming(&self, group: u32) -> u32 {
-        let victims = self.collection.groups[group as usize].victims.len() as u32;
-        self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + victims
+        self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + self.victims_of(group)
     }
 
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
@@ -453,10 +452,11 @@ impl<M: Media> BlockFtl<M> {
                 break;
             };
             let valid = self.chunks.valid(chunk);
-            if !self.has_room_for(group, MOVING, valid, 0) {
+            // What is empty takes no room, even where others wait for some.
+            if valid > 0 && !self.has_room_for(group, MOVING, valid, 0) {
                 break;
             }
-            let needs_reserve = !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
+            let needs_reserve = valid > 0 && !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
             let whole = (has_whole || needs_reserve) && self.fits_log(valid);
             let is_at_rest = self.collection.groups[group as usize].is_at_rest();
             if (has_whole && !whole) || (needs_reserve && whole && !is_at_rest) {
@@ -591,17 +591,33 @@ impl<M: Media> BlockFtl<M> {
     /// chunk of `frontier` and in its free ones but for `kept`. Without this, two victims could each take half of the room
     /// that one needs.
     fn has_room_for(&self, group: u32, frontier: usize, blocks: u32, kept: u32) -> bool {
-        let collecting = &self.collection.groups[group as usize];
-        let owed: u32 = collecting
-            .victims
-            .iter()
-            .map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next))
-            .sum();
-        let room = collecting.frontiers[frontier].open.map_or(0, |open| self.units.room(open));
         let free = self.provisioning.relocation_chunks(group).saturating_sub(kept) * self.geometry.blocks_per_chunk;
-        let partial: u32 =
-            self.collection.partial[group as usize].iter().map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
-        owed + blocks <= room + free + if frontier == MOVING { partial } else { 0 }
+        self.owed_by_victims(group) + blocks <= self.open_room(group, frontier) + free
+    }
+
+    /// Blocks that victims of `group` still have to move.
+    fn owed_by_victims(&self, group: u32) -> u32 {
+        let victims = self.collection.groups[group as usize].victims.iter();
+        victims.map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next)).sum()
+    }
+
+    /// Room for relocations of `group` in chunks that are open.
+    fn open_room(&self, group: u32, frontier: usize) -> u32 {
+        let room =
+            self.collection.groups[group as usize].frontiers[frontier].open.map_or(0, |open| self.units.room(open));
+        let partial = self.collection.partial[group as usize].iter();
+        let partial: u32 = partial.map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
+        room + if frontier == MOVING { partial } else { 0 }
+    }
+
+    /// Room for blocks of more victims of `group` that takes no free chunk.
+    pub(crate) fn open_room_to_move(&self, group: u32) -> u32 {
+        self.open_room(group, MOVING).saturating_sub(self.owed_by_victims(group))
+    }
+
+    /// Victims of `group` that move now.
+    pub(crate) fn victims_of(&self, group: u32) -> u32 {
+        self.collection.groups[group as usize].victims.len() as u32
     }
 
     /// `count` outstanding blocks of a victim have moved, or need not.

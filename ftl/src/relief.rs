@@ -285,11 +285,11 @@ impl<M: Media> BlockFtl<M> {
         let mut all = 0;
         for group in 0..self.geometry.groups {
             let coming = self.room_to_come(group);
-            all += coming;
-            let chunks = self.geometry.chunk_ids().filter(|chunk| self.group_of(*chunk) == group);
-            let closed = chunks.filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed);
-            let fewest = closed.map(|chunk| self.chunks.valid(chunk)).min();
-            if coming < RELOCATION_RESERVE_CHUNKS && fewest.is_some_and(|fewest| !self.has_room_to_move(group, fewest))
+            let emptied = self.chunks_to_empty(group);
+            all += coming + emptied;
+            let fewest = self.valid_of_closed(group).min();
+            if coming + emptied < RELOCATION_RESERVE_CHUNKS
+                && fewest.is_some_and(|fewest| !self.has_room_to_move(group, fewest))
             {
                 return Some(format!("group {group} has no chunk to relocate into"));
             }
@@ -299,6 +299,26 @@ impl<M: Media> BlockFtl<M> {
         let needed = if has_tables { 0 } else { self.provisioning.metadata_to_come() };
         (all < needed)
             .then(|| format!("{all} chunks are free or soon will be, and log and checkpoints may need {needed}"))
+    }
+
+    /// Valid blocks of each chunk of `group` that could be a victim.
+    fn valid_of_closed(&self, group: u32) -> impl Iterator<Item = u32> {
+        let chunks = self.geometry.chunk_ids().filter(move |chunk| self.group_of(*chunk) == group);
+        chunks.filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed).map(|chunk| self.chunks.valid(chunk))
+    }
+
+    /// Chunks of `group` that relocation gives back without taking a free one: victims that move, for which room was found
+    /// when they were chosen, and those whose blocks fit into what is open for relocation.
+    fn chunks_to_empty(&self, group: u32) -> u32 {
+        let mut valid: Vec<u32> = self.valid_of_closed(group).collect();
+        valid.sort_unstable();
+        let mut room = self.open_room_to_move(group);
+        let fits = |valid: &&u32| {
+            let left = room.checked_sub(**valid);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        self.victims_of(group) + valid.iter().take_while(fits).count() as u32
     }
 
     /// Chunks of `group` that are free or soon will be, but for those that tables may have.

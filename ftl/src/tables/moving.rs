@@ -165,6 +165,8 @@ impl<M: Media> BlockFtl<M> {
                 let copy = moving.copy;
                 self.tables.moving = None;
                 self.release_table(copy);
+                // Units of other tables may have waited for what it gives back.
+                self.stirred = true;
             }
             Stage::Leaving => {}
         }
@@ -399,6 +401,8 @@ impl<M: Media> BlockFtl<M> {
         moved.chunks += 1;
         moved.blocks += blocks;
         self.try_moving_again();
+        // Units of other tables wait for the room that it gives back, which takes a flush.
+        self.stirred = true;
         let table = self.tables.table(slot);
         let is_empty = (0..table.units()).all(|unit| self.place_in(table, unit, chunk).is_none());
         if is_empty {
