@@ -38,12 +38,26 @@ use std::collections::VecDeque;
 /// Superblock frames: the longest record.
 const SUPERBLOCK_FRAMES: usize = 64;
 
+/// What a drive is put together from: that of a new one, or what recovery found.
+pub(crate) struct Origin {
+    pub config: Config,
+    pub plan: Plan,
+    pub superblock: Superblock,
+    pub mapping: Mapping,
+    pub chunks: ChunkTable,
+    pub seals: Seals,
+    /// Chunks that are not bad.
+    pub good: u64,
+    /// The number of the next block of the log.
+    pub next_lsn: u64,
+}
+
 impl<M: Media> BlockFtl<M> {
     /// Makes a new drive on a device. What was on it is lost.
     ///
     /// # Errors
     /// If the capacity does not fit the device, or the device fails.
-    pub fn format(mut media: M, mut config: Config, clock: &mut impl Clock) -> Result<BlockFtl<M>, OpenError> {
+    pub fn format(mut media: M, mut config: Config, clock: &mut dyn Clock) -> Result<BlockFtl<M>, OpenError> {
         let mut chunks = Chunks::report(&mut media, clock.now())?;
         let geometry = chunks.geometry;
         config.has_copies = config.relocate_by == RelocateBy::DeviceCopy;
@@ -105,7 +119,7 @@ impl<M: Media> BlockFtl<M> {
         scan.seals.begin(config.drive_id, 0, config.has_copies);
         scan.seals.end_loading();
         let seals = scan.seals;
-        let mut ftl = BlockFtl::assemble(media, config, plan, superblock, mapping, table, seals, good, 1, now);
+        let mut ftl = BlockFtl::assemble(media, Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 }, now);
         ftl.place_superblocks(states);
         ftl.sort_chunks(&chunks);
         for copy in 0..METADATA_COPIES {
@@ -127,18 +141,8 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// A drive with its parts in place, and no chunk sorted yet.
-    pub(crate) fn assemble(
-        media: M,
-        config: Config,
-        plan: Plan,
-        superblock: Superblock,
-        mapping: Mapping,
-        mut chunks: ChunkTable,
-        seals: Seals,
-        good: u64,
-        next_lsn: u64,
-        now: Time,
-    ) -> BlockFtl<M> {
+    pub(crate) fn assemble(media: M, origin: Origin, now: Time) -> BlockFtl<M> {
+        let Origin { config, plan, superblock, mapping, mut chunks, seals, good, next_lsn } = origin;
         chunks.choose_victims(config.victim, superblock.drive);
         let geometry = *media.geometry();
         let owners = (config.relocate_by == RelocateBy::DeviceCopy).then(|| {
@@ -238,7 +242,6 @@ impl<M: Media> BlockFtl<M> {
             is_deaf: false,
             phase: Phase::Recovering,
             stirred: true,
-            media,
             geometry,
             config,
             plan,
@@ -247,9 +250,12 @@ impl<M: Media> BlockFtl<M> {
             owners,
             chunks,
             seals,
+            media,
         }
     }
+}
 
+impl BlockFtl {
     /// Takes over the chunks of log and checkpoint that the superblock names.
     pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, found: &FoundLog) {
         let superblock = self.superblock.current().clone();

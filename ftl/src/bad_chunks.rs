@@ -15,7 +15,7 @@ use crate::chunk_table::ChunkUse;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::statistics::Care;
 use openftl_core::ChunkId;
-use openftl_media::{Media, Status};
+use openftl_media::Status;
 use std::collections::{HashSet, VecDeque};
 
 /// A chunk to be reset.
@@ -64,7 +64,7 @@ impl BadChunks {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());

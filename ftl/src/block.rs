@@ -53,6 +53,7 @@ use openftl_core::{
 use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 /// Parts act on what other parts did; they come to rest long before this many rounds.
 const ROUNDS_MAX: u32 = 1_000_000;
@@ -115,8 +116,11 @@ pub(crate) struct HostFrontiers {
 }
 
 /// A block FTL on a device. See the module.
-pub struct BlockFtl<M> {
-    pub(crate) media: M,
+///
+/// `BlockFtl<M>` owns a device of type `M`: it is made, opened, closed and crashed as such. All else is a method of
+/// `BlockFtl`, which is `BlockFtl<dyn Media>` and what the former dereferences to: so the FTL is compiled once, and not
+/// for each kind of device again. A command to the device costs a virtual call.
+pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) geometry: Geometry,
     pub(crate) format: AddressFormat,
     pub(crate) config: Config,
@@ -169,6 +173,8 @@ pub struct BlockFtl<M> {
     pub(crate) phase: Phase,
     /// Something has happened that other parts may act on.
     pub(crate) stirred: bool,
+    /// Last, so that its type may be forgotten.
+    pub(crate) media: M,
 }
 
 /// What a tag stands for: its kind in the top byte, an index below.
@@ -212,7 +218,29 @@ impl Errand {
     }
 }
 
+impl<M: Media> Deref for BlockFtl<M> {
+    type Target = BlockFtl;
+
+    fn deref(&self) -> &BlockFtl {
+        self
+    }
+}
+
+impl<M: Media> DerefMut for BlockFtl<M> {
+    fn deref_mut(&mut self) -> &mut BlockFtl {
+        self
+    }
+}
+
 impl<M: Media> BlockFtl<M> {
+    /// Gives the device back as it is: what a crash of the FTL leaves behind.
+    #[must_use]
+    pub fn crash(self) -> M {
+        self.media
+    }
+}
+
+impl<M: Media + ?Sized> BlockFtl<M> {
     /// The device.
     #[must_use]
     pub fn media(&self) -> &M {
@@ -224,12 +252,9 @@ impl<M: Media> BlockFtl<M> {
         &mut self.media
     }
 
-    /// Gives the device back as it is: what a crash of the FTL leaves behind.
-    #[must_use]
-    pub fn crash(self) -> M {
-        self.media
-    }
+}
 
+impl BlockFtl {
     /// The time of the last call.
     #[must_use]
     pub fn now(&self) -> Time {
@@ -915,7 +940,7 @@ impl<M: Media> BlockFtl<M> {
     }
 }
 
-impl<M: Media> BlockTarget for BlockFtl<M> {
+impl BlockTarget for BlockFtl {
     fn blocks(&self) -> u64 {
         self.plan.capacity_blocks
     }

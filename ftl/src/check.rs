@@ -7,7 +7,7 @@ use crate::mapping::Place;
 use crate::recovery::OpenError;
 use crate::target::{BlockTarget, Done, IoError, Request, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{Clock, Frame};
-use openftl_media::{ChunkState, Media};
+use openftl_media::ChunkState;
 
 /// Findings that are kept in full; beyond that they are only counted.
 pub const FINDINGS_MAX: usize = 100;
@@ -97,14 +97,14 @@ impl CheckReport {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Verifies the drive. `progress` is told the blocks done and in all. Nothing is written.
     ///
     /// # Errors
     /// If the device stops answering.
     pub fn check(
         &mut self,
-        clock: &mut impl Clock,
+        clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
         let mut report = CheckReport::default();
@@ -159,7 +159,7 @@ impl<M: Media> BlockFtl<M> {
 
     fn read_and_wait(
         &mut self,
-        clock: &mut impl Clock,
+        clock: &mut dyn Clock,
         first: u64,
         frames: &[Frame],
     ) -> Result<Result<(), IoError>, OpenError> {
@@ -170,14 +170,14 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// Waits for the read that was begun with [`CHECK_TAG`].
-    pub(crate) fn wait_for_check(&mut self, clock: &mut impl Clock) -> Result<Result<(), IoError>, OpenError> {
+    pub(crate) fn wait_for_check(&mut self, clock: &mut dyn Clock) -> Result<Result<(), IoError>, OpenError> {
         let ended = |done: &Done| done.tag == CHECK_TAG;
         self.run(clock, |ftl| ftl.done.iter().any(ended))?;
         let index = self.done.iter().position(ended).expect("it has ended");
         Ok(self.done.swap_remove(index).result)
     }
 
-    fn compare_chunks(&mut self, clock: &mut impl Clock, report: &mut CheckReport) -> Result<(), OpenError> {
+    fn compare_chunks(&mut self, clock: &mut dyn Clock, report: &mut CheckReport) -> Result<(), OpenError> {
         let geometry = self.geometry;
         let descriptors = self.media.whole_chunk_report(clock.now())?;
         let mut mapped = vec![0u32; self.format.chunk_ids()];

@@ -41,7 +41,6 @@ use crate::statistics::Purpose;
 use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
 use crate::units::OpenId;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::Media;
 
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
@@ -208,7 +207,7 @@ impl Checkpointer {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Begins a checkpoint, unless one is being written.
     pub(crate) fn begin_checkpoint(&mut self) {
         if self.checkpoint.is_working() || !self.may_program() {

@@ -15,18 +15,25 @@ impl<M: Media> BlockFtl<M> {
     ///
     /// # Errors
     /// If the device stops completing commands, or the drive is read-only because of a failure.
-    pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
+    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.come_to_rest(clock)?;
+        Ok(self.media)
+    }
+}
+
+impl BlockFtl {
+    fn come_to_rest(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut);
         let has_taken = self.has_taken();
         let mut is_saved = !has_taken;
         if self.may_program() && (has_taken || !is_worn_out) {
-            let ended = |ftl: &BlockFtl<M>| !ftl.may_program();
+            let ended = |ftl: &BlockFtl| !ftl.may_program();
             let tag = u64::MAX;
             if self.flush(tag).is_err() {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
-            is_saved |= !ended(&self) && self.transactions.is_idle();
+            is_saved |= !ended(self) && self.transactions.is_idle();
             self.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
@@ -39,7 +46,7 @@ impl<M: Media> BlockFtl<M> {
                 self.begin_checkpoint();
                 self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
                 // Where it had to wait for room, what was moved to make it is in the log.
-                if self.superblock.current().clean || ended(&self) {
+                if self.superblock.current().clean || ended(self) {
                     break;
                 }
             }
@@ -54,9 +61,9 @@ impl<M: Media> BlockFtl<M> {
         let is_aged = self.is_aged();
         match self.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
-            Some(ReadOnlyReason::NoRoom | ReadOnlyReason::Spent) if is_saved && is_aged => Ok(self.media),
-            Some(ReadOnlyReason::NoSuperblock) if is_saved => Ok(self.media),
-            None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(self.media),
+            Some(ReadOnlyReason::NoRoom | ReadOnlyReason::Spent) if is_saved && is_aged => Ok(()),
+            Some(ReadOnlyReason::NoSuperblock) if is_saved => Ok(()),
+            None | Some(ReadOnlyReason::Inspection | ReadOnlyReason::WornOut) => Ok(()),
             Some(reason) => Err(OpenError::Unwritable(reason)),
         }
     }
@@ -89,8 +96,8 @@ impl<M: Media> BlockFtl<M> {
     /// Works until `until` holds, waiting for the device as it needs.
     pub(crate) fn run(
         &mut self,
-        clock: &mut impl Clock,
-        until: impl Fn(&BlockFtl<M>) -> bool,
+        clock: &mut dyn Clock,
+        until: impl Fn(&BlockFtl) -> bool,
     ) -> Result<(), OpenError> {
         loop {
             let now = clock.now();

@@ -6,7 +6,6 @@
 
 use crate::block::{BlockFtl, Errand};
 use crate::statistics::Purpose;
-use openftl_media::Media;
 
 /// Commands of the host, and those that met garbage collection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -41,7 +40,7 @@ impl Encounters {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// The group in which `errand` is a command of collection.
     fn collected_by(&self, errand: Errand) -> Option<u32> {
         match errand {

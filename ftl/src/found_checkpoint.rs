@@ -36,8 +36,8 @@ impl FoundCheckpoint {
     /// # Errors
     /// If its size is not that of this drive's.
     pub(crate) fn read(
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         scan: &mut Scan,
         chunks: &Chunks,
         superblock: &Superblock,

@@ -81,8 +81,8 @@ impl FoundLog {
     /// Reads both copies. `heed` says whether the superblock's word counts for what was durable: not while the last blocks of
     /// open chunks cannot be read.
     pub(crate) fn read(
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         scan: &mut Scan,
         chunks: &Chunks,
         superblock: &Superblock,

@@ -42,7 +42,6 @@ use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::statistics::Care;
 use crate::units::{OpenId, UnitId};
 use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::Media;
 use relocation::{
     COPYING_PER_GROUP_MAX, CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier,
 };
@@ -274,7 +273,7 @@ impl Collection {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     pub(crate) fn advance_collection(&mut self) {
         self.map_relocated();
         let metadata_is_stalled = self.metadata_is_stalled();

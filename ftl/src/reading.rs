@@ -11,7 +11,7 @@ use crate::statistics::Care;
 use crate::tables::TableBlock;
 use crate::target::{Done, IoError};
 use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{Completion, Media, Status};
+use openftl_media::{Completion, Status};
 
 const NONE: u32 = u32::MAX;
 
@@ -166,7 +166,7 @@ impl Reads {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         self.check_read_range(first, frames.len())?;
         self.statistics.host_blocks_read += frames.len() as u64;
@@ -341,7 +341,7 @@ fn verdict(frames: &Frames, frame: Frame, table: Option<u64>, block: u64, verify
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Blocks that could not be read this time, or with much correction only, are to move.
     #[cold]
     fn refresh_what_was_read(&mut self, index: u32, completion: Completion) {

@@ -22,6 +22,7 @@
 //! | after it | it finds the gap, and skips it |
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
+use crate::assembly::Origin;
 use crate::block::{BlockFtl, Phase, ReadOnlyReason};
 use crate::canary::Canary;
 use crate::chunk_table::{ChunkTable, ChunkUse};
@@ -34,6 +35,7 @@ use crate::plan::{METADATA_COPIES, Plan, PlanError};
 use crate::repair::{self, Highest, RepairReport};
 use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LogGap, SEARCH_CHUNKS, Sizing, Superblock, SuperblockError};
+use crate::superblock_writer::PlaceState;
 use crate::survey::{
     Chunks, close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
@@ -235,15 +237,15 @@ pub enum Access {
     Repair,
 }
 
-struct Steps<'a, C> {
-    clock: &'a mut C,
+struct Steps<'a> {
+    clock: &'a mut dyn Clock,
     report: RecoveryReport,
     began: Time,
     read: u64,
 }
 
-impl<'a, C: Clock> Steps<'a, C> {
-    fn new(clock: &'a mut C) -> Steps<'a, C> {
+impl<'a> Steps<'a> {
+    fn new(clock: &'a mut dyn Clock) -> Steps<'a> {
         let began = clock.now();
         Steps { clock, report: RecoveryReport::default(), began, read: 0 }
     }
@@ -260,28 +262,37 @@ impl<'a, C: Clock> Steps<'a, C> {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
-    /// Opens a drive that was formatted before, whatever happened to it since.
-    ///
-    /// # Errors
-    /// If no consistent state can be reached; nothing was written then.
-    pub fn open(media: M, config: Config, clock: &mut impl Clock) -> Result<BlockFtl<M>, OpenError> {
-        BlockFtl::open_with(media, config, Access::ReadWrite, clock)
-    }
+/// What is found of a drive on its medium, beside its [`Origin`].
+struct Found {
+    chunks: Chunks,
+    checkpoint: FoundCheckpoint,
+    log: FoundLog,
+    superblocks: Vec<PlaceState>,
+    /// Blocks mapped.
+    mapped: u64,
+    /// Blocks that were read.
+    read: u64,
+    /// The next position in the order of writes.
+    position: u64,
+    /// The number of the next block of the log.
+    next_lsn: u64,
+    left_in_doubt: HashSet<ChunkId>,
+    /// Numbers of the log that do not count from now on, unless the drive was stopped cleanly.
+    gap: Option<LogGap>,
+    /// Units of the log that are to be written again.
+    mend: Vec<MendedUnit>,
+}
 
-    /// Opens a drive with the access that is wanted.
-    ///
-    /// # Errors
-    /// If no consistent state can be reached; nothing was written then.
-    pub fn open_with(
-        mut media: M,
+impl Found {
+    /// Reads what is on the medium, and settles what a power cut has left between two states.
+    fn read(
+        media: &mut dyn Media,
         mut config: Config,
         access: Access,
-        clock: &mut impl Clock,
-    ) -> Result<BlockFtl<M>, OpenError> {
-        let mut steps = Steps::new(clock);
+        steps: &mut Steps<'_>,
+    ) -> Result<(Origin, Found), OpenError> {
         let now = steps.clock.now();
-        let mut chunks = Chunks::report(&mut media, now)?;
+        let mut chunks = Chunks::report(media, now)?;
         let geometry = chunks.geometry;
         let mut scan = Scan::new(&geometry);
         scan.seals.heed_canary(&config);
@@ -289,7 +300,7 @@ impl<M: Media> BlockFtl<M> {
 
         // What is durable of superblock and checkpoint can be read as it was left. So a device that holds something else, or
         // a drive that cannot be trusted, is refused before anything is written.
-        let mut found = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+        let mut found = find_superblock(media, &mut *steps.clock, &mut scan, &chunks)?;
         let mut superblock = found.superblock.clone();
         trust(&superblock, &geometry)?;
         config.capacity_blocks = superblock.capacity_blocks;
@@ -309,7 +320,7 @@ impl<M: Media> BlockFtl<M> {
         let (mut mapping, mut table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
         let maps = (&mut mapping, &mut table);
         let mut checkpoint =
-            FoundCheckpoint::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
+            FoundCheckpoint::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
         let mut sound = checkpoint.expect_whole(&superblock);
         if access != Access::Repair {
             sound = Ok(sound?);
@@ -317,10 +328,10 @@ impl<M: Media> BlockFtl<M> {
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
         let settled =
-            if access == Access::Inspect { 0 } else { settle(&mut media, steps.clock, &mut scan, &mut chunks) };
+            if access == Access::Inspect { 0 } else { settle(media, &mut *steps.clock, &mut scan, &mut chunks) };
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
-            let newest = find_superblock(&mut media, steps.clock, &mut scan, &chunks)?;
+            let newest = find_superblock(media, &mut *steps.clock, &mut scan, &chunks)?;
             if newest.superblock.sequence != superblock.sequence {
                 trust(&newest.superblock, &geometry)?;
                 found = newest;
@@ -329,17 +340,17 @@ impl<M: Media> BlockFtl<M> {
                 (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
                 let maps = (&mut mapping, &mut table);
                 checkpoint =
-                    FoundCheckpoint::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
+                    FoundCheckpoint::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
                 sound = checkpoint.expect_whole(&superblock);
             }
         }
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
 
         let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
-        let log = FoundLog::read(&mut media, steps.clock, &mut scan, &chunks, &superblock, is_settled);
+        let log = FoundLog::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, is_settled);
         sound = sound.and_then(|()| log.expect_whole());
         if found.in_doubt && sound.is_ok() {
-            sound = newer_log(&mut media, steps.clock, &mut scan, &chunks, &superblock, &log);
+            sound = newer_log(media, &mut *steps.clock, &mut scan, &chunks, &superblock, &log);
         }
         steps.report.clean = superblock.clean && log.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
@@ -367,7 +378,7 @@ impl<M: Media> BlockFtl<M> {
         }) {
             Err(damage) if access == Access::Repair => {
                 let left = (&checkpoint, &log);
-                let (media, clock) = (&mut media, &mut *steps.clock);
+                let clock = &mut *steps.clock;
                 let (report, on_media) =
                     repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, &mut mapping);
                 steps.report.repair = Some(report);
@@ -397,83 +408,121 @@ impl<M: Media> BlockFtl<M> {
         let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
-            close_all_but_last(&mut media, steps.clock, &mut scan, &mut chunks, &superblock);
+            close_all_but_last(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock);
             let is_of_tables = |chunk: ChunkId| config.catalog_blocks > 0 && table.valid(chunk) == 0;
-            close_beyond_plan(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tables);
+            close_beyond_plan(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tables);
         }
-        let states = superblock_places(&mut media, steps.clock, &mut scan, &mut chunks, &superblock, access);
+        let superblocks = superblock_places(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
         let mend = log.to_write_again(superblock.drive, geometry.ws_min);
-        let is_mendable = mend.len() <= Log::mendable();
-        let is_mended = !config.has(Canary::UnmendedCopy);
+        let gap = (!clean).then_some(gap);
+        let origin = Origin { config, plan, superblock, mapping, chunks: table, seals: scan.seals, good, next_lsn };
+        let read = scan.blocks_read;
+        let found =
+            Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend };
+        Ok((origin, found))
+    }
+}
+
+impl<M: Media> BlockFtl<M> {
+    /// Opens a drive that was formatted before, whatever happened to it since.
+    ///
+    /// # Errors
+    /// If no consistent state can be reached; nothing was written then.
+    pub fn open(media: M, config: Config, clock: &mut dyn Clock) -> Result<BlockFtl<M>, OpenError> {
+        BlockFtl::open_with(media, config, Access::ReadWrite, clock)
+    }
+
+    /// Opens a drive with the access that is wanted.
+    ///
+    /// # Errors
+    /// If no consistent state can be reached; nothing was written then.
+    pub fn open_with(
+        mut media: M,
+        config: Config,
+        access: Access,
+        clock: &mut dyn Clock,
+    ) -> Result<BlockFtl<M>, OpenError> {
+        let mut steps = Steps::new(clock);
+        let (origin, found) = Found::read(&mut media, config, access, &mut steps)?;
         let now = steps.clock.now();
-        let mut ftl =
-            BlockFtl::assemble(media, config, plan, superblock, mapping, table, scan.seals, good, next_lsn, now);
-        ftl.buffer = WriteBuffer::new(ftl.frames.len(), ftl.placement.classes(), position);
+        let mut ftl = BlockFtl::assemble(media, origin, now);
+        ftl.go_on(found, access, steps)?;
+        Ok(ftl)
+    }
+}
+
+impl BlockFtl {
+    /// Goes on from what was found.
+    fn go_on(&mut self, found: Found, access: Access, mut steps: Steps<'_>) -> Result<(), OpenError> {
+        let Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend } =
+            found;
+        let is_mendable = mend.len() <= Log::mendable();
+        let is_mended = !self.config.has(Canary::UnmendedCopy);
+        self.buffer = WriteBuffer::new(self.frames.len(), self.placement.classes(), position);
         if access == Access::Inspect {
-            ftl.read_only = Some(ReadOnlyReason::Inspection);
+            self.read_only = Some(ReadOnlyReason::Inspection);
         }
-        ftl.keep_in_doubt(left_in_doubt);
-        ftl.place_superblocks(states);
-        ftl.adopt_metadata(&chunks, &log);
+        self.keep_in_doubt(left_in_doubt);
+        self.place_superblocks(superblocks);
+        self.adopt_metadata(&chunks, &log);
         for chunk in checkpoint.retired {
-            ftl.chunks.set_usage(chunk, ChunkUse::Retired, position);
+            self.chunks.set_usage(chunk, ChunkUse::Retired, position);
         }
-        ftl.sort_chunks(&chunks);
-        steps.end(scan.blocks_read, format!("{mapped} blocks mapped"));
+        self.sort_chunks(&chunks);
+        steps.end(read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {
-            ftl.recovery = steps.report;
-            return Ok(ftl);
+            self.recovery = steps.report;
+            return Ok(());
         }
-        ftl.superblock.current_mut().clean = false;
-        ftl.turn_read_only_if_worn_out();
+        self.superblock.current_mut().clean = false;
+        self.turn_read_only_if_worn_out();
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
-        let (is_worn_out, is_repaired) = (ftl.read_only.is_some(), steps.report.repair.is_some());
+        let (is_worn_out, is_repaired) = (self.read_only.is_some(), steps.report.repair.is_some());
         if log.is_in_doubt() {
-            ftl.log.doubt(log.durable_below());
+            self.log.doubt(log.durable_below());
         }
-        if !is_worn_out || (ftl.superblock.can_go_on() && !is_repaired) {
-            let gap = (!clean).then_some(gap);
+        if !is_worn_out || (self.superblock.can_go_on() && !is_repaired) {
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
-            let is_skipped = !is_repaired && ftl.skip(gap);
-            let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || ftl.log_is_long());
+            let is_skipped = !is_repaired && self.skip(gap);
+            let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || self.log_is_long());
             // A worn-out drive takes no chunk for it.
-            if !is_replaced && is_mendable && (!is_worn_out || ftl.has_room_to_mend(&mend)) {
-                ftl.log.trust();
-                mend.iter().filter(|_| is_mended).for_each(|unit| ftl.log.mend(&mut ftl.frames, unit));
+            if !is_replaced && is_mendable && (!is_worn_out || self.has_room_to_mend(&mend)) {
+                self.log.trust();
+                mend.iter().filter(|_| is_mended).for_each(|unit| self.log.mend(&mut self.frames, unit));
             }
             if is_repaired {
-                ftl.superblock.confirm();
+                self.superblock.confirm();
             } else {
-                let superblock = ftl.request_superblock();
-                ftl.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
+                let superblock = self.request_superblock();
+                self.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
             }
             if is_replaced {
-                ftl.begin_checkpoint();
-                ftl.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
-                let blocks = ftl.superblock.current().checkpoint.blocks;
-                steps.end(scan.blocks_read, format!("checkpoint of {blocks} blocks"));
+                self.begin_checkpoint();
+                self.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
+                let blocks = self.superblock.current().checkpoint.blocks;
+                steps.end(read, format!("checkpoint of {blocks} blocks"));
             } else {
-                let superblock = ftl.superblock.durable();
-                steps.end(scan.blocks_read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
+                let superblock = self.superblock.durable();
+                steps.end(read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
         }
-        (ftl.phase, ftl.stirred) = (Phase::Working, true);
+        (self.phase, self.stirred) = (Phase::Working, true);
         // Only now: the programs would hold up the recovery's own.
-        ftl.recycle_left_open();
+        self.recycle_left_open();
         let is_single = checkpoint.lacking != [0; METADATA_COPIES];
         if is_single && steps.report.repair.is_none() {
-            ftl.begin_checkpoint();
+            self.begin_checkpoint();
         }
-        ftl.forget_notifications();
-        ftl.recovery = steps.report;
-        if ftl.config.catalog_blocks == 0 {
-            ftl.note_missing_room();
+        self.forget_notifications();
+        self.recovery = steps.report;
+        if self.config.catalog_blocks == 0 {
+            self.note_missing_room();
         }
-        ftl.reset_statistics();
-        Ok(ftl)
+        self.reset_statistics();
+        Ok(())
     }
 
     /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more. Right

@@ -18,7 +18,7 @@ use crate::block::{BlockFtl, Phase};
 use crate::chunk_table::ChunkUse;
 use crate::statistics::Care;
 use openftl_core::{ChunkId, Geometry, Ppa};
-use openftl_media::{ChunkDescriptor, ChunkState, Media, Notification, NotifiedScope, NotifiedState};
+use openftl_media::{ChunkDescriptor, ChunkState, Notification, NotifiedScope, NotifiedState};
 use std::collections::VecDeque;
 
 /// Chunks of a group that wait for their refresh, at most. One more is found weak again when it is read again.
@@ -93,7 +93,7 @@ impl Refresh {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Heeds what the device has to say, and has weak metadata written anew.
     pub(crate) fn advance_refresh(&mut self) {
         if std::mem::take(&mut self.refresh.ask) {

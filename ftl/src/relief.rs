@@ -35,7 +35,6 @@ use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, RELOCATION_RESERV
 use crate::target::TRANSACTION_BLOCKS_MAX;
 use crate::units::OpenId;
 use openftl_core::ChunkId;
-use openftl_media::Media;
 
 /// What the measures have set going.
 #[derive(Default)]
@@ -47,7 +46,7 @@ pub(crate) struct Relief {
     recycling: Vec<ChunkId>,
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Whether the log or a checkpoint wants a chunk and gets none.
     pub(crate) fn metadata_is_stalled(&self) -> bool {
         let log_is_stalled = (0..METADATA_COPIES).any(|copy| {

@@ -100,8 +100,8 @@ fn common_salt(blocks: &[Disagreeing]) -> Option<u32> {
 
 impl Versions {
     fn read(
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         scan: &mut Scan,
         chunks: &Chunks,
         superblock: &Superblock,
@@ -193,8 +193,8 @@ impl Versions {
 /// Replays what all log on the media says of seals. A superblock that is lost may have named chunks of it, so they are known
 /// by their first write units.
 fn replay_openings(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &Chunks,
     superblock: &Superblock,
@@ -231,8 +231,8 @@ fn replay_openings(
 
 /// Rebuilds `mapping`, which holds what is left of the checkpoint.
 pub(crate) fn rebuild(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &Chunks,
     superblock: &Superblock,

@@ -56,8 +56,8 @@ impl Scan {
     /// more before that is believed. What the device cannot read at all has out-of-band bytes of zeroes.
     pub fn read(
         &mut self,
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         places: &[Ppa],
         mut each: impl FnMut(Ppa, &mut Frames, Frame, Option<Oob>),
     ) {
@@ -71,8 +71,8 @@ impl Scan {
 
     fn pass(
         &mut self,
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         places: &[Ppa],
         mut each: impl FnMut(Ppa, &mut Frames, Frame, Option<Oob>),
     ) {
@@ -112,8 +112,8 @@ impl Scan {
     /// Runs one write or reset to its end. `fill` prepares the frames of a write.
     pub fn run(
         &mut self,
-        media: &mut impl Media,
-        clock: &mut impl Clock,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
         blocks: &[Ppa],
         fill: Option<impl FnMut(&mut Frames, Frame)>,
     ) -> Status {
@@ -141,7 +141,7 @@ impl Scan {
         }
     }
 
-    fn wait(&mut self, media: &mut impl Media, clock: &mut impl Clock) {
+    fn wait(&mut self, media: &mut dyn Media, clock: &mut dyn Clock) {
         let now = clock.now();
         media.poll(now, &mut self.frames, &mut self.completions);
         if self.completions.is_empty() {

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::oob::{BlockKind, Oob};
 use crate::statistics::Care;
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{ChunkDescriptor, ChunkState, Completion, Media, Status};
+use openftl_media::{ChunkDescriptor, ChunkState, Completion, Status};
 use std::ops::Range;
 
 /// What a chunk holds.
@@ -117,7 +117,7 @@ impl Scrub {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// The scrub.
     #[must_use]
     pub fn scrub(&self) -> &Scrub {

@@ -29,7 +29,6 @@ use crate::statistics::Purpose;
 use crate::superblock::Superblock;
 use crate::units::OpenId;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, VECTOR_BLOCKS_MAX};
-use openftl_media::Media;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CopyState {
@@ -178,7 +177,7 @@ impl SuperblockWriter {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Gives the writer its places.
     pub(crate) fn place_superblocks(&mut self, states: Vec<PlaceState>) {
         for state in states {

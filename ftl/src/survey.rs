@@ -30,7 +30,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    pub(crate) fn report(media: &mut impl Media, now: Time) -> Result<Chunks, OpenError> {
+    pub(crate) fn report(media: &mut dyn Media, now: Time) -> Result<Chunks, OpenError> {
         let geometry = *media.geometry();
         geometry.validate()?;
         let bits = geometry.format().bits();
@@ -70,8 +70,8 @@ impl Chunks {
 
 /// Makes sure that `chunk` is free, whatever it holds. Returns whether it is.
 pub(crate) fn make_free(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &mut Chunks,
     chunk: ChunkId,
@@ -92,8 +92,8 @@ pub(crate) fn make_free(
 /// Writes padding to an open chunk up to block `to`. A program that fails counts too: the chunk goes on behind it, or is
 /// closed by it.
 pub(crate) fn pad(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     geometry: &Geometry,
     descriptor: &mut ChunkDescriptor,
@@ -125,7 +125,7 @@ pub(crate) fn pad(
 }
 
 /// Pads open chunks so that everything the FTL has written to them can be read. Returns the blocks of padding.
-pub(crate) fn settle(media: &mut impl Media, clock: &mut impl Clock, scan: &mut Scan, chunks: &mut Chunks) -> u64 {
+pub(crate) fn settle(media: &mut dyn Media, clock: &mut dyn Clock, scan: &mut Scan, chunks: &mut Chunks) -> u64 {
     let geometry = chunks.geometry;
     if geometry.mw_cunits == 0 {
         return 0;
@@ -140,8 +140,8 @@ pub(crate) fn settle(media: &mut impl Media, clock: &mut impl Clock, scan: &mut 
 /// Makes sure that of each copy of the log at most one chunk is open, the last: a crash may leave one that was not full
 /// when the next was begun, and only closed chunks can be reset.
 pub(crate) fn close_all_but_last(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &mut Chunks,
     superblock: &Superblock,
@@ -201,8 +201,8 @@ pub(crate) fn take_up(
 /// recovery that is cut off may leave the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any
 /// more. On a table drive nothing goes on in what may be a table's.
 pub(crate) fn close_beyond_plan(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &mut Chunks,
     superblock: &Superblock,
@@ -236,8 +236,8 @@ pub(crate) fn close_beyond_plan(
 /// # Errors
 /// If there is such a chunk.
 pub(crate) fn newer_log(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &Chunks,
     superblock: &Superblock,
@@ -277,8 +277,8 @@ pub(crate) struct FoundSuperblock {
 
 /// Looks for superblocks.
 pub(crate) fn find_superblock(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &Chunks,
 ) -> Result<FoundSuperblock, OpenError> {
@@ -357,8 +357,8 @@ pub(crate) fn find_superblock(
 
 /// The places of superblocks as they were left.
 pub(crate) fn superblock_places(
-    media: &mut impl Media,
-    clock: &mut impl Clock,
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
     scan: &mut Scan,
     chunks: &mut Chunks,
     superblock: &Superblock,

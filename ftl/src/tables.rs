@@ -59,7 +59,7 @@ use crate::block::BlockFtl;
 use crate::survey::Chunks;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
-use openftl_media::{ChunkDescriptor, ChunkState, Media};
+use openftl_media::{ChunkDescriptor, ChunkState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use table::Table;
 
@@ -188,7 +188,7 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
     (1..=most).rev().find(fits).unwrap_or(1) * geometry.ws_min
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Gives tables what the device has beyond the plan and the spares, group by group.
     pub(crate) fn share_with_tables(&mut self, chunks: &Chunks) {
         let groups = self.geometry.groups as usize;

@@ -10,6 +10,7 @@
 
 use crate::placement::{HANDLES_MAX, PlacementName};
 use openftl_core::{Frame, FrameForm, Frames, Nanos, Time};
+use std::ops::DerefMut;
 
 /// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
 pub const TRANSACTION_BLOCKS_MAX: usize = 256;
@@ -375,4 +376,67 @@ pub trait BlockTarget {
 
     /// Appends those that it has kept note of, oldest first: the last few since it was opened.
     fn handle_events(&self, _events: &mut Vec<HandleEvent>) {}
+}
+
+/// What stands for a drive is one: a drive whose device is of a known type, a reference.
+impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
+    fn blocks(&self) -> u64 {
+        (**self).blocks()
+    }
+
+    fn frames(&self) -> &Frames {
+        (**self).frames()
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
+        (**self).frames_mut()
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        (**self).payload_form()
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        (**self).submit(now, tag, request)
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+        (**self).poll(now, done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        (**self).next_due()
+    }
+
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        (**self).vitals()
+    }
+
+    fn give_up(&mut self, now: Time) -> String {
+        (**self).give_up(now)
+    }
+
+    fn placement(&self) -> PlacementFacts {
+        (**self).placement()
+    }
+
+    fn handle_room(&self, handle: Handle) -> u64 {
+        (**self).handle_room(handle)
+    }
+
+    fn renew_handle(&mut self, now: Time, handle: Handle) -> bool {
+        (**self).renew_handle(now, handle)
+    }
+
+    fn watch_handles(&mut self, watch: HandleWatch) {
+        (**self).watch_handles(watch);
+    }
+
+    fn handle_events(&self, events: &mut Vec<HandleEvent>) {
+        (**self).handle_events(events);
+    }
 }

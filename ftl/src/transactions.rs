@@ -33,7 +33,7 @@ use crate::throttle::{Room, Throttle};
 use crate::trims::Trims;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_media::{Media, Status};
+use openftl_media::Status;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -105,7 +105,7 @@ impl Transactions {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     pub(crate) fn check_range(&self, first: u64, blocks: u64, most: u64) -> Result<(), IoError> {
         let capacity = self.plan.capacity_blocks;
         if blocks == 0 || blocks > most || first.checked_add(blocks).is_none_or(|end| end > capacity) {

@@ -29,7 +29,6 @@ use crate::mapping::{Entry, Place};
 use crate::target::{Durability, Extent, IoError, TRANSACTION_BLOCKS_MAX};
 use crate::transactions::REQUESTS_MAX;
 use openftl_core::{Ppa, Time};
-use openftl_media::Media;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -88,7 +87,7 @@ impl Trims {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
         self.check_range(first, blocks, u64::MAX)?;
         if self.read_only.is_some() {

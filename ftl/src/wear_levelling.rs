@@ -20,7 +20,6 @@
 
 use crate::block::BlockFtl;
 use openftl_core::ChunkId;
-use openftl_media::Media;
 
 /// How far the resets of two chunks of a group may differ before resting data move, unless the drive's owner says
 /// otherwise: one percent of what TLC stands.
@@ -73,7 +72,7 @@ impl WearLevelling {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// How much more often than any closed chunk of `group` the most worn one was reset.
     fn wear_spread(&self, group: u32) -> u32 {
         let least = self.chunks.least_worn_closed(group).map(|(resets, _)| resets);

@@ -257,8 +257,8 @@ pub enum MediaError {
     NoSuchChunk(ChunkId),
 }
 
-/// An Open-Channel device.
-pub trait Media {
+/// An Open-Channel device. It owns what it is made of, so that whoever holds it may forget its type.
+pub trait Media: 'static {
     /// The shape of the device (E2h). Constant for as long as the device is open.
     fn geometry(&self) -> &Geometry;
 

@@ -24,7 +24,7 @@ use crate::statistics::{Care, Purpose};
 use crate::units::{OpenId, Unit, UnitId};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
-use openftl_media::{Completion, Media, Status};
+use openftl_media::{Completion, Status};
 use std::collections::VecDeque;
 
 /// Reads under way in one group, at most.
@@ -131,7 +131,7 @@ impl Collection {
     }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// The victim that `chunk` is.
     fn victim_mut(&mut self, group: u32, chunk: ChunkId) -> &mut Victim {
         let victims = &mut self.collection.groups[group as usize].victims;

@@ -6,9 +6,8 @@ use crate::check::{CHECK_TAG, CheckReport, DamagedTable};
 use crate::recovery::OpenError;
 use crate::target::IoError;
 use openftl_core::{Clock, Frame};
-use openftl_media::Media;
 
-impl<M: Media> TableFtl<M> {
+impl TableFtl {
     /// Verifies log area, catalog and metadata as [`crate::BlockFtl::check`] does, and each table in the catalog. `progress` is told
     /// the blocks done and in all. Nothing is written.
     ///
@@ -16,7 +15,7 @@ impl<M: Media> TableFtl<M> {
     /// If the device stops answering.
     pub fn check(
         &mut self,
-        clock: &mut impl Clock,
+        clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
         let tables: Vec<(u32, u64, u32)> = self.tables().collect();
@@ -55,7 +54,7 @@ impl<M: Media> TableFtl<M> {
     /// Reads blocks of the table `number` in `slot`.
     fn read_and_wait(
         &mut self,
-        clock: &mut impl Clock,
+        clock: &mut dyn Clock,
         (slot, number): (u32, u64),
         first: u32,
         frames: &[Frame],

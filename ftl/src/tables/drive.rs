@@ -23,6 +23,7 @@ use crate::target::{BlockTarget, Done, Durability, Handle, IoError, Request};
 use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time};
 use openftl_media::Media;
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 
 /// Marks the tags of what the drive asks of itself. Those of the host are below [`TAGS`].
 const OWN: u64 = 1 << 63;
@@ -157,8 +158,7 @@ pub struct TableStatistics {
 }
 
 /// A table drive. See the module.
-pub struct TableFtl<M> {
-    pub(super) ftl: BlockFtl<M>,
+pub struct TableFtl<M: ?Sized = dyn Media> {
     catalog: Catalog,
     /// How tables are placed that are begun from now on.
     placement: TablePlacement,
@@ -180,6 +180,21 @@ pub struct TableFtl<M> {
     done: Vec<TableDone>,
     ended: Vec<Done>,
     statistics: TableStatistics,
+    pub(super) ftl: BlockFtl<M>,
+}
+
+impl<M: Media> Deref for TableFtl<M> {
+    type Target = TableFtl;
+
+    fn deref(&self) -> &TableFtl {
+        self
+    }
+}
+
+impl<M: Media> DerefMut for TableFtl<M> {
+    fn deref_mut(&mut self) -> &mut TableFtl {
+        self
+    }
 }
 
 impl<M: Media> TableFtl<M> {
@@ -187,7 +202,7 @@ impl<M: Media> TableFtl<M> {
     ///
     /// # Errors
     /// If the log area does not fit the device, or the device fails.
-    pub fn format(media: M, config: Config, clock: &mut impl Clock) -> Result<TableFtl<M>, OpenError> {
+    pub fn format(media: M, config: Config, clock: &mut dyn Clock) -> Result<TableFtl<M>, OpenError> {
         let catalog_blocks = catalog_blocks(media.geometry());
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
         let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
@@ -204,7 +219,7 @@ impl<M: Media> TableFtl<M> {
         media: M,
         config: Config,
         access: Access,
-        clock: &mut impl Clock,
+        clock: &mut dyn Clock,
     ) -> Result<(TableFtl<M>, Vec<FoundEntry>), OpenError> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
@@ -234,7 +249,6 @@ impl<M: Media> TableFtl<M> {
 
     fn new(ftl: BlockFtl<M>, catalog: Catalog) -> TableFtl<M> {
         TableFtl {
-            ftl,
             catalog,
             placement: TablePlacement::default(),
             commits: Vec::new(),
@@ -251,18 +265,8 @@ impl<M: Media> TableFtl<M> {
             done: Vec::new(),
             ended: Vec::new(),
             statistics: TableStatistics::default(),
+            ftl,
         }
-    }
-
-    /// How tables are placed that are begun from now on.
-    pub fn place_tables(&mut self, placement: TablePlacement) {
-        self.placement = placement;
-    }
-
-    /// The block FTL below: its log area, accounting and recovery.
-    #[must_use]
-    pub fn block(&self) -> &BlockFtl<M> {
-        &self.ftl
     }
 
     /// The device, for those who test what the FTL bears.
@@ -274,6 +278,30 @@ impl<M: Media> TableFtl<M> {
     #[must_use]
     pub fn crash(self) -> M {
         self.ftl.crash()
+    }
+
+    /// Stops cleanly: everything committed is durable, and what was not is gone.
+    ///
+    /// # Errors
+    /// If the device stops completing commands, or the drive has failed.
+    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.commit_what_waits(clock)?;
+        self.ftl.close(clock)
+    }
+}
+
+impl<M: Media + ?Sized> TableFtl<M> {
+    /// The block FTL below: its log area, accounting and recovery.
+    #[must_use]
+    pub fn block(&self) -> &BlockFtl<M> {
+        &self.ftl
+    }
+}
+
+impl TableFtl {
+    /// How tables are placed that are begun from now on.
+    pub fn place_tables(&mut self, placement: TablePlacement) {
+        self.placement = placement;
     }
 
     /// What happened since the drive was opened.
@@ -577,20 +605,16 @@ impl<M: Media> TableFtl<M> {
         if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
     }
 
-    /// Stops cleanly: everything committed is durable, and what was not is gone.
-    ///
-    /// # Errors
-    /// If the device stops completing commands, or the drive has failed.
-    pub fn close(mut self, clock: &mut impl Clock) -> Result<M, OpenError> {
+    fn commit_what_waits(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
-        let is_at_work = |drive: &TableFtl<M>| !drive.waiting.is_empty() || !drive.commits.is_empty();
+        let is_at_work = |drive: &TableFtl| !drive.waiting.is_empty() || !drive.commits.is_empty();
         self.poll(clock.now(), &mut done);
-        while is_at_work(&self) && self.ftl.may_program() {
+        while is_at_work(self) && self.ftl.may_program() {
             let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
             clock.wait_until(due);
             self.poll(clock.now(), &mut done);
         }
-        self.ftl.close(clock)
+        Ok(())
     }
 
     /// A request has ended: of the host, or of the drive itself.
@@ -797,7 +821,7 @@ fn expect_short(note: &[u8]) -> Result<(), TableError> {
 }
 
 /// Reads every block of the catalog that was ever written.
-fn read_catalog<M: Media>(ftl: &mut BlockFtl<M>, clock: &mut impl Clock) -> Result<Reader, OpenError> {
+fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<Reader, OpenError> {
     let mut reader = Reader::default();
     let mut frames = Vec::new();
     let blocks = ftl.config().catalog_blocks;
@@ -831,7 +855,7 @@ fn lost(block: u32, error: &IoError) -> CatalogError {
     CatalogError::Lost { block, reason: error.to_string() }
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// Takes over a table that the catalog describes.
     fn adopt_table(&mut self, number: u64, found: &super::catalog::TableRuns) -> Result<u32, CatalogError> {
         let wrong = |reason: String| CatalogError::Entry { number, block: 0, reason };

@@ -22,7 +22,7 @@ use crate::oob::{BlockKind, Oob};
 use crate::refresh::REFRESHES_MAX;
 use crate::statistics::Care;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, Ppa};
-use openftl_media::{Completion, Media, Status};
+use openftl_media::{Completion, Status};
 use std::ops::Range;
 
 /// The number of a copy. No entry has it.
@@ -107,7 +107,7 @@ fn units_behind(geometry: &Geometry, unit_blocks: u32) -> u32 {
     geometry.mw_cunits.div_ceil(unit_blocks)
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     /// A chunk of tables is weak, and was not before.
     pub(crate) fn queue_table_chunk(&mut self, chunk: ChunkId) {
         if self.tables.weak.len() < REFRESHES_MAX {

@@ -17,7 +17,6 @@ use crate::provisioning::Claim;
 use crate::statistics::Purpose;
 use crate::units::{OpenChunk, OpenId, UnitId};
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
-use openftl_media::Media;
 
 /// Whether more can be appended to a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +29,7 @@ pub enum Room {
     None,
 }
 
-impl<M: Media> BlockFtl<M> {
+impl BlockFtl {
     fn pus(&self) -> Vec<PuId> {
         self.geometry.pu_ids().collect()
     }

@@ -60,7 +60,7 @@ pub struct ServerCounts {
 }
 
 /// Serves a drive to processes of this machine.
-pub struct FileServer<M: Media + 'static> {
+pub struct FileServer<M: Media> {
     shared: Arc<Shared<M>>,
     /// Has the thread that accepts look up.
     wake: Arc<OwnedFd>,
