@@ -9,6 +9,7 @@ use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::{Config, RelocateBy};
 use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
+use crate::life::Life;
 use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
 use crate::oob::{BlockKind, Oob};
@@ -111,6 +112,7 @@ impl<M: Media> BlockFtl<M> {
             log_gaps: Vec::new(),
             places,
             sizing: config.sizing(),
+            life: Life::NEW,
         };
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);
@@ -119,7 +121,11 @@ impl<M: Media> BlockFtl<M> {
         scan.seals.begin(config.drive_id, 0, config.has_copies);
         scan.seals.end_loading();
         let seals = scan.seals;
-        let mut ftl = BlockFtl::assemble(media, Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 }, now);
+        let mut ftl = BlockFtl::assemble(
+            media,
+            Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 },
+            now,
+        );
         ftl.place_superblocks(states);
         ftl.sort_chunks(&chunks);
         for copy in 0..METADATA_COPIES {
@@ -212,6 +218,7 @@ impl<M: Media> BlockFtl<M> {
             units: Units::new(&geometry),
             host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
             log,
+            life: superblock.life,
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
             collection: Collection::new(groups, destinations, relocation_frames),

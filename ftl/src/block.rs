@@ -23,6 +23,7 @@ use crate::checkpoint::Checkpointer;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::Config;
 use crate::garbage_collection::Collection;
+use crate::life::Life;
 use crate::log::{Log, Record};
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
@@ -151,6 +152,8 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) tables: Tables,
     pub(crate) reads: Reads,
     pub(crate) statistics: Statistics,
+    /// What came before the statistics began.
+    pub(crate) life: Life,
     pub(crate) recovery: RecoveryReport,
     pub(crate) done: Vec<Done>,
     pub(crate) completions: Vec<Completion>,
@@ -251,7 +254,6 @@ impl<M: Media + ?Sized> BlockFtl<M> {
     pub fn media_mut(&mut self) -> &mut M {
         &mut self.media
     }
-
 }
 
 impl BlockFtl {
@@ -284,8 +286,15 @@ impl BlockFtl {
         &self.statistics
     }
 
+    /// What happened since the drive was formatted. A crash takes along what no superblock said yet.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.life.with(&self.statistics, self.now)
+    }
+
     /// Begins the statistics anew.
     pub fn reset_statistics(&mut self) {
+        self.life = self.life();
         self.statistics = Statistics {
             groups: vec![GroupStatistics::default(); self.geometry.groups as usize],
             since: self.now,

@@ -94,11 +94,7 @@ impl BlockFtl {
     }
 
     /// Works until `until` holds, waiting for the device as it needs.
-    pub(crate) fn run(
-        &mut self,
-        clock: &mut dyn Clock,
-        until: impl Fn(&BlockFtl) -> bool,
-    ) -> Result<(), OpenError> {
+    pub(crate) fn run(&mut self, clock: &mut dyn Clock, until: impl Fn(&BlockFtl) -> bool) -> Result<(), OpenError> {
         loop {
             let now = clock.now();
             self.advance(now);

@@ -20,7 +20,7 @@
 //! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
 //! | [`repair`] | rebuilding the map from what the blocks say of themselves |
 //! | [`scan`], [`check`] | verifying all of it |
-//! | [`statistics`], [`latency`], [`encounters`] | one accounting |
+//! | [`statistics`], [`latency`], [`encounters`], [`life`] | one accounting |
 //!
 //! | FTL | is |
 //! |---|---|
@@ -44,6 +44,7 @@ mod found_log;
 pub mod garbage_collection;
 pub mod handle_events;
 pub mod latency;
+pub mod life;
 pub mod lifetimes;
 pub mod log;
 pub mod mapping;
@@ -82,6 +83,7 @@ pub use check::{CheckReport, DamagedTable, LostBlock};
 pub use config::{CollectionScope, Config, RelocateBy};
 pub use encounters::Encounters;
 pub use latency::Latencies;
+pub use life::Life;
 pub use placement::{PlacementName, PlacementStatistics};
 pub use plan::{Plan, PlanError, chunks_per_pu};
 pub use recovery::{Access, OpenError, RecoveryReport};

@@ -447,6 +447,10 @@ impl<M: Media> BlockFtl<M> {
         let (origin, found) = Found::read(&mut media, config, access, &mut steps)?;
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, origin, now);
+        if access != Access::Inspect {
+            ftl.life.opened += 1;
+            ftl.life.not_closed += u64::from(!steps.report.clean);
+        }
         ftl.go_on(found, access, steps)?;
         Ok(ftl)
     }

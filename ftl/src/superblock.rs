@@ -37,10 +37,12 @@
 //! | 153 | handles |
 //! | 154-155 | objects |
 //! | 156-159 | 0 |
-//! | 160- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
+//! | 160-271 | the drive's [life](crate::life::Life), 14 counts (8 bytes each) |
+//! | 272- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
 //! | | log chunks of copy 0, of copy 1 (4 bytes each) |
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
+use crate::life::{Life, LifeBytes};
 use crate::mapping::Entry;
 use crate::placement::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::plan::METADATA_COPIES;
@@ -55,7 +57,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 3;
+pub const SUPERBLOCK_VERSION: u32 = 4;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
@@ -100,9 +102,10 @@ struct Header {
     handles: u8,
     objects_max: U16,
     reserved: U32,
+    life: LifeBytes,
 }
 
-const _: () = assert!(size_of::<Header>() == 160);
+const _: () = assert!(size_of::<Header>() == 272);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -193,6 +196,8 @@ pub struct Superblock {
     pub places: [u32; 4],
     /// What else sized the drive.
     pub sizing: Sizing,
+    /// What the drive had done when this was written.
+    pub life: Life,
 }
 
 /// The settings besides capacity and over-provisioning that a drive was sized for when it was formatted.
@@ -309,6 +314,7 @@ impl Superblock {
             handles: self.sizing.handles,
             objects_max: U16::new(self.sizing.objects_max),
             reserved: U32::ZERO,
+            life: self.life.encode(),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
         seal(&mut bytes);
@@ -407,6 +413,7 @@ impl Superblock {
                 handles: header.handles,
                 objects_max: header.objects_max.get(),
             },
+            life: Life::decode(&header.life),
         })
     }
 
@@ -563,7 +570,7 @@ pub fn seal(record: &mut [u8]) {
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 3"),
+        (offset_of!(Header, version), 4, "format version, 4"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
         (
@@ -598,6 +605,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, handles), 1, "handles that it was sized for"),
         (offset_of!(Header, objects_max), 2, "objects that it was sized for"),
         (offset_of!(Header, reserved), 4, "0"),
+        (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (
             size_of::<Header>(),
             size_of::<ExtentBytes>(),
@@ -649,6 +657,7 @@ mod tests {
                 handles: 5,
                 objects_max: 300,
             },
+            life: Life { opened: 3, host_blocks_written: 12_000, media_blocks_written: 30_000, ..Life::default() },
         }
     }
 
@@ -661,18 +670,18 @@ mod tests {
 
     #[test]
     fn the_bytes_on_media_are_these() {
-        let text = superblock().encode()[..160 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect!["4f46544c5355505203000000e000000066464ad0010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff180000000000000005052c010000000005000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
+        let text = superblock().encode()[..272 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        expect_test::expect!["4f46544c5355505204000000500100005fb551de010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff180000000000000005052c0100000000030000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000e02e000000000000000000000000000030750000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000005000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
     #[test]
     fn a_long_superblock_takes_several_blocks() {
-        let long = Superblock { log_chunks: [(0..3000).collect(), Vec::new()], ..superblock() };
+        let long = Superblock { log_chunks: [(0..2980).collect(), Vec::new()], ..superblock() };
         let bytes = long.encode();
         assert_eq!(bytes.len(), 3 * BLOCK_BYTES);
-        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(160 + 36 + 12_000 + 16));
+        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(272 + 36 + 11_920 + 16));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
-        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_212)));
+        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_244)));
     }
 
     #[test]
@@ -730,7 +739,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_found_out() {
         let mut bytes = superblock().encode();
-        for bit in 0..224 * 8 {
+        for bit in 0..336 * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -740,12 +749,12 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = superblock().encode();
-        bytes[8] = 4;
+        bytes[8] = 5;
         let error = Superblock::decode(&bytes).unwrap_err();
-        assert_eq!(error, SuperblockError::Version(4));
+        assert_eq!(error, SuperblockError::Version(5));
         assert!(error.to_string().ends_with("use a newer OpenFTL"), "{error}");
-        bytes[8] = 2;
+        bytes[8] = 3;
         let error = Superblock::decode(&bytes).unwrap_err().to_string();
-        assert!(error.contains("has format version 2, this program knows version 3: use the older OpenFTL"), "{error}");
+        assert!(error.contains("has format version 3, this program knows version 4: use the older OpenFTL"), "{error}");
     }
 }

@@ -270,6 +270,7 @@ impl BlockFtl {
 
     fn begin_superblock(&mut self) {
         self.superblock.current.durable_below = self.log.durable_below();
+        self.superblock.current.life = self.life();
         let bytes = self.superblock.current.encode();
         let sequence = self.superblock.current.sequence;
         let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.geometry.ws_min as usize);

@@ -9,28 +9,47 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 const CAPACITY: u64 = 16_384;
 const INTERVAL: Nanos = Nanos::from_millis(500);
 
-struct World {
-    ftl: BlockFtl<EmulatedDevice>,
+pub struct World {
+    pub ftl: BlockFtl<EmulatedDevice>,
     clock: VirtualClock,
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let profile = Profile::builtin("cosmos").unwrap();
-        let config = Config {
-            capacity_blocks: CAPACITY,
-            payload: FrameForm::Stamp,
-            // Long enough that only the time counts.
-            checkpoint_log_blocks: Some(10_000),
-            checkpoint_interval: Some(INTERVAL),
-            ..Config::default()
-        };
+        let config = World::config();
         let shape = profile.geometry(profile.chunks_per_pu).unwrap();
         let chunks = chunks_per_pu(&shape, &config, Share::percent(0)).unwrap();
         let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, 1).unwrap();
         let mut clock = VirtualClock::default();
         let ftl = BlockFtl::format(device, config, &mut clock).unwrap();
         World { ftl, clock }
+    }
+
+    fn config() -> Config {
+        Config {
+            capacity_blocks: CAPACITY,
+            payload: FrameForm::Stamp,
+            // Long enough that only the time counts.
+            checkpoint_log_blocks: Some(10_000),
+            checkpoint_interval: Some(INTERVAL),
+            ..Config::default()
+        }
+    }
+
+    /// Stops cleanly, and opens again.
+    pub fn restart(mut self) -> World {
+        let device = self.ftl.close(&mut self.clock).unwrap();
+        let ftl = BlockFtl::open(device, World::config(), &mut self.clock).unwrap();
+        World { ftl, clock: self.clock }
+    }
+
+    /// Opens what a crash leaves.
+    pub fn crash(mut self) -> World {
+        let mut device = self.ftl.crash();
+        device.power_cut(self.clock.0, false).unwrap();
+        let ftl = BlockFtl::open(device, World::config(), &mut self.clock).unwrap();
+        World { ftl, clock: self.clock }
     }
 
     /// Lets the drive do what it wants to until nothing is due before `end`.
@@ -46,7 +65,7 @@ impl World {
     }
 
     /// Writes one block, durably.
-    fn write(&mut self, first: u64) {
+    pub fn write(&mut self, first: u64) {
         let frame = self.ftl.frames_mut().acquire(FrameForm::Stamp).expect("a frame is free");
         let request = Request::Write { first, frames: &[frame], durability: Durability::Durable, handle: Handle::NONE };
         self.ftl.submit(self.clock.0, 0, request).unwrap();

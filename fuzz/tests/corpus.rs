@@ -33,3 +33,13 @@ fn every_input_that_is_kept_passes() {
         assert!(inputs > 0, "{} has no input", target.name);
     }
 }
+
+/// Those of another version of the format would be refused for it, and a fuzzer would have to begin with nothing.
+#[test]
+fn superblocks_that_are_kept_have_the_version_of_today() {
+    for entry in corpus().join("superblock").read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let read = openftl_ftl::Superblock::decode(&std::fs::read(&path).unwrap());
+        assert!(read.is_ok(), "{}: {read:?}", path.display());
+    }
+}

@@ -34,6 +34,7 @@ cargo xtask: what a contributor does
   cargo xtask test [--require-all]     everything: sets up where it may, then unit tests and system tests.
                                        Tests that cannot run here are listed with the reason;
                                        with --require-all that is a failure, but where no registry has what is missing
+  cargo xtask test --quick             what needs no client and few minutes
   cargo xtask bench [FIGURE…] [--json] the figures the project promises, measured here (FIGURE: one of
                                        software-cost, simulation, waf, open-time, recovery,
                                        wall-clock, nbd, nvme, rocksdb;

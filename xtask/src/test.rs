@@ -1,146 +1,289 @@
 //! `cargo xtask test`: everything that can be tested here, and a list of what could not.
 //!
-//! Unit tests are built with debug assertions, the `openftl` that system tests start is built for release. A system
-//! test that lacks a program, a device or root's rights returns at once and leaves a line in the file that
-//! `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
+//! All of it but the fuzz targets comes from one build, with debug assertions: unit tests, model tests, and the `openftl` and
+//! the plugin that system tests start. A system test that lacks a program, a device or root's rights returns at once and
+//! leaves a line in the file that `OPENFTL_LEFT_OUT` names; those lines, and tests marked `#[ignore]`, are the list.
+//! `--quick` leaves out whatever needs a program that is not ours, and what tries many states.
+
+mod programs;
 
 use crate::steps::{Outcome, Steps};
 use crate::{fuzz, linux, rocksdb, setup, shell};
-use std::io::{BufRead, BufReader};
-use std::process::{ExitCode, Stdio};
+use programs::{Program, Selection, Tally};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 /// The arguments of `test`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Whether a test that cannot run here is a failure.
     require_all: bool,
+    /// Only what is soon done.
+    quick: bool,
 }
 
 impl Options {
     /// Understands the command line.
     pub fn parse(words: &[&str]) -> Result<Options, String> {
-        let mut options = Options { require_all: false };
+        let mut options = Options { require_all: false, quick: false };
         for word in words {
             match *word {
                 "--require-all" => options.require_all = true,
-                _ => return Err(format!("`test` does not know `{word}`; it takes --require-all")),
+                "--quick" => options.quick = true,
+                _ => return Err(format!("`test` does not know `{word}`; it takes --quick or --require-all")),
             }
         }
-        Ok(options)
+        match options {
+            Options { require_all: true, quick: true } => {
+                Err("--quick leaves tests out, and --require-all forbids that: leave one of them away".to_owned())
+            }
+            options => Ok(options),
+        }
+    }
+}
+
+/// A part of the run, with how many minutes it takes on two idle cores.
+struct Part {
+    name: &'static str,
+    minutes: f64,
+    what: &'static str,
+    /// Whether `--quick` has it, too.
+    is_quick: bool,
+}
+
+const SET_UP: Part = Part { name: "set-up", minutes: 1.0, what: "Debian packages with clients", is_quick: false };
+const BUILD: Part = Part { name: "build", minutes: 4.0, what: "all test programs, openftl", is_quick: true };
+const ROCKSDB: Part = Part { name: "RocksDB", minutes: 1.0, what: "the plugin, db_stress", is_quick: false };
+const TESTS: Part = Part { name: "tests", minutes: 6.0, what: "unit, model and system tests", is_quick: true };
+const CRASHES: Part =
+    Part { name: "every crash point", minutes: 2.0, what: "small drives, all states", is_quick: false };
+const EXPLORATION: Part =
+    Part { name: "exploration", minutes: 1.5, what: "histories of faults and power cuts", is_quick: false };
+const BUGS: Part =
+    Part { name: "known bugs are found", minutes: 1.0, what: "drives with bugs built in", is_quick: false };
+const FUZZING: Part = Part { name: "fuzzing", minutes: 2.5, what: "a minute over all parsers", is_quick: false };
+const PLAN: [&Part; 8] = [&SET_UP, &BUILD, &ROCKSDB, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
+
+/// Prints what is about to happen.
+fn tell_plan(options: Options) {
+    println!("What is run here, with minutes on two idle cores:");
+    for part in PLAN {
+        let time = format!("{:.1}", part.minutes);
+        let (time, note) =
+            if options.quick && !part.is_quick { ("-".to_owned(), "; not with --quick") } else { (time, "") };
+        println!("  {:22} {time:>5}   {}{note}", part.name, part.what);
+    }
+    if options.quick {
+        println!("  Tests that start openftl or connect hosts by the hundred are left out as well.");
     }
 }
 
 /// Sets up, builds, tests, and lists what was left out.
 pub fn run(options: Options) -> ExitCode {
-    let mut steps = Steps::new("test");
-    let mut left_out = Vec::new();
-    steps.run("set-up", setup::install);
-    let has_rocksdb = steps.run("RocksDB", rocksdb::for_tests);
-    let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(RELEASE))));
-    steps.run("tests", || {
-        if !built {
-            return Outcome::Failed("system tests need the release build".to_owned());
+    tell_plan(options);
+    let target = match shell::target_directory() {
+        Ok(target) => target,
+        Err(error) => {
+            eprintln!("cargo xtask test: {error}");
+            return ExitCode::FAILURE;
         }
-        match tests(has_rocksdb) {
-            Ok(result) => {
-                left_out = result.left_out;
-                Outcome::of(result.passed)
-            }
-            Err(error) => Outcome::Failed(error),
-        }
-    });
-    // These say how much they tried.
-    steps.run("every crash point", || Outcome::of(shell::run(&mut shell::cargo(CRASH_POINTS))));
-    steps.run("exploration", || explore(built));
-    steps.run("known bugs are found", || Outcome::of(shell::run(&mut shell::cargo(CANARY))));
-    steps.run("fuzzing", || match fuzz::short_run() {
-        Outcome::LeftOut(reason) => {
-            left_out.push(format!("fuzzing: {reason}"));
-            Outcome::LeftOut(reason)
-        }
-        outcome => outcome,
-    });
-    steps.run("nothing left out", || judge(&left_out, options));
-    steps.finish()
+    };
+    let run = Run { steps: Steps::new("test"), target, tally: Tally::default(), left_out: Vec::new() };
+    if options.quick { run.quick() } else { run.all(options) }
 }
 
-/// How the command line tool is built for system tests and benches.
-pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
+/// A run as it goes.
+struct Run {
+    steps: Steps,
+    target: PathBuf,
+    tally: Tally,
+    left_out: Vec<String>,
+}
 
 /// What the default build leaves out, because it takes a C compiler and minutes.
 pub const TLS: &str = "openftl/tls";
 
-/// Every crash point of small drives, with debug assertions: with the figures, and from the build of all tests.
-const CRASH_POINTS: [&str; 8] =
-    ["test", "--workspace", "--features", TLS, "--test", "crash_points", "--", "--nocapture"];
+/// How the command line tool is built for measurements.
+pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
 
-/// What the names of those tests begin with, and of no others.
-const OF_CRASH_POINTS: &str = "every_crash_point";
+/// Packages whose tests need no minutes and no programs.
+const QUICK: [&str; 11] = [
+    "openftl-core",
+    "openftl-media",
+    "openftl-ftl",
+    "openftl-sim",
+    "openftl-lab",
+    "openftl-bytes",
+    "openftl-nbd",
+    "openftl-nvme",
+    "openftl-nvme-tcp",
+    "openftl-control",
+    "xtask",
+];
 
-/// Drives with known bugs.
-const CANARY: [&str; 9] =
-    ["test", "--package", "openftl-sim", "--features", "canary", "--test", "canary", "--", "--nocapture"];
+/// Programs that have a step of their own, because they say how much they tried.
+const CRASH_POINTS: &str = "openftl-sim crash_points";
 
 /// Histories that are explored besides those of the tests.
 const HISTORIES: &str = "6000";
 
-fn explore(built: bool) -> Outcome {
-    let target = match shell::target_directory() {
-        Ok(target) if built => target,
-        Ok(_) => return Outcome::Failed("it needs the release build".to_owned()),
-        Err(error) => return Outcome::Failed(error),
-    };
-    let mut command = std::process::Command::new(target.join("release").join("openftl"));
-    Outcome::of(shell::run(command.args(["explore", "--seed", "1000", "--runs", HISTORIES])))
-}
-
-struct Tested {
-    passed: Result<(), String>,
-    left_out: Vec<String>,
-}
-
-fn tests(has_rocksdb: bool) -> Result<Tested, String> {
-    let target = shell::target_directory()?;
-    let notes = target.join("left-out");
-    match std::fs::remove_file(&notes) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(format!("cannot remove {}: {error}", notes.display()));
+impl Run {
+    fn quick(mut self) -> ExitCode {
+        let selection = QUICK.iter().flat_map(|package| ["--package", package]).collect();
+        if let Some(built) = self.build(&Selection(selection)) {
+            let (built, _) = set_apart(built);
+            self.steps.run(TESTS.name, || run_all(&built, &mut self.tally, |_| {}));
         }
-        _ => {}
+        self.finish()
     }
-    let arguments = ["test", "--workspace", "--features", TLS, "--no-fail-fast", "--", "--skip", OF_CRASH_POINTS];
-    let mut command = shell::cargo(arguments);
-    command.env("OPENFTL_LEFT_OUT", &notes).env("OPENFTL_BINARY", target.join("release").join("openftl"));
-    if let Some(kernel) = linux::kernel() {
-        command.env(linux::VARIABLE, kernel);
+
+    fn all(mut self, options: Options) -> ExitCode {
+        self.steps.run(SET_UP.name, setup::install);
+        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", TLS])) else { return self.finish() };
+        let has_rocksdb = self.steps.run(ROCKSDB.name, rocksdb::for_tests);
+        let (built, crash_points) = set_apart(built);
+        let notes = self.target.join("left-out");
+        let environment =
+            Environment { openftl: self.openftl(), notes: notes.clone(), has_rocksdb, target: &self.target };
+        let tally = &mut self.tally;
+        self.steps.run(TESTS.name, || {
+            let done =
+                forget(&notes).map_or_else(Outcome::Failed, |()| run_all(&built, tally, |it| environment.apply(it)));
+            // The examples in the documentation are built by what runs them.
+            let mut examples =
+                shell::cargo(["test", "--workspace", "--features", TLS, "--doc", "--no-fail-fast", "--quiet"]);
+            match Outcome::of(shell::run(&mut examples)) {
+                Outcome::Failed(error) => Outcome::Failed(error),
+                _ => done,
+            }
+        });
+        match std::fs::read_to_string(&notes) {
+            Ok(text) => self.left_out.extend(text.lines().map(str::to_owned)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => self.tally.failed.push(format!("cannot read {}: {error}", notes.display())),
+        }
+        for program in &crash_points {
+            self.steps.run(CRASHES.name, || Outcome::of(shell::run(program.command().arg("--nocapture"))));
+        }
+        let mut explorer = Command::new(self.openftl());
+        explorer.args(["explore", "--seed", "1000", "--runs", HISTORIES]);
+        self.steps.run(EXPLORATION.name, || Outcome::of(shell::run(&mut explorer)));
+        self.steps.run(BUGS.name, || Outcome::of(shell::run(&mut shell::cargo(CANARY))));
+        let mut left_out = None;
+        self.steps.run(FUZZING.name, || {
+            let outcome = fuzz::short_run();
+            if let Outcome::LeftOut(reason) = &outcome {
+                left_out = Some(format!("fuzzing: {reason}"));
+            }
+            outcome
+        });
+        self.left_out.extend(left_out);
+        self.left_out.append(&mut self.tally.ignored);
+        self.left_out.sort();
+        self.steps.run("nothing left out", || judge(&self.left_out, options));
+        self.finish()
     }
-    if has_rocksdb && std::env::var_os(rocksdb::VARIABLE).is_none() {
-        command.env(rocksdb::VARIABLE, rocksdb::of_tests(&target));
+
+    fn build(&mut self, selection: &Selection) -> Option<Vec<Program>> {
+        let mut built = None;
+        self.steps.run(BUILD.name, || match programs::build(selection) {
+            Ok(programs) => {
+                built = Some(programs);
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
+        });
+        built
     }
-    println!("$ {}", shell::line(&command));
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cargo does not start: {error}"))?;
-    let mut left_out = Vec::new();
-    for line in BufReader::new(child.stdout.take().expect("stdout was asked for")).lines() {
-        let line = line.map_err(|error| format!("cannot read what cargo prints: {error}"))?;
-        println!("{line}");
-        left_out.extend(ignored(&line));
+
+    /// The tool that was built with the tests.
+    fn openftl(&self) -> PathBuf {
+        self.target.join("debug").join("openftl")
     }
-    let status = child.wait().map_err(|error| format!("cannot wait for cargo: {error}"))?;
-    match std::fs::read_to_string(&notes) {
-        Ok(text) => left_out.extend(text.lines().map(str::to_owned)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(format!("cannot read {}: {error}", notes.display())),
+
+    /// Says what failed, and how to run that alone.
+    fn finish(self) -> ExitCode {
+        let Tally { passed, failed, .. } = &self.tally;
+        if !failed.is_empty() {
+            println!("\nWhat failed, one by one:");
+            failed.iter().for_each(|line| println!("  {line}"));
+        }
+        let code = self.steps.finish();
+        // Alone on the last line, for whoever counts.
+        println!("{passed} passed, {} failed, {} skipped", failed.len(), self.left_out.len());
+        code
     }
-    left_out.sort();
-    let passed = if status.success() { Ok(()) } else { Err(format!("cargo test ended with {status}")) };
-    Ok(Tested { passed, left_out })
 }
 
-/// The name of a test that libtest reports as ignored, with its reason if it has one.
-fn ignored(line: &str) -> Option<String> {
-    let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
-    let reason = verdict.strip_prefix("ignored")?.trim_start_matches(',').trim();
-    Some(format!("{name}: {}", if reason.is_empty() { "marked #[ignore]" } else { reason }))
+/// Drives with known bugs. The features of everything else are those of the other tests, so that little is built again.
+const CANARY: [&str; 10] = [
+    "test",
+    "--workspace",
+    "--features",
+    TLS,
+    "--features",
+    "openftl-sim/canary",
+    "--test",
+    "canary",
+    "--",
+    "--nocapture",
+];
+
+/// Parts the programs that run in a step of their own from the others.
+fn set_apart(built: Vec<Program>) -> (Vec<Program>, Vec<Program>) {
+    built.into_iter().partition(|program| program.name() != CRASH_POINTS)
+}
+
+/// Runs programs in turn.
+fn run_all(built: &[Program], tally: &mut Tally, prepare: impl Fn(&mut Command)) -> Outcome {
+    let mut failed = 0;
+    for program in built {
+        let mut command = program.command();
+        prepare(&mut command);
+        match programs::run(&program.name(), command, &|test| program.line(test)) {
+            Ok(one) => {
+                failed += one.failed.len();
+                tally.add(one);
+            }
+            Err(error) => {
+                failed += 1;
+                tally.failed.push(format!("{}   ({error})", program.line(None)));
+            }
+        }
+    }
+    match failed {
+        0 => Outcome::Done,
+        failed => Outcome::Failed(format!("{failed} tests; their commands are repeated at the end")),
+    }
+}
+
+/// What system tests are told.
+struct Environment<'a> {
+    openftl: PathBuf,
+    notes: PathBuf,
+    has_rocksdb: bool,
+    target: &'a Path,
+}
+
+impl Environment<'_> {
+    fn apply(&self, command: &mut Command) {
+        command.env("OPENFTL_LEFT_OUT", &self.notes).env("OPENFTL_BINARY", &self.openftl);
+        if let Some(kernel) = linux::kernel() {
+            command.env(linux::VARIABLE, kernel);
+        }
+        if self.has_rocksdb && std::env::var_os(rocksdb::VARIABLE).is_none() {
+            command.env(rocksdb::VARIABLE, rocksdb::of_tests(self.target));
+        }
+    }
+}
+
+fn forget(notes: &Path) -> Result<(), String> {
+    match std::fs::remove_file(notes) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", notes.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How a system test begins the reason why it is left out, if no package registry has what it needs: that can be asked of
@@ -187,29 +330,34 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_counts_as_left_out() {
-        let check = |line: &str, found: Option<&str>| assert_eq!(ignored(line).as_deref(), found, "{line}");
-        check("test a::b ... ignored, takes an hour", Some("a::b: takes an hour"));
-        check("test a::b ... ignored", Some("a::b: marked #[ignore]"));
-        check("test src/lib.rs - f (line 3) ... ignored", Some("src/lib.rs - f (line 3): marked #[ignore]"));
-        check("test a::ignored ... ok", None);
-        check("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured", None);
+    fn a_test_left_out_fails_the_run_only_where_all_are_required() {
+        let all = Options { require_all: true, quick: false };
+        let some = Options { require_all: false, quick: false };
+        let one = ["x: fio is not installed".to_owned()];
+        assert!(matches!(judge(&one, all), Outcome::Failed(_)));
+        assert!(matches!(judge(&one, some), Outcome::LeftOut(_)));
+        assert_eq!(judge(&[], all), Outcome::Done);
+        let optional = "x: optional: no registry has it".to_owned();
+        assert!(matches!(judge(std::slice::from_ref(&optional), all), Outcome::LeftOut(_)));
+        let other = ["x: fio: optional: is missing".to_owned()];
+        assert!(matches!(judge(&other, all), Outcome::Failed(_)), "only a reason that begins so");
+        let both = [optional, "y: fio is not installed".to_owned()];
+        assert!(matches!(judge(&both, all), Outcome::Failed(why) if why.starts_with("1 ")));
     }
 
     #[test]
-    fn a_test_left_out_fails_the_run_only_where_all_are_required() {
-        let one = ["x: fio is not installed".to_owned()];
-        assert!(matches!(judge(&one, Options { require_all: true }), Outcome::Failed(_)));
-        assert!(matches!(judge(&one, Options { require_all: false }), Outcome::LeftOut(_)));
-        assert_eq!(judge(&[], Options { require_all: true }), Outcome::Done);
-        let optional = "x: optional: no registry has it".to_owned();
-        assert!(matches!(judge(std::slice::from_ref(&optional), Options { require_all: true }), Outcome::LeftOut(_)));
-        let other = ["x: fio: optional: is missing".to_owned()];
-        assert!(
-            matches!(judge(&other, Options { require_all: true }), Outcome::Failed(_)),
-            "only a reason that begins so"
-        );
-        let both = [optional, "y: fio is not installed".to_owned()];
-        assert!(matches!(judge(&both, Options { require_all: true }), Outcome::Failed(why) if why.starts_with("1 ")));
+    fn quick_and_all_exclude_each_other() {
+        assert!(Options::parse(&["--quick", "--require-all"]).unwrap_err().contains("leave one of them away"));
+        assert!(Options::parse(&["--fast"]).unwrap_err().contains("--quick"));
+    }
+
+    #[test]
+    fn packages_of_a_quick_run_exist() {
+        let manifests = ["core", "media", "ftl", "sim", "lab", "host/bytes", "host/nbd", "host/nvme", "host/nvme-tcp"];
+        let manifests = manifests.into_iter().chain(["host/control", "xtask"]);
+        for (folder, package) in manifests.zip(QUICK) {
+            let manifest = std::fs::read_to_string(shell::root().join(folder).join("Cargo.toml")).unwrap();
+            assert!(manifest.contains(&format!("name = \"{package}\"")), "{folder} is not {package}");
+        }
     }
 }

@@ -48,12 +48,11 @@ pub trait ServedDrive: BlockTarget {
 impl<M: Media> ServedDrive for BlockFtl<M> {
     type Device = M;
 
-    /// Counts begin when the drive is opened.
-    fn health(&mut self, now: Time) -> Health {
+    /// Counts are those of the drive's life.
+    fn health(&mut self, _now: Time) -> Health {
         const HOUR: u64 = 3_600_000_000_000;
-        let statistics = self.statistics();
-        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
-        let from_media = statistics.host_blocks_read - statistics.buffer_hits.min(statistics.host_blocks_read);
+        let life = self.life();
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
         let (mut chunks, mut free, mut erases_min, mut erases_max) = (0, 0, u32::MAX, 0);
         for ((_, usage, _), erases) in self.chunk_uses().zip(self.chunk_resets()) {
             chunks += 1;
@@ -61,23 +60,23 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
             (erases_min, erases_max) = (erases_min.min(erases), erases_max.max(erases));
         }
         Health {
-            host_bytes_read: bytes(statistics.host_blocks_read),
+            host_bytes_read: bytes(life.host_blocks_read),
             // Write Uncorrectable has no data (Base, "Data Units Written").
-            host_bytes_written: bytes(statistics.host_blocks_written - statistics.host_blocks_marked),
-            host_reads: statistics.read_latency.count(),
-            host_writes: statistics.write_latency.count(),
-            media_bytes_read: bytes(from_media + statistics.relocation_reads + statistics.scrub.blocks),
-            media_bytes_written: bytes(statistics.nand_blocks_written()),
-            bad_chunks: statistics.retired_chunks,
+            host_bytes_written: bytes(life.host_blocks_written),
+            host_reads: life.reads,
+            host_writes: life.writes,
+            media_bytes_read: bytes(life.media_blocks_read),
+            media_bytes_written: bytes(life.media_blocks_written),
+            bad_chunks: life.retired,
             erases_max,
             erases_min: erases_min.min(erases_max),
             free_percent: (free * 100 / u64::max(chunks, 1)) as u8,
-            unrecovered_reads: statistics.read_failures,
-            weak_reads: statistics.scrub.weak,
-            refreshes: statistics.cared.iter().map(|moved| moved.blocks).sum(),
-            power_cycles: 1,
-            unsafe_shutdowns: u64::from(!self.recovery_report().clean && !self.recovery_report().steps.is_empty()),
-            power_on_hours: now.since(statistics.since).0 / HOUR,
+            unrecovered_reads: life.read_failures,
+            weak_reads: life.weak,
+            refreshes: life.refreshed,
+            power_cycles: life.opened,
+            unsafe_shutdowns: life.not_closed,
+            power_on_hours: life.open.0 / HOUR,
             is_read_only: self.is_read_only(),
             ..Health::default()
         }
@@ -85,12 +84,12 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
 
     fn placement_counts(&mut self) -> PlacementCounts {
         let chunk_blocks = u64::from(self.media().geometry().blocks_per_chunk);
-        let statistics = self.statistics();
-        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        let life = self.life();
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
         PlacementCounts {
-            host_bytes_written: bytes(statistics.host_blocks_written - statistics.host_blocks_marked),
-            media_bytes_written: bytes(statistics.nand_blocks_written()),
-            media_bytes_erased: bytes(statistics.resets * chunk_blocks),
+            host_bytes_written: bytes(life.host_blocks_written),
+            media_bytes_written: bytes(life.media_blocks_written),
+            media_bytes_erased: bytes(life.resets.saturating_mul(chunk_blocks)),
         }
     }
 

@@ -306,6 +306,9 @@ impl HealthFacts {
     }
 }
 
+/// Bytes written by hosts from which on a write amplification is told: it is within 1 % then.
+const WAF_BYTES_MIN: u128 = 51_200_000;
+
 impl OcpFacts {
     fn of(log: &OcpSmartLog, host_bytes_written: u128) -> OcpFacts {
         let [a, b, c, d, e, f] = log.bad_user_blocks;
@@ -313,7 +316,8 @@ impl OcpFacts {
         OcpFacts {
             media_bytes_written,
             media_bytes_read: log.media_bytes_read.get(),
-            waf: (host_bytes_written > 0).then(|| media_bytes_written as f64 / host_bytes_written as f64),
+            // Hosts' bytes are rounded up to units of 512,000: of few of them nothing follows.
+            waf: (host_bytes_written >= WAF_BYTES_MIN).then(|| media_bytes_written as f64 / host_bytes_written as f64),
             bad_blocks: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
             uncorrectable_reads: log.uncorrectable_reads.get(),
             erases_min: log.erases_min.get(),
@@ -342,6 +346,19 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
 /// A size that may not fit 64 bits, as only a controller that makes things up has.
 fn size(bytes: u128) -> ByteSize {
     ByteSize(u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
+/// Bytes that are told in units of 512,000, rounded up.
+fn rounded(bytes: u128) -> String {
+    match bytes {
+        0 => "nothing".to_owned(),
+        1..=1_024_000 => "less than 1 MiB".to_owned(),
+        bytes => size(bytes).to_string(),
+    }
+}
+
+fn times(count: u128) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 fn write_controller(text: &mut String, controller: &ControllerFacts, palette: Palette) {
@@ -417,7 +434,7 @@ fn write_health(text: &mut String, health: &HealthFacts, ocp: Option<&OcpFacts>,
         "worn",
         format_args!("{} %; {} % of the spares are left", health.used_percent, health.available_spare_percent),
     );
-    line(text, "hosts", format_args!("read {}, wrote {}", size(health.read_bytes), size(health.written_bytes)));
+    line(text, "hosts", format_args!("read {}, wrote {}", rounded(health.read_bytes), rounded(health.written_bytes)));
     if let Some(ocp) = ocp {
         let waf = ocp.waf.map_or_else(String::new, |waf| format!(", write amplification {waf:.2}"));
         line(
@@ -435,7 +452,7 @@ fn write_health(text: &mut String, health: &HealthFacts, ocp: Option<&OcpFacts>,
     line(
         text,
         "opened",
-        format_args!("{} times, {} of them not closed before", health.power_cycles, health.unsafe_shutdowns),
+        format_args!("{}, {} of them not closed before", times(health.power_cycles), health.unsafe_shutdowns),
     );
 }
 

@@ -1,0 +1,256 @@
+//! The test programs that cargo builds, run one after the other: a line for each when it has ended, what a failing one
+//! printed, and the command that runs each failed test alone.
+
+use crate::shell;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What is built, as arguments of `cargo test`.
+#[derive(Clone, Debug)]
+pub struct Selection(pub Vec<&'static str>);
+
+/// A test program, or the tests in the documentation of all packages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// The package that it belongs to.
+    pub package: String,
+    /// Which of its programs: the words that cargo knows it by.
+    pub target: Vec<String>,
+    /// The file to run.
+    executable: PathBuf,
+    /// The folder of the package, in which tests run.
+    folder: PathBuf,
+}
+
+/// What came of a program.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub passed: u64,
+    /// Commands that run the failed tests alone, or that run the program, where it ended without naming one.
+    pub failed: Vec<String>,
+    /// Tests marked `#[ignore]`, each with its reason.
+    pub ignored: Vec<String>,
+}
+
+impl Tally {
+    /// Adds what came of another program.
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.ignored.extend(other.ignored);
+    }
+}
+
+/// Builds the programs of `selection`, in the order in which cargo would run them.
+pub fn build(selection: &Selection) -> Result<Vec<Program>, String> {
+    let mut command = shell::cargo(["test", "--no-run"]);
+    command.args(&selection.0);
+    println!("$ {}", shell::line(&command));
+    command.arg("--message-format=json-render-diagnostics");
+    let (text, status) = shell::output_and_status(&mut command)?;
+    if !status.success() {
+        return Err(format!("cargo test --no-run ended with {status}"));
+    }
+    let mut programs: Vec<Program> = text.lines().filter_map(of_message).collect();
+    programs.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
+    Ok(programs)
+}
+
+/// The test program that a message of cargo is about, if it is about one.
+fn of_message(line: &str) -> Option<Program> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let name = message["target"]["name"].as_str()?.to_owned();
+    let kind = message["target"]["kind"][0].as_str()?;
+    let target = match kind {
+        "test" | "bin" | "example" | "bench" => vec![format!("--{kind}"), name],
+        _ => vec!["--lib".to_owned()],
+    };
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_owned();
+    Some(Program { package: package_of(message["package_id"].as_str()?), target, executable, folder })
+}
+
+/// The name in an identifier such as `path+file:///project/core#openftl-core@0.1.0`, which leaves it away where the folder
+/// has it.
+fn package_of(id: &str) -> String {
+    let (place, rest) = id.rsplit_once('#').unwrap_or((id, ""));
+    match rest.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => place.rsplit('/').next().unwrap_or(place).to_owned(),
+    }
+}
+
+impl Program {
+    /// What people call it.
+    pub fn name(&self) -> String {
+        let which = if self.target.len() == 1 { "unit tests" } else { self.target[1].as_str() };
+        format!("{} {which}", self.package)
+    }
+
+    /// A command that runs it as cargo would.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// The line that runs one of its tests, or all.
+    pub fn line(&self, test: Option<&str>) -> String {
+        let features = if WITH_TLS.contains(&self.package.as_str()) { " --features tls" } else { "" };
+        let target = self.target.join(" ");
+        let test = test.map(|test| format!(" -- --exact {test}")).unwrap_or_default();
+        format!("cargo test --package {}{features} {target}{test}", self.package)
+    }
+}
+
+/// Packages whose tests differ with that feature.
+const WITH_TLS: [&str; 2] = ["openftl", "openftl-server"];
+
+/// Runs a program, whose name and command are given, and prints its line.
+pub fn run(name: &str, mut command: Command, alone: &dyn Fn(Option<&str>) -> String) -> Result<Tally, String> {
+    let began = Instant::now();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{name} does not start: {error}"))?;
+    let errors = child.stderr.take().expect("it was asked for");
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+            text.push(String::from_utf8_lossy(&line).into_owned());
+        }
+        text
+    });
+    let mut reader = Reader::default();
+    let is_watched = std::io::stdout().is_terminal();
+    for line in BufReader::new(child.stdout.take().expect("it was asked for")).split(b'\n').map_while(Result::ok) {
+        reader.take(&String::from_utf8_lossy(&line));
+        if is_watched {
+            print!("\r\x1b[K  {name}: {} tests done", reader.done());
+            _ = std::io::stdout().flush();
+        }
+    }
+    let errors = errors.join().expect("it only reads");
+    let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
+    if is_watched {
+        print!("\r\x1b[K");
+    }
+    let tally = reader.tally(status.success(), alone);
+    if !tally.failed.is_empty() {
+        for line in reader.lines.iter().chain(&errors) {
+            println!("{line}");
+        }
+    }
+    let verdict = match tally.failed.len() {
+        0 => format!("{} passed", tally.passed),
+        failed => format!("{} passed, {failed} FAILED", tally.passed),
+    };
+    println!("  {name}: {verdict}, {:.1} s", began.elapsed().as_secs_f64());
+    Ok(tally)
+}
+
+/// Reads what libtest prints.
+#[derive(Default)]
+struct Reader {
+    lines: Vec<String>,
+    passed: u64,
+    failed: BTreeSet<String>,
+    ignored: Vec<String>,
+}
+
+impl Reader {
+    fn done(&self) -> u64 {
+        self.passed + self.failed.len() as u64 + self.ignored.len() as u64
+    }
+
+    fn take(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+        let Some((name, verdict)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else {
+            return;
+        };
+        match verdict {
+            "ok" => self.passed += 1,
+            "FAILED" => _ = self.failed.insert(name.to_owned()),
+            _ => {
+                if let Some(reason) = verdict.strip_prefix("ignored") {
+                    let reason = reason.trim_start_matches(',').trim();
+                    let reason = if reason.is_empty() { "marked #[ignore]" } else { reason };
+                    self.ignored.push(format!("{name}: {reason}"));
+                }
+            }
+        }
+    }
+
+    fn tally(&mut self, is_success: bool, alone: &dyn Fn(Option<&str>) -> String) -> Tally {
+        let mut failed: Vec<String> = self.failed.iter().map(|name| alone(Some(name))).collect();
+        if failed.is_empty() && !is_success {
+            failed.push(alone(None));
+        }
+        Tally { passed: self.passed, failed, ignored: std::mem::take(&mut self.ignored) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str], is_success: bool) -> Tally {
+        let mut reader = Reader::default();
+        lines.iter().for_each(|line| reader.take(line));
+        reader.tally(is_success, &|test| format!("run {}", test.unwrap_or("all")))
+    }
+
+    #[test]
+    fn an_ignored_test_counts_as_left_out() {
+        let check = |line: &str, found: &[&str]| assert_eq!(read(&[line], true).ignored, found, "{line}");
+        check("test a::b ... ignored, takes an hour", &["a::b: takes an hour"]);
+        check("test a::b ... ignored", &["a::b: marked #[ignore]"]);
+        check("test src/lib.rs - f (line 3) ... ignored", &["src/lib.rs - f (line 3): marked #[ignore]"]);
+        check("test a::ignored ... ok", &[]);
+        check("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured", &[]);
+    }
+
+    #[test]
+    fn a_failed_test_is_named_once_with_its_command() {
+        let lines =
+            ["test a ... ok", "test b ... FAILED", "failures:", "    b", "test result: FAILED. 1 passed; 1 failed"];
+        assert_eq!(read(&lines, false), Tally { passed: 1, failed: vec!["run b".to_owned()], ignored: Vec::new() });
+    }
+
+    #[test]
+    fn a_program_that_dies_has_failed_whatever_passed() {
+        assert_eq!(read(&["test a ... ok"], false).failed, ["run all"]);
+        assert_eq!(read(&["test a ... ok"], true).failed, [""; 0]);
+    }
+
+    #[test]
+    fn messages_of_cargo_name_package_and_program() {
+        let message = |id: &str, kind: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/p/ftl/Cargo.toml",
+                "target":{{"kind":["{kind}"],"name":"all"}},"profile":{{"test":{test}}},"executable":"/t/all-1"}}"#
+            )
+            .replace('\n', "")
+        };
+        let found = of_message(&message("path+file:///p/ftl#openftl-ftl@0.1.0", "test", true)).unwrap();
+        assert_eq!(found.name(), "openftl-ftl all");
+        assert_eq!(found.line(Some("a::b")), "cargo test --package openftl-ftl --test all -- --exact a::b");
+        let found = of_message(&message("path+file:///p/xtask#0.1.0", "lib", true)).unwrap();
+        assert_eq!(
+            (found.name().as_str(), found.line(None).as_str()),
+            ("xtask unit tests", "cargo test --package xtask --lib")
+        );
+        let found = of_message(&message("path+file:///p/apps/openftl#0.1.0", "test", true)).unwrap();
+        assert_eq!(found.line(None), "cargo test --package openftl --features tls --test all");
+        assert_eq!(of_message(&message("path+file:///p/xtask#0.1.0", "bin", false)), None);
+        assert_eq!(of_message("   Compiling syn"), None);
+    }
+}
