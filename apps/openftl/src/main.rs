@@ -28,6 +28,7 @@ mod measure;
 mod metrics;
 mod namespaces;
 mod nvme;
+mod plugin;
 mod power;
 mod profiles;
 mod provenance;

@@ -15,6 +15,7 @@ use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
 use crate::failure::Failure;
+use crate::plugin;
 use crate::ready::Ready;
 use crate::serve::{Log, announce, exit_with_parent, stop_at_signals, write_recovery};
 use crate::terminal::{Ink, Palette, say};
@@ -220,10 +221,14 @@ fn greeting(
     _ = writeln!(text, "  {} {}", palette.paint(Ink::Good, "listening on"), written(endpoint));
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let uri = format!("openftl://{}", path.display());
-    let load = "env LD_PRELOAD=libopenftl_rocksdb.so";
+    let (db_bench, missing) = plugin::loading("db_bench");
+    let (ldb, _) = plugin::loading("ldb");
+    if let Some(note) = missing {
+        _ = writeln!(text, "\n  {}", palette.paint(Ink::Dim, &format!("# {note}")));
+    }
     for (note, command) in [
-        ("RocksDB's programs on it, as many at a time as you like", format!("{load} db_bench --fs_uri={uri} --db=/db")),
-        ("what is in a database", format!("{load} ldb --fs_uri={uri} --db=/db scan --max_keys=10")),
+        ("RocksDB's programs on it, as many at a time as you like", format!("{db_bench} --fs_uri={uri} --db=/db")),
+        ("what is in a database", format!("{ldb} --fs_uri={uri} --db=/db scan --max_keys=10")),
     ] {
         _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
     }
