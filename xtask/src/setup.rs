@@ -37,6 +37,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mkfs.f2fs", "f2fs-tools"),
     ("python3", "python3-minimal"),
     ("chromium", "chromium"),
+    ("systemd-socket-activate", "systemd"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Installs what is missing, as the only step of the command.

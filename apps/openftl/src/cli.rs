@@ -185,6 +185,8 @@ Examples:
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
+A service manager may pass sockets that listen (LISTEN_FDS, named nbd, nvme-tcp, control or files), and is told when the drive is
+ready (NOTIFY_SOCKET).
 Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
 
 #[derive(Args, Debug)]

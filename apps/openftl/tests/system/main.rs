@@ -25,6 +25,7 @@
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
 //! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
@@ -36,6 +37,7 @@
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
 
+mod activation;
 mod bad_input;
 mod browser;
 mod client;
