@@ -37,6 +37,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mkfs.f2fs", "f2fs-tools"),
     ("python3", "python3-minimal"),
     ("chromium", "chromium"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("man", "man-db"),
+    ("groff", "groff"),
+    ("mandoc", "mandoc"),
     ("systemd-socket-activate", "systemd"),
     ("systemd-analyze", "systemd"),
 ];

@@ -19,6 +19,7 @@
 //! | [`client`] | an NBD client that can misbehave |
 //! | [`nvme_host`] | an NVMe host with many commands under way |
 //! | [`pattern`] | data to write |
+//! | [`manual`] | completions in shells, and pages of the manual |
 //! | [`mounted`] | ext4 on a served drive |
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
@@ -51,6 +52,7 @@ mod filesystem;
 mod fio;
 mod libnbd;
 mod linux;
+mod manual;
 mod mounted;
 mod network;
 mod nvme_commands;
