@@ -480,6 +480,11 @@ fn the_guide_does_what_it_says() {
 }
 
 #[test]
+fn the_page_of_installation_does_what_it_says() {
+    check("docs/guide/install.md", &[]);
+}
+
+#[test]
 fn the_page_of_power_cuts_does_what_it_says() {
     check("docs/POWER_CUTS.md", &[Need::Program("qemu-io"), Need::Program("fio")]);
 }
