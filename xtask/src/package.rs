@@ -123,7 +123,11 @@ fn write_files(built: &Path) -> Result<(), String> {
         _ => {}
     }
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    shell::run(Command::new(&program).arg("man").arg(folder.join("man")))?;
+    let manual = folder.join("man");
+    shell::run(Command::new(&program).arg("man").arg(&manual))?;
+    // As Debian has them: as small as can be, without a time.
+    let pages = std::fs::read_dir(&manual).map_err(|error| format!("cannot read {}: {error}", manual.display()))?;
+    shell::run(Command::new("gzip").arg("-9n").args(pages.flatten().map(|page| page.path())))?;
     for (name, file) in COMPLETIONS {
         let script = shell::output(Command::new(&program).args(["completions", name]))?;
         let file = folder.join(file);
