@@ -1,4 +1,4 @@
-//! Tells the program which commit it was built from, where that is known.
+//! Tells the program which commit it was built from and of which day that is, where it is known.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +15,8 @@ fn main() {
     }
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=OPENFTL_COMMIT={commit}");
+    let date = git(&["show", "--no-patch", "--format=%cs", "HEAD"]).unwrap_or_else(|| "undated".to_owned());
+    println!("cargo::rustc-env=OPENFTL_DATE={date}");
 }
 
 /// What git says, if it is there and this is one of its folders.

@@ -37,7 +37,8 @@ const TREES_MAX: u32 = 16;
 /// Tenants of one drive.
 const TENANTS_MAX: usize = 64;
 
-const NAMES: [&str; 10] = [
+/// The loads, by the word that each begins with.
+pub const NAMES: [&str; 10] = [
     "uniform",
     "sequential",
     "zipf",

@@ -9,6 +9,7 @@
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
+//! | `package` | what people install OpenFTL with | [`package`] |
 //! | `interop` | the tests with that kernel over many rounds, and a storm of hosts | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
@@ -18,6 +19,7 @@ mod check;
 mod fuzz;
 mod interop;
 mod linux;
+mod package;
 mod rocksdb;
 mod setup;
 mod shell;
@@ -50,7 +52,12 @@ cargo xtask: what a contributor does
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
   cargo xtask rocksdb [--debian]       builds RocksDB in the folder rocksdb where cargo builds, and the plugin for table drives;
                                        with --debian the packages of Debian are used, and db_stress and the plugin are
-                                       built for them: for tests, not for figures
+                                       built for them: for tests, not for figures. Ends with the lines that put RocksDB
+                                       on a drive
+  cargo xtask package files            the program as packages have it (profile dist, with TLS), manual and completions
+  cargo xtask package deb [--install-cargo-deb]
+                                       a Debian package of them, with cargo-deb
+  cargo xtask package install          tries `cargo install` into a folder of its own
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
@@ -72,6 +79,7 @@ fn main() -> ExitCode {
         }
         Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
         Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
+        Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
@@ -79,7 +87,7 @@ fn main() -> ExitCode {
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
-            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux, rocksdb and interop"
+            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux, rocksdb, package and interop"
         )),
     };
     result.unwrap_or_else(|error| {

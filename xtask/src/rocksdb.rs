@@ -8,6 +8,8 @@
 //! What is there is kept; only the plugin follows the project. With `--debian` no RocksDB is built: the packages of Debian
 //! have its programs, and [`debian`] adds the one that they lack. They are slower, because their assertions are on: for tests,
 //! not for figures.
+//!
+//! Both end with a trial, so that a plugin that does not fit fails here, and with the command lines that put RocksDB on a drive.
 
 mod debian;
 
@@ -18,6 +20,9 @@ use std::process::{Command, ExitCode};
 
 /// Names the folder with RocksDB's programs and the plugin.
 pub const VARIABLE: &str = "OPENFTL_ROCKSDB";
+
+/// The plugin that programs of RocksDB load.
+const PLUGIN: &str = "libopenftl_rocksdb.so";
 
 /// The crate that carries the whole tree of RocksDB, the checksum that the registry has for it, and the version of both.
 const CRATE: &str = "librocksdb-sys";
@@ -75,15 +80,19 @@ impl Options {
 /// Builds what is not there yet.
 pub fn run(options: Options) -> ExitCode {
     let mut steps = Steps::new("rocksdb");
-    match shell::target_directory() {
+    let advice = match shell::target_directory() {
         Ok(target) if options.debian => debian::build(&mut steps, &target),
         Ok(target) => build(&mut steps, &target),
         Err(error) => {
             eprintln!("cargo xtask rocksdb: {error}");
             return ExitCode::FAILURE;
         }
+    };
+    let code = steps.finish();
+    if let Some(advice) = advice {
+        println!("\n{advice}");
     }
-    steps.finish()
+    code
 }
 
 /// Makes what system tests need: Debian's RocksDB, with the plugin for it.
@@ -99,19 +108,76 @@ pub fn of_tests(target: &Path) -> PathBuf {
     debian::folder(target)
 }
 
-fn build(steps: &mut Steps, target: &Path) {
+/// Builds RocksDB and the plugin, and returns what can be done with them.
+fn build(steps: &mut Steps, target: &Path) -> Option<String> {
     let folder = target.join("rocksdb");
     if !is_built(&folder) && !build_rocksdb(steps, &folder) {
-        return;
+        return None;
     }
     let headers = folder.join("include");
-    let done = steps.run("plugin", || Outcome::of(plugin(target, &folder, &headers, "librocksdb.so.11")));
-    if done {
-        println!(
-            "\n{}: `openftl reproduce ox-lightlsm` finds it by itself, or where {VARIABLE} says",
-            folder.display()
-        );
+    let built = steps.run("plugin", || Outcome::of(plugin(target, &folder, &headers, "librocksdb.so.11")));
+    let db_bench = folder.join("db_bench").display().to_string();
+    if !built || !steps.run("trial", || Outcome::of(trial(&folder, &db_bench))) {
+        return None;
     }
+    Some(format!(
+        "`openftl reproduce ox-lightlsm` and `cargo xtask bench rocksdb` find this RocksDB by themselves.\n{}",
+        how_to_use(&folder, &db_bench)
+    ))
+}
+
+/// Has a step fail that a later one cannot do without.
+fn required(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::LeftOut(reason) => Outcome::Failed(reason),
+        other => other,
+    }
+}
+
+/// What a trial needs no file for.
+const TRIAL_DRIVE: &str = "\
+description = \"A small table drive in memory, gone with the program\"
+
+[media]
+capacity = \"64MiB\"
+store = \"ram\"
+timing = \"instant\"
+
+[ftl]
+kind = \"tables\"
+log_area = \"16MiB\"
+";
+
+/// Runs `db_bench` with the plugin of `folder` for a moment.
+fn trial(folder: &Path, db_bench: &str) -> Result<(), String> {
+    let drive = folder.join("trial.toml");
+    std::fs::write(&drive, TRIAL_DRIVE).map_err(|error| format!("cannot write {}: {error}", drive.display()))?;
+    let mut command = Command::new("env");
+    command.arg(preload(folder)).arg(db_bench).arg(format!("--fs_uri=openftl://{}", drive.display()));
+    shell::run(command.args(["--db=/db", "--benchmarks=fillseq,readrandom", "--num=1000"]))
+}
+
+/// The variable that has a program load the plugin of `folder`.
+fn preload(folder: &Path) -> String {
+    format!("LD_PRELOAD={}", folder.join(PLUGIN).display())
+}
+
+/// What to type to have RocksDB on a drive in a file.
+fn how_to_use(folder: &Path, db_bench: &str) -> String {
+    let drives = shell::root().join("drives");
+    let (drive, disk) = (drives.join("lightlsm.toml"), drives.join("lightlsm.oftl"));
+    let make = if disk.exists() {
+        String::new()
+    } else {
+        let (drive, disk) = (drive.display(), disk.display());
+        format!("cargo run --release -- create {disk} --drive {drive}\n")
+    };
+    format!(
+        "\nRocksDB on a table drive:\n{make}env {} {db_bench} --fs_uri=openftl://{} --db=/db \
+         --benchmarks=fillseq,readrandom --reads=10000",
+        preload(folder),
+        drive.display()
+    )
 }
 
 /// What the folder was built from, as it is noted there.
@@ -126,7 +192,7 @@ fn is_built(folder: &Path) -> bool {
 fn build_rocksdb(steps: &mut Steps, folder: &Path) -> bool {
     let work = folder.join("work");
     let mut source = PathBuf::new();
-    steps.run("programs", || install(&PROGRAMS, &HEADERS))
+    steps.run("programs", || required(install(&PROGRAMS, &HEADERS)))
         && steps.run("sources", || match sources(&work) {
             Ok(found) => {
                 source = found;
@@ -215,7 +281,7 @@ fn plugin(target: &Path, folder: &Path, headers: &Path, library: &str) -> Result
     configure.args(["-G", "Ninja", "-DOPENFTL_ROCKSDB_TESTS=ON", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]);
     shell::run(configure.arg("-DCMAKE_INSTALL_RPATH=$ORIGIN"))?;
     shell::run(Command::new("cmake").arg("--build").arg(&built))?;
-    for name in ["libopenftl_rocksdb.so", "operations", "full_drive"] {
+    for name in [PLUGIN, "operations", "full_drive"] {
         std::fs::copy(built.join(name), folder.join(name))
             .map_err(|error| format!("cannot keep {name} in {}: {error}", folder.display()))?;
     }
@@ -243,6 +309,25 @@ mod tests {
     fn a_word_that_is_not_known_is_named() {
         assert_eq!(Options::parse(&["--debian"]), Ok(Options { debian: true }));
         assert!(Options::parse(&["--fedora"]).unwrap_err().contains("`--fedora`"));
+    }
+
+    #[test]
+    fn what_to_type_names_a_plugin_and_a_drive_by_paths_that_hold_anywhere() {
+        let text = how_to_use(Path::new("/target/rocksdb"), "/target/rocksdb/db_bench");
+        let line = text.lines().last().unwrap();
+        let root = shell::root();
+        assert!(
+            line.starts_with("env LD_PRELOAD=/target/rocksdb/libopenftl_rocksdb.so /target/rocksdb/db_bench "),
+            "{line}"
+        );
+        assert!(line.contains(&format!("--fs_uri=openftl://{}/drives/lightlsm.toml ", root.display())), "{line}");
+        assert!(root.join("drives/lightlsm.toml").is_file());
+    }
+
+    #[test]
+    fn what_is_not_installed_fails_the_build_of_a_plugin() {
+        assert_eq!(required(Outcome::LeftOut("no g++".into())), Outcome::Failed("no g++".into()));
+        assert_eq!(required(Outcome::Done), Outcome::Done);
     }
 
     #[test]

@@ -37,6 +37,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mkfs.f2fs", "f2fs-tools"),
     ("python3", "python3-minimal"),
     ("chromium", "chromium"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("man", "man-db"),
+    ("groff", "groff"),
+    ("mandoc", "mandoc"),
+    ("systemd-socket-activate", "systemd"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Installs what is missing, as the only step of the command.

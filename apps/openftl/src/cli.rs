@@ -61,6 +61,46 @@ pub enum Command {
     Explore(Explore),
     /// Says what a word of an output or a document means.
     Explain(Explain),
+    /// Prints a script that has a shell complete commands, flags and names.
+    Completions(Completions),
+    /// Writes the manual, a page for each command.
+    Man(Man),
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  openftl completions bash > ~/.local/share/bash-completion/completions/openftl
+  openftl completions zsh > ~/.local/share/zsh/site-functions/_openftl     a folder that is in $fpath
+  openftl completions fish > ~/.config/fish/completions/openftl.fish
+  source <(openftl completions bash)                                       in this shell only";
+
+#[derive(Args, Debug)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: ShellName,
+}
+
+/// A shell that has completions.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShellName {
+    /// Bash, with the package bash-completion.
+    Bash,
+    /// Zsh.
+    Zsh,
+    /// Fish.
+    Fish,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  openftl man ~/.local/share/man/man1\n  openftl man pages && man -l pages/openftl-serve.1"
+)]
+pub struct Man {
+    /// The folder to write them to; it is made if it does not exist.
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -185,6 +225,8 @@ Examples:
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
+A service manager may pass sockets that listen (LISTEN_FDS, named nbd, nvme-tcp, control or files), and is told when the drive is
+ready (NOTIFY_SOCKET).
 Ctrl-C ends cleanly: requests under way are finished and a checkpoint is written. A second Ctrl-C ends at once.";
 
 #[derive(Args, Debug)]
@@ -352,11 +394,13 @@ pub enum CtlCommand {
     Wear {
         #[arg(value_name = "CHUNK")]
         chunk: ChunkName,
+        /// How often it counts as reset.
         #[arg(value_name = "N", value_parser = whole::<u32>(0, u64::from(u32::MAX)))]
         resets: u32,
     },
     /// Acknowledges flushes and durable writes at once from now on, or honestly again.
     LieAboutFlush {
+        /// Whether it lies from now on.
         #[arg(value_enum, value_name = "on|off")]
         switch: Switch,
     },
@@ -851,6 +895,8 @@ mod tests {
             "openftl ctl disk.oftl corrupt 7 --namespace database",
             "openftl check disk.oftl --namespace database --repair",
             "openftl explain WAF",
+            "openftl completions zsh",
+            "openftl man pages",
             "openftl explain effective over-provisioning",
             "openftl explore",
             "openftl bench --workload zipf:1.2,reads=30% --warm-up auto",
@@ -910,6 +956,8 @@ mod tests {
             ("openftl explore --runs 0", "--runs", "0"),
             ("openftl explore --runs 1 --minutes 1", "--runs", "--minutes"),
             ("openftl bench --seconds 1 --drive-writes 1", "--seconds", "--drive-writes"),
+            ("openftl completions tcsh", "SHELL", "fish"),
+            ("openftl man", "<FOLDER>", "openftl man"),
             ("openftl sweep", "FILE", "sweep"),
             ("openftl sweep a.toml --jobs 0", "--jobs", "0"),
             ("openftl compare --workload lsm", "--drive", "<DRIVE>"),

@@ -6,6 +6,7 @@
 
 use crate::failure::Failure;
 use crate::ready::Ready;
+use crate::{notify, passed};
 use openftl_server::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -26,6 +27,10 @@ impl Companion {
         let failed = |error: io::Error| Failure::failed(format_args!("--run {command}: {error}"));
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).envs(ready.environment()).stdin(Stdio::inherit());
+        // They tell of this process, and not of that one.
+        for variable in passed::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+            shell.env_remove(variable);
+        }
         let mut child = shell.spawn().map_err(failed)?;
         let process = Pid::from_child(&child);
         let stop = stop.clone();

@@ -3,6 +3,7 @@
 use crate::assembly;
 use crate::cli;
 use crate::failure::Failure;
+use crate::plugin;
 use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
@@ -167,9 +168,11 @@ fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), F
     }
     let sign = Palette::of_stdout().paint(Ink::Good, "✓");
     let file = arguments.flags.drive.as_deref().unwrap_or(disk).display();
+    let (load, note) = plugin::loading("db_bench");
+    let note = note.map_or(String::new(), |note| format!("  # {note}\n"));
     say(&format!(
         "{sign} {}: {capacity} for tables and {log_area} for logs, on {} of flash ({} dies in {} groups, {} chunks on each)\n\n\
-         Next\n  env LD_PRELOAD=libopenftl_rocksdb.so db_bench --fs_uri=openftl://{file} --db=/db\n",
+         Next\n{note}  {load} --fs_uri=openftl://{file} --db=/db\n",
         disk.display(),
         ByteSize(flash_bytes),
         geometry.pus(),

@@ -1,5 +1,5 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
-//! `files`, `profiles`, `reproduce`, `explore`, `explain`.
+//! `files`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -11,6 +11,7 @@ mod cli;
 mod clock;
 mod companion;
 mod compare;
+mod completions;
 mod contender;
 mod control;
 mod create;
@@ -24,10 +25,14 @@ mod files;
 mod flash;
 mod host_access;
 mod inspect;
+mod manual;
 mod measure;
 mod metrics;
 mod namespaces;
+mod notify;
 mod nvme;
+mod passed;
+mod plugin;
 mod power;
 mod profiles;
 mod provenance;
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => manual::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,6 +36,11 @@ fn experiments() -> impl Iterator<Item = &'static Experiment> {
     ALL.iter().chain([&ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT])
 }
 
+/// The names of all experiments.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    experiments().map(|experiment| experiment.name)
+}
+
 pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
     let palette = Palette::of_stdout();
     let Some(name) = &arguments.name else {
@@ -53,7 +58,7 @@ pub fn run(arguments: &cli::Reproduce) -> Result<(), Failure> {
 /// Runs the experiment and writes its files.
 fn reproduce(name: &str, arguments: &cli::Reproduce, live: Live) -> Result<(Report, Vec<PathBuf>), Failure> {
     let Some(experiment) = experiments().find(|experiment| experiment.name == name) else {
-        let names: Vec<&str> = experiments().map(|experiment| experiment.name).collect();
+        let names: Vec<&str> = names().collect();
         return Err(Failure::bad_input(format_args!("there is no experiment `{name}`"))
             .fix(format_args!("choose one of: {}", names.join(", "))));
     };

@@ -10,6 +10,8 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
+use crate::notify;
+use crate::passed::Passed;
 use crate::power::{self, Home};
 use crate::ready::Ready;
 use crate::serve_tables;
@@ -18,6 +20,7 @@ use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
+use openftl_drive::table_drive::written;
 use openftl_ftl::{BlockTarget, Config, RecoveryReport};
 use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
 use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
@@ -114,8 +117,18 @@ enum Last {
 }
 
 pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
+    // Before anything is opened.
+    let passed = Passed::take(arguments.allow_remote)?;
+    passed.refuse_flags(!arguments.nbd.is_empty(), !arguments.nvme_tcp.is_empty(), arguments.control.is_some())?;
     if let Some((file, drive)) = serve_tables::table_drive(arguments)? {
-        return serve_tables::run(arguments, &file, &drive);
+        return serve_tables::run(arguments, &file, &drive, passed);
+    }
+    if let Some(listener) = passed.files.first() {
+        return Err(Failure::bad_input(format_args!(
+            "LISTEN_FDS: a socket named files was passed, {}, and the drive is a block drive",
+            written(listener.endpoint())
+        ))
+        .fix("serve a table drive there, or write FileDescriptorName=nbd in the .socket unit"));
     }
     let mut settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
     settings.drives_mut().for_each(|drive| _ = drive.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT));
@@ -133,7 +146,12 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         Home::Memory => settings.expect_no_durability("the drive is kept in memory")?,
         Home::Elsewhere(_) => settings.expect_no_durability("the flash is on another machine")?,
     }
-    let endpoints = endpoints(arguments, &settings)?;
+    let endpoints = endpoints(arguments, &settings, &passed)?;
+    let addresses = match (passed.nvme_addresses(), arguments.nvme_tcp.is_empty()) {
+        (passed, _) if !passed.is_empty() => passed,
+        (_, true) => settings.host.nvme_tcp.clone(),
+        (_, false) => arguments.nvme_tcp.clone(),
+    };
     let log = Log::of(arguments);
     let palette = log.palette();
 
@@ -151,25 +169,34 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let mut server = Server::new(server_config).map_err(Failure::failed)?;
     // Before the drive is opened: an address in use is found out before anything is written. And controlling it comes first:
     // who can connect can also control.
-    let listener = match control_endpoint(arguments, &settings)? {
-        Some(endpoint) => Ok(Some(
+    let Passed { nbd: passed_nbd, nvme_tcp: passed_nvme, control: passed_control, .. } = passed;
+    let listener = match (passed_control, control_endpoint(arguments, &settings)?) {
+        (Some(listener), _) => Ok(Some(listener)),
+        (None, Some(endpoint)) => Ok(Some(
             control::listen(endpoint)
                 .map_err(|error| Failure::failed(error).fix("choose another --control address"))?,
         )),
-        None => control_beside(&home),
+        (None, None) => control_beside(&home),
     };
-    let endpoints = endpoints
-        .into_iter()
-        .map(|endpoint| server.listen(endpoint, Protocol::Nbd).map_err(|error| listen_failure(&error, "--nbd")))
-        .collect::<Result<Vec<Endpoint>, Failure>>()?;
-    let addresses = if arguments.nvme_tcp.is_empty() { &settings.host.nvme_tcp } else { &arguments.nvme_tcp };
-    let access = HostAccess::of(addresses, arguments, &settings.host)?;
+    let passed_nbd = passed_nbd.into_iter().map(|listener| server.listen_at(listener, Protocol::Nbd));
+    let mut listening = passed_nbd.collect::<Result<Vec<Endpoint>, ListenError>>().map_err(Failure::failed)?;
+    for endpoint in endpoints {
+        let listens = server.listen(endpoint, Protocol::Nbd);
+        listening.push(listens.map_err(|error| listen_failure(&error, "--nbd"))?);
+    }
+    let endpoints = listening;
+    let access = HostAccess::of(&addresses, arguments, &settings.host)?;
     let others = open_channel_devices(arguments, &settings, timing, addresses.is_empty())?;
-    let nvme = addresses.iter().map(|address| {
-        let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
-        endpoint.map_err(|error| listen_failure(&error, "--nvme-tcp"))
-    });
-    let nvme = nvme.collect::<Result<Vec<Endpoint>, Failure>>()?;
+    let nvme = if passed_nvme.is_empty() {
+        let nvme = addresses.iter().map(|address| {
+            let endpoint = server.listen(Endpoint::Tcp(*address), Protocol::NvmeTcp);
+            endpoint.map_err(|error| listen_failure(&error, "--nvme-tcp"))
+        });
+        nvme.collect::<Result<Vec<Endpoint>, Failure>>()?
+    } else {
+        let nvme = passed_nvme.into_iter().map(|listener| server.listen_at(listener, Protocol::NvmeTcp));
+        nvme.collect::<Result<Vec<Endpoint>, ListenError>>().map_err(Failure::failed)?
+    };
 
     let mut clock = WallClock::new();
     let mut namespaces = match &home {
@@ -228,7 +255,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
     let companion = announce(arguments, &ready, &stop)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, names, others, log };
-    let served = serving.until_stopped(namespaces).and_then(|last| serving.end(last, arguments.json, palette));
+    let served = serving.until_stopped(namespaces).and_then(|last| {
+        notify::stopping();
+        serving.end(last, arguments.json, palette)
+    });
     let ran = companion.map_or(Ok(()), Companion::end);
     served.and(ran)
 }
@@ -238,6 +268,7 @@ pub fn announce(arguments: &cli::Serve, ready: &Ready, stop: &Stop) -> Result<Op
     if let Some(descriptor) = arguments.ready_fd {
         ready.tell(descriptor)?;
     }
+    notify::ready()?;
     arguments.run.as_ref().map(|command| Companion::start(command, ready, stop)).transpose()
 }
 
@@ -527,10 +558,11 @@ fn socket_of_this_run() -> PathBuf {
     std::env::temp_dir().join(format!("openftl-{}.sock", std::process::id()))
 }
 
-/// Where NBD clients connect: by default somewhere only if nobody else could.
-fn endpoints(arguments: &cli::Serve, settings: &Settings) -> Result<Vec<Endpoint>, Failure> {
-    let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty();
+/// Where NBD clients connect, beside the sockets that were passed: by default somewhere only if nobody else could.
+fn endpoints(arguments: &cli::Serve, settings: &Settings, passed: &Passed) -> Result<Vec<Endpoint>, Failure> {
+    let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty() || !passed.nvme_tcp.is_empty();
     let texts = match (arguments.nbd.is_empty(), settings.host.nbd.is_empty()) {
+        _ if !passed.nbd.is_empty() => Vec::new(),
         (false, _) => arguments.nbd.clone(),
         (true, false) => settings.host.nbd.clone(),
         (true, true) if has_nvme => Vec::new(),

@@ -15,6 +15,9 @@ use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
 use crate::failure::Failure;
+use crate::notify;
+use crate::passed::Passed;
+use crate::plugin;
 use crate::ready::Ready;
 use crate::serve::{Log, announce, exit_with_parent, stop_at_signals, write_recovery};
 use crate::terminal::{Ink, Palette, say};
@@ -63,7 +66,7 @@ enum Power {
     Off(Option<(Box<EmulatedDevice>, Pace)>),
 }
 
-pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) -> Result<(), Failure> {
+pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive, passed: Passed) -> Result<(), Failure> {
     refuse(arguments, drive)?;
     let path = arguments.flags.drive.as_deref().expect("a table drive comes from a drive description");
     let Some(endpoint) = drive.server() else {
@@ -82,13 +85,30 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
         exit_with_parent()?;
     }
     // Before the drive is opened: an address in use is found out before anything is written.
-    let (mut control, control_endpoint) = control_server(arguments, file, drive, log)?;
+    let Passed { control: passed_control, files: passed_files, nbd, nvme_tcp } = passed;
+    if let Some(listener) = nbd.first().or(nvme_tcp.first()) {
+        return Err(Failure::bad_input(format_args!(
+            "LISTEN_FDS: {} was passed for a block drive, and the drive description is of a table drive",
+            written(listener.endpoint())
+        ))
+        .fix("write FileDescriptorName=files in the .socket unit"));
+    }
+    if let Some(listener) = passed_files.iter().find(|listener| listener.endpoint() != endpoint) {
+        return Err(Failure::bad_input(format_args!(
+            "LISTEN_FDS: the socket named files is {}, and clients look for the server at host.files, {}",
+            written(listener.endpoint()),
+            written(endpoint)
+        ))
+        .fix("write the same place in the .socket unit and in the drive description"));
+    }
+    let (mut control, control_endpoint) = control_server(arguments, file, drive, passed_control, log)?;
     let listen = |endpoint: &Endpoint| {
         // Whoever reaches the socket can do anything with the files.
         control::listen(endpoint.clone())
             .map_err(|error| Failure::failed(error).fix("choose another place for host.files"))
     };
-    let server = FileServer::new(vec![listen(endpoint)?]).map_err(Failure::failed)?;
+    let listeners = if passed_files.is_empty() { vec![listen(endpoint)?] } else { passed_files };
+    let server = FileServer::new(listeners).map_err(Failure::failed)?;
     if let Some(disk) = drive.disk().filter(|disk| !disk.exists()) {
         drive.create(disk, None).map_err(Failure::bad_input)?;
         log.tell(&format!("{} made", disk.display()));
@@ -100,7 +120,10 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive) 
     let companion = announce(arguments, &ready, &stop)?;
     let started = Instant::now();
     let mut serving = Serving { drive, server, power: Power::On, log, started, power_cuts: 0, turned_away_before: 0 };
-    let served = serving.until_stopped(&stop, &mut control).and_then(|()| serving.end(arguments.json, palette));
+    let served = serving.until_stopped(&stop, &mut control).and_then(|()| {
+        notify::stopping();
+        serving.end(arguments.json, palette)
+    });
     let ran = companion.map_or(Ok(()), Companion::end);
     served.and(ran)
 }
@@ -162,9 +185,11 @@ fn control_server(
     arguments: &cli::Serve,
     file: &DriveDescription,
     drive: &TableDrive,
+    passed: Option<Listener>,
     log: Log,
 ) -> Result<(Option<ControlServer<Listener>>, Option<Endpoint>), Failure> {
     let listener = match arguments.control.as_ref().or(file.host.control.as_ref()) {
+        _ if passed.is_some() => passed,
         Some(text) => {
             let endpoint = crate::serve::control_at(text)?;
             let listener = control::listen(endpoint);
@@ -220,10 +245,14 @@ fn greeting(
     _ = writeln!(text, "  {} {}", palette.paint(Ink::Good, "listening on"), written(endpoint));
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let uri = format!("openftl://{}", path.display());
-    let load = "env LD_PRELOAD=libopenftl_rocksdb.so";
+    let (db_bench, missing) = plugin::loading("db_bench");
+    let (ldb, _) = plugin::loading("ldb");
+    if let Some(note) = missing {
+        _ = writeln!(text, "\n  {}", palette.paint(Ink::Dim, &format!("# {note}")));
+    }
     for (note, command) in [
-        ("RocksDB's programs on it, as many at a time as you like", format!("{load} db_bench --fs_uri={uri} --db=/db")),
-        ("what is in a database", format!("{load} ldb --fs_uri={uri} --db=/db scan --max_keys=10")),
+        ("RocksDB's programs on it, as many at a time as you like", format!("{db_bench} --fs_uri={uri} --db=/db")),
+        ("what is in a database", format!("{ldb} --fs_uri={uri} --db=/db scan --max_keys=10")),
     ] {
         _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
     }

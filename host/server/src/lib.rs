@@ -108,7 +108,7 @@ pub use counters::{Counter, Counters};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
 pub use fabric::ServedDrive;
-pub use listener::{ListenError, Listener};
+pub use listener::{AdoptError, ListenError, Listener};
 pub use operator::{AttachError, Drives, NoOperator, Operator};
 pub use secure::TlsPolicy;
 pub use served::Device;
@@ -343,7 +343,14 @@ impl Server {
     pub fn listen(&mut self, endpoint: Endpoint, protocol: Protocol) -> Result<Endpoint, ListenError> {
         // Which NVMe hosts may connect is said by their names, wherever they come from.
         let allow_remote = self.config.allow_remote || protocol == Protocol::NvmeTcp;
-        let mut listener = Listener::new(endpoint, allow_remote)?;
+        self.listen_at(Listener::new(endpoint, allow_remote)?, protocol)
+    }
+
+    /// Serves the clients of a socket that listens already, and returns where that is.
+    ///
+    /// # Errors
+    /// If the system refuses to watch it.
+    pub fn listen_at(&mut self, mut listener: Listener, protocol: Protocol) -> Result<Endpoint, ListenError> {
         listener.protocol = protocol;
         let data = epoll::EventData::new_u64(EVENT_LISTENER << 32 | self.listeners.len() as u64);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN | epoll::EventFlags::ET)

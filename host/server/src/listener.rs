@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use openftl_core::Time;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, sockopt};
 
 use crate::Protocol;
 use crate::endpoint::Endpoint;
@@ -36,13 +36,33 @@ pub enum ListenError {
     },
 }
 
+/// Why a socket that this process was started with cannot be listened at.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The descriptor is closed, or a file, or the system does not tell about it.
+    #[error("it is no socket ({0})")]
+    NotASocket(io::Error),
+    /// It has datagrams, or packets.
+    #[error("it is no stream socket, and clients need a stream")]
+    NotAStream,
+    /// It is a connection, or nobody has called `listen`.
+    #[error("it does not listen")]
+    NotListening,
+    /// A Unix socket without a path, or another family.
+    #[error("it is neither a Unix socket with a path nor a TCP socket")]
+    NoEndpoint,
+    /// Other machines could reach it.
+    #[error("{0} can be reached from other machines, and NBD knows no passwords")]
+    NotLocal(Endpoint),
+}
+
 /// A socket that listens. The file of a Unix socket goes with it.
 pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
     /// What is spoken there.
     pub(crate) protocol: Protocol,
-    /// Device and inode of the socket file, to remove no other server's.
+    /// Device and inode of the socket file that goes with it, to remove no other server's.
     file: Option<(u64, u64)>,
     /// Whether connections may be waiting, and it is worth a try to accept one.
     pub(crate) ready: bool,
@@ -93,6 +113,40 @@ impl Listener {
         }
     }
 
+    /// Takes over a socket that another process, such as a service manager, has made to listen. Its file stays when it is closed.
+    ///
+    /// # Errors
+    /// If it is no stream socket that listens, or not a local one (and those are not allowed).
+    pub fn adopt(socket: OwnedFd, allow_remote: bool) -> Result<Listener, AdoptError> {
+        let unknown = |error: rustix::io::Errno| AdoptError::NotASocket(error.into());
+        if sockopt::socket_type(&socket).map_err(unknown)? != SocketType::STREAM {
+            return Err(AdoptError::NotAStream);
+        }
+        if !sockopt::socket_acceptconn(&socket).map_err(unknown)? {
+            return Err(AdoptError::NotListening);
+        }
+        let (socket, endpoint): (OwnedFd, Endpoint) = match sockopt::socket_domain(&socket).map_err(unknown)? {
+            AddressFamily::UNIX => {
+                let listener = UnixListener::from(socket);
+                listener.set_nonblocking(true).map_err(AdoptError::NotASocket)?;
+                let address = listener.local_addr().map_err(AdoptError::NotASocket)?;
+                let path = address.as_pathname().ok_or(AdoptError::NoEndpoint)?.to_owned();
+                (listener.into(), Endpoint::Unix(path))
+            }
+            AddressFamily::INET | AddressFamily::INET6 => {
+                let listener = TcpListener::from(socket);
+                listener.set_nonblocking(true).map_err(AdoptError::NotASocket)?;
+                let address = listener.local_addr().map_err(AdoptError::NotASocket)?;
+                (listener.into(), Endpoint::Tcp(address))
+            }
+            _ => return Err(AdoptError::NoEndpoint),
+        };
+        if !endpoint.is_local() && !allow_remote {
+            return Err(AdoptError::NotLocal(endpoint));
+        }
+        Ok(Listener { socket, endpoint, file: None, protocol: Protocol::Nbd, ready: true, retry_at: None })
+    }
+
     /// Where it listens, with the port that the system chose.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
@@ -120,9 +174,8 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let Endpoint::Unix(path) = &self.endpoint else { return };
-        let still_ours = fs::symlink_metadata(path).is_ok_and(|file| Some((file.dev(), file.ino())) == self.file);
-        if still_ours {
+        let (Endpoint::Unix(path), Some(ours)) = (&self.endpoint, self.file) else { return };
+        if fs::symlink_metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == ours) {
             // If it cannot be removed, the next server takes it for stale and replaces it.
             let _ = fs::remove_file(path);
         }
@@ -193,6 +246,39 @@ mod tests {
         let everywhere = Endpoint::Tcp("0.0.0.0:0".parse().unwrap());
         assert!(matches!(Listener::new(everywhere.clone(), false), Err(ListenError::NotLocal(_))));
         assert!(Listener::new(everywhere, true).is_ok());
+    }
+
+    #[test]
+    fn a_socket_that_somebody_else_made_is_taken_over_with_its_address_and_its_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = socket_in(&folder);
+        let Endpoint::Unix(path) = &endpoint else { unreachable!("made above") };
+        let mut adopted = Listener::adopt(UnixListener::bind(path).unwrap().into(), false).unwrap();
+        assert_eq!(adopted.endpoint(), &endpoint);
+        assert_eq!(adopted.accept().unwrap_err(), rustix::io::Errno::AGAIN, "it does not block");
+        let _client = UnixStream::connect(path).unwrap();
+        adopted.accept().unwrap();
+        drop(adopted);
+        assert!(path.exists());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(Listener::adopt(listener.into(), false).unwrap().endpoint(), &Endpoint::Tcp(address));
+    }
+
+    #[test]
+    fn what_nobody_can_listen_at_is_not_taken_over() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixDatagram};
+        let refused = |socket: OwnedFd| Listener::adopt(socket, false).err().unwrap();
+        assert!(matches!(refused(UnixDatagram::unbound().unwrap().into()), AdoptError::NotAStream));
+        assert!(matches!(refused(UnixStream::pair().unwrap().0.into()), AdoptError::NotListening));
+        assert!(matches!(refused(fs::File::open("/dev/null").unwrap().into()), AdoptError::NotASocket(_)));
+        let name = format!("openftl-{}", std::process::id());
+        let nameless = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        assert!(matches!(refused(nameless.into()), AdoptError::NoEndpoint));
+        let everywhere = || TcpListener::bind("0.0.0.0:0").unwrap().into();
+        assert!(matches!(refused(everywhere()), AdoptError::NotLocal(_)));
+        assert!(Listener::adopt(everywhere(), true).is_ok());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What Debian's packages of RocksDB have and what they lack: `db_stress`, which is compiled alone, against their library.
 
-use super::{install, plugin};
+use super::{how_to_use, install, plugin, required, trial};
 use crate::shell;
 use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
@@ -20,19 +20,24 @@ const PLATFORM: [&str; 5] = [
     "-DROCKSDB_SUPPORT_THREAD_LOCAL",
 ];
 
-/// Puts db_stress and the plugin into `target/rocksdb-debian`.
-pub fn build(steps: &mut Steps, target: &Path) {
+/// Puts db_stress and the plugin into `target/rocksdb-debian`, and returns what can be done with them.
+pub fn build(steps: &mut Steps, target: &Path) -> Option<String> {
     let folder = folder(target);
-    if !steps.run("programs", || install(&PROGRAMS, &HEADERS)) {
-        return;
+    let built = steps.run("programs", || required(install(&PROGRAMS, &HEADERS)))
+        && steps.run("plugin", || Outcome::of(plugin(target, &folder, Path::new("/usr/include"), "none")))
+        && steps.run("trial", || Outcome::of(trial(&folder, "db_bench")));
+    if !built {
+        return None;
     }
     if !folder.join("db_stress").exists() {
-        steps.run("db_stress, half a minute", || Outcome::of(stress(&folder)));
+        steps.run("db_stress, half a minute: for tests", || Outcome::of(stress(&folder)));
     }
-    let done = steps.run("plugin", || Outcome::of(plugin(target, &folder, Path::new("/usr/include"), "none")));
-    if done {
-        println!("\n{}: for tests, which find it where {} says", folder.display(), super::VARIABLE);
-    }
+    Some(format!(
+        "Tests find this RocksDB where {}={} says.\n{}",
+        super::VARIABLE,
+        folder.display(),
+        how_to_use(&folder, "db_bench")
+    ))
 }
 
 /// Where they are.

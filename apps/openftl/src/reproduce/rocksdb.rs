@@ -1,5 +1,6 @@
 //! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench`, as a process of its own, and what it prints.
 
+use crate::plugin::{PLUGIN, VARIABLE};
 use openftl_lab::experiments::ExperimentError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
@@ -7,11 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Names the folder with RocksDB's programs and the plugin.
-pub const VARIABLE: &str = "OPENFTL_ROCKSDB";
-
-const PLUGIN: &str = "libopenftl_rocksdb.so";
 
 /// The folder with RocksDB's programs and the plugin.
 pub struct RocksDb {

@@ -12,10 +12,11 @@
 //! | a shown output that begins with `error:` or `✗` | the command has to fail |
 //! | `<!-- figures vary -->` before a block | figures are not compared: clocks of real time, and processes, differ |
 //! | `<!-- first: COMMAND -->` | is run before; readers do not see it |
+//! | `<!-- of RocksDB -->` before a block | is run by a test of its own, which needs a RocksDB with the plugin |
 //! | `<!-- not run: REASON -->` | the block is left out |
 
 use crate::drive::openftl;
-use crate::environment::{Need, runs_here};
+use crate::environment::{Need, rocksdb, runs_here};
 use crate::program::Running;
 use std::fmt::Write as _;
 use std::fs;
@@ -63,15 +64,25 @@ impl Shown {
 #[derive(Default)]
 struct Notes {
     figures_vary: bool,
+    of_rocksdb: bool,
     not_run: bool,
+}
+
+/// Which blocks of a page are run together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// Those that need a RocksDB with the plugin.
+    RocksDb,
+    /// All others.
+    Rest,
 }
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The acts of a page.
-fn acts(page: &str) -> Vec<Act> {
+/// The acts of a part of a page.
+fn acts(page: &str, part: Part) -> Vec<Act> {
     let mut acts = Vec::new();
     let mut notes = Notes::default();
     let mut lines = page.lines().enumerate();
@@ -79,8 +90,9 @@ fn acts(page: &str) -> Vec<Act> {
         let note = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
         match (note, line.strip_prefix("```")) {
             (Some("figures vary"), _) => notes.figures_vary = true,
+            (Some("of RocksDB"), _) => notes.of_rocksdb = true,
             (Some(note), _) => match note.split_once(": ") {
-                Some(("first", command)) => acts.push(Act::Hidden(command.to_owned())),
+                Some(("first", command)) if part == Part::Rest => acts.push(Act::Hidden(command.to_owned())),
                 Some(("not run", _)) => notes.not_run = true,
                 _ => {}
             },
@@ -88,6 +100,7 @@ fn acts(page: &str) -> Vec<Act> {
                 let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
                 let notes = std::mem::take(&mut notes);
                 match language {
+                    _ if notes.of_rocksdb != (part == Part::RocksDb) => {}
                     "sh" | "console" if notes.not_run => {}
                     "sh" => acts.extend(scripted(&block)),
                     "toml" => acts.extend(file(&block)),
@@ -185,11 +198,12 @@ run() {
 "#;
 
 /// What one shell does.
-fn script(acts: &[Act], folder: &Path) -> String {
+fn script(acts: &[Act], folder: &Path, programs: &[PathBuf]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let programs: String = programs.iter().map(|folder| format!("{}:", folder.display())).collect();
     let mut text = format!(
         "set -u\nmount --make-rprivate / && mount -t tmpfs none /tmp && ip link set lo up || exit\n\
-         cd {0}/page\nexport PATH={0}/bin:$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
+         cd {0}/page\nexport PATH={0}/bin:{programs}$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
         folder.display()
     );
     for (number, act) in acts.iter().enumerate() {
@@ -212,11 +226,24 @@ fn script(acts: &[Act], folder: &Path) -> String {
 /// # Panics
 /// If a command does not do what the page says; all of them are named.
 fn check(page: &str, needs: &[Need]) {
+    check_part(page, Part::Rest, needs);
+}
+
+/// Runs the blocks of RocksDB, in a folder where `cargo xtask rocksdb --debian` seems to have built the plugin that is there.
+///
+/// # Panics
+/// As [`check`] does.
+fn check_rocksdb(page: &str) {
+    check_part(page, Part::RocksDb, &[Need::RocksDb]);
+}
+
+fn check_part(page: &str, part: Part, needs: &[Need]) {
     if !runs_here(&[needs, &[Need::Mount]].concat()) {
         return;
     }
     let text = fs::read_to_string(root().join(page)).expect("a page");
-    let acts = acts(&text);
+    let acts = acts(&text, part);
+    assert!(!acts.is_empty(), "{page} has no blocks of {part:?}");
     // Not below /tmp, which is the page's own.
     let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let [bin, results, place] = ["bin", "results", "page"].map(|name| folder.path().join(name));
@@ -233,7 +260,19 @@ fn check(page: &str, needs: &[Need]) {
             }
         }
     }
-    let shell = script(&acts, folder.path());
+    let mut programs = Vec::new();
+    if let (Part::RocksDb, Some(built)) = (part, rocksdb()) {
+        let target = place.join("target/rocksdb-debian");
+        fs::create_dir_all(target.join("tools")).expect("a new folder");
+        // A RocksDB that is not Debian's has its programs beside the plugin.
+        for name in ["libopenftl_rocksdb.so", "librocksdb.so.11", "db_bench", "tools/ldb", "tools/sst_dump"] {
+            if built.join(name).is_file() {
+                fs::copy(built.join(name), target.join(name)).expect("room for a file");
+            }
+        }
+        programs = vec![target.join("tools"), target];
+    }
+    let shell = script(&acts, folder.path(), &programs);
     Running::start("unshare", ["--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", &shell])
         .wait()
         .succeeded();
@@ -360,10 +399,13 @@ fn no_page_is_forgotten() {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
-            } else if name.ends_with(".md") && !acts(&fs::read_to_string(&path).unwrap()).is_empty() {
+            } else if name.ends_with(".md") {
                 let page = path.strip_prefix(root()).unwrap().display().to_string();
-                if !here.contains(&format!("check(\"{page}\"")) {
-                    forgotten.push(page);
+                let text = fs::read_to_string(&path).unwrap();
+                for (part, by) in [(Part::Rest, "check"), (Part::RocksDb, "check_rocksdb")] {
+                    if !acts(&text, part).is_empty() && !here.contains(&format!("    {by}(\"{page}\"")) {
+                        forgotten.push(format!("{by}: {page}"));
+                    }
                 }
             }
         }
@@ -388,8 +430,8 @@ fn what_a_page_shows_is_compared_line_by_line() {
 #[test]
 fn a_page_is_taken_apart() {
     let page = "<!-- first: true -->\n```console\n$ a \\\n  b\nx\n$ c\n```\n```console\nthe end\n```\n```sh\n# no\nd\n```\n\
-                <!-- not run: it is long -->\n```sh\ne\n```\n```toml\nf\n```\n```toml\n# g.toml\nh = 1\n```\n";
-    let acts: Vec<String> = acts(page)
+                <!-- not run: it is long -->\n```sh\ne\n```\n<!-- of RocksDB -->\n```sh\ni\n```\n```toml\nf\n```\n```toml\n# g.toml\nh = 1\n```\n";
+    let rest: Vec<String> = acts(page, Part::Rest)
         .into_iter()
         .map(|act| match act {
             Act::Hidden(command) => format!("first {command}"),
@@ -401,7 +443,7 @@ fn a_page_is_taken_apart() {
         })
         .collect();
     assert_eq!(
-        acts,
+        rest,
         [
             "first true",
             r#"run "a \\\n  b" Some((3, ["x"]))"#,
@@ -411,6 +453,8 @@ fn a_page_is_taken_apart() {
             r##"file g.toml "# g.toml\nh = 1\n""##
         ]
     );
+    let of_rocksdb = acts(page, Part::RocksDb);
+    assert!(matches!(&of_rocksdb[..], [Act::Run { command, shown: None }] if command == "i"), "{of_rocksdb:?}");
 }
 
 const CLIENTS: [Need; 4] = [Need::Program("nbdinfo"), Need::Program("fio"), Need::Program("nvme"), Need::Program("jq")];
@@ -421,8 +465,23 @@ fn the_readme_does_what_it_says() {
 }
 
 #[test]
+fn the_readme_puts_rocksdb_on_a_drive() {
+    check_rocksdb("README.md");
+}
+
+#[test]
+fn the_page_of_the_rocksdb_plugin_does_what_it_says() {
+    check_rocksdb("bindings/rocksdb/README.md");
+}
+
+#[test]
 fn the_guide_does_what_it_says() {
     check("docs/GUIDE.md", &[&CLIENTS[..], &[Need::Fuse, Need::Loop]].concat());
+}
+
+#[test]
+fn the_page_of_installation_does_what_it_says() {
+    check("docs/guide/install.md", &[]);
 }
 
 #[test]

@@ -19,12 +19,14 @@
 //! | [`client`] | an NBD client that can misbehave |
 //! | [`nvme_host`] | an NVMe host with many commands under way |
 //! | [`pattern`] | data to write |
+//! | [`manual`] | completions in shells, and pages of the manual |
 //! | [`mounted`] | ext4 on a served drive |
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
 //! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
@@ -36,6 +38,7 @@
 //! `cargo xtask test` runs them with the release build of `openftl`; plain `cargo test` with the build at hand.
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
 
+mod activation;
 mod bad_input;
 mod browser;
 mod client;
@@ -49,6 +52,7 @@ mod filesystem;
 mod fio;
 mod libnbd;
 mod linux;
+mod manual;
 mod mounted;
 mod network;
 mod nvme_commands;
