@@ -9,10 +9,14 @@
 //! | ` ```toml ` that begins with `# NAME.toml` | is that file |
 //! | `openftl serve …` without `--run` | goes on beside the next commands, until one that needs the drive for itself: `create`, `serve`, `check`, `inspect` |
 //! | a `console` block without a command | the server ends, and prints this |
-//! | a shown output that begins with `error:` or `✗` | the command has to fail |
+//! | a shown output with a line that begins with `error:` or `✗`, or that begins with the program's name | the command has to fail |
 //! | `<!-- figures vary -->` before a block | figures are not compared: clocks of real time, and processes, differ |
 //! | `<!-- first: COMMAND -->` | is run before; readers do not see it |
 //! | `<!-- not run: REASON -->` | the block is left out |
+//! | `<!-- without root -->`, anywhere | the user `nobody` runs the page |
+//!
+//! Every page of the project is in [`PAGES`], with a test of its own, or in [`PROSE`]. That links and the book's table of
+//! contents lead somewhere is a test of `xtask/src/book.rs`.
 
 use crate::drive::openftl;
 use crate::environment::{Need, runs_here};
@@ -50,12 +54,9 @@ impl Shown {
     /// Whether it is what `command` prints where it fails.
     fn is_failure_of(&self, command: &str) -> bool {
         let program = command.split_whitespace().next().unwrap_or_default();
-        let begins = |line: &String| {
-            [program, "error", "✗"]
-                .iter()
-                .any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' '])))
-        };
-        self.lines.first().is_some_and(begins)
+        let begins = |line: &String, name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' ']));
+        self.lines.first().is_some_and(|line| begins(line, program))
+            || self.lines.iter().any(|line| begins(line, "error") || begins(line, "✗"))
     }
 }
 
@@ -184,12 +185,27 @@ run() {
 }
 "#;
 
-/// What one shell does.
+/// What root does before a page: `$1` is the folder of the page, `$2` its user, `$3` its script. Where only root may open
+/// /dev/fuse, a device file with the rights that Debian's udev gives it takes its place.
+const PREPARATION: &str = r#"
+set -u
+mount --make-rprivate / && mount -t tmpfs none /tmp && ip link set lo up || exit
+[ "$2" = root ] && exec bash -c "$3"
+if [ -c /dev/fuse ] && [ "$(stat -c %a /dev/fuse)" != 666 ]; then
+    mknod -m 666 /tmp/fuse c 10 229 && mount --bind /tmp/fuse /dev/fuse && rm /tmp/fuse || exit
+fi
+chown -R nobody "$1" && exec setpriv --reuid=nobody --regid=nogroup --clear-groups bash -c "$3"
+"#;
+
+/// The comment of a page that nobody in particular can follow.
+const WITHOUT_ROOT: &str = "<!-- without root -->";
+
+/// What the shell of a page does.
 fn script(acts: &[Act], folder: &Path) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let mut text = format!(
-        "set -u\nmount --make-rprivate / && mount -t tmpfs none /tmp && ip link set lo up || exit\n\
-         cd {0}/page\nexport PATH={0}/bin:$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
+        "set -u\ncd {0}/page\n\
+         export PATH={0}/bin:$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
         folder.display()
     );
     for (number, act) in acts.iter().enumerate() {
@@ -234,9 +250,11 @@ fn check(page: &str, needs: &[Need]) {
         }
     }
     let shell = script(&acts, folder.path());
-    Running::start("unshare", ["--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", &shell])
-        .wait()
-        .succeeded();
+    let user = if text.lines().any(|line| line == WITHOUT_ROOT) { "nobody" } else { "root" };
+    let place = folder.path().to_str().expect("a path of ASCII");
+    let unshare = ["--net", "--mount", "--pid", "--fork", "--kill-child"];
+    let bash = ["bash", "-c", PREPARATION, "bash", place, user, &shell];
+    Running::start("unshare", unshare.into_iter().chain(bash)).wait().succeeded();
     let mut wrong = String::new();
     let mut served = None;
     for (number, act) in acts.iter().enumerate() {
@@ -348,27 +366,52 @@ fn without_figures(line: &str) -> String {
     plain.join(" ")
 }
 
-/// Every page with blocks has its test here.
-#[test]
-fn no_page_is_forgotten() {
-    let here = include_str!("documents.rs");
+/// Every Markdown file of the project, by its path from the root.
+fn all_pages() -> Vec<String> {
     let mut folders = vec![root()];
-    let mut forgotten = Vec::new();
+    let mut pages = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir().unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
-            } else if name.ends_with(".md") && !acts(&fs::read_to_string(&path).unwrap()).is_empty() {
-                let page = path.strip_prefix(root()).unwrap().display().to_string();
-                if !here.contains(&format!("check(\"{page}\"")) {
-                    forgotten.push(page);
-                }
+            } else if name.ends_with(".md") {
+                pages.push(path.strip_prefix(root()).unwrap().display().to_string());
             }
         }
     }
-    assert_eq!(forgotten, Vec::<String>::new());
+    pages
+}
+
+#[test]
+fn every_page_is_run_or_has_nothing_to_run() {
+    let mut found = all_pages();
+    let mut known = [PAGES, PROSE].concat();
+    known.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(known, found, "PAGES and PROSE are the pages of the project");
+    for page in PROSE {
+        let acts = acts(&fs::read_to_string(root().join(page)).unwrap());
+        assert!(acts.is_empty(), "{page} has commands, so it belongs to PAGES: {acts:?}");
+    }
+    for page in PAGES {
+        let acts = acts(&fs::read_to_string(root().join(page)).unwrap());
+        assert!(!acts.is_empty(), "{page} has no command that is run, so it belongs to PROSE");
+    }
+}
+
+/// A block that [`acts`] does not know would never be run.
+#[test]
+fn every_command_block_begins_at_the_margin_with_a_known_language() {
+    for page in all_pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        for (line, text) in text.lines().enumerate().map(|(number, line)| (number + 1, line)) {
+            let Some(language) = text.trim_start().strip_prefix("```") else { continue };
+            assert!(LANGUAGES.contains(&language), "{page}:{line}: `{language}` is none of {LANGUAGES:?}");
+            assert!(text.starts_with('`'), "{page}:{line}: a block that does not begin at the margin is not run");
+        }
+    }
 }
 
 #[test]
@@ -413,24 +456,72 @@ fn a_page_is_taken_apart() {
     );
 }
 
-const CLIENTS: [Need; 4] = [Need::Program("nbdinfo"), Need::Program("fio"), Need::Program("nvme"), Need::Program("jq")];
+/// The languages of blocks. The first three are acts, a block without one is a drawing.
+const LANGUAGES: [&str; 6] = ["sh", "console", "toml", "text", "cpp", ""];
 
-#[test]
-fn the_readme_does_what_it_says() {
-    check("README.md", &CLIENTS);
+/// A test for each page with commands, and [`PAGES`], their names.
+macro_rules! pages {
+    ($($test:ident: $page:literal needs $needs:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check($page, &$needs);
+            }
+        )*
+        /// Pages with commands.
+        const PAGES: &[&str] = &[$($page),*];
+    };
 }
 
-#[test]
-fn the_guide_does_what_it_says() {
-    check("docs/GUIDE.md", &[&CLIENTS[..], &[Need::Fuse, Need::Loop]].concat());
+const NBDINFO: Need = Need::Program("nbdinfo");
+const FIO: Need = Need::Program("fio");
+const JQ: Need = Need::Program("jq");
+const QEMU_IO: Need = Need::Program("qemu-io");
+const NBDFUSE: Need = Need::Program("nbdfuse");
+const FUSERMOUNT: Need = Need::Program("fusermount3");
+const MKFS: Need = Need::Program("mkfs.ext4");
+const FUSE2FS: Need = Need::Program("fuse2fs");
+
+pages! {
+    the_readme_does_what_it_says: "README.md" needs [FIO];
+    the_tour_does_what_it_says: "docs/tour.md" needs [FIO];
+    a_drive_is_made_as_the_guide_says: "docs/guide/drive.md" needs [];
+    a_drive_is_served_as_the_guide_says: "docs/guide/serve.md" needs [NBDINFO];
+    files_without_root_are_kept_as_the_guide_says: "docs/guide/file-system.md" needs
+        [Need::Fuse, NBDFUSE, FUSERMOUNT, MKFS, FUSE2FS];
+    a_drive_is_a_disk_of_linux_as_the_guide_says: "docs/guide/disk.md" needs
+        [Need::Fuse, Need::Loop, NBDFUSE, FUSERMOUNT, MKFS];
+    nvme_hosts_without_root_do_what_the_guide_says: "docs/guide/nvme.md" needs [];
+    hosts_are_let_in_as_the_guide_says: "docs/guide/access.md" needs [Need::Tls];
+    a_served_drive_is_operated_as_the_guide_says: "docs/guide/operate.md" needs [];
+    drives_are_checked_as_the_guide_says: "docs/guide/check.md" needs [];
+    drives_are_measured_as_the_guide_says: "docs/guide/bench.md" needs [];
+    drives_are_compared_as_the_guide_says: "docs/guide/compare.md" needs [JQ];
+    traces_are_replayed_as_the_guide_says: "docs/guide/traces.md" needs [FIO];
+    lifetimes_are_told_as_the_guide_says: "docs/guide/lifetimes.md" needs [];
+    devices_are_divided_as_the_guide_says: "docs/guide/tenants.md" needs [];
+    flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
+    table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
+    errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
+    power_cuts_do_what_their_page_says: "docs/POWER_CUTS.md" needs [QEMU_IO, FIO];
+    figures_are_measured_as_their_page_says: "docs/FIGURES.md" needs [FIO];
 }
 
-#[test]
-fn the_page_of_power_cuts_does_what_it_says() {
-    check("docs/POWER_CUTS.md", &[Need::Program("qemu-io"), Need::Program("fio")]);
-}
-
-#[test]
-fn the_page_of_figures_does_what_it_says() {
-    check("docs/FIGURES.md", &[Need::Program("fio")]);
-}
+/// Pages without commands, or with none that can be run here: then each block says why.
+const PROSE: &[&str] = &[
+    "ARCHITECTURE.md",
+    "bindings/rocksdb/README.md",
+    "docs/EXPERIMENTS.md",
+    "docs/FORMAT.md",
+    "docs/GLOSSARY.md",
+    "docs/GUIDE.md",
+    "docs/INTEROP.md",
+    "docs/RECOVERY.md",
+    "docs/SIMULATION.md",
+    "docs/STYLE.md",
+    "docs/SUMMARY.md",
+    "docs/WORKLOADS.md",
+    "docs/architecture.md",
+    "docs/guide/explore.md",
+    "docs/guide/reproduce.md",
+];
