@@ -84,6 +84,7 @@ pub fn links(page: &str) -> Vec<Link<'_>> {
     links
 }
 
+#[cfg(test)]
 /// What a link behind `#` may name in `page`: its headings, as GitHub and mdBook write them.
 pub fn headings(page: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
