@@ -1,8 +1,8 @@
 //! `cargo xtask book`: the pages of `docs` as a book, by mdBook, which `book.toml` sets up.
 //!
-//! Links of a page are those of the repository, so that they work where it is read as files, too. For the book mdBook hands
-//! every chapter to [`links`](self::prepare): `docs/architecture.md` becomes the page that it includes, and a link to a
-//! file that is not in the book becomes the file's path.
+//! Links of a page are those of the repository, so that they also work where the pages are read as files. mdBook hands every
+//! chapter to `cargo xtask book links` ([`prepare`]): `docs/architecture.md` becomes the page that it includes, and a link
+//! to a file outside of the book becomes the file's path.
 
 mod links;
 
@@ -24,7 +24,7 @@ pub enum Options {
     Build,
     /// Prepare chapters for mdBook, from standard input to standard output.
     Links,
-    /// Say to mdBook that they can be prepared for every kind of book, which takes no word.
+    /// Answer mdBook, by the exit code, that every output format is supported.
     Supports,
 }
 
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-/// Does it.
+/// Carries out `options`.
 pub fn run(options: Options) -> ExitCode {
     match options {
         Options::Build => {

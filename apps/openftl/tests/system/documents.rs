@@ -197,7 +197,7 @@ fi
 chown -R nobody "$1" && exec setpriv --reuid=nobody --regid=nogroup --clear-groups bash -c "$3"
 "#;
 
-/// The comment of a page that nobody in particular can follow.
+/// The comment of a page that the user `nobody` runs.
 const WITHOUT_ROOT: &str = "<!-- without root -->";
 
 /// What the shell of a page does.
