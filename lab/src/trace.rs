@@ -72,7 +72,7 @@ impl TraceFormat {
     fn nanos(self, text: &str) -> Option<u64> {
         let units = |nanos: u64| text.parse::<u64>().ok()?.checked_mul(nanos);
         match self {
-            TraceFormat::Fio => units(1_000_000),
+            TraceFormat::Fio => units(1_000),
             TraceFormat::Blkparse => blkparse::nanos(text),
             TraceFormat::Msr => units(100),
             TraceFormat::Alibaba => units(1_000),

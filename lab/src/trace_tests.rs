@@ -162,8 +162,12 @@ fn times_of_every_format_count_from_the_first_request() {
         assert_eq!(failure, "");
         times
     };
-    assert_eq!(all(include_str!("../tests/traces/fio-version-3.log"), "trace"), [0.0, 4.0, 6.0]);
-    assert_eq!(all("fio version 3 iolog\n3 a write 0 266240\n5 a read 0 4096\n", "2x"), [0.0, 0.0, 1.0], "cut in two");
+    assert_eq!(all(include_str!("../tests/traces/fio-version-3.log"), "trace"), [0.0, 0.004, 0.006]);
+    assert_eq!(
+        all("fio version 3 iolog\n3 a write 0 266240\n5 a read 0 4096\n", "2x"),
+        [0.0, 0.0, 0.001],
+        "cut in two"
+    );
     let blkparse = "8,0 1 1 3.999999000 9 Q W 8 + 8 [x]\n8,0 1 2 4.500000000 9 Q W 8 + 8 [x]\n";
     assert_eq!(all(blkparse, "trace"), [0.0, 500.001]);
     assert_eq!(all("1000,h,0,Read,0,4096,1\n2000,h,1,Read,0,1,1\n51000,h,0,Write,0,4096,1\n", "10x"), [0.0, 0.5]);

@@ -5,6 +5,7 @@
 //! | `check` | formatting, lints, licences | [`check`] |
 //! | `test` | set-up, unit tests, system tests | [`mod@test`] |
 //! | `bench` | measures the figures the project promises | [`mod@bench`] |
+//! | `book` | the pages of `docs` as a book | [`book`] |
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
@@ -15,6 +16,7 @@
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
 mod bench;
+mod book;
 mod check;
 mod fuzz;
 mod interop;
@@ -41,6 +43,8 @@ cargo xtask: what a contributor does
                                        software-cost, simulation, waf, open-time, recovery,
                                        wall-clock, nbd, nvme, rocksdb;
                                        all of them if none is named)
+  cargo xtask book                     makes a book of the pages of docs, in the folder book where cargo builds (where mdbook
+                                       is installed)
   cargo xtask setup                    installs the programs that system tests use (root, Debian packages),
                                        or prints what to install
   cargo xtask fuzz [TARGET] [--seconds N]
@@ -82,12 +86,14 @@ fn main() -> ExitCode {
         Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
+        Some((&"book", rest)) => book::Options::parse(rest).map(book::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
         Some((&"test", rest)) => test::Options::parse(rest).map(test::run),
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
-            "there is no command `{command}`; there are check, test, bench, setup, fuzz, linux, rocksdb, package and interop"
+            "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, rocksdb, package \
+             and interop"
         )),
     };
     result.unwrap_or_else(|error| {

@@ -1,7 +1,8 @@
-//! fio's I/O log: `write_iolog` makes it, and its manual describes it under "Trace file format".
+//! fio's I/O log: `write_iolog` makes it, and its manual describes it under "Trace file format". The manual calls the times of
+//! version 3 milliseconds; fio writes and replays microseconds (`log_io_u` and `iolog_delay` of its `iolog.c`).
 //!
 //! ```text
-//!   version 2                          version 3: with milliseconds in front
+//!   version 2                          version 3: with microseconds in front
 //!   fio version 2 iolog                fio version 3 iolog
 //!   /dev/sda add                       0 /dev/sda add
 //!   /dev/sda open                      0 /dev/sda open

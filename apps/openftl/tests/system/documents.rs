@@ -9,11 +9,15 @@
 //! | ` ```toml ` that begins with `# NAME.toml` | is that file |
 //! | `openftl serve …` without `--run` | goes on beside the next commands, until one that needs the drive for itself: `create`, `serve`, `check`, `inspect` |
 //! | a `console` block without a command | the server ends, and prints this |
-//! | a shown output that begins with `error:` or `✗` | the command has to fail |
+//! | a shown output with a line that begins with `error:` or `✗`, or that begins with the program's name | the command has to fail |
 //! | `<!-- figures vary -->` before a block | figures are not compared: clocks of real time, and processes, differ |
 //! | `<!-- first: COMMAND -->` | is run before; readers do not see it |
 //! | `<!-- of RocksDB -->` before a block | is run by a test of its own, which needs a RocksDB with the plugin |
 //! | `<!-- not run: REASON -->` | the block is left out |
+//! | `<!-- without root -->`, anywhere | the user `nobody` runs the page |
+//!
+//! Every page of the project is in [`PAGES`], with a test of its own, or in [`PROSE`]. That links and the book's table of
+//! contents lead somewhere is a test of `xtask/src/book.rs`.
 
 use crate::drive::openftl;
 use crate::environment::{Need, rocksdb, runs_here};
@@ -51,12 +55,9 @@ impl Shown {
     /// Whether it is what `command` prints where it fails.
     fn is_failure_of(&self, command: &str) -> bool {
         let program = command.split_whitespace().next().unwrap_or_default();
-        let begins = |line: &String| {
-            [program, "error", "✗"]
-                .iter()
-                .any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' '])))
-        };
-        self.lines.first().is_some_and(begins)
+        let begins = |line: &String, name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', ' ']));
+        self.lines.first().is_some_and(|line| begins(line, program))
+            || self.lines.iter().any(|line| begins(line, "error") || begins(line, "✗"))
     }
 }
 
@@ -197,13 +198,28 @@ run() {
 }
 "#;
 
-/// What one shell does.
+/// What root does before a page: `$1` is the folder of the page, `$2` its user, `$3` its script. Where only root may open
+/// /dev/fuse, a device file with the rights that Debian's udev gives it takes its place.
+const PREPARATION: &str = r#"
+set -u
+mount --make-rprivate / && mount -t tmpfs none /tmp && ip link set lo up || exit
+[ "$2" = root ] && exec bash -c "$3"
+if [ -c /dev/fuse ] && [ "$(stat -c %a /dev/fuse)" != 666 ]; then
+    mknod -m 666 /tmp/fuse c 10 229 && mount --bind /tmp/fuse /dev/fuse && rm /tmp/fuse || exit
+fi
+chown -R nobody "$1" && exec setpriv --reuid=nobody --regid=nogroup --clear-groups bash -c "$3"
+"#;
+
+/// The comment of a page that the user `nobody` runs.
+const WITHOUT_ROOT: &str = "<!-- without root -->";
+
+/// What the shell of a page does, with the folders of more programs.
 fn script(acts: &[Act], folder: &Path, programs: &[PathBuf]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let programs: String = programs.iter().map(|folder| format!("{}:", folder.display())).collect();
     let mut text = format!(
-        "set -u\nmount --make-rprivate / && mount -t tmpfs none /tmp && ip link set lo up || exit\n\
-         cd {0}/page\nexport PATH={0}/bin:{programs}$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
+        "set -u\ncd {0}/page\n\
+         export PATH={0}/bin:{programs}$PATH:/usr/sbin:/sbin NO_COLOR=1 LC_ALL=C.UTF-8 COLUMNS=120\nresults={0}/results\n{FUNCTIONS}",
         folder.display()
     );
     for (number, act) in acts.iter().enumerate() {
@@ -273,9 +289,11 @@ fn check_part(page: &str, part: Part, needs: &[Need]) {
         programs = vec![target.join("tools"), target];
     }
     let shell = script(&acts, folder.path(), &programs);
-    Running::start("unshare", ["--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", &shell])
-        .wait()
-        .succeeded();
+    let user = if text.lines().any(|line| line == WITHOUT_ROOT) { "nobody" } else { "root" };
+    let place = folder.path().to_str().expect("a path of ASCII");
+    let unshare = ["--net", "--mount", "--pid", "--fork", "--kill-child"];
+    let bash = ["bash", "-c", PREPARATION, "bash", place, user, &shell];
+    Running::start("unshare", unshare.into_iter().chain(bash)).wait().succeeded();
     let mut wrong = String::new();
     let mut served = None;
     for (number, act) in acts.iter().enumerate() {
@@ -387,12 +405,10 @@ fn without_figures(line: &str) -> String {
     plain.join(" ")
 }
 
-/// Every page with blocks has its test here.
-#[test]
-fn no_page_is_forgotten() {
-    let here = include_str!("documents.rs");
+/// Every Markdown file of the project, by its path from the root.
+fn all_pages() -> Vec<String> {
     let mut folders = vec![root()];
-    let mut forgotten = Vec::new();
+    let mut pages = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir().unwrap() {
             let path = entry.unwrap().path();
@@ -400,17 +416,39 @@ fn no_page_is_forgotten() {
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
             } else if name.ends_with(".md") {
-                let page = path.strip_prefix(root()).unwrap().display().to_string();
-                let text = fs::read_to_string(&path).unwrap();
-                for (part, by) in [(Part::Rest, "check"), (Part::RocksDb, "check_rocksdb")] {
-                    if !acts(&text, part).is_empty() && !here.contains(&format!("    {by}(\"{page}\"")) {
-                        forgotten.push(format!("{by}: {page}"));
-                    }
-                }
+                pages.push(path.strip_prefix(root()).unwrap().display().to_string());
             }
         }
     }
-    assert_eq!(forgotten, Vec::<String>::new());
+    pages
+}
+
+#[test]
+fn every_page_is_run_or_has_nothing_to_run() {
+    let mut found = all_pages();
+    let mut known = [PAGES, PROSE].concat();
+    known.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(known, found, "PAGES and PROSE are the pages of the project");
+    for page in found {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let has = |part| !acts(&text, part).is_empty();
+        assert_eq!(has(Part::Rest), PAGES.contains(&page.as_str()), "{page} is in PAGES if it has commands, or else in PROSE");
+        assert_eq!(has(Part::RocksDb), ROCKSDB_PAGES.contains(&page.as_str()), "{page} and ROCKSDB_PAGES");
+    }
+}
+
+/// A block that [`acts`] does not know would never be run.
+#[test]
+fn every_command_block_begins_at_the_margin_with_a_known_language() {
+    for page in all_pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        for (line, text) in text.lines().enumerate().map(|(number, line)| (number + 1, line)) {
+            let Some(language) = text.trim_start().strip_prefix("```") else { continue };
+            assert!(LANGUAGES.contains(&language), "{page}:{line}: `{language}` is none of {LANGUAGES:?}");
+            assert!(text.starts_with('`'), "{page}:{line}: a block that does not begin at the margin is not run");
+        }
+    }
 }
 
 #[test]
@@ -457,39 +495,86 @@ fn a_page_is_taken_apart() {
     assert!(matches!(&of_rocksdb[..], [Act::Run { command, shown: None }] if command == "i"), "{of_rocksdb:?}");
 }
 
-const CLIENTS: [Need; 4] = [Need::Program("nbdinfo"), Need::Program("fio"), Need::Program("nvme"), Need::Program("jq")];
+/// The languages of blocks. The first three are acts, a block without one is a drawing.
+const LANGUAGES: [&str; 6] = ["sh", "console", "toml", "text", "cpp", ""];
 
-#[test]
-fn the_readme_does_what_it_says() {
-    check("README.md", &CLIENTS);
+/// A test for each page with commands, and [`PAGES`], their names.
+macro_rules! pages {
+    ($($test:ident: $page:literal needs $needs:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check($page, &$needs);
+            }
+        )*
+        /// Pages with commands.
+        const PAGES: &[&str] = &[$($page),*];
+    };
 }
+
+const NBDINFO: Need = Need::Program("nbdinfo");
+const FIO: Need = Need::Program("fio");
+const JQ: Need = Need::Program("jq");
+const QEMU_IO: Need = Need::Program("qemu-io");
+const NBDFUSE: Need = Need::Program("nbdfuse");
+const FUSERMOUNT: Need = Need::Program("fusermount3");
+const MKFS: Need = Need::Program("mkfs.ext4");
+const FUSE2FS: Need = Need::Program("fuse2fs");
+
+pages! {
+    the_readme_does_what_it_says: "README.md" needs [FIO];
+    the_tour_does_what_it_says: "docs/tour.md" needs [FIO];
+    openftl_is_installed_as_the_guide_says: "docs/guide/install.md" needs [];
+    a_drive_is_made_as_the_guide_says: "docs/guide/drive.md" needs [];
+    a_drive_is_served_as_the_guide_says: "docs/guide/serve.md" needs [NBDINFO];
+    files_without_root_are_kept_as_the_guide_says: "docs/guide/file-system.md" needs
+        [Need::Fuse, NBDFUSE, FUSERMOUNT, MKFS, FUSE2FS];
+    a_drive_is_a_disk_of_linux_as_the_guide_says: "docs/guide/disk.md" needs
+        [Need::Fuse, Need::Loop, NBDFUSE, FUSERMOUNT, MKFS];
+    nvme_hosts_without_root_do_what_the_guide_says: "docs/guide/nvme.md" needs [];
+    hosts_are_let_in_as_the_guide_says: "docs/guide/access.md" needs [Need::Tls];
+    a_served_drive_is_operated_as_the_guide_says: "docs/guide/operate.md" needs [];
+    drives_are_checked_as_the_guide_says: "docs/guide/check.md" needs [];
+    drives_are_measured_as_the_guide_says: "docs/guide/bench.md" needs [];
+    drives_are_compared_as_the_guide_says: "docs/guide/compare.md" needs [JQ];
+    traces_are_replayed_as_the_guide_says: "docs/guide/traces.md" needs [FIO];
+    lifetimes_are_told_as_the_guide_says: "docs/guide/lifetimes.md" needs [];
+    devices_are_divided_as_the_guide_says: "docs/guide/tenants.md" needs [];
+    flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
+    table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
+    errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
+    power_cuts_do_what_their_page_says: "docs/POWER_CUTS.md" needs [QEMU_IO, FIO];
+    figures_are_measured_as_their_page_says: "docs/FIGURES.md" needs [FIO];
+}
+
+/// Pages with blocks of RocksDB.
+const ROCKSDB_PAGES: [&str; 2] = ["README.md", "bindings/rocksdb/README.md"];
 
 #[test]
 fn the_readme_puts_rocksdb_on_a_drive() {
-    check_rocksdb("README.md");
+    check_rocksdb(ROCKSDB_PAGES[0]);
 }
 
 #[test]
 fn the_page_of_the_rocksdb_plugin_does_what_it_says() {
-    check_rocksdb("bindings/rocksdb/README.md");
+    check_rocksdb(ROCKSDB_PAGES[1]);
 }
 
-#[test]
-fn the_guide_does_what_it_says() {
-    check("docs/GUIDE.md", &[&CLIENTS[..], &[Need::Fuse, Need::Loop]].concat());
-}
-
-#[test]
-fn the_page_of_installation_does_what_it_says() {
-    check("docs/guide/install.md", &[]);
-}
-
-#[test]
-fn the_page_of_power_cuts_does_what_it_says() {
-    check("docs/POWER_CUTS.md", &[Need::Program("qemu-io"), Need::Program("fio")]);
-}
-
-#[test]
-fn the_page_of_figures_does_what_it_says() {
-    check("docs/FIGURES.md", &[Need::Program("fio")]);
-}
+/// Pages without commands, or with none that can be run here: then each block says why.
+const PROSE: &[&str] = &[
+    "ARCHITECTURE.md",
+    "bindings/rocksdb/README.md",
+    "docs/EXPERIMENTS.md",
+    "docs/FORMAT.md",
+    "docs/GLOSSARY.md",
+    "docs/GUIDE.md",
+    "docs/INTEROP.md",
+    "docs/RECOVERY.md",
+    "docs/SIMULATION.md",
+    "docs/STYLE.md",
+    "docs/SUMMARY.md",
+    "docs/WORKLOADS.md",
+    "docs/architecture.md",
+    "docs/guide/explore.md",
+    "docs/guide/reproduce.md",
+];
