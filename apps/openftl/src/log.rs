@@ -343,7 +343,7 @@ impl Budget {
     /// Takes one line: how many before it were left out. `None` if it is left out itself.
     fn take(&mut self, now: Time) -> Option<u64> {
         let more = now.since(self.filled).0 / LINE_EVERY.0;
-        self.filled = self.filled + Nanos(more * LINE_EVERY.0);
+        self.filled += Nanos(more * LINE_EVERY.0);
         self.left = LINES_AT_ONCE.min(self.left.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)));
         let Some(left) = self.left.checked_sub(1) else {
             self.unlogged += 1;

@@ -457,7 +457,7 @@ impl Serving<'_> {
         match closed {
             Some(_) => drive_events::closed(&name(self.drive), took),
             None => {
-                info!(target: "power", "the server stops while the power is off: the next one to open the drive recovers it")
+                info!(target: "power", "the server stops while the power is off: the next one to open the drive recovers it");
             }
         }
         if json {

@@ -431,6 +431,11 @@ fn the_page_of_power_cuts_does_what_it_says() {
 }
 
 #[test]
+fn a_server_is_logged_as_the_guide_says() {
+    check("docs/guide/logging.md", &[Need::Program("nbdinfo"), Need::Program("jq")]);
+}
+
+#[test]
 fn the_page_of_figures_does_what_it_says() {
     check("docs/FIGURES.md", &[Need::Program("fio")]);
 }

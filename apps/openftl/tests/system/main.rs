@@ -23,6 +23,7 @@
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
+//! | [`log`] | the log of a server |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
 //! | [`scripts`] | what scripts ask of a server |
@@ -49,6 +50,7 @@ mod filesystem;
 mod fio;
 mod libnbd;
 mod linux;
+mod log;
 mod mounted;
 mod network;
 mod nvme_commands;
