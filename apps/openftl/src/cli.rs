@@ -557,12 +557,15 @@ const INSPECT_EXAMPLES: &str = "\
 Examples:
   openftl inspect disk.oftl
   openftl inspect disk.oftl --json | less
-  openftl inspect tenants.oftl --namespace database";
+  openftl inspect tenants.oftl --namespace database
+  openftl inspect unix:/tmp/openftl.ctl              a drive that is served with --control
+
+A drive that is being served is shown by its server, as it is at this moment; nothing on it changes.";
 
 #[derive(Args, Debug)]
 #[command(after_help = INSPECT_EXAMPLES)]
 pub struct Inspect {
-    /// A drive made by `openftl create`.
+    /// A drive made by `openftl create`, or the control socket of one that is being served.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
     /// Which of several namespaces, by its name [default: all].

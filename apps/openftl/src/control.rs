@@ -12,14 +12,17 @@ use crate::assembly::Drive;
 use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
+use crate::inspect::{self, PartFacts};
 use crate::namespaces::{Namespaces, of_kind};
+use crate::profiles::GeometryFacts;
+use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::{ChunkId, ChunkName, Nanos, Ppa, Time};
 use openftl_ftl::mapping::Place;
 use openftl_ftl::{BlockTarget, ReadOnlyReason, RecoveryReport};
 use openftl_lab::picture::thousands;
-use openftl_media::{EmulatedDevice, Media, PartKind, PowerLoss, ProgramFailure};
+use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PowerLoss, ProgramFailure};
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -39,6 +42,8 @@ pub struct Control {
     server: Option<ControlServer<Listener>>,
     /// The namespaces, in the order of their ids.
     names: Vec<String>,
+    /// Where the device is divided, into what.
+    parts: Vec<PartLabel>,
     /// There is something to do of which no event tells.
     more: bool,
     asked: Option<Asked>,
@@ -105,11 +110,17 @@ pub fn listen(endpoint: Endpoint) -> Result<Listener, ListenError> {
 
 impl Control {
     /// Serves the clients of `listener`, if there is one.
-    pub fn new(listener: Option<Listener>, names: Vec<String>, totals: Totals) -> Result<Control, Failure> {
+    pub fn new(
+        listener: Option<Listener>,
+        names: Vec<String>,
+        parts: Vec<PartLabel>,
+        totals: Totals,
+    ) -> Result<Control, Failure> {
         let server = listener.map(ControlServer::new).transpose().map_err(Failure::failed)?;
         Ok(Control {
             server,
             names,
+            parts,
             more: true,
             asked: None,
             overtaken: Vec::new(),
@@ -265,7 +276,9 @@ impl Control {
             Command::LieAboutFlush { on } => {
                 warn!(target: "fault", fault = "lie-about-flush", drive, on, "{message}");
             }
-            Command::Stats {} => debug!(target: "control", request = written(request), "request carried out"),
+            Command::Stats {} | Command::Inspect { .. } => {
+                debug!(target: "control", request = written(request), "request carried out");
+            }
             // Each is noted where it is done.
             Command::Attach {}
             | Command::Detach {}
@@ -293,7 +306,7 @@ impl Control {
         let Request { command, namespace } = request;
         let namespace = namespace.as_deref();
         if let Some(asked) = &self.asked
-            && *command != (Command::Stats {})
+            && !matches!(command, Command::Stats {} | Command::Inspect { .. })
         {
             match asked {
                 // Faults may come while a cut waits for its count, and another cut may.
@@ -332,6 +345,9 @@ impl Control {
             Command::Attach {} => self.set_attached(namespace, drives, true),
             Command::Detach {} => self.set_attached(namespace, drives, false),
             Command::Stats {} => Ok(self.statistics(drives)),
+            Command::Inspect { first_chunk, colour } => {
+                self.inspect(namespace, first_chunk, Palette::with_colour(colour), drives)
+            }
         };
         Some(result)
     }
@@ -394,6 +410,43 @@ impl Control {
         let message = format!("Namespace {id}, {name}, is {done}, and every connected NVMe host is told.{note}");
         info!(target: "namespace", namespace = name, id, attached = is_attached, "{message}");
         Ok(Answer::new(message).with("namespace", name).with("id", id).with("attached", is_attached))
+    }
+
+    /// What a drive holds, or in short all that the device is divided into. Nothing is asked of the device but what it has in
+    /// memory.
+    fn inspect(
+        &self,
+        namespace: Option<&str>,
+        first_chunk: u64,
+        palette: Palette,
+        drives: &mut Drives<'_, '_, Drive>,
+    ) -> Result<Answer, Refusal> {
+        let elsewhere = || not_now("the flash is on another machine").fix("ask the server that has it");
+        if namespace.is_none() && !self.parts.is_empty() {
+            let parts = self.ordered().enumerate().map(|(place, label)| part_of(place, label, drives));
+            let parts = parts.collect::<Result<Vec<_>, Refusal>>()?;
+            let device = flash(drives, 0).look(|device| (device.profile().name.clone(), *device.geometry()));
+            let (profile, geometry) = device.ok_or_else(elsewhere)?;
+            let used: u32 = self.parts.iter().map(|label| label.partition.shape(&geometry).pus()).sum();
+            let device = (profile, GeometryFacts::of(&geometry), geometry.pus() - used);
+            return Ok(inspect::answer_of_parts(Some(device), parts, palette));
+        }
+        let place = self.place_of(namespace, drives)?;
+        if let Some(drive) = drives.get_mut(place) {
+            let below = inspect::Below::of(drive.media()).ok_or_else(elsewhere)?;
+            return Ok(inspect::answer(drive, &below, None, first_chunk, palette));
+        }
+        let label = self.ordered().nth(place).ok_or_else(|| {
+            let name = &self.names[place];
+            out_of_range(format_args!("namespace {name} is a device in memory beside the drive"))
+                .fix("its hosts know what it holds")
+        })?;
+        Ok(inspect::answer_of_parts(None, vec![part_of(place, label, drives)?], palette))
+    }
+
+    /// What the device is divided into, in the order of their ids.
+    fn ordered(&self) -> impl Iterator<Item = &PartLabel> {
+        [PartKind::Block, PartKind::OpenChannel].into_iter().flat_map(|kind| of_kind(&self.parts, kind))
     }
 
     /// What was counted, and of several namespaces which they are.
@@ -490,6 +543,7 @@ fn is_of_a_namespace(command: &Command) -> bool {
         | Command::FailProgram { chunk: Some(_), .. }
         | Command::Wear { .. }
         | Command::LieAboutFlush { .. }
+        | Command::Inspect { .. }
         | Command::Attach {}
         | Command::Detach {} => true,
         Command::PowerCut(_)
@@ -669,6 +723,15 @@ fn operate<R>(flash: &mut Flash, deed: impl FnOnce(&mut EmulatedDevice) -> R) ->
 /// Commands that the device has had.
 fn commands_of(flash: &Flash) -> u64 {
     flash.look(|device| device.statistics().commands).unwrap_or_default()
+}
+
+/// One of the namespaces that the device is divided into.
+fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) -> Result<PartFacts, Refusal> {
+    let facts = match drives.get_mut(place) {
+        Some(drive) => inspect::served_part(drive, label, place + 1),
+        None => inspect::part_of(flash(drives, place), label, place + 1),
+    };
+    facts.map_err(store_refusal)
 }
 
 fn store_refusal(error: impl std::fmt::Display) -> Refusal {

@@ -210,7 +210,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
     let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
-    let control = Control::new(listener, names.clone(), Totals::new(server.counters()))?;
+    let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
     let companion = announce(arguments, &ready, &stop)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, names, others, voice };
     let served = serving.until_stopped(namespaces).and_then(|last| serving.end(last, arguments.json, palette));

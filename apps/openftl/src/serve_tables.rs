@@ -16,6 +16,7 @@ use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
 use crate::drive_events;
 use crate::failure::Failure;
+use crate::inspect;
 use crate::log::Voice;
 use crate::ready::Ready;
 use crate::serve::{announce, exit_with_parent, stop_at_signals, write_recovery};
@@ -288,6 +289,17 @@ impl Serving<'_> {
         }
         match (*command, &self.power) {
             (Command::Stats {}, _) => Ok(self.statistics()),
+            (Command::Inspect { first_chunk, colour }, Power::On) => {
+                let palette = Palette::with_colour(colour);
+                let inspected = self.server.with_files(|files| {
+                    files.with_drive(|drive| {
+                        let below = inspect::Below::of_device(drive.block().media());
+                        let tables = inspect::table_facts(drive);
+                        inspect::answer(drive.block(), &below, Some(tables), first_chunk, palette)
+                    })
+                });
+                Ok(inspected.expect("the power is on"))
+            }
             (Command::PowerOn {}, Power::Off(_)) => self.turn_on(None),
             (Command::PowerOn {}, Power::On) => Err(not_now("the power is on already")),
             (Command::PowerCut(cut), Power::On) => self.cut(cut),

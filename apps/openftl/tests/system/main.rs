@@ -23,6 +23,7 @@
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
+//! | [`inspect`] | what is shown of a drive that is being served |
 //! | [`log`] | the log of a server |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
@@ -48,6 +49,7 @@ mod durability;
 mod environment;
 mod filesystem;
 mod fio;
+mod inspect;
 mod libnbd;
 mod linux;
 mod log;

@@ -147,7 +147,17 @@ fn a_table_drive_is_served_and_stops_cleanly() {
         (&"on".into(), &100_000.into()),
         "{stats}"
     );
+    let report = || -> Value {
+        let ended = run_openftl(["inspect", &tables.text("lsm.oftl"), "--json"]).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let served = report();
+    assert_eq!(served["served"]["process"], server.child.id());
     let said = end(server);
+    assert_eq!(served["tables"], report()["tables"]);
+    for name in ["profile", "geometry", "capacity_bytes", "plan"] {
+        assert_eq!(served[name], report()[name]);
+    }
     assert!(said.contains("is closed, with a checkpoint"), "{said}");
     assert!(matches!(one.list("/"), Err(FileError::Io(_))));
     // Without a server the drive is opened here.
