@@ -105,7 +105,7 @@ fn a_drive_whose_power_is_off_is_inspected_in_its_file_and_one_in_memory_at_its_
     let server = Server::start(&memory, &drive.beside("memory"));
     write_whole_units(&server);
     let page = run_openftl(["inspect", &control]).succeeded();
-    page.printing(&["served by process", "1 024 blocks"]);
+    page.printing(&["served by process", "6.2% of the capacity is written"]);
     run_openftl(["ctl", &control, "power-cut"]).succeeded();
     run_openftl(["inspect", &control]).failed().saying(&["the power is off", "fix:"]);
     server.stop();
