@@ -5,11 +5,11 @@ use crate::drive::{Drive, openftl, run_openftl};
 use crate::mounted::text;
 use crate::nvme_host::{NvmeHost, SUBSYSTEM};
 use crate::pattern::random_bytes;
-use crate::program::{Ended, wait_for};
+use crate::program::{Ended, Running, wait_for};
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::fabrics::{self, CONTROLLER_ID_ANY, Identity, QueueParameters, connect_data};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -270,4 +270,62 @@ fn with_a_log_in_json_standard_error_is_json_to_the_last_line_also_where_the_com
     // For people the greeting is there too.
     let ended = serve_and_run("true", &["--log", "info"]).succeeded();
     assert!(ended.stderr.contains("listening on") && ended.stderr.contains(" INFO  drive: made anew "), "{ended}");
+}
+
+#[test]
+fn slow_peers_that_lose_their_frames_are_named() {
+    const LONG: u32 = 16 << 20;
+    let drive = Drive::create();
+    let server = drive.serve_with(&JSON);
+    let slow = |number: u64| {
+        let mut client = server.client();
+        client.send_header(client::WRITE, 0, number * u64::from(LONG), LONG).unwrap();
+        client.send_bytes(&random_bytes(number, 4096)).unwrap();
+        client
+    };
+    // Long writes may have half of the frames, 32 MiB: the others wait for what these hold and do not use.
+    let slow: Vec<client::Client> = (0..4).map(slow).collect();
+    let mut honest = server.client();
+    honest.write(10 * u64::from(LONG), &random_bytes(9, LONG as usize)).unwrap();
+    drop(slow);
+    drop(honest);
+    let log = lines(&server.stop().stderr);
+    let lost: Vec<&Value> =
+        log.iter().filter(|line| line["message"] == "slow peer lost its frames to others").collect();
+    assert!(!lost.is_empty(), "{log:?}");
+    let me = format!("process {}", std::process::id());
+    for line in lost {
+        assert_eq!(
+            (&line["level"], &line["protocol"], &line["peer"]),
+            (&"info".into(), &"nbd".into(), &me.as_str().into())
+        );
+        let opened = [("message", "connection opened".into()), ("connection", line["connection"].clone())];
+        one(&log, &opened);
+    }
+}
+
+#[test]
+fn a_drive_whose_file_takes_no_more_says_so_once_with_the_reason() {
+    let drive = Drive::create();
+    let socket = drive.beside("socket");
+    // What would be a signal is an error of the write, as a full disk is.
+    let nbd = format!("unix:{}", socket.display());
+    let serve = format!("trap '' XFSZ; exec {} serve {} --nbd {nbd} {}", openftl(), drive.file(), JSON.join(" "));
+    let mut server = Running::start("sh", ["-c", &serve]);
+    let mut client = client::Client::new(wait_for("the server to listen", || UnixStream::connect(&socket).ok()));
+    client.flush().unwrap();
+    let pid = Some(Pid::from_child(&server.child));
+    prlimit(pid, Resource::Fsize, Rlimit { current: Some(1 << 20), maximum: None }).expect("our own child is bounded");
+    let all = (0..256).all(|number| client.write(number << 20, &random_bytes(number, 1 << 20)).is_ok());
+    assert!(!all, "the file may not grow so large");
+    kill_process(Pid::from_child(&server.child), Signal::INT).unwrap();
+    let ended = wait_for("the server's end", || server.ended()).failed();
+    let log = lines(&ended.stderr);
+    let read_only = one(&log, &[("target", "drive".into()), ("drive", "disk".into()), ("level", "error".into())]);
+    assert!(read_only["reason"].as_str().unwrap().contains("failed a write"), "{read_only}");
+    let last = log.last().unwrap();
+    assert!(
+        last["level"] == "error" && last["message"].as_str().unwrap().contains("the file behind the drive failed"),
+        "{last}"
+    );
 }
