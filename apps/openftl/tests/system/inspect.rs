@@ -116,6 +116,8 @@ fn a_drive_whose_power_is_off_is_inspected_in_its_file_and_one_in_memory_at_its_
 fn a_check_of_a_served_drive_says_who_has_it_and_what_can_be_asked_meanwhile() {
     let drive = Drive::create();
     let server = drive.serve();
+    // A server listens before it opens the drive.
+    server.client().flush().unwrap();
     let ended = run_openftl(["check", drive.file()]).failed();
     ended.saying(&["locked by another process", "fix: stop the one that serves it first", "openftl inspect"]);
     server.stop();
