@@ -424,6 +424,11 @@ fn device_failure(error: &DeviceError) -> Failure {
             | StoreError::OtherProfile { .. }
             | StoreError::ProfileTooLong { .. }
             | StoreError::Parts(_) => Failure::bad_input(error),
+            StoreError::Locked { path } => {
+                Failure::failed(format_args!("{} is locked by another process", path.display())).fix(
+                    "stop the one that serves it first; meanwhile `openftl inspect` shows what it holds, if it has a control socket",
+                )
+            }
             _ => Failure::failed(error),
         },
     }

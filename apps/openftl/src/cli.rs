@@ -4,6 +4,7 @@ pub mod nvme;
 
 pub use crate::drive_description::{Timing, Tls};
 
+use crate::log::{self, Levels};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{ChunkName, Nanos};
@@ -223,6 +224,7 @@ Examples:
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
+  openftl serve disk.oftl --log info --log-format json 2> drive.log   who came, who was refused, which fault was made
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
 A service manager may pass sockets that listen (LISTEN_FDS, named nbd, nvme-tcp, control or files), and is told when the drive is
@@ -313,6 +315,13 @@ pub struct Serve {
     /// Listen on addresses that other machines can reach. NBD has no passwords here.
     #[arg(long)]
     pub allow_remote: bool,
+    /// Write a log to standard error, from this level on: error, warn, info, debug, trace or off; for single targets like
+    /// info,nvme=debug [default: none, or with --log-format info].
+    #[arg(long, value_name = "LEVEL", help_heading = "Log")]
+    pub log: Option<Levels>,
+    /// How a line of the log looks: words to read, or one JSON object [default: text].
+    #[arg(long, value_enum, value_name = "text|json", help_heading = "Log")]
+    pub log_format: Option<log::Format>,
     /// Print the report after stopping as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -592,12 +601,15 @@ const INSPECT_EXAMPLES: &str = "\
 Examples:
   openftl inspect disk.oftl
   openftl inspect disk.oftl --json | less
-  openftl inspect tenants.oftl --namespace database";
+  openftl inspect tenants.oftl --namespace database
+  openftl inspect unix:/tmp/openftl.ctl              a drive that is served with --control
+
+A drive that is being served is shown by its server, as it is at this moment; nothing on it changes.";
 
 #[derive(Args, Debug)]
 #[command(after_help = INSPECT_EXAMPLES)]
 pub struct Inspect {
-    /// A drive made by `openftl create`.
+    /// A drive made by `openftl create`, or the control socket of one that is being served.
     #[arg(value_name = "DISK")]
     pub disk: PathBuf,
     /// Which of several namespaces, by its name [default: all].
@@ -869,6 +881,7 @@ mod tests {
             "openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json",
             "openftl serve disk.oftl --control unix:/path/socket --lie-about-flush",
             "openftl serve --memory --run true --exit-with-parent --ready-fd 3",
+            "openftl serve --memory --log info,nvme=debug --log-format json",
             "openftl nvme gen-key --hash sha384 --nqn nqn.2014-08.org.example:host --secret 00ff",
             "openftl nvme discover 127.0.0.1:4420 --json",
             "openftl nvme identify 127.0.0.1:4420 --nqn nqn.2014-08.org.example:drive --namespace 2",

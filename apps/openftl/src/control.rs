@@ -9,23 +9,27 @@
 //! ```
 
 use crate::assembly::Drive;
+use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
+use crate::inspect::{self, PartFacts};
 use crate::namespaces::{Namespaces, of_kind};
-use crate::serve::Log;
+use crate::profiles::GeometryFacts;
+use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::{ChunkId, ChunkName, Nanos, Ppa, Time};
 use openftl_ftl::mapping::Place;
 use openftl_ftl::{BlockTarget, ReadOnlyReason, RecoveryReport};
 use openftl_lab::picture::thousands;
-use openftl_media::{EmulatedDevice, Media, PartKind, PowerLoss, ProgramFailure};
+use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PowerLoss, ProgramFailure};
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rustix::fs::Mode;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
+use tracing::{debug, error, info, warn};
 
 /// A cut with a seed strikes after fewer device commands than this…
 const COMMANDS_MAX_LOG2: u64 = 9;
@@ -38,13 +42,16 @@ pub struct Control {
     server: Option<ControlServer<Listener>>,
     /// The namespaces, in the order of their ids.
     names: Vec<String>,
+    /// Where the device is divided, into what.
+    parts: Vec<PartLabel>,
     /// There is something to do of which no event tells.
     more: bool,
     asked: Option<Asked>,
     /// Clients whose cut waited for a count when another was asked for.
     overtaken: Vec<ClientId>,
     totals: Totals,
-    log: Log,
+    /// Why drives take no writes, as far as that was said.
+    read_only: Vec<Option<ReadOnlyReason>>,
     /// Clients that were turned away when the power last went.
     turned_away_before: u64,
     /// Whether it was said that clients are turned away.
@@ -103,16 +110,22 @@ pub fn listen(endpoint: Endpoint) -> Result<Listener, ListenError> {
 
 impl Control {
     /// Serves the clients of `listener`, if there is one.
-    pub fn new(listener: Option<Listener>, names: Vec<String>, totals: Totals, log: Log) -> Result<Control, Failure> {
+    pub fn new(
+        listener: Option<Listener>,
+        names: Vec<String>,
+        parts: Vec<PartLabel>,
+        totals: Totals,
+    ) -> Result<Control, Failure> {
         let server = listener.map(ControlServer::new).transpose().map_err(Failure::failed)?;
         Ok(Control {
             server,
             names,
+            parts,
             more: true,
             asked: None,
             overtaken: Vec::new(),
             totals,
-            log,
+            read_only: Vec::new(),
             turned_away_before: 0,
             said_so: false,
             unusual_said: [false; 3],
@@ -151,7 +164,19 @@ impl Control {
         self.turned_away_before = self.totals.turned_away();
         self.said_so = false;
         let message = cut_message(toll);
-        self.log.tell(&message);
+        let Toll { connections, requests, loss } = toll;
+        let PowerLoss { programs_lost, programs_torn, erases_cut_short } = loss;
+        warn!(
+            target: "power",
+            power = "off",
+            connections,
+            requests,
+            torn = cut.torn,
+            programs_lost,
+            programs_torn,
+            erases_cut_short,
+            "{message}"
+        );
         let answer = after_cut(Answer::new(message), cut, now, toll).with("power", "off");
         if !cut.and_on {
             self.answer(cut.client, Ok(answer.clone()));
@@ -164,14 +189,15 @@ impl Control {
         match result {
             Ok(namespaces) => {
                 let message = on_message(namespaces);
-                self.log.tell(&message);
                 let turned_away = self.totals.turned_away() - self.turned_away_before;
+                warn!(target: "power", power = "on", clients_turned_away = turned_away, "{message}");
+                self.names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
                 let mut answer = before.unwrap_or_else(|| Answer::new(""));
                 answer.message = format!("{}\n{message}", answer.message).trim_start().to_owned();
                 self.answer(client, Ok(after_on(answer, namespaces).with("clients_turned_away", turned_away)));
             }
             Err(failure) => {
-                self.log.tell(&format!("The power could not be turned on. {failure}"));
+                error!(target: "power", power = "off", "The power could not be turned on. {failure}");
                 self.answer(client, Err(refusal(failure)));
             }
         }
@@ -181,7 +207,7 @@ impl Control {
     fn say_who_was_turned_away(&mut self) {
         if !self.said_so && self.totals.turned_away() > self.turned_away_before {
             self.said_so = true;
-            self.log.tell("A client connected and was turned away: the power is off.");
+            warn!(target: "power", power = "off", "A client connected and was turned away: the power is off.");
         }
     }
 
@@ -195,8 +221,70 @@ impl Control {
         ]) {
             if *count > 0 && !*said {
                 *said = true;
-                self.log.tell(what);
+                warn!(target: "host", hosts = count, "{what}");
             }
+        }
+    }
+
+    /// Says once of each drive that it takes no more writes. Of one that was opened so, that was said then.
+    fn say_what_became_read_only(&mut self, drives: &mut Drives<'_, '_, Drive>) {
+        let is_new = self.read_only.is_empty();
+        for (place, name) in self.names.iter().enumerate() {
+            let Some(drive) = drives.get_mut(place) else { break };
+            let reason = drive.read_only_reason();
+            if is_new {
+                self.read_only.push(reason);
+            } else if self.read_only[place] != reason {
+                self.read_only[place] = reason;
+                // A standstill is said at more length.
+                if let Some(reason) = reason.filter(|reason| *reason != ReadOnlyReason::Stalled) {
+                    error!(target: "drive", drive = name, %reason, "{name} takes no more writes: {reason}.");
+                }
+            }
+        }
+    }
+
+    /// Notes what an operator asked for at once, and what came of it; faults and lies so that nobody overlooks them.
+    fn note(&self, request: &Request, result: &Result<Answer, Refusal>, drives: &mut Drives<'_, '_, Drive>) {
+        let Request { command, namespace } = request;
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                debug!(target: "control", request = written(request), reason = %refusal, "request refused");
+                return;
+            }
+        };
+        let place = self.place_of(namespace.as_deref(), drives).ok();
+        let drive = place.map(|place| &self.names[place]);
+        let message = &answer.message;
+        match command {
+            Command::FailRead { block } => {
+                let place = answer.facts["place"].as_str();
+                warn!(target: "fault", fault = "fail-read", drive, block, place, "{message}");
+            }
+            Command::Corrupt { block } => {
+                let place = answer.facts["place"].as_str();
+                warn!(target: "fault", fault = "corrupt", drive, block, place, "{message}");
+            }
+            Command::FailProgram { chunk, close } => {
+                let (chunk, drive) = (chunk.map(|chunk| chunk.to_string()), drive.filter(|_| chunk.is_some()));
+                warn!(target: "fault", fault = "fail-program", drive, chunk, close, "{message}");
+            }
+            Command::Wear { chunk, resets } => {
+                warn!(target: "fault", fault = "wear", drive, %chunk, resets, "{message}");
+            }
+            Command::LieAboutFlush { on } => {
+                warn!(target: "fault", fault = "lie-about-flush", drive, on, "{message}");
+            }
+            Command::Stats {} | Command::Inspect { .. } => {
+                debug!(target: "control", request = written(request), "request carried out");
+            }
+            // Each is noted where it is done.
+            Command::Attach {}
+            | Command::Detach {}
+            | Command::PowerCut(_)
+            | Command::PowerOn {}
+            | Command::PowerCycle(_) => {}
         }
     }
 
@@ -218,7 +306,7 @@ impl Control {
         let Request { command, namespace } = request;
         let namespace = namespace.as_deref();
         if let Some(asked) = &self.asked
-            && *command != (Command::Stats {})
+            && !matches!(command, Command::Stats {} | Command::Inspect { .. })
         {
             match asked {
                 // Faults may come while a cut waits for its count, and another cut may.
@@ -257,6 +345,9 @@ impl Control {
             Command::Attach {} => self.set_attached(namespace, drives, true),
             Command::Detach {} => self.set_attached(namespace, drives, false),
             Command::Stats {} => Ok(self.statistics(drives)),
+            Command::Inspect { first_chunk, colour } => {
+                self.inspect(namespace, first_chunk, Palette::with_colour(colour), drives)
+            }
         };
         Some(result)
     }
@@ -317,8 +408,45 @@ impl Control {
             _ => "",
         };
         let message = format!("Namespace {id}, {name}, is {done}, and every connected NVMe host is told.{note}");
-        self.log.tell(&message);
+        info!(target: "namespace", namespace = name, id, attached = is_attached, "{message}");
         Ok(Answer::new(message).with("namespace", name).with("id", id).with("attached", is_attached))
+    }
+
+    /// What a drive holds, or in short all that the device is divided into. Nothing is asked of the device but what it has in
+    /// memory.
+    fn inspect(
+        &self,
+        namespace: Option<&str>,
+        first_chunk: u64,
+        palette: Palette,
+        drives: &mut Drives<'_, '_, Drive>,
+    ) -> Result<Answer, Refusal> {
+        let elsewhere = || not_now("the flash is on another machine").fix("ask the server that has it");
+        if namespace.is_none() && !self.parts.is_empty() {
+            let parts = self.ordered().enumerate().map(|(place, label)| part_of(place, label, drives));
+            let parts = parts.collect::<Result<Vec<_>, Refusal>>()?;
+            let device = flash(drives, 0).look(|device| (device.profile().name.clone(), *device.geometry()));
+            let (profile, geometry) = device.ok_or_else(elsewhere)?;
+            let used: u32 = self.parts.iter().map(|label| label.partition.shape(&geometry).pus()).sum();
+            let device = (profile, GeometryFacts::of(&geometry), geometry.pus() - used);
+            return Ok(inspect::answer_of_parts(Some(device), parts, palette));
+        }
+        let place = self.place_of(namespace, drives)?;
+        if let Some(drive) = drives.get_mut(place) {
+            let below = inspect::Below::of(drive.media()).ok_or_else(elsewhere)?;
+            return Ok(inspect::answer(drive, &below, None, first_chunk, palette));
+        }
+        let label = self.ordered().nth(place).ok_or_else(|| {
+            let name = &self.names[place];
+            out_of_range(format_args!("namespace {name} is a device in memory beside the drive"))
+                .fix("its hosts know what it holds")
+        })?;
+        Ok(inspect::answer_of_parts(None, vec![part_of(place, label, drives)?], palette))
+    }
+
+    /// What the device is divided into, in the order of their ids.
+    fn ordered(&self) -> impl Iterator<Item = &PartLabel> {
+        [PartKind::Block, PartKind::OpenChannel].into_iter().flat_map(|kind| of_kind(&self.parts, kind))
     }
 
     /// What was counted, and of several namespaces which they are.
@@ -387,6 +515,7 @@ impl Control {
             commands_asked_at: commands,
             commands_found: commands,
         };
+        info!(target: "power", and_on, torn = armed.torn, seed = cut.seed, after = cut.after.map(tracing::field::debug), "a power cut is asked for");
         if let Some(Asked::Cut(overtaken)) = self.asked.replace(Asked::Cut(armed)) {
             self.overtaken.push(overtaken.client);
         }
@@ -414,6 +543,7 @@ fn is_of_a_namespace(command: &Command) -> bool {
         | Command::FailProgram { chunk: Some(_), .. }
         | Command::Wear { .. }
         | Command::LieAboutFlush { .. }
+        | Command::Inspect { .. }
         | Command::Attach {}
         | Command::Detach {} => true,
         Command::PowerCut(_)
@@ -444,6 +574,7 @@ impl Operator<Drive> for Control {
             server.poll();
             while let Some((client, request)) = server.take_request() {
                 if let Some(result) = self.carry_out(now, client, &request, drives) {
+                    self.note(&request, &result, drives);
                     server.answer(client, result);
                 }
                 for client in self.overtaken.drain(..) {
@@ -455,6 +586,7 @@ impl Operator<Drive> for Control {
         }
         self.more &= self.server.is_some();
         self.say_who_is_unusual();
+        self.say_what_became_read_only(drives);
         if drives.is_empty() {
             self.say_who_was_turned_away();
         }
@@ -468,10 +600,12 @@ impl Operator<Drive> for Control {
 
     fn came_to_standstill(&mut self, export: usize, state: &str) {
         let name = self.names.get(export).map_or("?", String::as_str);
-        self.log.tell(&format!(
+        error!(
+            target: "drive",
+            drive = name,
             "{name} came to a standstill and takes no more writes; requests that waited have ended with errors. \
              This is a defect of OpenFTL or of its device: please report it with this line. State: {state}"
-        ));
+        );
     }
 }
 
@@ -516,6 +650,11 @@ impl Moment {
             torn: chance.next_u64() % 2 == 1,
         }
     }
+}
+
+/// A request as the log shows it.
+pub fn written(request: &Request) -> String {
+    serde_json::to_string(request).expect("requests are plain data with text for keys")
 }
 
 fn not_now(what: impl std::fmt::Display) -> Refusal {
@@ -584,6 +723,15 @@ fn operate<R>(flash: &mut Flash, deed: impl FnOnce(&mut EmulatedDevice) -> R) ->
 /// Commands that the device has had.
 fn commands_of(flash: &Flash) -> u64 {
     flash.look(|device| device.statistics().commands).unwrap_or_default()
+}
+
+/// One of the namespaces that the device is divided into.
+fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) -> Result<PartFacts, Refusal> {
+    let facts = match drives.get_mut(place) {
+        Some(drive) => inspect::served_part(drive, label, place + 1),
+        None => inspect::part_of(flash(drives, place), label, place + 1),
+    };
+    facts.map_err(store_refusal)
 }
 
 fn store_refusal(error: impl std::fmt::Display) -> Refusal {

@@ -34,7 +34,7 @@ pub fn socket_beside(disk: &Path) -> PathBuf {
 }
 
 /// The control socket of what the command line names: a socket, or a drive's file.
-fn socket_of(drive: &Path) -> PathBuf {
+pub fn socket_of(drive: &Path) -> PathBuf {
     match drive.to_str().and_then(|text| text.strip_prefix("unix:")) {
         Some(path) => path.into(),
         None if drive.metadata().is_ok_and(|file| file.file_type().is_socket()) => drive.to_owned(),
@@ -71,7 +71,8 @@ fn request(arguments: &cli::Ctl) -> Request {
     Request { command, namespace: namespace.cloned() }
 }
 
-fn failure(error: &AskError) -> Failure {
+/// Why the server of a drive does not do what it is asked.
+pub fn failure(error: &AskError) -> Failure {
     let AskError::Refused(Refusal { kind, message, fix }) = error else { return Failure::failed(error) };
     let failure = match kind {
         RefusalKind::Malformed | RefusalKind::OutOfRange => Failure::bad_input(message),

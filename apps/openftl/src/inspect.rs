@@ -1,25 +1,43 @@
 //! `openftl inspect`: what a stored drive holds, without changing it.
+//!
+//! A drive that is being served belongs to its server. That one is asked over the control socket, and answers between two turns
+//! of its loop with what it has in memory: no command goes to the device.
+//!
+//! ```text
+//!   somebody listens at DISK.ctl? ── yes ─▶ the server: all but chunks, the page, [`CHUNKS_PER_ANSWER`] chunks ─▶ more chunks …
+//!               │                              └ the power is off ─┐
+//!               └───────────── no ─────────────────────────────────┴─▶ the file itself, opened to be looked at
+//! ```
 
 use crate::assembly::{self, Drive, StoredDrive};
 use crate::chunk_map::{self, Cell, Mark};
 use crate::cli;
+use crate::ctl;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Stored, of_kind};
 use crate::profiles::GeometryFacts;
 use crate::serve::write_recovery;
 use crate::terminal::{Ink, Palette, say};
+use openftl_control::{Answer, AskError, Client, Command, Refusal, RefusalKind, Request};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, ChunkId, Time, VirtualClock};
+use openftl_ftl::block::BlockFtl;
 use openftl_ftl::chunk_table::ChunkUse;
+use openftl_ftl::tables::TableFtl;
 use openftl_ftl::{Access, Plan, RecoveryReport};
 use openftl_lab::picture::{bar, thousands};
 use openftl_media::partition::span;
-use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Timing};
+use openftl_media::{EmulatedDevice, Media, MediaError, PartKind, PartLabel, Timing};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::Path;
+
+/// Chunks in one answer of a server: it makes them in one turn, and keeps them until the client has read them.
+pub const CHUNKS_PER_ANSWER: usize = 1024;
 
 #[derive(Serialize)]
 struct Facts {
@@ -39,12 +57,46 @@ struct Facts {
     /// How it was opened to be looked at; if it was not closed cleanly, it was recovered in memory alone.
     recovery: RecoveryReport,
     chunks_by_use: BTreeMap<String, u64>,
+    /// Of a drive that is served they come by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     chunks: Vec<ChunkFacts>,
+}
+
+/// What the device below a drive knows of itself.
+pub struct Below {
+    profile: String,
+    /// Of each chunk, in the order of the geometry's.
+    resets: Vec<u32>,
+    endurance: u32,
+}
+
+impl Below {
+    /// Of some flash, if it is emulated in this process.
+    pub fn of(flash: &Flash) -> Option<Below> {
+        let endurance = flash.look(EmulatedDevice::endurance)?;
+        Some(Below { profile: flash.name(), resets: flash.wear(), endurance })
+    }
+
+    /// Of a whole device.
+    pub fn of_device(device: &EmulatedDevice) -> Below {
+        let resets = device.wear().map(|(_, resets)| resets).collect();
+        Below { profile: device.profile().name.clone(), resets, endurance: device.endurance() }
+    }
+
+    fn wear(&self) -> Wear {
+        let resets = &self.resets;
+        Wear {
+            min: resets.iter().copied().min().unwrap_or(0),
+            mean: resets.iter().map(|&resets| f64::from(resets)).sum::<f64>() / resets.len().max(1) as f64,
+            max: resets.iter().copied().max().unwrap_or(0),
+            endurance: self.endurance,
+        }
+    }
 }
 
 /// What tables have of the device.
 #[derive(Serialize, Clone, Copy)]
-struct TableFacts {
+pub struct TableFacts {
     tables: u64,
     blocks: u64,
     /// Chunks that hold their blocks, or did and are not free yet.
@@ -104,7 +156,7 @@ struct DeviceFacts {
 
 /// One namespace of it.
 #[derive(Serialize)]
-struct PartFacts {
+pub struct PartFacts {
     id: usize,
     name: String,
     kind: PartKind,
@@ -132,6 +184,13 @@ struct DriveFacts {
 
 pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let disk = &arguments.disk;
+    let socket = ctl::socket_of(disk);
+    // Where nobody listens, or the socket is another user's, the file itself says more.
+    if let Ok(client) = Client::connect(&socket)
+        && inspect_served(client, arguments, &socket)?
+    {
+        return Ok(());
+    }
     let parts = assembly::parts_of(disk)?;
     let named = parts.iter().find(|label| Some(&label.name) == arguments.namespace.as_ref());
     if arguments.namespace.is_none() && !parts.is_empty() {
@@ -144,11 +203,125 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let mut clock = VirtualClock::default();
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
     let cells = cells(drive.block());
-    let facts = Facts { tables: table_facts(&drive), ..facts(drive.block(), &cells) };
+    let tables = match &drive {
+        StoredDrive::Block(_) => None,
+        StoredDrive::Tables(drive, _) => Some(table_facts(drive)),
+    };
+    let below = Below::of(drive.block().media()).expect("stored flash is emulated");
+    let facts = Facts { tables, ..facts(drive.block(), &cells, &below, 0..cells.len()) };
     if arguments.json {
         return say(&crate::json(&facts)?);
     }
-    say(&page(&stored.to_string(), &facts, &cells, drive.block(), Palette::of_stdout()))
+    let palette = Palette::of_stdout();
+    let mut text = header(&stored.to_string(), &facts, palette);
+    write_recovery(&mut text, &facts.recovery, palette);
+    if !facts.recovery.clean {
+        _ = writeln!(text, "  What follows is the recovered state; the file itself is as it was.");
+    }
+    write_body(&mut text, &facts, &cells, drive.block(), palette);
+    say(&text)
+}
+
+/// Asks the server of a drive. False if it has no power, so that the file is nobody's.
+fn inspect_served(mut client: Client, arguments: &cli::Inspect, socket: &Path) -> Result<bool, Failure> {
+    let disk = &arguments.disk;
+    let palette = Palette::of_stdout();
+    let namespace = arguments.namespace.as_ref().map(ToString::to_string);
+    let mut ask = |first_chunk: usize| {
+        let command = Command::Inspect { first_chunk: first_chunk as u64, colour: palette.has_colour() };
+        client.ask(Request { command, namespace: namespace.clone() })
+    };
+    let Answer { message, mut facts } = match ask(0) {
+        Ok(answer) => answer,
+        Err(AskError::Refused(Refusal { kind: RefusalKind::NotNow, .. })) if disk.is_file() => return Ok(false),
+        Err(error) => return Err(ctl::failure(&error)),
+    };
+    if !arguments.json {
+        let name = palette.paint(
+            Ink::Bold,
+            &namespace
+                .map_or_else(|| disk.display().to_string(), |name| format!("{}, namespace {name}", disk.display())),
+        );
+        say(&format!("{name}  {message}"))?;
+        return Ok(true);
+    }
+    let malformed = || {
+        Failure::failed("the answer of the server is not understood")
+            .fix("use an openftl of the same version on both sides")
+    };
+    let Some(Value::Object(mut report)) = facts.remove("report") else { return Err(malformed()) };
+    if let Some(total) = facts.get("chunks_total") {
+        let total = total.as_u64().ok_or_else(malformed)? as usize;
+        let page = |facts: &mut Map<String, Value>| match facts.remove("chunks") {
+            Some(Value::Array(page)) if !page.is_empty() => Ok(page),
+            _ => Err(malformed()),
+        };
+        let mut chunks = page(&mut facts)?;
+        while chunks.len() < total {
+            let mut more = ask(chunks.len()).map_err(|error| ctl::failure(&error))?;
+            chunks.append(&mut page(&mut more.facts)?);
+        }
+        report.insert("chunks".to_owned(), chunks.into());
+    }
+    let process = facts.remove("process").unwrap_or_default();
+    report
+        .insert("served".to_owned(), serde_json::json!({ "process": process, "socket": socket.display().to_string() }));
+    say(&crate::json(&report)?)?;
+    Ok(true)
+}
+
+/// What the server of a drive answers: with the first chunk all there is to say and a page for people, with later ones those.
+pub fn answer<M: Media>(
+    drive: &BlockFtl<M>,
+    below: &Below,
+    tables: Option<TableFacts>,
+    first_chunk: u64,
+    palette: Palette,
+) -> Answer {
+    let cells = cells(drive);
+    let first = usize::try_from(first_chunk).unwrap_or(usize::MAX).min(cells.len());
+    let mut facts = Facts { tables, ..facts(drive, &cells, below, first..cells.len().min(first + CHUNKS_PER_ANSWER)) };
+    let chunks = std::mem::take(&mut facts.chunks);
+    if first > 0 {
+        return Answer::new("").with("chunks", chunks);
+    }
+    let mut text = header("", &facts, palette);
+    write_served(&mut text);
+    if !facts.recovery.steps.is_empty() {
+        write_recovery(&mut text, &facts.recovery, palette);
+    }
+    write_body(&mut text, &facts, &cells, drive, palette);
+    let process = std::process::id();
+    Answer::new(text)
+        .with("report", facts)
+        .with("process", process)
+        .with("chunks_total", cells.len())
+        .with("chunks", chunks)
+}
+
+/// The same of a namespace that is no drive of ours, or of all that a device is divided into.
+pub fn answer_of_parts(
+    device: Option<(String, GeometryFacts, u32)>,
+    mut parts: Vec<PartFacts>,
+    palette: Palette,
+) -> Answer {
+    let process = std::process::id();
+    let mut text = String::new();
+    let Some((profile, geometry, parallel_units_unused)) = device else {
+        let part = parts.pop().expect("one namespace is asked for");
+        write_served(&mut text);
+        write_part(&mut text, &part, palette);
+        return Answer::new(text).with("report", part).with("process", process);
+    };
+    let facts = DeviceFacts { profile, geometry, namespaces: parts, parallel_units_unused };
+    _ = writeln!(text, "{} namespaces on {}", facts.namespaces.len(), facts.profile);
+    write_served(&mut text);
+    write_device(&mut text, &facts, palette);
+    Answer::new(text).with("report", facts).with("process", process)
+}
+
+fn write_served(text: &mut String) {
+    _ = writeln!(text, "  served by process {}; this is its state at one moment", std::process::id());
 }
 
 /// All that a device is divided into, in short.
@@ -199,12 +372,7 @@ fn ordered(parts: &[PartLabel]) -> impl Iterator<Item = &PartLabel> {
 
 fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartFacts, Failure> {
     let mut flash = assembly::open_flash(stored, Access::Inspect)?;
-    let report = flash.whole_chunk_report(Time::ZERO).map_err(Failure::failed)?;
-    let mut chunks_by_state = BTreeMap::new();
-    for chunk in report {
-        *chunks_by_state.entry(format!("{:?}", chunk.state).to_lowercase()).or_default() += 1;
-    }
-    let (flash_bytes, wear) = (flash.geometry().blocks() * BLOCK_BYTES as u64, wear(&flash));
+    let facts = part_of(&mut flash, label, id).map_err(Failure::failed)?;
     drop(flash);
     let (drive, error) = match label.kind {
         PartKind::OpenChannel => (None, None),
@@ -213,6 +381,19 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
             Err(failure) => (None, Some(failure.what().to_owned())),
         },
     };
+    Ok(PartFacts { drive, error, ..facts })
+}
+
+/// The flash of a namespace, and nothing of a drive on it.
+pub fn part_of(flash: &mut Flash, label: &PartLabel, id: usize) -> Result<PartFacts, MediaError> {
+    // Time does not go on for whoever looks.
+    let report = flash.whole_chunk_report(Time::ZERO)?;
+    let mut chunks_by_state = BTreeMap::new();
+    for chunk in report {
+        *chunks_by_state.entry(format!("{:?}", chunk.state).to_lowercase()).or_default() += 1;
+    }
+    let flash_bytes = flash.geometry().blocks() * BLOCK_BYTES as u64;
+    let wear = Below::of(flash).expect("what is divided is emulated").wear();
     Ok(PartFacts {
         id,
         name: label.name.to_string(),
@@ -222,9 +403,15 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
         flash_bytes,
         chunks_by_state,
         wear,
-        drive,
-        error,
+        drive: None,
+        error: None,
     })
+}
+
+/// A namespace of a drive that is open, for its server.
+pub fn served_part(drive: &mut Drive, label: &PartLabel, id: usize) -> Result<PartFacts, MediaError> {
+    let facts = Some(drive_facts(drive));
+    Ok(PartFacts { drive: facts, ..part_of(drive.media_mut(), label, id)? })
 }
 
 fn drive_facts(drive: &Drive) -> DriveFacts {
@@ -238,30 +425,33 @@ fn drive_facts(drive: &Drive) -> DriveFacts {
     }
 }
 
-fn table_facts(drive: &StoredDrive) -> Option<TableFacts> {
-    let StoredDrive::Tables(drive, _) = drive else { return None };
+/// What tables have of a drive.
+pub fn table_facts<M: Media>(drive: &TableFtl<M>) -> TableFacts {
     let (tables, blocks) = drive.committed();
     let (free, all) = drive.table_space();
     let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table).count() as u64;
     let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
-    Some(TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) })
-}
-
-fn wear(flash: &Flash) -> Wear {
-    let wear = flash.wear();
-    Wear {
-        min: wear.iter().copied().min().unwrap_or(0),
-        mean: wear.iter().map(|&resets| f64::from(resets)).sum::<f64>() / wear.len().max(1) as f64,
-        max: wear.iter().copied().max().unwrap_or(0),
-        endurance: flash.look(EmulatedDevice::endurance).expect("stored flash is emulated"),
-    }
+    TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) }
 }
 
 fn device_page(disk: &Path, facts: &DeviceFacts, palette: Palette) -> String {
     let mut text = String::new();
-    let GeometryFacts { groups, pus_per_group, chunks_per_pu, blocks_per_chunk, .. } = facts.geometry;
     let name = palette.paint(Ink::Bold, &disk.display().to_string());
     _ = writeln!(text, "{name}  {} namespaces on {}", facts.namespaces.len(), facts.profile);
+    write_device(&mut text, facts, palette);
+    if let Some(namespace) = facts.namespaces.first() {
+        _ = writeln!(
+            text,
+            "\nOne of them in full\n  openftl inspect {} --namespace {}",
+            disk.display(),
+            namespace.name
+        );
+    }
+    text
+}
+
+fn write_device(text: &mut String, facts: &DeviceFacts, palette: Palette) {
+    let GeometryFacts { groups, pus_per_group, chunks_per_pu, blocks_per_chunk, .. } = facts.geometry;
     _ = writeln!(
         text,
         "  {groups} groups × {pus_per_group} dies × {chunks_per_pu} chunks × {blocks_per_chunk} blocks of 4 KiB"
@@ -272,17 +462,8 @@ fn device_page(disk: &Path, facts: &DeviceFacts, palette: Palette) -> String {
     }
     for namespace in &facts.namespaces {
         text.push('\n');
-        write_part(&mut text, namespace, palette);
+        write_part(text, namespace, palette);
     }
-    if let Some(namespace) = facts.namespaces.first() {
-        _ = writeln!(
-            text,
-            "\nOne of them in full\n  openftl inspect {} --namespace {}",
-            disk.display(),
-            namespace.name
-        );
-    }
-    text
 }
 
 fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
@@ -314,11 +495,11 @@ fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
 }
 
 /// What each chunk is used for, metadata told apart by what the superblock names.
-pub fn cells(drive: &Drive) -> Vec<Cell> {
+pub fn cells<M: Media>(drive: &BlockFtl<M>) -> Vec<Cell> {
     let superblock = drive.superblock();
     let log: HashSet<u32> = superblock.log_chunks.iter().flatten().copied().collect();
     let checkpoint: HashSet<u32> = superblock.checkpoint.extents().map(|extent| extent.chunk).collect();
-    let blocks = f64::from(assembly::geometry(drive).blocks_per_chunk);
+    let blocks = f64::from(drive.media().geometry().blocks_per_chunk);
     let mark = |chunk: ChunkId, usage| match usage {
         ChunkUse::Retired => Mark::Bad,
         ChunkUse::Free => Mark::Free,
@@ -336,19 +517,19 @@ pub fn cells(drive: &Drive) -> Vec<Cell> {
         .collect()
 }
 
-fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
-    let geometry = assembly::geometry(drive);
+/// All of a drive, and of its chunks those in `range`.
+fn facts<M: Media>(drive: &BlockFtl<M>, cells: &[Cell], below: &Below, range: Range<usize>) -> Facts {
+    let geometry = drive.media().geometry();
     let format = geometry.format();
     let name = |chunk: ChunkId| format.name(chunk).to_string();
     let superblock = drive.superblock();
-    let resets = drive.media().wear();
     let mut chunks_by_use = BTreeMap::new();
     for cell in cells {
         *chunks_by_use.entry(mark_name(cell.mark)).or_default() += 1;
     }
     let uses: Vec<_> = drive.chunk_uses().collect();
     Facts {
-        profile: drive.media().name(),
+        profile: below.profile.clone(),
         geometry: GeometryFacts::of(geometry),
         capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
         over_provisioning: superblock.over_provisioning.as_f64(),
@@ -373,12 +554,12 @@ fn facts(drive: &Drive, cells: &[Cell]) -> Facts {
             first_lsn: superblock.first_lsn,
             chunks: superblock.log_chunks.iter().flatten().map(|&chunk| name(ChunkId(chunk))).collect(),
         },
-        wear: wear(drive.media()),
+        wear: below.wear(),
         recovery: drive.recovery_report().clone(),
-        chunks: cells
+        chunks: cells[range.clone()]
             .iter()
-            .zip(&uses)
-            .zip(&resets)
+            .zip(&uses[range.clone()])
+            .zip(&below.resets[range])
             .map(|((cell, (_, _, valid)), &resets)| ChunkFacts {
                 chunk: name(cell.chunk),
                 mark: cell.mark,
@@ -394,25 +575,22 @@ fn mark_name(mark: Mark) -> String {
     format!("{mark:?}").to_lowercase()
 }
 
-fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palette) -> String {
-    let mut text = String::new();
-    let geometry = &facts.geometry;
-    let title = |text: &mut String, title: &str| _ = writeln!(text, "\n{}", palette.paint(Ink::Bold, title));
-    _ = writeln!(
-        text,
-        "{}  {} on {}, {:.1}% over-provisioning, drive {}",
-        palette.paint(Ink::Bold, name),
+/// What drive it is; without a name, whoever asks knows it.
+fn header(name: &str, facts: &Facts, palette: Palette) -> String {
+    let name = if name.is_empty() { String::new() } else { format!("{}  ", palette.paint(Ink::Bold, name)) };
+    format!(
+        "{name}{} on {}, {:.1}% over-provisioning, drive {}\n",
         ByteSize(facts.capacity_bytes),
         facts.profile,
         facts.over_provisioning * 100.0,
         facts.superblock.drive
-    );
-    write_recovery(&mut text, &facts.recovery, palette);
-    if !facts.recovery.clean {
-        _ = writeln!(text, "  What follows is the recovered state; the file itself is as it was.");
-    }
+    )
+}
 
-    title(&mut text, "Geometry");
+fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive: &BlockFtl<M>, palette: Palette) {
+    let geometry = &facts.geometry;
+    let title = |text: &mut String, title: &str| _ = writeln!(text, "\n{}", palette.paint(Ink::Bold, title));
+    title(text, "Geometry");
     _ = writeln!(
         text,
         "  {} groups × {} dies × {} chunks × {} blocks of 4 KiB + {} B\n  WS_MIN {}, WS_OPT {}, MW_CUNITS {} blocks",
@@ -426,13 +604,13 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
         geometry.mw_cunits
     );
 
-    title(&mut text, "Chunks");
-    text.push_str(&chunk_map::draw(cells, assembly::geometry(drive), palette));
+    title(text, "Chunks");
+    text.push_str(&chunk_map::draw(cells, drive.media().geometry(), palette));
     let uses: Vec<String> =
         facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
     _ = writeln!(text, "  {}", uses.join(", "));
 
-    title(&mut text, "Data");
+    title(text, "Data");
     let share = facts.mapped_blocks as f64 * BLOCK_BYTES as f64 / facts.capacity_bytes.max(1) as f64;
     _ = writeln!(
         text,
@@ -443,7 +621,7 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
     );
 
     if let Some(TableFacts { tables, blocks, chunks, free_bytes, all_bytes }) = facts.tables {
-        title(&mut text, "Tables");
+        title(text, "Tables");
         let share = blocks as f64 * BLOCK_BYTES as f64 / all_bytes.max(1) as f64;
         _ = writeln!(
             text,
@@ -458,10 +636,10 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
         );
     }
 
-    title(&mut text, "Metadata");
+    title(text, "Metadata");
     let row = |text: &mut String, name: &str, value: String| _ = writeln!(text, "  {name:<12} {value}");
     let state = if facts.superblock.clean { "closed cleanly" } else { "in use when last written" };
-    row(&mut text, "superblock", format!("number {}, {state}", facts.superblock.sequence));
+    row(text, "superblock", format!("number {}, {state}", facts.superblock.sequence));
     let checkpoint = &facts.checkpoint;
     let place = match checkpoint.blocks {
         0 => "none yet".to_owned(),
@@ -472,10 +650,10 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
             shortened(&checkpoint.extents)
         ),
     };
-    row(&mut text, "checkpoint", place);
-    row(&mut text, "log", format!("from LSN {} on, in {}", facts.log.first_lsn, shortened(&facts.log.chunks)));
+    row(text, "checkpoint", place);
+    row(text, "log", format!("from LSN {} on, in {}", facts.log.first_lsn, shortened(&facts.log.chunks)));
 
-    title(&mut text, "Wear");
+    title(text, "Wear");
     let Wear { min, mean, max, endurance } = facts.wear;
     let share = mean / f64::from(endurance.max(1));
     _ = writeln!(
@@ -483,7 +661,6 @@ fn page(name: &str, facts: &Facts, cells: &[Cell], drive: &Drive, palette: Palet
         "  {} chunks were reset {mean:.1} times on average ({min} to {max}); they stand {endurance}",
         palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24))),
     );
-    text
 }
 
 /// The first few of a long list.

@@ -18,6 +18,7 @@ mod create;
 mod crew;
 mod ctl;
 mod demo;
+mod drive_events;
 mod explain;
 mod explore;
 mod figures;
@@ -25,6 +26,7 @@ mod files;
 mod flash;
 mod host_access;
 mod inspect;
+mod log;
 mod manual;
 mod measure;
 mod metrics;
@@ -56,6 +58,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let _last_words = log::LastWords;
     let result = match Cli::understood().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
@@ -78,7 +81,9 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            _ = writeln!(std::io::stderr(), "{failure}");
+            if !log::take_failure(&failure) {
+                _ = writeln!(std::io::stderr(), "{failure}");
+            }
             failure.exit_code()
         }
     }

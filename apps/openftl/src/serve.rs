@@ -6,9 +6,11 @@ use crate::companion::Companion;
 use crate::control::{self, Control, Toll};
 use crate::ctl::socket_beside;
 use crate::drive_description::{StoreName, another_seed, find_profile};
+use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
+use crate::log::{self, Voice};
 use crate::namespaces::{Namespaces, of_kind};
 use crate::notify;
 use crate::passed::Passed;
@@ -32,9 +34,9 @@ use openftl_server::{
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
+use tracing::{info, warn};
 
 /// What a drive in memory has unless the command says otherwise.
 const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
@@ -66,34 +68,6 @@ const HOST_FRAMES: u32 = 16_384;
 /// What the last words of a process are that a second Ctrl-C ended (128 + SIGINT, as shells count).
 const INTERRUPTED_TWICE: i32 = 130;
 
-/// Where a server tells what happens.
-#[derive(Clone, Copy, Debug)]
-pub struct Log {
-    /// Standard output belongs to the report.
-    json: bool,
-}
-
-impl Log {
-    /// Standard output is for the report in JSON, or for the command that is run.
-    pub fn of(arguments: &cli::Serve) -> Log {
-        Log { json: arguments.json || arguments.run.is_some() }
-    }
-
-    /// Where it is told.
-    pub fn palette(self) -> Palette {
-        if self.json { Palette::of_stderr() } else { Palette::of_stdout() }
-    }
-
-    /// Prints `text`. Whoever read it may have gone; the drive serves on.
-    pub fn tell(self, text: &str) {
-        if self.json {
-            _ = writeln!(std::io::stderr(), "{}", text.trim_end());
-        } else {
-            _ = say(text);
-        }
-    }
-}
-
 /// What is served, and everything that it takes.
 struct Serving {
     server: Server,
@@ -106,7 +80,7 @@ struct Serving {
     names: Vec<String>,
     /// Served beside what is on the device.
     others: Vec<Device<Flash>>,
-    log: Log,
+    voice: Voice,
 }
 
 /// What a stopped server leaves.
@@ -120,8 +94,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     // Before anything is opened.
     let passed = Passed::take(arguments.allow_remote)?;
     passed.refuse_flags(!arguments.nbd.is_empty(), !arguments.nvme_tcp.is_empty(), arguments.control.is_some())?;
+    let voice = log::start(arguments)?;
+    let palette = voice.palette();
     if let Some((file, drive)) = serve_tables::table_drive(arguments)? {
-        return serve_tables::run(arguments, &file, &drive, passed);
+        return serve_tables::run(arguments, &file, &drive, voice, passed);
     }
     if let Some(listener) = passed.files.first() {
         return Err(Failure::bad_input(format_args!(
@@ -152,9 +128,6 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         (_, true) => settings.host.nvme_tcp.clone(),
         (_, false) => arguments.nvme_tcp.clone(),
     };
-    let log = Log::of(arguments);
-    let palette = log.palette();
-
     let stop = Stop::new().map_err(Failure::failed)?;
     stop_at_signals(&stop)?;
     if arguments.exit_with_parent {
@@ -205,7 +178,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             let flags = &arguments.flags;
             if flags.drive.is_some() && !path.exists() {
                 crate::create::make(&settings, path, another_seed())?;
-                log.tell(&format!("{} made", path.display()));
+                voice.tell(&format!("{} made", path.display()));
+                info!(target: "drive", file = %path.display(), "drive made");
             }
             assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &stop, &mut clock)?
         }
@@ -222,19 +196,21 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     namespaces.drives.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
     let names = names(&home, &namespaces.parts, others.len());
     let listener = listener.unwrap_or_else(|error| {
-        log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+        voice.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+        warn!(target: "control", error, fix = "--control names another place", "the drive cannot be controlled");
         None
     });
-    log.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
+    names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
+    voice.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
     if nvme.is_empty() {
         if let Some(label) = of_kind(&namespaces.parts, PartKind::OpenChannel).next() {
-            log.tell(&format!("No host reaches namespace {}: add --nvme-tcp 127.0.0.1:4420", label.name));
+            voice.tell(&format!("No host reaches namespace {}: add --nvme-tcp 127.0.0.1:4420", label.name));
         }
     } else {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
-        log.tell(&to_nvme_hosts(&nqn, &access, &nvme));
+        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme));
         let format = match arguments.nvme_format {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
@@ -247,14 +223,22 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             server.set_tls(&tls.keys, tls.policy).map_err(Failure::failed)?;
         }
     }
+    for (protocol, endpoint) in
+        endpoints.iter().map(|at| (Protocol::Nbd, at)).chain(nvme.iter().map(|at| (Protocol::NvmeTcp, at)))
+    {
+        info!(target: "connection", %protocol, endpoint = written(endpoint), "listening");
+    }
+    if let Some(listener) = &listener {
+        info!(target: "control", endpoint = written(listener.endpoint()), "listening");
+    }
     let exported = match namespaces.parts.is_empty() {
         true => vec![""],
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
     let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
-    let control = Control::new(listener, names.clone(), Totals::new(server.counters()), log)?;
+    let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
     let companion = announce(arguments, &ready, &stop)?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, log };
+    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, voice };
     let served = serving.until_stopped(namespaces).and_then(|last| {
         notify::stopping();
         serving.end(last, arguments.json, palette)
@@ -366,7 +350,10 @@ impl Serving {
         let totals = self.control.totals();
         let mut read_only = Vec::new();
         let is_closed = match last {
-            Last::Dark => false,
+            Last::Dark => {
+                info!(target: "power", "the server stops while the power is off: the next one to open the drive recovers it");
+                false
+            }
             Last::Served(namespaces, served) => {
                 for (drive, name) in namespaces.drives.iter().zip(&self.names) {
                     let name = if namespaces.parts.is_empty() { "The drive" } else { name };
@@ -379,6 +366,7 @@ impl Serving {
                     .find_map(|(drive, name)| Some((name.clone(), drive.standstill()?.to_owned())));
                 let flash = namespaces.drives.iter().map(|drive| drive.media()).chain(&namespaces.bare);
                 let error = flash.filter_map(Flash::error).next();
+                let drives = namespaces.drives.len();
                 // Even if the server failed: what was acknowledged is better off with a checkpoint.
                 let closed = namespaces.close(&mut self.clock);
                 if let Some(error) = error {
@@ -392,6 +380,8 @@ impl Serving {
                 }
                 served.map_err(|error| serve_failure(&error))?;
                 closed?;
+                let took = Nanos(closing.elapsed().as_nanos() as u64);
+                self.names.iter().take(drives).for_each(|name| drive_events::closed(name, took));
                 true
             }
         };
@@ -414,7 +404,7 @@ impl Serving {
                 false => writeln!(text, "\n{path} is as the power cut left it: the next one to open it recovers it."),
             };
         }
-        self.log.tell(&text);
+        self.voice.tell(&text);
         Ok(())
     }
 }

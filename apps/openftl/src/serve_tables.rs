@@ -14,12 +14,15 @@ use crate::companion::Companion;
 use crate::control::{self, Moment};
 use crate::ctl::socket_beside;
 use crate::drive_description::{DriveDescription, FtlKind, Timing};
+use crate::drive_events;
 use crate::failure::Failure;
+use crate::inspect;
+use crate::log::Voice;
 use crate::notify;
 use crate::passed::Passed;
 use crate::plugin;
 use crate::ready::Ready;
-use crate::serve::{Log, announce, exit_with_parent, stop_at_signals, write_recovery};
+use crate::serve::{announce, exit_with_parent, stop_at_signals, write_recovery};
 use crate::terminal::{Ink, Palette, say};
 use openftl_control::{Answer, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::units::ByteSize;
@@ -33,6 +36,7 @@ use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tracing::{debug, error, info, warn};
 
 /// How often it is looked whether a power cut is to strike.
 const LOOK: Duration = Duration::from_micros(200);
@@ -53,7 +57,7 @@ struct Serving<'a> {
     drive: &'a TableDrive,
     server: FileServer<EmulatedDevice>,
     power: Power,
-    log: Log,
+    voice: Voice,
     started: Instant,
     power_cuts: u64,
     turned_away_before: u64,
@@ -66,7 +70,13 @@ enum Power {
     Off(Option<(Box<EmulatedDevice>, Pace)>),
 }
 
-pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive, passed: Passed) -> Result<(), Failure> {
+pub fn run(
+    arguments: &cli::Serve,
+    file: &DriveDescription,
+    drive: &TableDrive,
+    voice: Voice,
+    passed: Passed,
+) -> Result<(), Failure> {
     refuse(arguments, drive)?;
     let path = arguments.flags.drive.as_deref().expect("a table drive comes from a drive description");
     let Some(endpoint) = drive.server() else {
@@ -77,8 +87,7 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive, 
         return Err(Failure::bad_input("media.timing = \"virtual\": a drive with real clients runs in real time")
             .fix("use wall-clock or instant"));
     }
-    let log = Log::of(arguments);
-    let palette = log.palette();
+    let palette = voice.palette();
     let stop = Stop::new().map_err(Failure::failed)?;
     stop_at_signals(&stop)?;
     if arguments.exit_with_parent {
@@ -101,7 +110,7 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive, 
         ))
         .fix("write the same place in the .socket unit and in the drive description"));
     }
-    let (mut control, control_endpoint) = control_server(arguments, file, drive, passed_control, log)?;
+    let (mut control, control_endpoint) = control_server(arguments, file, drive, passed_control, voice)?;
     let listen = |endpoint: &Endpoint| {
         // Whoever reaches the socket can do anything with the files.
         control::listen(endpoint.clone())
@@ -111,15 +120,21 @@ pub fn run(arguments: &cli::Serve, file: &DriveDescription, drive: &TableDrive, 
     let server = FileServer::new(listeners).map_err(Failure::failed)?;
     if let Some(disk) = drive.disk().filter(|disk| !disk.exists()) {
         drive.create(disk, None).map_err(Failure::bad_input)?;
-        log.tell(&format!("{} made", disk.display()));
+        voice.tell(&format!("{} made", disk.display()));
+        info!(target: "drive", file = %disk.display(), "drive made");
     }
     let files = drive.open(Access::ReadWrite).map_err(|error| failure(&error))?;
-    log.tell(&greeting(path, drive, endpoint, &files, control.is_some(), palette));
+    note_opened(drive, &files);
+    voice.tell(&greeting(path, drive, endpoint, &files, control.is_some(), palette));
     server.serve(files);
+    info!(target: "connection", protocol = "files", endpoint = written(endpoint), "listening");
+    if let Some(endpoint) = &control_endpoint {
+        info!(target: "control", endpoint = written(endpoint), "listening");
+    }
     let ready = Ready::tables(format!("openftl://{}", path.display()), control_endpoint.as_ref());
     let companion = announce(arguments, &ready, &stop)?;
     let started = Instant::now();
-    let mut serving = Serving { drive, server, power: Power::On, log, started, power_cuts: 0, turned_away_before: 0 };
+    let mut serving = Serving { drive, server, power: Power::On, voice, started, power_cuts: 0, turned_away_before: 0 };
     let served = serving.until_stopped(&stop, &mut control).and_then(|()| {
         notify::stopping();
         serving.end(arguments.json, palette)
@@ -186,7 +201,7 @@ fn control_server(
     file: &DriveDescription,
     drive: &TableDrive,
     passed: Option<Listener>,
-    log: Log,
+    voice: Voice,
 ) -> Result<(Option<ControlServer<Listener>>, Option<Endpoint>), Failure> {
     let listener = match arguments.control.as_ref().or(file.host.control.as_ref()) {
         _ if passed.is_some() => passed,
@@ -197,7 +212,8 @@ fn control_server(
         }
         None => match drive.disk().map(control_beside) {
             Some(Err(error)) => {
-                log.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+                voice.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
+                warn!(target: "control", error, fix = "--control names another place", "the drive cannot be controlled");
                 None
             }
             Some(Ok(listener)) => Some(listener),
@@ -212,6 +228,18 @@ fn control_beside(disk: &Path) -> Result<Listener, String> {
     let endpoint = format!("unix:{}", socket_beside(disk).display());
     let endpoint = endpoint.parse::<Endpoint>().map_err(|error| error.to_string())?;
     control::listen(endpoint).map_err(|error| error.to_string())
+}
+
+/// What the log calls it.
+fn name(drive: &TableDrive) -> String {
+    let file = drive.disk().and_then(Path::file_stem);
+    file.map_or("memory".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Notes that a drive is open.
+fn note_opened(drive: &TableDrive, files: &TableFiles) {
+    let (free, all) = files.space();
+    drive_events::tables_opened(&name(drive), &report(files), free, all);
 }
 
 fn report(files: &TableFiles) -> RecoveryReport {
@@ -276,6 +304,11 @@ impl Serving<'_> {
                 control.poll();
                 while let Some((client, request)) = control.take_request() {
                     let result = self.carry_out(&request);
+                    let request = control::written(&request);
+                    match &result {
+                        Ok(_) => debug!(target: "control", request, "request carried out"),
+                        Err(reason) => debug!(target: "control", request, %reason, "request refused"),
+                    }
                     control.answer(client, result);
                 }
             }
@@ -291,6 +324,17 @@ impl Serving<'_> {
         }
         match (*command, &self.power) {
             (Command::Stats {}, _) => Ok(self.statistics()),
+            (Command::Inspect { first_chunk, colour }, Power::On) => {
+                let palette = Palette::with_colour(colour);
+                let inspected = self.server.with_files(|files| {
+                    files.with_drive(|drive| {
+                        let below = inspect::Below::of_device(drive.block().media());
+                        let tables = inspect::table_facts(drive);
+                        inspect::answer(drive.block(), &below, Some(tables), first_chunk, palette)
+                    })
+                });
+                Ok(inspected.expect("the power is on"))
+            }
             (Command::PowerOn {}, Power::Off(_)) => self.turn_on(None),
             (Command::PowerOn {}, Power::On) => Err(not_now("the power is on already")),
             (Command::PowerCut(cut), Power::On) => self.cut(cut),
@@ -356,7 +400,17 @@ impl Serving<'_> {
                 "\nOn the flash: {programs_lost} programs lost, {programs_torn} torn, {erases_cut_short} erases cut short."
             );
         }
-        self.log.tell(&message);
+        warn!(
+            target: "power",
+            power = "off",
+            connections,
+            requests,
+            torn,
+            programs_lost,
+            programs_torn,
+            erases_cut_short,
+            "{message}"
+        );
         Ok(Answer::new(message)
             .with("power", "off")
             .with("connections_dropped", connections)
@@ -376,10 +430,11 @@ impl Serving<'_> {
             )),
         };
         let files = opened.map_err(|error| {
-            self.log.tell(&format!("The power could not be turned on. {error}"));
+            error!(target: "power", power = "off", "The power could not be turned on. {error}");
             Refusal::new(RefusalKind::Failed, error)
         })?;
         let report = report(&files);
+        note_opened(self.drive, &files);
         self.server.serve(files);
         self.power = Power::On;
         let message = format!(
@@ -389,10 +444,10 @@ impl Serving<'_> {
             report.replayed,
             report.dropped
         );
-        self.log.tell(&message);
+        let turned_away = self.server.counts().turned_away - self.turned_away_before;
+        warn!(target: "power", power = "on", clients_turned_away = turned_away, "{message}");
         let mut answer = before.unwrap_or_else(|| Answer::new(""));
         answer.message = format!("{}\n{message}", answer.message).trim_start().to_owned();
-        let turned_away = self.server.counts().turned_away - self.turned_away_before;
         Ok(answer.with("power", "on").with("recovery", &report).with("clients_turned_away", turned_away))
     }
 
@@ -435,7 +490,7 @@ impl Serving<'_> {
 
     /// Closes the drive and says so.
     fn end(self, json: bool, palette: Palette) -> Result<(), Failure> {
-        let log = self.log;
+        let voice = self.voice;
         let closing = Instant::now();
         let answer = self.statistics();
         let closed = match self.server.end() {
@@ -445,6 +500,13 @@ impl Serving<'_> {
                 Some(closed.expect("nobody uses it any more"))
             }
         };
+        let took = openftl_core::Nanos(closing.elapsed().as_nanos() as u64);
+        match closed {
+            Some(_) => drive_events::closed(&name(self.drive), took),
+            None => {
+                info!(target: "power", "the server stops while the power is off: the next one to open the drive recovers it");
+            }
+        }
         if json {
             return say(&crate::json(&answer)?);
         }
@@ -456,12 +518,12 @@ impl Serving<'_> {
                     text,
                     "\n{} {disk} is closed, with a checkpoint, in {}.",
                     palette.paint(Ink::Good, "✓"),
-                    openftl_core::Nanos(closing.elapsed().as_nanos() as u64)
+                    took
                 ),
                 None => writeln!(text, "\n{disk} is as the power cut left it: the next one to open it recovers it."),
             };
         }
-        log.tell(&text);
+        voice.tell(&text);
         Ok(())
     }
 }

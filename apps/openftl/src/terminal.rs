@@ -77,6 +77,16 @@ impl Palette {
     /// For text without colour.
     pub const PLAIN: Palette = Palette { colour: false };
 
+    /// For somebody else's terminal.
+    pub fn with_colour(colour: bool) -> Palette {
+        Palette { colour }
+    }
+
+    /// Whether it paints.
+    pub fn has_colour(self) -> bool {
+        self.colour
+    }
+
     /// For standard output.
     pub fn of_stdout() -> Palette {
         Palette { colour: colour_is_wanted() && std::io::stdout().is_terminal() }

@@ -82,6 +82,15 @@ pub enum Command {
     Detach {},
     /// What the drive has done since it was opened.
     Stats {},
+    /// What the drive holds, chunk by chunk. An answer has a bounded number of chunks, so that one asks again for those behind.
+    Inspect {
+        /// Of the chunks the first that is wanted; what is not about single chunks comes with the first of all.
+        #[serde(default)]
+        first_chunk: u64,
+        /// Whether the message is for a terminal with colours.
+        #[serde(default)]
+        colour: bool,
+    },
 }
 
 /// When and how the power goes.
@@ -363,6 +372,12 @@ mod tests {
                 {"version":1,"command":"stats"}
             "#]],
         );
+        check(
+            Command::Inspect { first_chunk: 1024, colour: false },
+            expect![[r#"
+                {"version":1,"command":"inspect","first_chunk":1024,"colour":false}
+            "#]],
+        );
     }
 
     #[test]
@@ -419,7 +434,7 @@ mod tests {
         refused(
             r#"{"version":1,"command":"explode"}"#,
             expect![
-                "the request is not understood: unknown variant `explode`, expected one of `power-cut`, `power-on`, `power-cycle`, `fail-read`, `fail-program`, `corrupt`, `wear`, `lie-about-flush`, `attach`, `detach`, `stats`"
+                "the request is not understood: unknown variant `explode`, expected one of `power-cut`, `power-on`, `power-cycle`, `fail-read`, `fail-program`, `corrupt`, `wear`, `lie-about-flush`, `attach`, `detach`, `stats`, `inspect`"
             ],
         );
         refused(

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tracing::debug;
 
 /// Clients at a time.
 pub const CLIENTS_MAX: usize = 16;
@@ -209,6 +210,7 @@ impl<L: AsFd> ControlServer<L> {
                         return Some((id, command));
                     }
                     Some(Err(refusal)) => {
+                        debug!(target: "control", reason = %refusal, "line refused");
                         peer.output = response_line(Err(refusal));
                         // If it has gone, the next poll finds out.
                         peer.send();

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tracing::{info, warn};
 
 /// Connections at a time.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -275,11 +276,12 @@ impl<M: Media + Send + 'static> Shared<M> {
         connections.streams.insert(id, stream.clone());
         drop(connections);
         add(&self.taken);
+        info!(target: "connection", connection = id, peer = %stream.peer(), protocol = "files", "connection opened");
         let (shared, files) = (Arc::clone(self), files.clone());
         let thread = std::thread::Builder::new().name(format!("client {id}"));
         let begun = thread.spawn(move || {
             let place = Place { shared: Arc::clone(&shared), id };
-            Connection::new(&shared, files, stream).run();
+            Connection::new(&shared, files, stream).run(id);
             drop(place);
         });
         if begun.is_err() {
@@ -289,6 +291,7 @@ impl<M: Media + Send + 'static> Shared<M> {
 
     fn turn_away(&self, stream: &Stream, error: FileError) {
         add(&self.turned_away);
+        warn!(target: "connection", peer = %stream.peer(), protocol = "files", reason = %error, "connection refused");
         let mut message = Vec::new();
         Answer::Error(error).write(0, &mut message);
         // Who does not listen is turned away all the same.
@@ -329,6 +332,7 @@ struct Place<M: Media> {
 impl<M: Media> Drop for Place<M> {
     fn drop(&mut self) {
         if let Some(stream) = lock(&self.shared.connections).streams.remove(&self.id) {
+            info!(target: "connection", connection = self.id, peer = %stream.peer(), protocol = "files", "connection closed");
             stream.end();
         }
         self.shared.ended.notify_all();
@@ -359,10 +363,12 @@ impl<'s, M: Media + Send + 'static> Connection<'s, M> {
         Connection { shared, stream, state, output: Vec::new() }
     }
 
-    fn run(mut self) {
+    fn run(mut self, id: u64) {
         let mut inbox = Inbox::new(self.stream.clone());
         if let Err(error) = self.listen(&mut inbox) {
             add(&self.shared.broken);
+            let peer = self.stream.peer();
+            warn!(target: "connection", connection = id, %peer, protocol = "files", reason = %error, "the client broke a rule");
             self.output.clear();
             Answer::Error(FileError::Invalid(error.to_string())).write(0, &mut self.output);
             // Whoever it is may not understand it.

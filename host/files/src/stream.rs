@@ -43,6 +43,17 @@ impl Stream {
         Ok(OwnedFd::from(stream).into())
     }
 
+    /// Who is at the other end, for the log: the process behind a Unix socket, or the address.
+    pub(crate) fn peer(&self) -> String {
+        if let Some(address) = rustix::net::getpeername(&self.0).ok().flatten()
+            && let Ok(address) = SocketAddr::try_from(address)
+        {
+            return address.to_string();
+        }
+        let process = sockopt::socket_peercred(&self.0).map(|credentials| credentials.pid.as_raw_nonzero());
+        process.map_or("unknown".to_owned(), |pid| format!("process {pid}"))
+    }
+
     /// How long to wait for the other side in the middle of a message.
     pub(crate) fn set_patience(&self, span: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, Some(span))?;

@@ -20,6 +20,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::Counters;
 use crate::link::Over;
+use crate::parting::Parting;
 use crate::secure::{Secure, TlsPolicy};
 
 /// Bytes that are gathered to be encrypted at a time.
@@ -67,7 +68,7 @@ impl Channel {
                 Ok(_) if secure.policy == TlsPolicy::Allowed => *self = Channel::Plain,
                 Ok(_) => {
                     counters.connections_without_tls.add(1);
-                    return Err(Over::Expelled);
+                    return Err(Over::Expelled(Parting::NoTls));
                 }
                 Err(Errno::AGAIN) => return Ok(Moved { would_block: true, ..Moved::default() }),
                 Err(Errno::INTR) => return Ok(Moved::default()),
@@ -80,8 +81,8 @@ impl Channel {
             // What a handshake sends fits into the buffer of a new socket, so it waits for the peer only.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Moved { would_block: true, ..Moved::default() }),
             Err(error) => {
-                let over = over(&error);
-                if over == Over::Expelled {
+                let over = over(&error, Parting::TlsHandshake);
+                if let Over::Expelled(_) = over {
                     counters.tls_handshakes_failed.add(1);
                 }
                 Err(over)
@@ -126,7 +127,7 @@ impl Secured {
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                         return Ok(Moved { ended: true, ..moved });
                     }
-                    Err(error) => return Err(over(&error)),
+                    Err(error) => return Err(over(&error, Parting::TlsRecord)),
                 }
             }
         }
@@ -155,8 +156,8 @@ impl Secured {
 }
 
 /// Whose doing it is that there is no more.
-fn over(error: &io::Error) -> Over {
-    if error.kind() == ErrorKind::InvalidData { Over::Expelled } else { Over::Vanished }
+fn over(error: &io::Error, rudeness: Parting) -> Over {
+    if error.kind() == ErrorKind::InvalidData { Over::Expelled(rudeness) } else { Over::Vanished }
 }
 
 /// A socket as TLS reads and writes it.

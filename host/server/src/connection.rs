@@ -8,6 +8,7 @@ use crate::channel::Channel;
 use crate::link::{Link, Over};
 use crate::nbd::NbdConnection;
 use crate::nvme::NvmeConnection;
+use crate::parting::Parting;
 use crate::served::Served;
 use crate::{Counters, Protocol, ServedDrive, ServerConfig};
 
@@ -27,10 +28,18 @@ macro_rules! either {
 }
 
 impl Connection {
-    pub fn new(now: Time, socket: OwnedFd, protocol: Protocol, channel: Channel, config: &ServerConfig) -> Connection {
+    pub fn new(
+        now: Time,
+        number: u64,
+        socket: OwnedFd,
+        protocol: Protocol,
+        channel: Channel,
+        config: &ServerConfig,
+    ) -> Connection {
+        let link = Link::new(now, number, socket, channel, config.stall_max);
         match protocol {
-            Protocol::Nbd => Connection::Nbd(NbdConnection::new(now, socket, channel, config)),
-            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(now, socket, channel, config)),
+            Protocol::Nbd => Connection::Nbd(NbdConnection::new(link)),
+            Protocol::NvmeTcp => Connection::Nvme(NvmeConnection::new(link)),
         }
     }
 
@@ -45,8 +54,19 @@ impl Connection {
     /// From now on refuse requests; those under way are finished.
     pub fn stop(&mut self) {
         match self {
-            Connection::Nbd(connection) => connection.stop(),
-            Connection::Nvme(connection) => connection.link.closing = true,
+            Connection::Nbd(connection) => {
+                connection.link.parting.get_or_insert(Parting::Stop);
+                connection.stop();
+            }
+            Connection::Nvme(connection) => connection.link.close_because(Parting::Stop),
+        }
+    }
+
+    /// What is spoken on it.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Connection::Nbd(_) => Protocol::Nbd,
+            Connection::Nvme(_) => Protocol::NvmeTcp,
         }
     }
 

@@ -99,6 +99,12 @@ impl<M: Media> ServedDrive for BlockFtl<M> {
     }
 }
 
+/// The host and the subsystem that the data of a Connect command name.
+pub(crate) fn names_of(data: &[u8]) -> Option<(&str, &str)> {
+    let (data, _) = ConnectData::ref_from_prefix(data).ok()?;
+    Some((text_of(&data.host_nqn)?, text_of(&data.subsystem_nqn)?))
+}
+
 /// The one subsystem.
 const SUBSYSTEM: usize = 0;
 
@@ -161,11 +167,7 @@ impl Fabric {
     /// is for the command itself to say.
     pub fn admits(&self, shown: Option<&PskIdentity>, data: &[u8]) -> bool {
         let Some(secure) = &self.secure else { return true };
-        let Ok((data, _)) = ConnectData::ref_from_prefix(data) else { return true };
-        match (text_of(&data.host_nqn), text_of(&data.subsystem_nqn)) {
-            (Some(host), Some(subsystem)) => secure.admits(shown, host, subsystem),
-            _ => true,
-        }
+        names_of(data).is_none_or(|(host, subsystem)| secure.admits(shown, host, subsystem))
     }
 
     /// Looks what drives and devices have to say, and has the controllers tell their hosts.

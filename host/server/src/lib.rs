@@ -74,10 +74,13 @@ mod nvme;
 mod operator;
 mod output;
 mod pace;
+mod parting;
+mod peer;
 mod secure;
 mod served;
 mod stop;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -100,8 +103,11 @@ use openftl_nvme::{ControllerName, Queue};
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::target::Slot as CommandSlot;
 use openftl_nvme_tls::TlsError;
+use parting::Parting;
+use peer::Peer;
 use secure::Secure;
 use served::{Ended, Served};
+use tracing::{debug, info, warn};
 
 pub use clock::WallClock;
 pub use counters::{Counter, Counters};
@@ -276,6 +282,15 @@ pub enum Protocol {
     Nbd,
     /// NVMe over TCP.
     NvmeTcp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Nbd => "nbd",
+            Protocol::NvmeTcp => "nvme-tcp",
+        })
+    }
 }
 
 /// What a wait ended with.
@@ -453,8 +468,13 @@ impl Server {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
         });
         // Whatever ended it, nothing of this run may reach the next.
+        let parting = match &ended {
+            Ok(End::Stopped) => Parting::Stop,
+            Ok(End::Interrupted { .. }) => Parting::PowerCut,
+            Err(_) => Parting::Failed,
+        };
         for slot in 0..self.slots.len() {
-            self.close(slot, &mut served);
+            self.close(slot, parting, &mut served);
         }
         if let Ok(End::Interrupted { .. }) = ended {
             return ended;
@@ -583,7 +603,7 @@ impl Server {
                     if self.slots[slot].connection.as_ref().is_some_and(|connection| {
                         now >= deadline || (connection.is_idle() && !connection.link().readable)
                     }) {
-                        self.close(slot, served);
+                        self.close(slot, Parting::Stop, served);
                     }
                 }
                 if self.slots.iter().all(|slot| slot.connection.is_none()) {
@@ -734,13 +754,14 @@ impl Server {
                 let is_served = if protocol == Protocol::NvmeTcp { namespaces } else { drives };
                 match self.listeners[index].accept() {
                     Ok(socket) if is_served => self.welcome(now, socket, protocol),
-                    Ok(_) => self.counters.connections_refused.add(1),
+                    Ok(socket) => self.refuse(&socket, protocol, "nothing is served there now"),
                     Err(Errno::AGAIN) => self.listeners[index].ready = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     // Out of descriptors or memory: a connection may wait in the backlog, and no event will tell of it
                     // again. To try in every turn would be to spin.
-                    Err(_) => {
+                    Err(error) => {
                         self.counters.accepts_failed.add(1);
+                        warn!(target: "connection", %protocol, %error, "the system refused a connection; it is tried again");
                         self.listeners[index].ready = false;
                         self.listeners[index].retry_at = Some(now + ACCEPT_RETRY_AFTER);
                     }
@@ -757,17 +778,28 @@ impl Server {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(u64::from(self.slots[slot].generation) << 32 | slot as u64);
         let is_full = self.counters.connections.get() >= self.config.connections_max as u64;
-        if is_full || epoll::add(&self.epoll, &socket, data, flags).is_err() {
-            self.counters.connections_refused.add(1);
-            return;
+        if is_full {
+            return self.refuse(&socket, protocol, "there are too many connections");
+        }
+        if epoll::add(&self.epoll, &socket, data, flags).is_err() {
+            return self.refuse(&socket, protocol, "the system has no room for it");
         }
         self.counters.connections.add(1);
         self.counters.connections_accepted.add(1);
+        let number = self.counters.connections_accepted.get();
         self.is_crowded = true;
         let is_secure =
             protocol == Protocol::NvmeTcp && self.fabric.as_ref().is_some_and(|fabric| fabric.secure.is_some());
         let channel = if is_secure { Channel::Undecided } else { Channel::Plain };
-        self.slots[slot].connection = Some(Connection::new(now, socket, protocol, channel, &self.config));
+        let connection = Connection::new(now, number, socket, protocol, channel, &self.config);
+        debug!(target: "connection", connection = number, peer = %connection.link().peer, %protocol, "connection accepted");
+        self.slots[slot].connection = Some(connection);
+    }
+
+    /// Closes a connection that has just been accepted.
+    fn refuse(&mut self, socket: &std::os::fd::OwnedFd, protocol: Protocol, reason: &str) {
+        self.counters.connections_refused.add(1);
+        warn!(target: "connection", peer = %Peer::of(socket), %protocol, reason, "connection refused");
     }
 
     /// Receives from one connection and takes its requests.
@@ -897,7 +929,7 @@ impl Server {
             // One that is closing already may still send what it owes.
             let is_lost = connection.queue.as_ref().is_some_and(|queue| !fabric.target.is_alive(queue));
             if is_lost && !connection.link.closing {
-                self.end(slot, Over::Finished, served);
+                self.close(slot, Parting::NoController, served);
             }
         }
     }
@@ -951,7 +983,7 @@ impl Server {
             let candidates = (0..self.slots.len()).filter(|slot| shaking(&self.slots[*slot]));
             let accepted = |slot: &usize| self.slots[*slot].connection.as_ref().map(|open| open.link().accepted);
             let oldest = candidates.min_by_key(accepted).expect("there are too many of them");
-            self.end(oldest, Over::Expelled, served);
+            self.end(oldest, Over::Expelled(Parting::Crowd), served);
             count -= 1;
         }
     }
@@ -966,7 +998,13 @@ impl Server {
         for slot in 0..self.slots.len() {
             let Some(connection) = &mut self.slots[slot].connection else { continue };
             match connection.move_aside(now, served, &self.counters) {
-                Ok(gave_back) => any |= gave_back,
+                Ok(gave_back) => {
+                    any |= gave_back;
+                    if gave_back {
+                        let (link, protocol) = (connection.link(), connection.protocol());
+                        info!(target: "connection", connection = link.number, peer = %link.peer, %protocol, "slow peer lost its frames to others");
+                    }
+                }
                 Err(over) => {
                     self.end(slot, over, served);
                     any = true;
@@ -985,7 +1023,7 @@ impl Server {
             let fattest = (0..self.slots.len()).max_by_key(of).expect("somebody keeps it");
             kept -= of(&fattest);
             self.counters.connections_too_slow.add(1);
-            self.end(fattest, Over::Expelled, served);
+            self.end(fattest, Over::Expelled(Parting::KeptTooMuch), served);
             any = true;
         }
         self.counters.bytes_kept.set(kept as u64);
@@ -1001,7 +1039,9 @@ impl Server {
             let deadline =
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {
-                self.end(slot, Over::Expelled, served);
+                let is_shaking = self.slots[slot].connection.as_ref().is_some_and(Connection::is_shaking_hands);
+                let parting = if is_shaking { Parting::LateHandshake } else { Parting::Stalled };
+                self.end(slot, Over::Expelled(parting), served);
             } else if let Some(connection) = &mut self.slots[slot].connection
                 && now >= connection.link().moved + LATE_PEERS_EVERY
             {
@@ -1026,15 +1066,28 @@ impl Server {
     }
 
     fn end<T: ServedDrive>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {
-        if over == Over::Expelled {
-            self.counters.connections_expelled.add(1);
-        }
-        self.close(slot, served);
+        let parting = match over {
+            Over::Finished => Parting::HungUp,
+            Over::Vanished => Parting::Broken,
+            Over::Expelled(parting) => {
+                self.counters.connections_expelled.add(1);
+                parting
+            }
+        };
+        self.close(slot, parting, served);
     }
 
-    /// Closes a connection. What it had started ends without it; what it had not started never happened.
-    fn close<T: ServedDrive>(&mut self, slot: usize, served: &mut [Served<'_, T>]) {
+    /// Closes a connection, for the reason that it has itself if there is one. What it had started ends without it; what it had
+    /// not started never happened.
+    fn close<T: ServedDrive>(&mut self, slot: usize, parting: Parting, served: &mut [Served<'_, T>]) {
         let Some(mut connection) = self.slots[slot].connection.take() else { return };
+        let (link, protocol) = (connection.link(), connection.protocol());
+        let (number, peer, reason) = (link.number, link.peer, link.parting.unwrap_or(parting));
+        if reason.is_rude() {
+            warn!(target: "connection", connection = number, %peer, %protocol, %reason, "connection closed");
+        } else {
+            info!(target: "connection", connection = number, %peer, %protocol, %reason, "connection closed");
+        }
         connection.link_mut().close();
         connection.abandon_all(served);
         if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {

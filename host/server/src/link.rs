@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use crate::channel::{Channel, Moved};
 use crate::output::Output;
 use crate::pace::Pace;
+use crate::parting::Parting;
+use crate::peer::Peer;
 use crate::secure::Secure;
 use crate::served::Served;
 use crate::{Counters, ServedDrive};
@@ -45,7 +47,7 @@ pub(crate) enum Over {
     /// The connection broke.
     Vanished,
     /// The peer broke a rule, or kept the server waiting for too long.
-    Expelled,
+    Expelled(Parting),
 }
 
 /// Receive buffers that no connection needs: one that has read all it received gives its own back, so those that are idle
@@ -67,6 +69,11 @@ impl Buffers {
 
 /// One end of a stream.
 pub(crate) struct Link {
+    /// The server's connections are counted from 1 on.
+    pub number: u64,
+    pub peer: Peer,
+    /// Why it is closing, or will be when what is in line has gone out.
+    pub parting: Option<Parting>,
     socket: OwnedFd,
     channel: Channel,
     /// A receive buffer, only the bytes that are not yet read, or nothing.
@@ -97,8 +104,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel, stall_max: Nanos) -> Link {
+    pub fn new(now: Time, number: u64, socket: OwnedFd, channel: Channel, stall_max: Nanos) -> Link {
         Link {
+            number,
+            peer: Peer::of(&socket),
+            parting: None,
             socket,
             channel,
             input: Box::default(),
@@ -132,6 +142,12 @@ impl Link {
         let moved = self.channel.settle(self.socket.as_fd(), secure, counters)?;
         self.book(now, moved);
         Ok(())
+    }
+
+    /// What is in line goes out, then it is over, for the first reason that there was.
+    pub fn close_because(&mut self, parting: Parting) {
+        self.closing = true;
+        self.parting.get_or_insert(parting);
     }
 
     /// Tells the peer that nothing more comes, where there is a way to.

@@ -6,19 +6,18 @@
 //!                    └─ the client is slow and others wait ──▶ memory ── whole ──▶ frames ──▶ drive
 //! ```
 
-use std::os::fd::OwnedFd;
-
 use openftl_core::Time;
 use openftl_ftl::target::{Durability, Handle, IoError};
 
-use crate::channel::Channel;
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::parting::Parting;
 use crate::served::{Claim, Served};
-use crate::{ServedDrive, ServerConfig, Ticket, What};
+use crate::{Protocol, ServedDrive, ServerConfig, Ticket, What};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
 use openftl_nbd::wire::ErrorCode;
+use tracing::{debug, info, trace};
 
 const _: () = assert!(INPUT_BYTES > 2 * MESSAGE_BYTES_MAX);
 
@@ -77,8 +76,7 @@ pub(crate) struct NbdConnection {
 }
 
 impl NbdConnection {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel, config: &ServerConfig) -> NbdConnection {
-        let mut link = Link::new(now, socket, channel, config.stall_max);
+    pub fn new(mut link: Link) -> NbdConnection {
         let session = Session::new(&mut link.output.small);
         link.output.seal();
         NbdConnection {
@@ -268,11 +266,18 @@ impl NbdConnection {
             match event {
                 Event::Starved => break,
                 Event::Step => {}
-                Event::Opened(export) => self.export = Some(export),
+                Event::Opened(export) => {
+                    self.export = Some(export);
+                    let (connection, peer) = (self.link.number, self.link.peer);
+                    info!(target: "connection", connection, %peer, protocol = %Protocol::Nbd, export = infos[export].name, "connection opened");
+                }
                 Event::Request(request) => self.held = Some(Held { request, aside: Vec::new() }),
-                Event::Refused(_) => counters.errors.add(1),
-                Event::Closed(Closing::Goodbye) => self.link.closing = true,
-                Event::Closed(_) => return Err(Over::Expelled),
+                Event::Refused(error) => {
+                    counters.errors.add(1);
+                    debug!(target: "nbd", connection = self.link.number, peer = %self.link.peer, ?error, "request refused");
+                }
+                Event::Closed(goodbye @ Closing::Goodbye) => self.link.close_because(Parting::Nbd(goodbye)),
+                Event::Closed(rule) => return Err(Over::Expelled(Parting::Nbd(rule))),
             }
         }
         if self.link.ended {
@@ -280,7 +285,7 @@ impl NbdConnection {
             // peer may have closed only its sending side.
             self.abandon(served);
             self.held = None;
-            self.link.closing = true;
+            self.link.close_because(Parting::HungUp);
         }
         Ok(())
     }
@@ -379,6 +384,7 @@ impl NbdConnection {
         let export = self.export.expect("requests come after the handshake");
         let form = self.session.reply_form();
         count(counters, command, finished.result);
+        trace!(target: "nbd", connection = self.link.number, ?command, result = ?finished.result, "request ended");
         match (finished.result, command) {
             (Ok(()), Command::Read { offset, length }) => {
                 form.data_follows(cookie, offset, length, &mut self.link.output.small);

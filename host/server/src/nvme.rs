@@ -19,7 +19,6 @@
 //! that host is asked for those of no other write.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
@@ -37,16 +36,17 @@ use openftl_nvme::{
 use openftl_nvme_auth::{Computed, Controller, Step};
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Ending, Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
+use tracing::{info, trace, warn};
 use zerocopy::IntoBytes;
 
-use crate::channel::Channel;
 use crate::device_request::{Lists, device_request};
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, names_of};
 use crate::key_worker::{JobTicket, Source};
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::output::ZEROES;
+use crate::parting::Parting;
 use crate::served::{Claim, Ended, Served};
-use crate::{Counters, ServedDrive, ServerConfig, Ticket, What};
+use crate::{Counters, Protocol, ServedDrive, ServerConfig, Ticket, What};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
@@ -202,9 +202,9 @@ pub(crate) struct Turn<'t, 's, T: ServedDrive> {
 }
 
 impl NvmeConnection {
-    pub fn new(now: Time, socket: OwnedFd, channel: Channel, config: &ServerConfig) -> NvmeConnection {
+    pub fn new(link: Link) -> NvmeConnection {
         NvmeConnection {
-            link: Link::new(now, socket, channel, config.stall_max),
+            link,
             session: Target::new(TargetConfig::default()),
             queue: None,
             authentication: None,
@@ -279,7 +279,7 @@ impl NvmeConnection {
             let Stage::Filling(id) = command.stage else { continue };
             let served = &mut served[command.export];
             if served.is_device() {
-                return Err(Over::Expelled);
+                return Err(Over::Expelled(Parting::SlowDeviceHost));
             }
             let filled = command.filled as usize;
             let mut data = Vec::with_capacity(filled);
@@ -380,10 +380,12 @@ impl NvmeConnection {
                     }
                 }
                 Event::PayloadComplete { slot, intact } => self.payload_complete(slot, intact, turn)?,
-                Event::Terminated(_) => self.link.closing = true,
+                Event::Terminated(termination) => self.link.close_because(Parting::NvmeTcp(termination)),
             }
         }
-        self.link.closing |= self.link.ended;
+        if self.link.ended {
+            self.link.close_because(Parting::HungUp);
+        }
         if self.link.closing {
             self.give_up(turn);
         }
@@ -435,7 +437,7 @@ impl NvmeConnection {
                 self.send_completion(slot, &refused);
                 return Ok(());
             }
-            Err(QueueError::Overrun { .. }) => return Err(Over::Expelled),
+            Err(QueueError::Overrun { .. }) => return Err(Over::Expelled(Parting::Overrun)),
         }
         let known = data.unwrap_or(Data::None);
         self.commands[slot.index()] = Some(Command::new(entry, known));
@@ -577,6 +579,10 @@ impl NvmeConnection {
         if let Some(data) = data
             && !turn.fabric.admits(self.link.channel().shown(), data)
         {
+            let (connection, peer) = (self.link.number, self.link.peer);
+            let (host, subsystem) = names_of(data).unwrap_or_default();
+            let reason = "TLS has shown another host, or the host has to use TLS and does not";
+            warn!(target: "nvme", connection, %peer, host, subsystem, reason, "host refused");
             return self.finish(slot, Answer::from(Status::CONNECT_INVALID_HOST), turn);
         }
         match turn.fabric.target.connect(turn.now, SubmissionEntry::of(&entry), data) {
@@ -585,10 +591,23 @@ impl NvmeConnection {
                 // SQSIZE and CATTR of Connect (Base, "Connect Command").
                 let entries = usize::from(u16::from_le_bytes([entry[44], entry[45]])) + 1;
                 self.session.open_queue(entries, entry[46] & 0b100 == 0);
-                turn.counters.hosts_without_name.add(u64::from(
-                    queue.is_admin()
-                        && turn.fabric.target.controller(&queue).is_some_and(|made| made.host().nqn.is_empty()),
-                ));
+                let host = turn.fabric.target.controller(&queue).map_or("", |made| &made.host().nqn);
+                let (connection, peer) = (self.link.number, self.link.peer);
+                info!(
+                    target: "connection",
+                    connection,
+                    %peer,
+                    protocol = %Protocol::NvmeTcp,
+                    host,
+                    subsystem = %turn.fabric.target.subsystem_nqn(&queue),
+                    controller = queue.controller().id,
+                    queue = queue.id(),
+                    "connection opened"
+                );
+                if queue.is_admin() && host.is_empty() {
+                    turn.counters.hosts_without_name.add(1);
+                    warn!(target: "nvme", connection, %peer, "host without a name (HOSTNQN) let in");
+                }
                 if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
                     self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
                 }
@@ -597,8 +616,12 @@ impl NvmeConnection {
                 Ok(())
             }
             Connected::Refused(completion) => {
+                let (connection, peer) = (self.link.number, self.link.peer);
+                let (host, subsystem) = data.and_then(names_of).unwrap_or_default();
+                let status = completion.status().of_fabrics();
+                warn!(target: "nvme", connection, %peer, host, subsystem, status, "host refused");
                 self.send_completion(slot, &completion);
-                self.link.closing = true;
+                self.link.close_because(Parting::Connect(completion.status()));
                 Ok(())
             }
         }
@@ -626,7 +649,7 @@ impl NvmeConnection {
             Outcome::DonePadded(done, bytes) => self.finish_padded(slot, done, &answer, bytes as usize, turn),
             Outcome::DoneAnd(done, effect) => {
                 if effect == Effect::CloseQueue {
-                    self.link.closing = true;
+                    self.link.close_because(Parting::Disconnect);
                 } else {
                     turn.fabric.effects.push((name, effect));
                 }
@@ -686,7 +709,16 @@ impl NvmeConnection {
         };
         let queue = self.queue.as_mut().expect("there is a queue");
         queue.set_authenticated(controller.is_authenticated());
-        self.link.closing |= matches!(step, Step::Close(_));
+        let (connection, peer) = (self.link.number, self.link.peer);
+        let host = || turn.fabric.target.controller(queue).map_or("", |controller| &controller.host().nqn);
+        match step {
+            Step::Continue => {}
+            Step::Authenticated => info!(target: "nvme", connection, %peer, host = host(), "host authenticated"),
+            Step::Close(refusal) => {
+                warn!(target: "nvme", connection, %peer, host = host(), reason = %refusal, "authentication refused");
+                self.link.close_because(Parting::Authentication(refusal));
+            }
+        }
         self.finish_with(slot, Answer::from(Status::SUCCESS), &payload, turn)
     }
 
@@ -1428,6 +1460,7 @@ impl NvmeConnection {
         self.unbook(&command, turn.fabric);
         let served = &turn.served[export];
         let length = served.length(id);
+        trace!(target: "nvme", connection = self.link.number, io = ?command.io, status = %answer.status, "command ended");
         count(turn.counters, command.io.as_ref(), answer.status, length);
         let queue = self.queue.as_mut().expect("there is a queue");
         let completion = queue.complete(command.id(), answer);
@@ -1492,9 +1525,10 @@ impl NvmeConnection {
                 ..CompletionEntry::default()
             };
             self.send_completion(slot, &completion);
-            self.link.closing = true;
+            self.link.close_because(Parting::Connect(answer.status));
             return Ok(());
         };
+        trace!(target: "nvme", connection = self.link.number, io = ?command.io, status = %answer.status, "command ended");
         count(turn.counters, command.io.as_ref(), answer.status, 0);
         let completion = queue.complete(command.id(), answer);
         let output = &mut self.link.output;

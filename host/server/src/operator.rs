@@ -1,7 +1,7 @@
 //! Whoever operates the drives while they are served: switches the power, asks how they are.
 //!
 //! The server's thread owns the drives, so it gives the operator its turn; nothing is locked. An operator that is not
-//! called costs a server's turn one comparison.
+//! called costs a server's turn a few comparisons.
 
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;

@@ -433,7 +433,11 @@ fn every_page_is_run_or_has_nothing_to_run() {
     for page in found {
         let text = fs::read_to_string(root().join(&page)).unwrap();
         let has = |part| !acts(&text, part).is_empty();
-        assert_eq!(has(Part::Rest), PAGES.contains(&page.as_str()), "{page} is in PAGES if it has commands, or else in PROSE");
+        assert_eq!(
+            has(Part::Rest),
+            PAGES.contains(&page.as_str()),
+            "{page} is in PAGES if it has commands, or else in PROSE"
+        );
         assert_eq!(has(Part::RocksDb), ROCKSDB_PAGES.contains(&page.as_str()), "{page} and ROCKSDB_PAGES");
     }
 }
@@ -543,6 +547,7 @@ pages! {
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
+    a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];
     power_cuts_do_what_their_page_says: "docs/POWER_CUTS.md" needs [QEMU_IO, FIO];
     figures_are_measured_as_their_page_says: "docs/FIGURES.md" needs [FIO];
 }

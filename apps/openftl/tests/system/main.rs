@@ -24,6 +24,8 @@
 //! | [`power`] | what `openftl ctl` does to a served drive |
 //! | [`network`] | a network of its own for one test |
 //! | [`linux`] | a Linux kernel as an NVMe host |
+//! | [`inspect`] | what is shown of a drive that is being served |
+//! | [`log`] | the log of a server |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
 //! | [`activation`] | sockets that a service manager passes, and what it is told |
@@ -50,8 +52,10 @@ mod durability;
 mod environment;
 mod filesystem;
 mod fio;
+mod inspect;
 mod libnbd;
 mod linux;
+mod log;
 mod manual;
 mod mounted;
 mod network;

@@ -1,7 +1,7 @@
 //! A table drive that is served, and used by other processes.
 
 use crate::drive::{openftl, run_openftl};
-use crate::program::{Running, wait_for};
+use crate::program::{Ended, Running, wait_for};
 use openftl_core::{FrameForm, Frames, Ppa, Time};
 use openftl_drive::table_drive::{TableDrive, TableVolume};
 use openftl_files::{FileError, FileKind, Volume};
@@ -10,6 +10,7 @@ use openftl_ftl::oob::{BlockKind, Oob};
 use openftl_media::{EmulatedDevice, Media, Timing};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -48,7 +49,12 @@ impl Tables {
     }
 
     fn serve(&self) -> Running {
-        let mut server = Running::start(&openftl(), ["serve", "--drive", &self.text("lsm.toml")]);
+        self.serve_with(&[])
+    }
+
+    fn serve_with(&self, flags: &[&str]) -> Running {
+        let words = ["serve", "--drive", &self.text("lsm.toml")];
+        let mut server = Running::start(&openftl(), [&words[..], flags].concat());
         wait_for("the server to listen", || {
             if let Some(ended) = server.ended() {
                 panic!("{ended}");
@@ -85,11 +91,37 @@ fn content(volume: &TableVolume, path: &str) -> Vec<u8> {
     found
 }
 
-fn end(mut server: Running) -> String {
+fn end(server: Running) -> String {
+    ended(server).stdout
+}
+
+fn ended(mut server: Running) -> Ended {
     rustix::process::kill_process(rustix::process::Pid::from_child(&server.child), rustix::process::Signal::TERM)
         .unwrap();
-    let ended = wait_for("the server to stop", || server.ended());
-    ended.succeeded().stdout
+    wait_for("the server to stop", || server.ended()).succeeded()
+}
+
+#[test]
+fn the_log_of_a_table_drive_says_who_came_and_when_the_power_went() {
+    let tables = Tables::with_server();
+    let server = tables.serve_with(&["--log", "debug", "--log-format", "json"]);
+    append(&tables.open().unwrap(), "/a.log", b"a", true);
+    let mut rude = std::os::unix::net::UnixStream::connect(tables.path("lsm.sock")).unwrap();
+    rude.write_all(&[0xff; 64]).unwrap();
+    let _ = rude.read_to_end(&mut Vec::new());
+    tables.ctl(&["power-cycle"]);
+    let log = crate::log::lines(&ended(server).stderr);
+    let has = |wanted: &[(&str, &str)]| log.iter().any(|line| wanted.iter().all(|(name, value)| line[*name] == *value));
+    let me = format!("process {}", std::process::id());
+    assert!(has(&[("message", "connection opened"), ("protocol", "files"), ("peer", &me)]), "{log:?}");
+    assert!(has(&[("message", "connection closed"), ("protocol", "files"), ("peer", &me)]), "{log:?}");
+    assert!(has(&[("message", "the client broke a rule"), ("level", "warn"), ("peer", &me)]), "{log:?}");
+    for power in ["off", "on"] {
+        assert!(has(&[("target", "power"), ("level", "warn"), ("power", power)]), "{log:?}");
+    }
+    assert!(has(&[("target", "drive"), ("drive", "lsm"), ("message", "recovered after a crash")]), "{log:?}");
+    assert!(has(&[("target", "drive"), ("drive", "lsm"), ("message", "closed, with a checkpoint")]), "{log:?}");
+    assert!(has(&[("target", "control"), ("level", "debug"), ("message", "request carried out")]), "{log:?}");
 }
 
 #[test]
@@ -116,7 +148,17 @@ fn a_table_drive_is_served_and_stops_cleanly() {
         (&"on".into(), &100_000.into()),
         "{stats}"
     );
+    let report = || -> Value {
+        let ended = run_openftl(["inspect", &tables.text("lsm.oftl"), "--json"]).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let served = report();
+    assert_eq!(served["served"]["process"], server.child.id());
     let said = end(server);
+    assert_eq!(served["tables"], report()["tables"]);
+    for name in ["profile", "geometry", "capacity_bytes", "plan"] {
+        assert_eq!(served[name], report()[name]);
+    }
     assert!(said.contains("is closed, with a checkpoint"), "{said}");
     assert!(matches!(one.list("/"), Err(FileError::Io(_))));
     // Without a server the drive is opened here.

@@ -50,6 +50,41 @@ nvme_tcp = ["127.0.0.1:0"]
 
 const BLOCK_BYTES: usize = 4096;
 
+#[test]
+fn a_divided_device_is_inspected_while_it_is_served() {
+    let tenants = Tenants::new();
+    let server = tenants.serve();
+    let mut client = server.client_of("database");
+    (0..4).for_each(|number| client.write(number << 20, &random_bytes(number, 1 << 20)).unwrap());
+    client.flush().unwrap();
+    let disk = tenants.disk();
+    let report = |flags: &[&str]| -> Value {
+        let ended = run_openftl([&["inspect", &disk, "--json"], flags].concat()).succeeded();
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let all = |flags: &[&str]| ["database", "scratch"].map(|name| report(&[&["--namespace", name], flags].concat()));
+    let (device, drives, flash) = (report(&[]), all(&[]), report(&["--namespace", "flash"]));
+    run_openftl(["inspect", &disk]).succeeded().printing(&[
+        "3 namespaces on cosmos",
+        "served by process",
+        "2  scratch",
+    ]);
+    run_openftl(["inspect", &disk, "--namespace", "nobody"]).failed().saying(&["no namespace nobody", "scratch"]);
+    server.stop();
+    for name in ["profile", "geometry", "parallel_units_unused"] {
+        assert_eq!(device[name], report(&[])[name]);
+    }
+    let without_state = |report: &Value| {
+        let mut parts = report["namespaces"].as_array().unwrap().clone();
+        parts.iter_mut().for_each(|part| drop(part["drive"].as_object_mut().map(|drive| drive.remove("clean"))));
+        parts
+    };
+    assert_eq!(without_state(&device), without_state(&report(&[])));
+    let stored = all(&[]);
+    drives.iter().zip(&stored).for_each(|(served, stored)| crate::inspect::assert_same(served, stored));
+    assert_eq!(flash["chunks_by_state"], report(&["--namespace", "flash"])["chunks_by_state"]);
+}
+
 /// A drive description in a folder of its own.
 struct Tenants {
     folder: TempDir,

@@ -1,0 +1,68 @@
+//! What the log says of drives as they are opened and closed.
+
+use crate::assembly::{Drive, opened_how, opened_in};
+use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_ftl::{BlockTarget, RecoveryReport};
+use tracing::{debug, info, warn};
+
+/// A block drive is open: how that went, and what is unusual about it.
+pub fn opened(name: &str, drive: &Drive) {
+    let report = drive.recovery_report();
+    steps(name, report);
+    info!(
+        target: "drive",
+        drive = name,
+        capacity_bytes = drive.blocks() * BLOCK_BYTES as u64,
+        clean = is_clean(report),
+        opened_us = opened_in(report).0 / 1000,
+        replayed = report.replayed,
+        dropped = report.dropped,
+        single_copies = report.single_copies.len(),
+        repaired = report.repair.is_some(),
+        "{}",
+        how(report)
+    );
+    if let Some(reason) = drive.read_only_reason() {
+        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
+    }
+    if drive.config().lies_about_flush {
+        warn!(target: "drive", drive = name, "the drive lies about flush: nothing that it promises is kept");
+    }
+}
+
+/// The same of a table drive.
+pub fn tables_opened(name: &str, report: &RecoveryReport, free_bytes: u64, all_bytes: u64) {
+    steps(name, report);
+    info!(
+        target: "drive",
+        drive = name,
+        free_bytes,
+        all_bytes,
+        clean = is_clean(report),
+        opened_us = opened_in(report).0 / 1000,
+        replayed = report.replayed,
+        dropped = report.dropped,
+        "{}",
+        how(report)
+    );
+}
+
+/// A drive that was just made took no steps to open.
+fn how(report: &RecoveryReport) -> &'static str {
+    if report.steps.is_empty() { "made anew" } else { opened_how(report) }
+}
+
+fn is_clean(report: &RecoveryReport) -> bool {
+    report.clean || report.steps.is_empty()
+}
+
+fn steps(name: &str, report: &RecoveryReport) {
+    for step in &report.steps {
+        debug!(target: "drive", drive = name, step = step.name, us = step.time.0 / 1000, found = step.found, "recovery step");
+    }
+}
+
+/// A drive is closed.
+pub fn closed(name: &str, took: Nanos) {
+    info!(target: "drive", drive = name, closed_us = took.0 / 1000, "closed, with a checkpoint");
+}
