@@ -115,7 +115,7 @@ fn build(steps: &mut Steps, target: &Path) -> Option<String> {
         return None;
     }
     let headers = folder.join("include");
-    let built = steps.run("plugin", || Outcome::of(plugin(target, &folder, &headers, "librocksdb.so.11")));
+    let built = steps.run("plugin", || Outcome::of(plugin(target, &RELEASED, &folder, &headers, "librocksdb.so.11")));
     let db_bench = folder.join("db_bench").display().to_string();
     if !built || !steps.run("trial", || Outcome::of(trial(&folder, &db_bench))) {
         return None;
@@ -266,14 +266,26 @@ fn keep(source: &Path, work: &Path, folder: &Path) -> Result<(), String> {
     std::fs::write(folder.join("recipe"), recipe()).map_err(failed)
 }
 
+/// The table drive that is linked into a plugin: how cargo builds it, and where it puts it.
+struct Library {
+    build: &'static [&'static str],
+    folder: &'static str,
+}
+
+/// For use.
+const RELEASED: Library = Library { build: &["build", "--release", "--package", "openftl-c"], folder: "release" };
+
+/// For tests: from the build of all of them, so that nothing is compiled twice.
+const TESTED: Library = Library { build: &["build", "--workspace", "--features", crate::test::TLS], folder: "debug" };
+
 /// Builds the plugin for the RocksDB with these headers, and its test of every operation, into `folder`.
-fn plugin(target: &Path, folder: &Path, headers: &Path, library: &str) -> Result<(), String> {
-    shell::run(&mut shell::cargo(["build", "--release", "--package", "openftl-c"]))?;
+fn plugin(target: &Path, drive: &Library, folder: &Path, headers: &Path, library: &str) -> Result<(), String> {
+    shell::run(&mut shell::cargo(drive.build.iter().copied()))?;
     let built = folder.join("plugin");
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(shell::root().join("bindings").join("rocksdb")).arg("-B").arg(&built);
     configure.arg(setting("ROCKSDB_INCLUDE_DIR", headers));
-    configure.arg(setting("OPENFTL_LIBRARY", &target.join("release").join("libopenftl.a")));
+    configure.arg(setting("OPENFTL_LIBRARY", &target.join(drive.folder).join("libopenftl.a")));
     let library = folder.join(library);
     if library.exists() {
         configure.arg(setting("ROCKSDB_LIBRARY", &library));

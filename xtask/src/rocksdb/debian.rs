@@ -1,6 +1,6 @@
 //! What Debian's packages of RocksDB have and what they lack: `db_stress`, which is compiled alone, against their library.
 
-use super::{how_to_use, install, plugin, required, trial};
+use super::{RELEASED, TESTED, how_to_use, install, plugin, required, trial};
 use crate::shell;
 use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const PLATFORM: [&str; 5] = [
 pub fn build(steps: &mut Steps, target: &Path) -> Option<String> {
     let folder = folder(target);
     let built = steps.run("programs", || required(install(&PROGRAMS, &HEADERS)))
-        && steps.run("plugin", || Outcome::of(plugin(target, &folder, Path::new("/usr/include"), "none")))
+        && steps.run("plugin", || Outcome::of(plugin(target, &RELEASED, &folder, Path::new("/usr/include"), "none")))
         && steps.run("trial", || Outcome::of(trial(&folder, "db_bench")));
     if !built {
         return None;
@@ -53,7 +53,7 @@ pub fn prepare(target: &Path) -> Outcome {
         other => return other,
     }
     let stressed = if folder.join("db_stress").exists() { Ok(()) } else { stress(&folder) };
-    Outcome::of(stressed.and_then(|()| plugin(target, &folder, Path::new("/usr/include"), "none")))
+    Outcome::of(stressed.and_then(|()| plugin(target, &TESTED, &folder, Path::new("/usr/include"), "none")))
 }
 
 fn stress(folder: &Path) -> Result<(), String> {
