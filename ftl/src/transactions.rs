@@ -15,7 +15,7 @@
 //!
 //! A flush, and a durable write, wait for step 4 of everything before them. They push: partly filled units are padded.
 //!
-//! Where a crash of the machine behind the device has to be survived ([`Media::needs_flush`]), they wait for a flush of the
+//! Where a crash of the machine behind the device has to be survived ([`openftl_media::Media::needs_flush`]), they wait for a flush of the
 //! device after step 4 as well. All that wait share one, and those that come while it is under way share the next. Nothing else
 //! needs it: what such a crash leaves is the device as it was at one moment, so records are never there without their data,
 //! and a chunk is never reset without the log that allows it.

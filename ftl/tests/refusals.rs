@@ -7,7 +7,7 @@ use openftl_ftl::log::{Log, Record};
 use openftl_ftl::oob::{BlockKind, OOB_VERSION, Oob};
 use openftl_ftl::recovery::OpenError;
 use openftl_ftl::seals::Seals;
-use openftl_ftl::superblock::{Superblock, SuperblockError};
+use openftl_ftl::superblock::{SUPERBLOCK_VERSION, Superblock, SuperblockError};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
 use openftl_sim::wire::Wire;
@@ -135,37 +135,41 @@ fn a_drive_of_a_newer_version_is_refused_though_older_superblocks_are_there() {
         let superblock = world.ftl().superblock().clone();
         world.ftl = None;
         let mut bytes = Superblock { sequence: superblock.sequence + 1, ..superblock.clone() }.encode();
-        bytes[8] = 4;
+        bytes[8] = (SUPERBLOCK_VERSION + 1) as u8;
         let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence + 1 };
         let mut record = padding();
         record[0] = (oob, bytes);
         let place = open_place(&mut world, &superblock);
         write_raw(&mut world, place, &[record, padding(), padding()]);
         let error = refused(&mut world);
-        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(4)));
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(SUPERBLOCK_VERSION + 1)));
         assert!(error.to_string().contains("use a newer"), "{error}");
     }
 }
 
 #[test]
-fn a_drive_of_the_version_before_is_refused_with_both_versions_and_what_to_do() {
-    let mut world = drive(true);
-    world.open(Access::Inspect).unwrap();
-    let superblock = world.ftl().superblock().clone();
-    world.ftl = None;
-    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 40, Store::Ram, Timing::Modelled, 1).unwrap();
-    world.wire = Wire::new(device);
-    let mut bytes = superblock.encode();
-    bytes[8] = 2;
-    let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
-    let mut record = padding();
-    record[0] = (oob, bytes);
-    write_raw_as(&mut world, ChunkId(superblock.places[0]), &[record, padding(), padding()], 2);
-    let error = refused(&mut world);
-    assert_eq!(error, OpenError::Superblock(SuperblockError::Version(2)));
-    let error = error.to_string();
-    assert!(error.contains("format version 2, this program knows version 3"), "{error}");
-    assert!(error.contains("use the older OpenFTL that wrote it") && error.contains("openftl create"), "{error}");
+fn a_drive_of_a_version_before_is_refused_with_both_versions_and_what_to_do() {
+    // What was changed last is the superblock alone; before that it was the out-of-band bytes as well.
+    for (before, of_blocks) in [(SUPERBLOCK_VERSION - 1, OOB_VERSION), (2, 2)] {
+        let mut world = drive(true);
+        world.open(Access::Inspect).unwrap();
+        let superblock = world.ftl().superblock().clone();
+        world.ftl = None;
+        let tiny = Profile::builtin("tiny").unwrap();
+        world.wire = Wire::new(EmulatedDevice::new(tiny, 40, Store::Ram, Timing::Modelled, 1).unwrap());
+        let mut bytes = superblock.encode();
+        bytes[8] = before as u8;
+        let oob = Oob { kind: BlockKind::Superblock, address: 0, sequence: superblock.sequence };
+        let mut record = padding();
+        record[0] = (oob, bytes);
+        write_raw_as(&mut world, ChunkId(superblock.places[0]), &[record, padding(), padding()], of_blocks);
+        let error = refused(&mut world);
+        assert_eq!(error, OpenError::Superblock(SuperblockError::Version(before)));
+        let error = error.to_string();
+        let versions = format!("format version {before}, this program knows version {SUPERBLOCK_VERSION}");
+        assert!(error.contains(&versions), "{error}");
+        assert!(error.contains("use the older OpenFTL that wrote it") && error.contains("openftl create"), "{error}");
+    }
 }
 
 /// Appends `superblock` to one of its places; its out-of-band bytes call it number `sequence`.

@@ -219,10 +219,7 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     let mut text = String::new();
     let report = &findings.report;
     if findings.recovered {
-        _ = writeln!(
-            text,
-            "{name} could not be checked as it was. It was opened as for use (recovery, padding), then checked."
-        );
+        _ = writeln!(text, "{name}: its recovery ran before the check, as it does when the drive is served.");
     }
     if let Some(rebuilt) = &findings.rebuilt {
         write_rebuilt(&mut text, rebuilt, palette);
@@ -233,7 +230,9 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
         }
     }
     if findings.repaired && findings.rebuilt.is_none() && findings.single_copies.is_empty() {
-        _ = writeln!(text, "There was nothing to repair.");
+        let word =
+            if findings.sound { "There was nothing to repair." } else { "Map and log were whole: nothing to repair." };
+        _ = writeln!(text, "{word}");
     }
     for finding in &report.findings {
         _ = writeln!(text, "{} {finding}", palette.paint(Ink::Bad, "✗"));
@@ -318,7 +317,7 @@ mod tests {
         };
         let unsound = Findings { recovered: true, report, ..Findings::default() };
         expect![[r#"
-            disk.oftl could not be checked as it was. It was opened as for use (recovery, padding), then checked.
+            disk.oftl: its recovery ran before the check, as it does when the drive is served.
             ✗ logical block 7 came back damaged or as another block
               … and 2 more
             ✗ unsound  disk.oftl: 10 blocks read and verified, 2 never written or trimmed, 4 chunks compared

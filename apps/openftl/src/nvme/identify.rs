@@ -531,8 +531,8 @@ mod tests {
             Health
               warnings         0x08 read-only
               worn             7 %; 100 % of the spares are left
-              hosts            read 0 B, wrote 500 KiB
-              media            read 0 B, wrote 1000 KiB, write amplification 2.00
+              hosts            read nothing, wrote less than 1 MiB
+              media            read 0 B, wrote 1000 KiB
               erases           0 to 9 of each; 0 went bad
               lost             0 blocks
               opened           0 times, 0 of them not closed before

@@ -234,7 +234,7 @@ fn check_and_inspect_read_tables_and_name_the_files_that_lost_something() {
     run_openftl(["files", &file]).failed().saying(&["block 0 of the catalog", "openftl check"]);
     run_openftl(["inspect", &disk]).failed().saying(&["catalog cannot be read as it is", "openftl check"]);
     check().succeeded().printing(&[
-        "opened as for use",
+        "recovery ran before the check",
         "sound",
         "2 tables, of which 50 blocks were read and verified",
     ]);
