@@ -52,16 +52,16 @@ struct Part {
 }
 
 const SET_UP: Part = Part { name: "set-up", minutes: 1.0, what: "Debian packages with clients", is_quick: false };
-const BUILD: Part = Part { name: "build", minutes: 4.0, what: "all test programs, openftl", is_quick: true };
-const ROCKSDB: Part = Part { name: "RocksDB", minutes: 1.0, what: "the plugin, db_stress", is_quick: false };
-const TESTS: Part = Part { name: "tests", minutes: 6.0, what: "unit, model and system tests", is_quick: true };
+const BUILD: Part = Part { name: "build", minutes: 4.5, what: "all test programs, openftl", is_quick: true };
+const ROCKSDB: Part = Part { name: "RocksDB", minutes: 0.5, what: "the plugin, db_stress", is_quick: false };
+const TESTS: Part = Part { name: "tests", minutes: 7.0, what: "unit, model and system tests", is_quick: true };
 const CRASHES: Part =
-    Part { name: "every crash point", minutes: 2.0, what: "small drives, all states", is_quick: false };
+    Part { name: "every crash point", minutes: 2.5, what: "small drives, all states", is_quick: false };
 const EXPLORATION: Part =
-    Part { name: "exploration", minutes: 1.5, what: "histories of faults and power cuts", is_quick: false };
+    Part { name: "exploration", minutes: 2.0, what: "histories of faults and power cuts", is_quick: false };
 const BUGS: Part =
-    Part { name: "known bugs are found", minutes: 1.0, what: "drives with bugs built in", is_quick: false };
-const FUZZING: Part = Part { name: "fuzzing", minutes: 2.5, what: "a minute over all parsers", is_quick: false };
+    Part { name: "known bugs are found", minutes: 1.5, what: "drives with bugs built in", is_quick: false };
+const FUZZING: Part = Part { name: "fuzzing", minutes: 4.0, what: "a minute over all parsers", is_quick: false };
 const PLAN: [&Part; 8] = [&SET_UP, &BUILD, &ROCKSDB, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
 
 /// Prints what is about to happen.
