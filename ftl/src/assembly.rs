@@ -127,7 +127,7 @@ impl<M: Media> BlockFtl<M> {
             now,
         );
         ftl.place_superblocks(states);
-        ftl.sort_chunks(&chunks);
+        ftl.sort_chunks(&chunks, Vec::new());
         for copy in 0..METADATA_COPIES {
             let claim = Claim::Log { copy, turn: 0 };
             let chunk = ftl.provisioning.take(claim).expect("the plan has room for a log");
@@ -309,9 +309,11 @@ impl BlockFtl {
         is_new
     }
 
-    /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it.
-    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks) {
-        let (mut open, mut closed_early) = (Vec::new(), Vec::new());
+    /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it. In `suspects` programs failed.
+    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks, mut suspects: Vec<ChunkId>) {
+        let mut open = Vec::new();
+        suspects.retain(|chunk| chunks.get(*chunk).is_some_and(|chunk| chunk.state != ChunkState::Free));
+        suspects.iter().for_each(|chunk| self.chunks.suspect(*chunk));
         if self.config.catalog_blocks > 0 {
             self.share_with_tables(chunks);
         }
@@ -335,9 +337,10 @@ impl BlockFtl {
                 ChunkState::Closed if valid > 0 => {
                     self.chunks.set_usage(chunk, ChunkUse::Closed, 0);
                     if descriptor.write_pointer < self.geometry.blocks_per_chunk {
-                        closed_early.push(chunk);
+                        suspects.push(chunk);
                     }
                 }
+                ChunkState::Closed if self.chunks.is_suspect(chunk) => self.retire(chunk),
                 ChunkState::Closed => self.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
                     self.chunks.set_usage(chunk, ChunkUse::Open, 0);
@@ -350,7 +353,8 @@ impl BlockFtl {
             }
         }
         // As when it happened: what holds less than its size takes the room of another.
-        closed_early.into_iter().for_each(|chunk| self.program_failed(chunk));
+        suspects.retain(|chunk| self.chunks.usage(*chunk) != ChunkUse::Retired);
+        suspects.into_iter().for_each(|chunk| self.suspect(chunk));
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
             let pu = self.format.pu_of(chunk);
             if self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {

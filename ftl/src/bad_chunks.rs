@@ -4,8 +4,9 @@
 //! and no read of it is under way. What recovery found empty on the word of log that may not be found the next time waits
 //! until that log is written again, or a checkpoint has taken its place.
 //!
-//! A chunk in which a program failed, or whose reset fails, is retired; a spare takes its place. After a crash those that
-//! were closed early are known by that. A chunk that the device takes offline with all it holds costs the blocks that were
+//! A chunk in which a program failed, or whose reset fails, is retired; a spare takes its place. The log says in which chunks
+//! programs failed, before it says what was opened in their place, and so do checkpoints. So a drive that is opened again counts
+//! them as before. A chunk that the device takes offline with all it holds costs the blocks that were
 //! valid in it, which are noted as lost before it is retired. When there are no spares left the over-provisioning shrinks,
 //! and when most of it is gone the drive turns read-only, while all its data can still be read.
 
@@ -32,6 +33,8 @@ pub struct BadChunks {
     waiting: VecDeque<Waiting>,
     /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
     in_doubt: HashSet<ChunkId>,
+    /// Chunks in which programs failed, and the log does not say so yet.
+    owed: VecDeque<ChunkId>,
     /// Chunks of the device that are not retired, and in which no program has failed.
     good: u64,
     /// With fewer the drive turns read-only.
@@ -42,7 +45,12 @@ impl BadChunks {
     /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
     #[must_use]
     pub fn new(good: u64, good_min: u64) -> BadChunks {
-        BadChunks { waiting: VecDeque::new(), in_doubt: HashSet::new(), good, good_min }
+        BadChunks { waiting: VecDeque::new(), in_doubt: HashSet::new(), owed: VecDeque::new(), good, good_min }
+    }
+
+    /// The next chunk in which a program failed and of which the log does not say so.
+    pub fn next_owed(&mut self) -> Option<ChunkId> {
+        self.owed.pop_front()
     }
 
     /// Whether a chunk waits for its reset.
@@ -173,12 +181,27 @@ impl BlockFtl {
     /// A program failed in `chunk`: it will be retired when what it holds has moved, and counts as bad from now on. Counted
     /// only then, a drive could fill up with such chunks before it knows that it is worn out.
     pub(crate) fn program_failed(&mut self, chunk: ChunkId) {
+        let was_known = self.is_to_be_retired(chunk);
+        self.suspect(chunk);
+        if !was_known && self.is_to_be_retired(chunk) {
+            self.bad_chunks.owed.push_back(chunk);
+        }
+    }
+
+    /// A program failed in `chunk`, now or before the drive was opened.
+    pub(crate) fn suspect(&mut self, chunk: ChunkId) {
         self.chunks.suspect(chunk);
-        // What tables have is not counted among the good ones while they have it, and superblocks go on where they are.
-        let is_of_superblock = self.superblock.chunks().any(|other| other == chunk);
-        if self.chunks.usage(chunk) != ChunkUse::Table && !is_of_superblock {
+        // What tables have is not counted among the good ones while they have it.
+        if self.chunks.usage(chunk) != ChunkUse::Table && self.is_to_be_retired(chunk) {
             self.count_bad(chunk);
         }
+    }
+
+    /// Whether a program failed in `chunk`, which the device can still use. Superblocks go on where they are.
+    pub(crate) fn is_to_be_retired(&self, chunk: ChunkId) -> bool {
+        self.chunks.is_suspect(chunk)
+            && !self.chunks.is_offline(chunk)
+            && self.superblock.chunks().all(|other| other != chunk)
     }
 
     /// `chunk` is used no more.

@@ -805,11 +805,18 @@ impl BlockFtl {
         self.seals.apply(frames, frame, ppa);
     }
 
-    /// Logs how chunks were opened, ahead of the records that name blocks in them. Returns whether there was room for that.
-    pub(crate) fn log_openings(&mut self) -> bool {
+    /// Logs in which chunks programs failed and how chunks were opened, ahead of the records that name blocks in these. Returns
+    /// whether there was room for that.
+    pub(crate) fn log_chunks(&mut self) -> bool {
         while self.log.has_room() {
-            let Some((chunk, seal)) = self.seals.next_owed() else { return true };
-            self.log.append(&mut self.frames, Record::Opened { chunk, seal });
+            let record = match self.bad_chunks.next_owed() {
+                Some(chunk) => Record::Suspect { chunk },
+                None => match self.seals.next_owed() {
+                    Some((chunk, seal)) => Record::Opened { chunk, seal },
+                    None => return true,
+                },
+            };
+            self.log.append(&mut self.frames, record);
         }
         false
     }

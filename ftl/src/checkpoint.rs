@@ -48,6 +48,12 @@ pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 /// Flag in the resets of a chunk table entry: retired.
 pub const CHUNK_RETIRED: u32 = 1 << 31;
 
+/// Flag in the resets of a chunk table entry: a program failed in the chunk, which is to be retired when it is empty.
+pub const CHUNK_SUSPECT: u32 = 1 << 30;
+
+/// The bits of a chunk table entry that are the number of resets.
+pub const CHUNK_RESETS: u32 = CHUNK_SUSPECT - 1;
+
 /// Units of a lane under way at a time.
 const UNITS_PER_LANE: u32 = 2;
 
@@ -393,9 +399,10 @@ impl BlockFtl {
             for (chunk, entry) in self.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
                 let flags = match self.chunks.usage(chunk) {
                     ChunkUse::Retired => CHUNK_RETIRED,
+                    _ if self.chunks.is_suspect(chunk) && !self.chunks.is_offline(chunk) => CHUNK_SUSPECT,
                     _ => 0,
                 };
-                let resets = self.chunks.resets(chunk).min(CHUNK_RETIRED - 1) | flags;
+                let resets = self.chunks.resets(chunk).min(CHUNK_RESETS) | flags;
                 entry[..4].copy_from_slice(&resets.to_le_bytes());
                 entry[4..].copy_from_slice(&self.seals.get(chunk).to_le_bytes());
             }

@@ -1,6 +1,6 @@
 //! What is found of a checkpoint when a drive is opened: one copy, and the other where blocks of the first are lost.
 
-use crate::checkpoint::{BodyLayout, CHUNK_RETIRED, CHUNKS_PER_BLOCK};
+use crate::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
 use crate::chunk_table::ChunkTable;
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
@@ -20,6 +20,8 @@ pub(crate) struct FoundCheckpoint {
     have: Vec<bool>,
     /// Chunks that were retired.
     pub(crate) retired: Vec<ChunkId>,
+    /// Chunks that were to be retired, because a program had failed in them.
+    pub(crate) suspects: Vec<ChunkId>,
     /// Blocks that each copy was found to lack.
     pub(crate) lacking: [u32; METADATA_COPIES],
     /// The seal of each chunk.
@@ -102,9 +104,11 @@ impl FoundCheckpoint {
             for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
                 let entry = u64::from_le_bytes(*entry);
                 let resets = entry as u32;
-                table.set_resets(*chunk, resets & !CHUNK_RETIRED);
+                table.set_resets(*chunk, resets & CHUNK_RESETS);
                 if resets & CHUNK_RETIRED != 0 {
                     self.retired.push(*chunk);
+                } else if resets & CHUNK_SUSPECT != 0 {
+                    self.suspects.push(*chunk);
                 }
                 self.seals.push((*chunk, (entry >> 32) as u32));
             }

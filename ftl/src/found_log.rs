@@ -174,6 +174,15 @@ impl FoundLog {
         self.last_lsns.get(&chunk).copied()
     }
 
+    /// Chunks in which programs failed since the checkpoint began, as blocks that count say.
+    pub(crate) fn suspects(&self) -> impl Iterator<Item = ChunkId> {
+        let records = self.blocks.range(..self.end).flat_map(|(_, block)| log::records(&block.words).flatten());
+        records.filter_map(|record| match record {
+            Record::Suspect { chunk } => Some(chunk),
+            _ => None,
+        })
+    }
+
     /// Whether the end is the end.
     ///
     /// # Errors
@@ -267,6 +276,7 @@ impl FoundLog {
                         mapping.unmap(first..first + blocks);
                     }
                     Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
+                    Some(Record::Suspect { chunk }) if geometry.has_chunk(chunk) => {}
                     record => {
                         let found = format!("log block {lsn} has the impossible record {record:?}");
                         return Err(OpenError::Inconsistent(found));
@@ -336,6 +346,7 @@ impl FoundLog {
                         }
                     }
                     Record::Opened { .. } | Record::Copied { .. } => _ = seals.replay(record),
+                    Record::Suspect { .. } => {}
                 }
             }
         }

@@ -34,6 +34,7 @@
 //! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
 //! | 2 | FFFF_FFFFh | the next word is an opened chunk: its address in bits 31-0, its seal in bits 63-32 |
 //! | 3 | FFFF_FFFFh | the next word is a copied block: its address in bits 31-0, what its salt differs by in bits 63-32 |
+//! | 4 | FFFF_FFFFh | the next word is a chunk in which a program failed: its address |
 //!
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
@@ -48,7 +49,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFLG`, little-endian.
 pub const LOG_MAGIC: u32 = u32::from_le_bytes(*b"OFLG");
 /// The version of this layout.
-pub const LOG_VERSION: u16 = 3;
+pub const LOG_VERSION: u16 = 4;
 /// Words of a block.
 pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
 /// Log units that may be under way at a time; commits wait beyond that.
@@ -61,6 +62,7 @@ const MARK_NOTHING: u32 = 0;
 const MARK_TRIM: u32 = 1;
 const MARK_OPENED: u32 = 2;
 const MARK_COPIED: u32 = 3;
+const MARK_SUSPECT: u32 = 4;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -107,6 +109,12 @@ pub enum Record {
         ppa: Ppa,
         /// What its salt differs by from that of a block that was written there.
         borrowed: u32,
+    },
+    /// A program failed in a chunk, which is to be retired. It precedes the records of chunks that were opened later, and is part
+    /// of no transaction.
+    Suspect {
+        /// The chunk.
+        chunk: ChunkId,
     },
 }
 
@@ -200,13 +208,14 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
             let mark = high;
             match mark {
                 MARK_NOTHING => {}
-                MARK_TRIM | MARK_OPENED | MARK_COPIED => {
-                    return Some(words.next().map(|word| {
+                MARK_TRIM | MARK_OPENED | MARK_COPIED | MARK_SUSPECT => {
+                    return Some(words.next().and_then(|word| {
                         let (low, high) = (word as u32, (word >> 32) as u32);
                         match mark {
-                            MARK_TRIM => Record::Trimmed { first: low, blocks: high },
-                            MARK_OPENED => Record::Opened { chunk: ChunkId(low), seal: high },
-                            _ => Record::Copied { ppa: Ppa(low.into()), borrowed: high },
+                            MARK_TRIM => Some(Record::Trimmed { first: low, blocks: high }),
+                            MARK_OPENED => Some(Record::Opened { chunk: ChunkId(low), seal: high }),
+                            MARK_COPIED => Some(Record::Copied { ppa: Ppa(low.into()), borrowed: high }),
+                            _ => (high == 0).then_some(Record::Suspect { chunk: ChunkId(low) }),
                         }
                     }));
                 }
@@ -423,6 +432,7 @@ impl Log {
             Record::Trimmed { first, blocks } => self.pair(frames, MARK_TRIM, (first, blocks)),
             Record::Opened { chunk, seal } => self.pair(frames, MARK_OPENED, (chunk.0, seal)),
             Record::Copied { ppa, borrowed } => self.pair(frames, MARK_COPIED, (ppa.0 as u32, borrowed)),
+            Record::Suspect { chunk } => self.pair(frames, MARK_SUSPECT, (chunk.0, 0)),
         }
     }
 
@@ -650,6 +660,11 @@ pub fn word_table() -> Vec<(String, String, &'static str)> {
             marked(MARK_COPIED),
             "the next word is a copied block: address in bits 31-0, what its salt differs by in bits 63-32; precedes its mapping",
         ),
+        (
+            "FFFF_FFFFh in bits 31-0, 4 above".into(),
+            marked(MARK_SUSPECT),
+            "the next word is a chunk in which a program failed: chunk address in bits 31-0, 0 above; precedes chunks that were opened later",
+        ),
     ]
 }
 
@@ -681,6 +696,7 @@ mod tests {
                 3 => Record::Trimmed { first: number, blocks: 1 + number },
                 4 => Record::Opened { chunk: ChunkId(number), seal: !number },
                 5 => Record::Copied { ppa: Ppa(number.into()), borrowed: u32::MAX - number },
+                6 => Record::Suspect { chunk: ChunkId(number) },
                 _ => Record::Mapped { block: number, ppa: Ppa(u64::from(number) + (1 << 30)), last: number % 2 == 0 },
             })
             .collect();

@@ -473,7 +473,7 @@ impl BlockFtl {
         for chunk in checkpoint.retired {
             self.chunks.set_usage(chunk, ChunkUse::Retired, position);
         }
-        self.sort_chunks(&chunks);
+        self.sort_chunks(&chunks, checkpoint.suspects.into_iter().chain(log.suspects()).collect());
         steps.end(read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {

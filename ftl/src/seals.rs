@@ -220,7 +220,7 @@ impl Seals {
         match record {
             Record::Opened { chunk, seal } => self.set(chunk, seal),
             Record::Copied { ppa, borrowed } => self.set_borrowed(ppa, borrowed),
-            Record::Mapped { .. } | Record::Trimmed { .. } => true,
+            Record::Mapped { .. } | Record::Trimmed { .. } | Record::Suspect { .. } => true,
         }
     }
 

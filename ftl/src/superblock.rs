@@ -57,7 +57,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 4;
+pub const SUPERBLOCK_VERSION: u32 = 5;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.

@@ -442,7 +442,7 @@ impl BlockFtl {
         let mut within = false;
         let may_grow = self.log_may_grow();
         while self.buffer.has_complete()
-            && (within || (may_grow && self.buffer.committed() < limit && self.log_openings() && self.log.has_room()))
+            && (within || (may_grow && self.buffer.committed() < limit && self.log_chunks() && self.log.has_room()))
         {
             let committed = self.buffer.commit().expect("it is complete");
             if let Some(old) = committed.old {

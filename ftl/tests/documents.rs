@@ -2,10 +2,12 @@
 //! `<!-- table: name -->` and `<!-- end -->`. With `UPDATE_EXPECT=1` the test writes them, without it compares.
 
 use openftl_core::{OOB_BYTES_MIN, PuId, VECTOR_BLOCKS_MAX};
-use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNKS_PER_BLOCK};
+use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
 use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, METADATA_COPIES, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
 use openftl_ftl::recovery::{OpenError, STEPS};
-use openftl_ftl::superblock::{ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SuperblockError};
+use openftl_ftl::superblock::{
+    ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SUPERBLOCK_VERSION, SuperblockError,
+};
 use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
 use openftl_media::parts::PART_NAME_BYTES_MAX;
 use openftl_media::store::format::{self, Header, JournalHeader, JournalRecord, PartEntry, Record};
@@ -83,7 +85,7 @@ fn format_table(name: &str) -> String {
                 ),
                 format!(
                     "| ⌈chunks / {CHUNKS_PER_BLOCK}⌉ | chunk table: for each chunk of the device, in address order, 8 bytes: resets (4; \
-                 {CHUNK_RETIRED:08X}h is added if it is retired), seal (4) |"
+                 {CHUNK_RETIRED:08X}h is added if it is retired, {CHUNK_SUSPECT:08X}h if a program failed in it), seal (4) |"
                 ),
                 format!(
                     "| ⌈capacity / {ENTRIES_PER_BLOCK}⌉, or none | for each logical block, in order, 4 bytes: what its salt differs by if the \
@@ -103,7 +105,7 @@ fn format_table(name: &str) -> String {
             [
                 format!(
                     "| format version of superblock, log block, out-of-band bytes | {}, {}, {} |",
-                    superblock::SUPERBLOCK_VERSION,
+                    SUPERBLOCK_VERSION,
                     log::LOG_VERSION,
                     oob::OOB_VERSION
                 ),
@@ -188,7 +190,7 @@ fn recovery_table(name: &str) -> String {
             "| message | what to do |",
             [
                 refusal(OpenError::NotFormatted, "`openftl create`, if nothing else is on the device"),
-                refusal(SuperblockError::Version(4).into(), "a newer program"),
+                refusal(SuperblockError::Version(SUPERBLOCK_VERSION + 1).into(), "a newer program"),
                 refusal(
                     OpenError::OtherGeometry { formatted: [2, 2, 16, 32], found: [2, 2, 15, 32] },
                     "the profile it was created with; for a drive in a file `openftl inspect` shows it",

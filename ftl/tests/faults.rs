@@ -248,6 +248,35 @@ fn a_failed_erase_retires_the_chunk() {
     assert!(worn.iter().all(|chunk| retired.contains(chunk)), "also after the drive was opened again");
 }
 
+/// Found by the explorer: a drive that was opened again took chunks with a failed word line for good ones, and itself for one with
+/// all the room of its plan.
+#[test]
+fn a_chunk_in_which_a_program_failed_is_retired_also_after_the_drive_was_opened_again() {
+    for (failure, is_cut) in FAILURES.into_iter().flat_map(|failure| [(failure, false), (failure, true)]) {
+        let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 5), 40, 5);
+        world.write_all(16);
+        world.flush();
+        let open = chunks_used_for(&mut world, ChunkUse::Open)[0];
+        inject(&world, [open], failure);
+        while failures(&mut world) == 0 {
+            overwrite(&mut world, 8);
+        }
+        // Data, and the record of the failure before them.
+        overwrite(&mut world, 8);
+        world.flush();
+        if is_cut {
+            world.power_cut(true);
+            world.recover().unwrap();
+        } else {
+            world.clean_restart();
+        }
+        overwrite(&mut world, 8_000);
+        let retired = chunks_used_for(&mut world, ChunkUse::Retired);
+        assert!(retired.contains(&open), "{failure:?}, cut {is_cut}");
+        expect_all_there(&mut world);
+    }
+}
+
 /// Writes until the drive takes no more. What was acknowledged can be read then, and what was flushed also later.
 fn wear_out(seed: u64) -> World {
     let short_lived = profile("tiny", &[("endurance = 3000", "endurance = 12")]);
@@ -399,7 +428,7 @@ fn a_drive_whose_programs_and_erases_fail_at_random_loses_nothing() {
     for seed in 100..140 {
         let protected = format!("power_loss_protection = {}", seed % 2 == 0);
         let mut faulty = profile("tiny", &[("power_loss_protection = true", &protected)]);
-        faulty.faults.program_fail = 0.01;
+        faulty.faults.program_fail = 0.004;
         faulty.faults.erase_fail = 0.002;
         faulty.faults.high_ecc = 0.05;
         faulty.faults.factory_bad = Share::percent(3);

@@ -589,7 +589,7 @@ impl BlockFtl {
             };
             let Some(victim) = victims.iter_mut().find(is_complete) else { continue };
             let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
-            if !self.log_openings() || !self.log.has_room_for(self.words_of(moved.len())) {
+            if !self.log_chunks() || !self.log.has_room_for(self.words_of(moved.len())) {
                 self.victim_mut(group, chunk).moved = moved;
                 continue;
             }
@@ -636,7 +636,7 @@ impl BlockFtl {
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(super) fn map_relocated(&mut self) {
         let may_grow = self.log_may_grow();
-        while !self.collection.written.is_empty() && may_grow && self.log_openings() && self.log.has_room() {
+        while !self.collection.written.is_empty() && may_grow && self.log_chunks() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
