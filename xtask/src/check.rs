@@ -27,6 +27,7 @@ pub fn run() -> ExitCode {
     steps.run("the default build, without TLS", || {
         Outcome::of(shell::run(&mut shell::cargo(["check", "--package", "openftl", "--quiet"])))
     });
+    steps.run("no crate in two versions", no_crate_twice);
     let has_deny = shell::succeeds(&mut shell::cargo(["deny", "--version"]));
     let no_deny = || Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
     steps.run("licences and sources", || {
@@ -48,10 +49,50 @@ pub fn run() -> ExitCode {
     steps.finish()
 }
 
+/// Crates that the command line tool may contain in two versions: checksums of data (`crc-fast`) use an older `digest` than hashes
+/// of keys (`sha2`, `hmac`) do. An older `sha2` does not clear its memory, and another crate for CRC32C has half the speed.
+const TWICE: [&str; 2] = ["crypto-common", "digest"];
+
+/// A second version of a crate costs every user time to build it.
+fn no_crate_twice() -> Outcome {
+    let arguments =
+        ["tree", "--package", "openftl", "--edges", "normal,build", "--duplicates", "--depth", "0", "--prefix", "none"];
+    let found = match shell::output(&mut shell::cargo(arguments)) {
+        Ok(text) => unwelcome(&text),
+        Err(error) => return Outcome::Failed(error),
+    };
+    match &found[..] {
+        [] => Outcome::Done,
+        names => Outcome::Failed(format!(
+            "{}: in two versions; `cargo tree --duplicates` says for whom, `cargo update NAME --precise VERSION` chooses one",
+            names.join(", ")
+        )),
+    }
+}
+
+/// The crates that `cargo tree` calls duplicates and `TWICE` does not name.
+fn unwelcome(tree: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = tree.lines().filter_map(|line| line.split_once(" v").map(|(name, _)| name)).collect();
+    names.dedup();
+    names.retain(|name| !TWICE.contains(name));
+    names
+}
+
 /// `LeftOut` where the toolchain lacks a component.
 fn component(subcommand: &str, name: &str) -> Option<Outcome> {
     if shell::succeeds(&mut shell::cargo([subcommand, "--version"])) {
         return None;
     }
     Some(Outcome::LeftOut(format!("the toolchain has no {name} (`rustup component add {name}`)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_in_two_versions_is_named_once() {
+        let tree = "digest v0.10.7\n\ndigest v0.11.3\n\nsyn v2.0.119\n\nsyn v3.0.9\n";
+        assert_eq!(unwelcome(tree), ["syn"]);
+    }
 }
