@@ -1,6 +1,6 @@
 //! A drive as TOML. An error for people is one of few lines.
 
-use openftl_drive::drive_description::DriveDescription;
+use openftl_drive::description::DriveDescription;
 
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

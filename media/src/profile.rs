@@ -256,6 +256,14 @@ impl Profile {
         BUILTINS.iter().find(|(builtin, _)| *builtin == name).map(|(_, text)| *text)
     }
 
+    /// Chunks to add to what a plan asks for, as a share of it: for those that are bad from the beginning, and half as many for
+    /// those that go bad.
+    #[must_use]
+    pub fn spare(&self) -> Share {
+        let bad = self.faults.factory_bad.millionths;
+        Share { millionths: bad + bad / 2 }
+    }
+
     /// The profile as TOML, which [`Profile::parse`] reads back to the same profile.
     #[must_use]
     pub fn to_toml(&self) -> String {

@@ -1,7 +1,7 @@
 //! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
 
 use crate::cli::{DriveFlags, Store};
-use crate::drive_description::another_seed;
+use openftl_drive::description::another_seed;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide, of_kind};

@@ -3,7 +3,7 @@
 use crate::assembly;
 use crate::cli::{self, Store, Timing};
 use crate::contender::binding_for;
-use crate::drive_description::StoreName;
+use openftl_drive::description::StoreName;
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::flash::Flash;

@@ -2,7 +2,7 @@
 
 pub mod nvme;
 
-pub use crate::drive_description::{Timing, Tls};
+pub use openftl_drive::description::{Timing, Tls};
 
 use crate::log::{self, Levels};
 use clap::{Args, Parser, Subcommand, ValueEnum};

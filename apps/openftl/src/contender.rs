@@ -11,7 +11,7 @@
 //! would not heed it, handles by object for streams and by kind for Flexible Data Placement, and objects for FlashAlloc.
 
 use crate::cli::{Collection, DriveFlags};
-use crate::drive_description::is_file_name;
+use openftl_drive::description::is_file_name;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::small_file;

@@ -3,8 +3,7 @@
 use crate::cli::{self, CtlCommand, Switch};
 use crate::failure::Failure;
 use crate::terminal::say;
-use openftl_control::{After, AskError, Client, Command, Cut, Refusal, RefusalKind, Request};
-use std::ffi::OsString;
+use openftl_control::{After, AskError, Client, Command, Cut, Refusal, RefusalKind, Request, socket_beside};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -24,13 +23,6 @@ pub fn run(arguments: &cli::Ctl) -> Result<(), Failure> {
     })?;
     let answer = client.ask(request(arguments)).map_err(|error| failure(&error))?;
     say(&if arguments.json { crate::json(&answer)? } else { answer.message })
-}
-
-/// Where a drive in a file is controlled unless `serve` was told otherwise.
-pub fn socket_beside(disk: &Path) -> PathBuf {
-    let mut path = OsString::from(disk);
-    path.push(".ctl");
-    path.into()
 }
 
 /// The control socket of what the command line names: a socket, or a drive's file.

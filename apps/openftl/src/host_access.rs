@@ -11,7 +11,7 @@
 //! the file names the hosts as that of `--dhchap-key` does.
 
 use crate::cli;
-use crate::drive_description::{HostSection, Tls};
+use openftl_drive::description::{HostSection, Tls};
 use crate::failure::Failure;
 use crate::small_file;
 use openftl_nvme::{HostsAllowed, Nqn};

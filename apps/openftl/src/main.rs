@@ -34,7 +34,6 @@ mod namespaces;
 mod notify;
 mod nvme;
 mod passed;
-mod plugin;
 mod power;
 mod profiles;
 mod provenance;
@@ -52,7 +51,7 @@ mod trial;
 
 use cli::{Cli, Command};
 use failure::Failure;
-use openftl_drive::{drive_description, failure, small_file};
+use openftl_drive::{failure, small_file};
 use provenance::Provenance;
 use std::io::Write;
 use std::process::ExitCode;

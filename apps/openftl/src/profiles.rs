@@ -1,7 +1,7 @@
 //! `openftl profiles`: the NAND devices that drives can be made of.
 
 use crate::cli;
-use crate::drive_description::find_profile;
+use openftl_drive::description::find_profile;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;

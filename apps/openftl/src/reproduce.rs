@@ -1,12 +1,6 @@
 //! `openftl reproduce`: an experiment of a paper, made again with several seeds, with a verdict.
 
-mod bounced;
-mod ext4;
-mod ox_copies;
-mod ox_lightlsm;
 mod page;
-mod rocksdb;
-mod stack;
 
 use crate::cli;
 use crate::crew;
@@ -33,7 +27,7 @@ const SEEDS_IN_REAL_TIME: u32 = 1;
 
 /// Those of the laboratory, in virtual time, and those that need sockets and a real clock.
 fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    ALL.iter().chain([&ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT])
+    ALL.iter().chain(openftl_lab_real_time::ALL)
 }
 
 /// The names of all experiments.

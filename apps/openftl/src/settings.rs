@@ -1,7 +1,7 @@
 //! What a drive is made of, gathered from defaults, a drive description and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use crate::drive_description::{
+use openftl_drive::description::{
     DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
 };
 use crate::failure::Failure;
@@ -231,12 +231,6 @@ impl Settings {
         self.profile.geometry(chunks_per_pu).map_err(|error| profile_failure(&self.profile.name, &error))
     }
 
-    /// Chunks that are bad from the start are added to what a plan asks for, and half as many for those that go bad.
-    fn spare(&self) -> Share {
-        let bad = self.profile.faults.factory_bad.millionths;
-        Share { millionths: bad + bad / 2 }
-    }
-
     /// Chunks per parallel unit that the device needs for one drive of `config`.
     pub fn chunks_per_pu(&self, config: &Config) -> Result<u32, Failure> {
         let geometry = self.geometry(self.profile.chunks_per_pu)?;
@@ -244,7 +238,7 @@ impl Settings {
     }
 
     fn needed_by(&self, config: &Config, geometry: &Geometry) -> Result<u32, Failure> {
-        let needed = |config: &Config| openftl_ftl::chunks_per_pu(geometry, config, self.spare());
+        let needed = |config: &Config| openftl_ftl::chunks_per_pu(geometry, config, self.profile.spare());
         needed(config).map_err(|error| {
             let fits = |capacity: u64| {
                 let capacity_blocks = capacity * CAPACITY_STEP / BLOCK_BYTES as u64;

@@ -18,3 +18,14 @@ pub mod session;
 pub use client::{AskError, Client};
 pub use protocol::{After, Answer, Command, Cut, Refusal, RefusalKind, Request};
 pub use server::{ClientId, ControlServer};
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where a drive in a file is controlled unless its server was told otherwise.
+#[must_use]
+pub fn socket_beside(disk: &Path) -> PathBuf {
+    let mut path = OsString::from(disk);
+    path.push(".ctl");
+    path.into()
+}

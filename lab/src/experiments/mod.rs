@@ -19,7 +19,7 @@
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
 //! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file).
 //!
-//! Those that need sockets and a real clock are in `apps/openftl/src/reproduce/`.
+//! Those that need sockets and a real clock are in `lab/real-time/`.
 //!
 //! To add one: a file here with a `pub const EXPERIMENT: Experiment`, and its place in [`ALL`]. It draws on a drive in
 //! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`] and [`full_drive`], and

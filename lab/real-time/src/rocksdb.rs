@@ -1,6 +1,6 @@
 //! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench`, as a process of its own, and what it prints.
 
-use crate::plugin::{PLUGIN, VARIABLE};
+use openftl_drive::plugin::{PLUGIN, VARIABLE};
 use openftl_lab::experiments::ExperimentError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;

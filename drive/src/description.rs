@@ -70,7 +70,6 @@
 
 use crate::failure::Failure;
 use crate::small_file::{self, SmallFileError};
-use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_ftl::tables::TablePlacement;
@@ -204,7 +203,8 @@ pub struct HostSection {
 }
 
 /// Which NVMe hosts have to use TLS.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tls {
     /// All.
@@ -259,7 +259,8 @@ impl<'de> Deserialize<'de> for Numbers {
 }
 
 /// Which clock, and whether the media take their time.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Timing {
     /// Simulated time: as fast as the CPU goes, and repeatable.

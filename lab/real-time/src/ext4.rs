@@ -11,17 +11,14 @@
 //! Each layer is a guard that takes itself down when dropped, upper ones first. The programs are in process groups of their own,
 //! so that a Ctrl-C is for this one alone, which then takes them down in that order.
 
-use super::rocksdb::{self, Bench, RocksDb, of_host};
-use super::stack::{Room, Scratch};
-use crate::cli::DriveFlags;
-use crate::create;
-use crate::drive_description::another_seed;
-use crate::settings::Settings;
-use openftl_control::{Client, Command as Operation};
-use openftl_core::FrameForm;
-use openftl_core::units::ByteSize;
-use openftl_ftl::Purpose;
+use crate::rocksdb::{self, Bench, RocksDb, of_host};
+use crate::stack::{Room, Scratch};
+use openftl_control::{Client, Command as Operation, socket_beside};
+use openftl_core::BLOCK_BYTES;
+use openftl_core::units::Share;
+use openftl_ftl::{Config, Purpose, chunks_per_pu};
 use openftl_lab::experiments::ExperimentError;
+use openftl_media::Profile;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -148,20 +145,28 @@ impl Ext4 {
 
 /// Makes the largest block drive that a device with as many chunks as the table drive's can hold.
 fn make_drive(scratch: &Scratch, room: Room) -> Result<(), ExperimentError> {
-    let chunks = scratch.table_drive()?.geometry().map_err(of_host)?.chunks_per_pu;
-    let nand = Some(scratch.nand().display().to_string());
+    let geometry = scratch.table_drive()?.geometry().map_err(of_host)?;
+    let nand = scratch.nand().display().to_string();
+    let spare = Profile::parse(&std::fs::read_to_string(&nand).map_err(of_host)?).map_err(of_host)?.spare();
+    let over_provisioning = Share::percent(10);
     let mut capacity = room.tables + room.log_area;
-    let settings = loop {
-        let flags = DriveFlags { profile: nand.clone(), capacity: Some(ByteSize(capacity)), ..DriveFlags::default() };
-        let settings = Settings::gather(&flags, ByteSize(capacity)).map_err(of_host)?;
-        let needed = settings.chunks_per_pu(&settings.drive.config(FrameForm::Bytes, 0)).map_err(of_host)?;
-        if needed <= chunks || capacity <= STEP {
-            break settings;
+    loop {
+        let config = Config { capacity_blocks: capacity / BLOCK_BYTES as u64, over_provisioning, ..Config::default() };
+        let needed = chunks_per_pu(&geometry, &config, spare).map_err(of_host)?;
+        if needed <= geometry.chunks_per_pu || capacity <= STEP {
+            break;
         }
         capacity -= STEP;
-    };
-    create::make(&settings, &scratch.disk(), another_seed()).map_err(of_host)?;
-    Ok(())
+    }
+    let (capacity, over_provisioning) = (capacity.to_string(), over_provisioning.to_string());
+    let mut command = program(std::env::current_exe().map_err(of_host)?);
+    command.arg("create").arg(scratch.disk()).args(["--profile", &nand]);
+    command.args(["--capacity", &capacity, "--over-provisioning", &over_provisioning]);
+    let output = command.output().map_err(of_host)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(of_host(format!("openftl create: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 /// `openftl serve`.
@@ -181,7 +186,7 @@ impl Server {
     }
 
     fn counts(&self, scratch: &Scratch) -> Result<Counts, ExperimentError> {
-        let mut client = Client::connect(&crate::ctl::socket_beside(&scratch.disk())).map_err(of_host)?;
+        let mut client = Client::connect(&socket_beside(&scratch.disk())).map_err(of_host)?;
         let answer = client.ask(Operation::Stats {}).map_err(of_host)?;
         Counts::of(&Value::Object(answer.facts))
     }

@@ -12,9 +12,9 @@
 //! paper's, smaller and slower: see [`nand`]. What it does in real time is what RocksDB waits for; the clock is this
 //! machine's, so only ratios within a run say something, and what is told of several rounds is the one in the middle.
 
-use super::ext4;
-use super::rocksdb::{Bench, Phase, RocksDb};
-use super::stack::{Drive, Room, Stack};
+use crate::ext4;
+use crate::rocksdb::{Bench, Phase, RocksDb};
+use crate::stack::{Drive, Room, Stack};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
 use openftl_ftl::tables::TablePlacement;

@@ -10,7 +10,7 @@
 //! the software costs. Each kind of copying has a drive of its own, and they take turns, so that other work on the machine
 //! hits all of them alike.
 
-use super::bounced::Bounced;
+use crate::bounced::Bounced;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_ftl::{BlockFtl, Config, chunks_per_pu};

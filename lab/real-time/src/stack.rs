@@ -6,9 +6,9 @@
 //!   ext4          ext4.rs
 //! ```
 
-use super::ext4::Ext4;
-use super::rocksdb::{Bench, RocksDb, of_host};
-use openftl_drive::drive_description::DriveDescription;
+use crate::ext4::Ext4;
+use crate::rocksdb::{Bench, RocksDb, of_host};
+use openftl_drive::description::DriveDescription;
 use openftl_drive::table_drive::TableDrive;
 use openftl_ftl::tables::TablePlacement;
 use openftl_lab::experiments::ExperimentError;

@@ -1,6 +1,6 @@
 //! A table drive from its drive description: for `openftl` itself, and for programs that have the drive inside them.
 
-use crate::drive_description::{DriveDescription, FtlKind, StoreName, Timing, another_seed, find_profile};
+use crate::description::{DriveDescription, FtlKind, StoreName, Timing, another_seed, find_profile};
 use crate::failure::Failure;
 use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};

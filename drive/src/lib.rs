@@ -1,0 +1,18 @@
+//! What people write for a drive, and what becomes of it: for the command line tool, for programs that have a drive inside them, and
+//! for a fuzzer.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
+//! | [`table_drive`] | a table drive from its description |
+//! | [`new_file`] | a file that is there whole or not at all |
+//! | [`small_file`] | a file that is read as a whole, if it is no drive |
+//! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
+//! | [`failure`] | why something does not work, with its fix |
+
+pub mod description;
+pub mod failure;
+pub mod new_file;
+pub mod plugin;
+pub mod small_file;
+pub mod table_drive;

@@ -1,0 +1,22 @@
+//! Experiments that need sockets, other programs and a real clock. Those in virtual time are in `lab/src/experiments/`.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`ox_copies`] | the experiment on copies of the payload, over NVMe/TCP |
+//! | [`ox_lightlsm`] | the experiment on RocksDB on a table drive |
+//! | [`bounced`] | a device behind a bounce buffer |
+//! | [`stack`] | what RocksDB stands on |
+//! | [`ext4`] | ext4 on a served block drive |
+//! | [`rocksdb`] | RocksDB's programs |
+
+mod bounced;
+mod ext4;
+mod ox_copies;
+mod ox_lightlsm;
+mod rocksdb;
+mod stack;
+
+use openftl_lab::experiments::Experiment;
+
+/// All of them.
+pub const ALL: [&Experiment; 2] = [&ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT];
