@@ -57,11 +57,11 @@ const TWICE: [&str; 2] = ["crypto-common", "digest"];
 fn no_crate_twice() -> Outcome {
     let arguments =
         ["tree", "--package", "openftl", "--edges", "normal,build", "--duplicates", "--depth", "0", "--prefix", "none"];
-    let found = match shell::output(&mut shell::cargo(arguments)) {
-        Ok(text) => unwelcome(&text),
+    let tree = match shell::output(&mut shell::cargo(arguments)) {
+        Ok(tree) => tree,
         Err(error) => return Outcome::Failed(error),
     };
-    match &found[..] {
+    match &unwelcome(&tree)[..] {
         [] => Outcome::Done,
         names => Outcome::Failed(format!(
             "{}: in two versions; `cargo tree --duplicates` says for whom, `cargo update NAME --precise VERSION` chooses one",

@@ -4,6 +4,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// Ticks a second in which Linux counts the CPU time of processes, on every architecture that this project is built for.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// What became of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -26,6 +29,8 @@ struct Record {
     name: String,
     outcome: Outcome,
     took: Duration,
+    /// CPU time of this process and of those that it started and that have ended.
+    cpu: Duration,
 }
 
 /// The steps of one run.
@@ -44,12 +49,12 @@ impl Steps {
     /// Runs one step and returns whether it was done.
     pub fn run(&mut self, name: &str, step: impl FnOnce() -> Outcome) -> bool {
         println!("\n==> {name}");
-        let started = Instant::now();
+        let (started, cpu_before) = (Instant::now(), cpu_time());
         let outcome = step();
-        let took = started.elapsed();
+        let (took, cpu) = (started.elapsed(), cpu_time().saturating_sub(cpu_before));
         let done = outcome == Outcome::Done;
-        println!("<== {name}: {} ({})", words(&outcome), seconds(took));
-        self.records.push(Record { name: name.to_owned(), outcome, took });
+        println!("<== {name}: {} ({}, {} of CPU)", words(&outcome), seconds(took), seconds(cpu));
+        self.records.push(Record { name: name.to_owned(), outcome, took, cpu });
         done
     }
 
@@ -57,8 +62,9 @@ impl Steps {
     pub fn finish(self) -> ExitCode {
         println!("\ncargo xtask {}", self.command);
         let width = self.records.iter().map(|record| record.name.len()).max().unwrap_or(0);
-        for Record { name, outcome, took } in &self.records {
-            println!("  {name:width$}  {:>8}  {}", seconds(*took), words(outcome));
+        println!("  {:width$}  {:>8}  {:>8}", "", "time", "CPU time");
+        for Record { name, outcome, took, cpu } in &self.records {
+            println!("  {name:width$}  {:>8}  {:>8}  {}", seconds(*took), seconds(*cpu), words(outcome));
         }
         let failed = self.records.iter().filter(|record| matches!(record.outcome, Outcome::Failed(_))).count();
         let total = seconds(self.started.elapsed());
@@ -80,6 +86,30 @@ fn words(outcome: &Outcome) -> String {
     }
 }
 
+/// CPU time so far: of this process and of all that it has waited for. Nothing where the system does not say it.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    Duration::from_millis(ticks(&text) * 1000 / TICKS_PER_SECOND)
+}
+
+/// The sum of utime, stime, cutime and cstime in a line of `/proc/PID/stat`. The name before them may contain anything.
+fn ticks(stat: &str) -> u64 {
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
 fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_that_of_a_process_and_its_children() {
+        let stat = "7 (a) b) R 1 7 7 0 -1 4194304 100 200 0 0 11 22 333 444 20 0 1 0 100 4096 50";
+        assert_eq!(ticks(stat), 11 + 22 + 333 + 444);
+        assert_eq!(ticks(""), 0);
+    }
 }

@@ -103,6 +103,9 @@ struct Run {
 /// What the default build leaves out, because it takes a C compiler and minutes.
 pub const TLS: &str = "openftl/tls";
 
+/// All that tests are built with: TLS, and bugs that a simulation may choose. One build has both.
+pub const FEATURES: &str = "openftl/tls,openftl-sim/canary";
+
 /// How the command line tool is built for measurements.
 pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
 
@@ -123,9 +126,10 @@ const QUICK: [&str; 11] = [
 
 /// Programs that have a step of their own, because they say how much they tried.
 const CRASH_POINTS: &str = "openftl-sim crash_points";
+const CANARIES: &str = "openftl-sim canary";
 
 /// Histories that are explored besides those of the tests.
-const HISTORIES: &str = "6000";
+const HISTORIES: &str = "3000";
 
 impl Run {
     fn quick(mut self) -> ExitCode {
@@ -139,9 +143,9 @@ impl Run {
 
     fn all(mut self, options: Options) -> ExitCode {
         self.steps.run(SET_UP.name, setup::install);
-        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", TLS])) else { return self.finish() };
+        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", FEATURES])) else { return self.finish() };
         let has_rocksdb = self.steps.run(ROCKSDB.name, rocksdb::for_tests);
-        let (built, crash_points) = set_apart(built);
+        let (built, apart) = set_apart(built);
         let notes = self.target.join("left-out");
         let environment =
             Environment { openftl: self.openftl(), notes: notes.clone(), has_rocksdb, target: &self.target };
@@ -151,7 +155,7 @@ impl Run {
                 forget(&notes).map_or_else(Outcome::Failed, |()| run_all(&built, tally, |it| environment.apply(it)));
             // The examples in the documentation are built by what runs them.
             let mut examples =
-                shell::cargo(["test", "--workspace", "--features", TLS, "--doc", "--no-fail-fast", "--quiet"]);
+                shell::cargo(["test", "--workspace", "--features", FEATURES, "--doc", "--no-fail-fast", "--quiet"]);
             match Outcome::of(shell::run(&mut examples)) {
                 Outcome::Failed(error) => Outcome::Failed(error),
                 _ => done,
@@ -162,13 +166,15 @@ impl Run {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => self.tally.failed.push(format!("cannot read {}: {error}", notes.display())),
         }
-        for program in &crash_points {
-            self.steps.run(CRASHES.name, || Outcome::of(shell::run(program.command().arg("--nocapture"))));
-        }
+        let telling = |name: &str| match apart.iter().find(|program| program.name() == name) {
+            Some(program) => Outcome::of(shell::run(program.command().arg("--nocapture"))),
+            None => Outcome::Failed(format!("cargo did not build {name}")),
+        };
+        self.steps.run(CRASHES.name, || telling(CRASH_POINTS));
         let mut explorer = Command::new(self.openftl());
         explorer.args(["explore", "--seed", "1000", "--runs", HISTORIES]);
         self.steps.run(EXPLORATION.name, || Outcome::of(shell::run(&mut explorer)));
-        self.steps.run(BUGS.name, || Outcome::of(shell::run(&mut shell::cargo(CANARY))));
+        self.steps.run(BUGS.name, || telling(CANARIES));
         let mut left_out = None;
         self.steps.run(FUZZING.name, || {
             let outcome = fuzz::short_run();
@@ -215,23 +221,9 @@ impl Run {
     }
 }
 
-/// Drives with known bugs. The features of everything else are those of the other tests, so that little is built again.
-const CANARY: [&str; 10] = [
-    "test",
-    "--workspace",
-    "--features",
-    TLS,
-    "--features",
-    "openftl-sim/canary",
-    "--test",
-    "canary",
-    "--",
-    "--nocapture",
-];
-
 /// Parts the programs that run in a step of their own from the others.
 fn set_apart(built: Vec<Program>) -> (Vec<Program>, Vec<Program>) {
-    built.into_iter().partition(|program| program.name() != CRASH_POINTS)
+    built.into_iter().partition(|program| ![CRASH_POINTS, CANARIES].contains(&&*program.name()))
 }
 
 /// Runs programs in turn.
