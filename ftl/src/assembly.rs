@@ -112,7 +112,7 @@ impl<M: Media> BlockFtl<M> {
             log_gaps: Vec::new(),
             places,
             sizing: config.sizing(),
-            life: Life::NEW,
+            life: Life::new(),
         };
         let mapping = Mapping::new(config.capacity_blocks);
         let table = ChunkTable::new(&geometry);

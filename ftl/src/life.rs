@@ -43,11 +43,14 @@ pub struct Life {
     pub retired: u64,
 }
 
+/// Counts of a life.
+const COUNTS: usize = 14;
+
 /// The same on media.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LifeBytes {
-    counts: [U64; 14],
+    counts: [U64; COUNTS],
 }
 
 impl LifeBytes {
@@ -58,22 +61,9 @@ impl LifeBytes {
 
 impl Life {
     /// A drive that was just formatted.
-    pub(crate) const NEW: Life = Life {
-        opened: 1,
-        not_closed: 0,
-        open: Nanos(0),
-        reads: 0,
-        writes: 0,
-        host_blocks_read: 0,
-        host_blocks_written: 0,
-        media_blocks_read: 0,
-        media_blocks_written: 0,
-        resets: 0,
-        read_failures: 0,
-        refreshed: 0,
-        weak: 0,
-        retired: 0,
-    };
+    pub(crate) fn new() -> Life {
+        Life { opened: 1, ..Life::default() }
+    }
 
     /// What one session adds.
     fn of(statistics: &Statistics, now: Time) -> Life {
@@ -98,87 +88,43 @@ impl Life {
 
     /// What it comes to with a session on top. Counts stay at their end.
     #[must_use]
-    pub fn with(self, statistics: &Statistics, now: Time) -> Life {
-        let (before, more) = (self.counts(), Life::of(statistics, now).counts());
-        Life::from_counts(std::array::from_fn(|count| before[count].saturating_add(more[count])))
+    pub fn with(mut self, statistics: &Statistics, now: Time) -> Life {
+        for (count, more) in self.counts().into_iter().zip(Life::of(statistics, now).counts()) {
+            *count = count.saturating_add(*more);
+        }
+        self
     }
 
-    fn counts(&self) -> [u64; 14] {
-        let Life {
-            opened,
-            not_closed,
-            open,
-            reads,
-            writes,
-            host_blocks_read,
-            host_blocks_written,
-            media_blocks_read,
-            media_blocks_written,
-            resets,
-            read_failures,
-            refreshed,
-            weak,
-            retired,
-        } = *self;
+    /// The counts in their order on media.
+    fn counts(&mut self) -> [&mut u64; COUNTS] {
         [
-            opened,
-            not_closed,
-            open.0,
-            reads,
-            writes,
-            host_blocks_read,
-            host_blocks_written,
-            media_blocks_read,
-            media_blocks_written,
-            resets,
-            read_failures,
-            refreshed,
-            weak,
-            retired,
+            &mut self.opened,
+            &mut self.not_closed,
+            &mut self.open.0,
+            &mut self.reads,
+            &mut self.writes,
+            &mut self.host_blocks_read,
+            &mut self.host_blocks_written,
+            &mut self.media_blocks_read,
+            &mut self.media_blocks_written,
+            &mut self.resets,
+            &mut self.read_failures,
+            &mut self.refreshed,
+            &mut self.weak,
+            &mut self.retired,
         ]
     }
 
-    fn from_counts(counts: [u64; 14]) -> Life {
-        let [
-            opened,
-            not_closed,
-            open,
-            reads,
-            writes,
-            host_blocks_read,
-            host_blocks_written,
-            media_blocks_read,
-            media_blocks_written,
-            resets,
-            read_failures,
-            refreshed,
-            weak,
-            retired,
-        ] = counts;
-        Life {
-            opened,
-            not_closed,
-            open: Nanos(open),
-            reads,
-            writes,
-            host_blocks_read,
-            host_blocks_written,
-            media_blocks_read,
-            media_blocks_written,
-            resets,
-            read_failures,
-            refreshed,
-            weak,
-            retired,
-        }
-    }
-
-    pub(crate) fn encode(&self) -> LifeBytes {
-        LifeBytes { counts: self.counts().map(U64::new) }
+    pub(crate) fn encode(mut self) -> LifeBytes {
+        LifeBytes { counts: self.counts().map(|count| U64::new(*count)) }
     }
 
     pub(crate) fn decode(bytes: &LifeBytes) -> Life {
-        Life::from_counts(bytes.counts.map(U64::get))
+        let mut life = Life::default();
+        for (count, word) in life.counts().into_iter().zip(bytes.counts) {
+            *count = word.get();
+        }
+        life
     }
 }
 
@@ -187,7 +133,7 @@ mod tests {
     use super::*;
 
     fn some() -> Life {
-        Life::from_counts(std::array::from_fn(|count| count as u64 + 1))
+        Life::decode(&LifeBytes { counts: std::array::from_fn(|count| U64::new(count as u64 + 1)) })
     }
 
     #[test]
