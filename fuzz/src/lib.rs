@@ -15,6 +15,7 @@
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
 //! | `traces` | a recorded trace, or the text of a load | what is played lies on the drive, errors name their line |
+//! | `control` | what a client says to a drive's control socket, and the drive to it | the same requests however they arrive |
 //! | `catalog` | the blocks of a table drive's catalog | the same entries again |
 //! | `file_note` | the note of a file on a table drive | the same again |
 //! | `files_wire` | what a process says to the server of a table drive, and the server to it | the same |
@@ -35,6 +36,7 @@ mod nvme;
 mod rant;
 
 mod catalog;
+mod control;
 mod controller;
 mod drive_description;
 mod file_note;
@@ -61,8 +63,9 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "catalog", run: catalog::run },
+    Target { name: "control", run: control::run },
     Target { name: "drive_description", run: drive_description::run },
     Target { name: "file_note", run: file_note::run },
     Target { name: "files_wire", run: files_wire::run },
