@@ -112,6 +112,15 @@ mod tests {
         assert_eq!(entry("| word | meaning |"), None);
     }
 
+    #[test]
+    fn no_word_is_defined_twice() {
+        let names = entries().into_iter().flat_map(|entry| entry.names);
+        let mut names: Vec<String> = names.map(|name| name.to_ascii_lowercase()).collect();
+        names.sort();
+        let twice: Vec<&[String]> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+        assert!(twice.is_empty(), "{twice:?}");
+    }
+
     /// Every figure that a table, a CSV or a page names.
     #[test]
     fn every_word_of_a_report_is_explained() {
