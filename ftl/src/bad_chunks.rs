@@ -10,11 +10,11 @@
 //! valid in it, which are noted as lost before it is retired. When there are no spares left the over-provisioning shrinks,
 //! and when most of it is gone the drive turns read-only, while all its data can still be read.
 
-use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
+use crate::block::{BlockFtl, Errand};
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
-use crate::statistics::Care;
+use crate::words::{Care, Phase, ReadOnlyReason};
 use openftl_core::ChunkId;
 use openftl_media::Status;
 use std::collections::{HashSet, VecDeque};

@@ -16,7 +16,7 @@
 //!
 //! This file holds the drive's state and hands out what the device reports. What is done with it stands in the files of
 //! the parts: [`crate::transactions`] (write, trim, flush), [`crate::reading`], [`crate::garbage_collection`],
-//! [`crate::refresh`], [`crate::scrub`], [`crate::checkpoint`], [`crate::recovery`].
+//! [`crate::refresh`], [`crate::scrub`], [`crate::checkpoint`], `recovery.rs`.
 
 use crate::bad_chunks::BadChunks;
 use crate::checkpoint::Checkpointer;
@@ -28,25 +28,24 @@ use crate::log::{Log, Record};
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
 use crate::owners::Owners;
-use crate::placement::{Class, Label, Placement, WRITES};
+use crate::placement::{Placement, WRITES};
 use crate::plan::Plan;
 use crate::provisioning::{Claim, Provisioning};
 use crate::reading::Reads;
-use crate::recovery::RecoveryReport;
+use crate::recovery_report::RecoveryReport;
 use crate::refresh::Refresh;
 use crate::relief::Relief;
 use crate::scrub::Scrub;
 use crate::seals::Seals;
-use crate::statistics::{GroupStatistics, Purpose, Statistics};
+use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
-use crate::target::{
-    BlockTarget, Done, Extent, Handle, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
-};
+use crate::target::{BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId, Units};
 use crate::victim::VictimPolicy;
 use crate::wear_levelling::WearLevelling;
+use crate::words::{Class, Handle, Label, Phase, Purpose, ReadOnlyReason};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{
     AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
@@ -65,44 +64,6 @@ const COMMAND_TIME_MAX: Nanos = Nanos::from_millis(50);
 /// A drive that is not still is given this time at least without anything ending, and `COMMAND_TIME_MAX` for each of the
 /// commands that its device has: a store may be slow for reasons of its own.
 pub const STANDSTILL_MIN: Nanos = Nanos::from_millis(30_000);
-
-/// Why a drive takes no more writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-pub enum ReadOnlyReason {
-    /// So many chunks have gone bad that the capacity is only just covered.
-    #[error("worn out: too few good chunks are left")]
-    WornOut,
-    /// The store behind the device failed a write.
-    #[error("the store behind the device failed a write (full, or an I/O error)")]
-    StoreFault,
-    /// No superblock can be written any more.
-    #[error("the chunks for superblocks have gone bad")]
-    NoSuperblock,
-    /// No room can be made.
-    #[error("no chunk can be freed")]
-    NoRoom,
-    /// A worn-out drive has lost more chunks since than it holds back to save what it had taken.
-    #[error("worn out, and too many chunks have gone bad since to save all that was written last")]
-    Spent,
-    /// Requests were under way that would not have ended: a defect of the drive, or a device that lost a command.
-    #[error("the drive came to a standstill with requests under way")]
-    Stalled,
-    /// Opened to be looked at.
-    #[error("opened for inspection")]
-    Inspection,
-}
-
-/// What a drive may begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
-    /// Whatever it needs to.
-    Working,
-    /// Nothing that is logged: what recovery found beyond the end of the log is not yet left behind by a checkpoint.
-    Recovering,
-    /// Nothing new.
-    Closing,
-}
 
 /// The chunks that ordinary host writes go to: at most one for each parallel unit. Those of other classes are in
 /// [`Placement`].

@@ -2,8 +2,6 @@
 //!
 //! They are built in with the feature `canary` alone. Without it no drive can have one, and asking costs nothing.
 
-use crate::config::Config;
-
 /// A bug that an FTL could have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Canary {
@@ -34,18 +32,4 @@ pub enum Canary {
     /// Nothing ties the CRC of a block to its place and to the life of its chunk, so an older version passes for the newest.
     #[cfg_attr(not(feature = "canary"), expect(dead_code, reason = "seals ask for it only where it can be"))]
     UntiedBlocks,
-}
-
-impl Config {
-    /// Whether this drive has that bug.
-    #[inline]
-    pub(crate) fn has(&self, canary: Canary) -> bool {
-        #[cfg(feature = "canary")]
-        return self.canary == Some(canary);
-        #[cfg(not(feature = "canary"))]
-        {
-            _ = canary;
-            false
-        }
-    }
 }

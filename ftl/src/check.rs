@@ -1,11 +1,12 @@
 //! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared. Those of a table
 //! drive's tables are read in [`crate::tables`].
 
-use crate::block::{BlockFtl, ReadOnlyReason};
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
 use crate::mapping::Place;
-use crate::recovery::OpenError;
-use crate::target::{BlockTarget, Done, IoError, Request, TRANSACTION_BLOCKS_MAX};
+use crate::open_error::OpenError;
+use crate::target::{BlockTarget, Done, IoError, Request};
+use crate::words::{ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{Clock, Frame};
 use openftl_media::ChunkState;
 

@@ -32,14 +32,12 @@
 use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
-use crate::mapping::Place;
+use crate::mapping::{ENTRIES_PER_BLOCK, Place};
 use crate::oob::{BlockKind, Oob};
-use crate::placement::Label;
-use crate::plan::METADATA_COPIES;
 use crate::provisioning::Claim;
-use crate::statistics::Purpose;
-use crate::superblock::{CheckpointPlace, ENTRIES_PER_BLOCK, Extent};
+use crate::superblock::{CheckpointPlace, Extent};
 use crate::units::OpenId;
+use crate::words::{Label, METADATA_COPIES, Purpose};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
 
 /// Chunk table entries in one block.
@@ -235,7 +233,7 @@ impl BlockFtl {
     /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
     fn watch_interval(&mut self) {
         let Some(interval) = self.config.checkpoint_interval else { return };
-        if self.phase != crate::block::Phase::Working || self.read_only.is_some() {
+        if self.phase != crate::words::Phase::Working || self.read_only.is_some() {
             self.checkpoint.due = Time::NEVER;
         } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
             self.checkpoint.due = self.now + interval;
@@ -259,7 +257,7 @@ impl BlockFtl {
                 // Padding of recoveries and failed programs take room too, and are not counted.
                 let is_long = since > 0 && self.log_is_long();
                 if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
-                    && self.phase == crate::block::Phase::Working
+                    && self.phase == crate::words::Phase::Working
                     && (self.read_only.is_none() || (self.has_taken() && self.superblock.can_go_on()))
                 {
                     self.begin_checkpoint();
@@ -453,7 +451,7 @@ impl BlockFtl {
         ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
         self.checkpoint.ended = ended;
         // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
-        let clean = self.phase == crate::block::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
+        let clean = self.phase == crate::words::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
         self.superblock.current_mut().clean = clean;
         let superblock = self.request_superblock();
         self.checkpoint.phase = Phase::Publishing { superblock };

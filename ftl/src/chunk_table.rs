@@ -15,9 +15,8 @@
 //! resets, for wear levelling, and for policies that ask for it in the order in which they were closed.
 
 use crate::closing_order::ClosingOrder;
-use crate::placement::Label;
-use crate::statistics::Care;
 use crate::victim::{self, Candidate, VictimPolicy};
+use crate::words::{Care, Label};
 use openftl_core::{AddressFormat, ChunkId, Geometry, Ppa};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

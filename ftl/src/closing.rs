@@ -1,8 +1,9 @@
 //! A drive is brought to rest: everything durable, nothing under way, and a checkpoint with no log after it.
 
-use crate::block::{BlockFtl, Phase, ReadOnlyReason};
-use crate::recovery::OpenError;
+use crate::block::BlockFtl;
+use crate::open_error::OpenError;
 use crate::units::OpenId;
+use crate::words::{Phase, ReadOnlyReason};
 use openftl_core::Clock;
 use openftl_media::Media;
 

@@ -1,14 +1,20 @@
 //! What a drive's owner chooses about the block FTL.
 
-use crate::placement::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
+use crate::canary::Canary;
+use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::superblock::Sizing;
-use crate::trims::TRIM_STEP_ENTRIES;
 use crate::victim::VictimPolicy;
-use crate::wear_levelling::WEAR_SPREAD_MAX;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
 use std::fmt;
 use std::str::FromStr;
+
+/// Entries of the map that one step looks at.
+pub const TRIM_STEP_ENTRIES: u32 = 1024;
+
+/// How far the resets of two chunks of a group may differ before resting data move, unless the drive's owner says
+/// otherwise: one percent of what TLC stands.
+pub const WEAR_SPREAD_MAX: u32 = 32;
 
 /// Where garbage collection works at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
@@ -115,9 +121,9 @@ pub struct Config {
     pub trim_step_entries: u32,
     /// What shares chunks because it is expected to end together.
     pub placement: PlacementName,
-    /// Handles that writes may carry, 1 to [`HANDLES_MAX`](crate::placement::HANDLES_MAX), where the placement heeds them.
+    /// Handles that writes may carry, 1 to [`HANDLES_MAX`](crate::placement_name::HANDLES_MAX), where the placement heeds them.
     pub handles: u8,
-    /// Objects that may be written at a time, 1 to [`OBJECTS_MAX`](crate::placement::OBJECTS_MAX), where the placement knows them.
+    /// Objects that may be written at a time, 1 to [`OBJECTS_MAX`](crate::placement_name::OBJECTS_MAX), where the placement knows them.
     pub objects_max: u16,
     /// Which of these three are as the drive was formatted, whatever is said here.
     pub left: Left,
@@ -209,5 +215,19 @@ impl Config {
             self.objects_max = sizing.objects_max;
         }
         self.checkpoint_log_blocks = self.checkpoint_log_blocks.or(sizing.checkpoint_log_blocks);
+    }
+}
+
+impl Config {
+    /// Whether this drive has that bug.
+    #[inline]
+    pub(crate) fn has(&self, canary: Canary) -> bool {
+        #[cfg(feature = "canary")]
+        return self.canary == Some(canary);
+        #[cfg(not(feature = "canary"))]
+        {
+            _ = canary;
+            false
+        }
     }
 }

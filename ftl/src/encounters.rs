@@ -5,7 +5,7 @@
 //! of what it wrote. A read of several groups has met collection if it was at work in one of them.
 
 use crate::block::{BlockFtl, Errand};
-use crate::statistics::Purpose;
+use crate::words::Purpose;
 
 /// Commands of the host, and those that met garbage collection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]

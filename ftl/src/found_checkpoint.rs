@@ -2,14 +2,14 @@
 
 use crate::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
 use crate::chunk_table::ChunkTable;
-use crate::mapping::{Entry, Mapping, Place};
+use crate::chunks::Chunks;
+use crate::mapping::{ENTRIES_PER_BLOCK, Entry, Mapping, Place};
 use crate::oob::BlockKind;
-use crate::plan::METADATA_COPIES;
-use crate::recovery::{Access, OpenError};
+use crate::open_error::OpenError;
 use crate::scan::{Scan, interleaved};
 use crate::seals::Seals;
-use crate::superblock::{ENTRIES_PER_BLOCK, Superblock};
-use crate::survey::Chunks;
+use crate::superblock::Superblock;
+use crate::words::{Access, METADATA_COPIES};
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
 

@@ -17,15 +17,15 @@
 //!
 //! Whatever was logged beyond the end keeps its numbers to itself: the next superblock names them as a gap.
 
+use crate::chunks::Chunks;
 use crate::log::{self, LOG_UNITS_MAX, MendedUnit, Record};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
-use crate::plan::METADATA_COPIES;
-use crate::recovery::OpenError;
+use crate::open_error::OpenError;
 use crate::scan::{Scan, interleaved};
 use crate::seals::Seals;
 use crate::superblock::{COUNTS_END, LogGap, Superblock};
-use crate::survey::Chunks;
+use crate::words::METADATA_COPIES;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa};
 use openftl_media::Media;
 use std::collections::{BTreeMap, HashSet};

@@ -34,13 +34,12 @@
 
 mod relocation;
 
-use crate::block::{BlockFtl, Phase};
+use crate::block::BlockFtl;
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::config::CollectionScope;
-use crate::placement::Label;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
-use crate::statistics::Care;
 use crate::units::{OpenId, UnitId};
+use crate::words::{Care, Label, Phase};
 use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use relocation::{
     COPYING_PER_GROUP_MAX, CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier,

@@ -10,8 +10,8 @@
 //!
 //! Of what nobody watches nothing is noted. Like classes, events are forgotten when the drive is closed or loses power.
 
-use crate::placement::Label;
-use crate::target::{Deed, Handle, HandleEvent, HandleSet, HandleWatch};
+use crate::target::{Deed, HandleEvent, HandleSet, HandleWatch};
+use crate::words::{Handle, Label};
 use openftl_core::{ChunkId, Time};
 use std::collections::VecDeque;
 

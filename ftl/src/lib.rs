@@ -5,6 +5,7 @@
 //!
 //! | part | noun |
 //! |---|---|
+//! | [`words`], [`placement_name`] | words that all parts share: they import no part |
 //! | [`mapping`] | where each logical block is |
 //! | [`write_buffer`] | what the host wrote and the medium does not have yet |
 //! | [`transactions`] | write, trim, flush: whole, in order, durable |
@@ -17,7 +18,8 @@
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
-//! | `assembly`, `survey`, `found_checkpoint`, `found_log`, [`recovery`], `closing` | making, opening and closing a drive |
+//! | `assembly`, `chunks`, `survey`, `found_checkpoint`, `found_log`, `recovery`, `closing` | making, opening and closing a drive |
+//! | [`recovery_report`], [`open_error`] | how a drive was opened, or why it was not |
 //! | [`repair`] | rebuilding the map from what the blocks say of themselves |
 //! | [`scan`], [`check`] | verifying all of it |
 //! | [`statistics`], [`latency`], [`encounters`], [`life`] | one accounting |
@@ -25,6 +27,9 @@
 //! | FTL | is |
 //! |---|---|
 //! | [`block`] | OX-Block: 4 KiB blocks, transactions up to 1 MiB |
+
+//!
+//! But for methods of `BlockFtl`, imports go in one direction.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -35,6 +40,7 @@ mod canary;
 pub mod check;
 pub mod checkpoint;
 pub mod chunk_table;
+mod chunks;
 mod closing;
 pub mod closing_order;
 pub mod config;
@@ -50,12 +56,15 @@ pub mod log;
 pub mod mapping;
 pub mod objects;
 pub mod oob;
+pub mod open_error;
 pub mod owners;
 pub mod placement;
+pub mod placement_name;
 pub mod plan;
 pub mod provisioning;
 pub mod reading;
-pub mod recovery;
+mod recovery;
+pub mod recovery_report;
 pub mod refresh;
 mod relief;
 pub mod repair;
@@ -74,9 +83,10 @@ pub mod trims;
 pub mod units;
 pub mod victim;
 pub mod wear_levelling;
+pub mod words;
 pub mod write_buffer;
 
-pub use block::{BlockFtl, ReadOnlyReason};
+pub use block::BlockFtl;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use check::{CheckReport, DamagedTable, LostBlock};
@@ -84,14 +94,16 @@ pub use config::{CollectionScope, Config, RelocateBy};
 pub use encounters::Encounters;
 pub use latency::Latencies;
 pub use life::Life;
-pub use placement::{PlacementName, PlacementStatistics};
+pub use open_error::OpenError;
+pub use placement_name::PlacementName;
 pub use plan::{Plan, PlanError, chunks_per_pu};
-pub use recovery::{Access, OpenError, RecoveryReport};
+pub use recovery_report::RecoveryReport;
 pub use repair::RepairReport;
-pub use statistics::{Care, GroupStatistics, Moved, Purpose, ScrubStatistics, Statistics};
+pub use statistics::{GroupStatistics, Moved, PlacementStatistics, ScrubStatistics, Statistics};
 pub use superblock::Superblock;
 pub use target::{
-    BlockTarget, Deed, Done, Durability, Extent, Handle, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
+    BlockTarget, Deed, Done, Durability, Extent, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
     PlacementFacts, Request,
 };
 pub use victim::{PolicyError, VictimPolicy};
+pub use words::{Access, Care, Handle, Purpose, ReadOnlyReason};

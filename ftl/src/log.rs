@@ -39,8 +39,8 @@
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
 use crate::oob::{BlockKind, Oob};
-use crate::plan::METADATA_COPIES;
 use crate::units::OpenId;
+use crate::words::METADATA_COPIES;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Ppa};
 use std::collections::VecDeque;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -55,7 +55,7 @@ pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
 /// Log units that may be under way at a time; commits wait beyond that.
 pub const LOG_UNITS_MAX: usize = 8;
 /// The most words that one transaction or one relocated unit appends. (A unit that was copied takes three for each block.)
-pub const APPEND_WORDS_MAX: usize = crate::target::TRANSACTION_BLOCKS_MAX + 2;
+pub const APPEND_WORDS_MAX: usize = crate::words::TRANSACTION_BLOCKS_MAX + 2;
 
 const MARKER: u32 = u32::MAX;
 const MARK_NOTHING: u32 = 0;

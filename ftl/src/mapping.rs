@@ -15,9 +15,11 @@
 //!   spans       occupied regions                …       of each 1024 regions, how many have any
 //! ```
 
-use crate::superblock::ENTRIES_PER_BLOCK;
-use openftl_core::{Frame, Ppa};
+use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use std::ops::Range;
+
+/// Map entries in one block of a checkpoint.
+pub const ENTRIES_PER_BLOCK: usize = BLOCK_BYTES / size_of::<Entry>();
 
 /// Where a logical block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

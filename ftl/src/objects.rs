@@ -20,8 +20,8 @@
 //! | no clean chunk | the write waits for one, as any write does; see also [`crate::placement`] |
 //! | power fails, or the drive is closed | no object is being written; its blocks are there, as their writes promise |
 
-use crate::placement::Class;
 use crate::target::{EXTENTS_MAX, Extent, ObjectError};
+use crate::words::Class;
 use std::collections::BTreeMap;
 
 /// One that is being written.

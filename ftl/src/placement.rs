@@ -22,216 +22,22 @@
 //!
 //! A class is a wish. Chunks that are open for classes beyond the ordinary one, or what stands for it, take room that
 //! over-provisioning gave to garbage collection, so all of them together have a budget
-//! ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is placed with the ordinary writes, and [`PlacementStatistics`] counts that. A drive that runs out of room places what
-//! it has anywhere ([`PlacementStatistics::spilled`]): a promise about durability comes before a wish about lifetimes.
+//! ([`crate::plan::Plan::placement_chunks`]). Who gets no chunk within it is placed with the ordinary writes, and [`crate::PlacementStatistics`] counts that. A drive that runs out of room places what
+//! it has anywhere ([`crate::PlacementStatistics::spilled`]): a promise about durability comes before a wish about lifetimes.
 //!
 //! Classes are forgotten when the drive is closed or loses power, and so are the labels of its chunks: they are
 //! expectations, and nothing that a host was promised.
 
 use crate::config::Config;
 use crate::handle_events::HandleEvents;
-use crate::lifetimes::{AGES, Lifetimes};
+use crate::lifetimes::Lifetimes;
 use crate::objects::Objects;
+use crate::placement_name::{PlacementName, Relocation};
 use crate::plan::Plan;
-use crate::target::{Extent, Handle, ObjectError, PlacementFacts};
+use crate::target::{Extent, ObjectError, PlacementFacts};
 use crate::units::{OpenId, Units};
+use crate::words::{Class, Handle, Label};
 use openftl_core::{Geometry, Time};
-use std::fmt;
-use std::str::FromStr;
-
-/// Handles that a drive has if nobody says otherwise.
-pub const HANDLES_DEFAULT: u8 = 8;
-
-/// Objects that a drive keeps apart at a time if nobody says otherwise.
-pub const OBJECTS_DEFAULT: u16 = 64;
-
-/// The most handles.
-pub const HANDLES_MAX: u8 = 128;
-
-/// The most objects that are being written at a time.
-pub const OBJECTS_MAX: u16 = 4096;
-
-/// How a drive places what it writes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PlacementName {
-    /// In the order of time, whoever writes: the host, or garbage collection.
-    None,
-    /// What collection moves has chunks of its own.
-    #[default]
-    HotCold,
-    /// By lifetimes that the drive infers: [`crate::lifetimes`].
-    Learned,
-    /// A class for each handle; collection mixes them (NVMe streams as drives have them).
-    Streams,
-    /// A class for each handle, also in collection.
-    StreamsKept,
-    /// Flexible Data Placement with initially isolated handles: as streams.
-    Fdp,
-    /// Flexible Data Placement with persistently isolated handles: as streams that are kept apart.
-    FdpPersistent,
-    /// A class for each object that the host announces: [`crate::objects`].
-    FlashAlloc,
-}
-
-impl PlacementName {
-    /// All of them. Superblocks name them by their place here: a new one goes to the end.
-    pub const ALL: [PlacementName; 8] = [
-        PlacementName::None,
-        PlacementName::HotCold,
-        PlacementName::Learned,
-        PlacementName::Streams,
-        PlacementName::StreamsKept,
-        PlacementName::Fdp,
-        PlacementName::FdpPersistent,
-        PlacementName::FlashAlloc,
-    ];
-
-    /// The number for it in a superblock: its place in [`PlacementName::ALL`].
-    #[must_use]
-    pub fn code(self) -> u8 {
-        PlacementName::ALL.iter().position(|name| *name == self).expect("all of them are in there") as u8
-    }
-
-    /// The placement with this number, if there is one.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<PlacementName> {
-        PlacementName::ALL.get(usize::from(code)).copied()
-    }
-
-    /// The word for it in a drive's file.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            PlacementName::None => "none",
-            PlacementName::HotCold => "hot-cold",
-            PlacementName::Learned => "learned",
-            PlacementName::Streams => "streams",
-            PlacementName::StreamsKept => "streams-kept",
-            PlacementName::Fdp => "fdp",
-            PlacementName::FdpPersistent => "fdp-persistent",
-            PlacementName::FlashAlloc => "flash-alloc",
-        }
-    }
-
-    /// The handle of writes that have none, or one that the drive does not have; [`Handle::NONE`]: they are ordinary.
-    #[must_use]
-    pub fn default_handle(self) -> Handle {
-        match self {
-            PlacementName::Fdp | PlacementName::FdpPersistent => Handle(1),
-            _ => Handle::NONE,
-        }
-    }
-
-    /// Whether handles mean something.
-    #[must_use]
-    pub fn heeds_handles(self) -> bool {
-        use PlacementName::{Fdp, FdpPersistent, Streams, StreamsKept};
-        matches!(self, Streams | StreamsKept | Fdp | FdpPersistent)
-    }
-
-    /// Where garbage collection puts what it moves.
-    #[must_use]
-    pub fn relocation(self) -> Relocation {
-        match self {
-            PlacementName::None => Relocation::WithHost,
-            PlacementName::HotCold | PlacementName::Streams | PlacementName::Fdp => Relocation::Together,
-            PlacementName::StreamsKept | PlacementName::FdpPersistent => Relocation::ByHandle,
-            PlacementName::FlashAlloc => Relocation::ByType,
-            PlacementName::Learned => Relocation::ByAge,
-        }
-    }
-
-    /// Classes of writes on a drive with so many handles and objects.
-    #[must_use]
-    pub fn classes(self, handles: u8, objects_max: u16) -> usize {
-        1 + match self {
-            PlacementName::None | PlacementName::HotCold => 0,
-            PlacementName::Learned => 1,
-            PlacementName::FlashAlloc => usize::from(objects_max),
-            _ => usize::from(handles),
-        }
-    }
-
-    /// Places in each group where relocated blocks are kept apart from the others.
-    #[must_use]
-    pub fn destinations(self, handles: u8) -> usize {
-        match self.relocation() {
-            Relocation::WithHost | Relocation::Together => 0,
-            Relocation::ByHandle => usize::from(handles),
-            Relocation::ByType => 1,
-            Relocation::ByAge => AGES,
-        }
-    }
-}
-
-impl fmt::Display for PlacementName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-/// A word that names no placement.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "there is no placement `{0}`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc"
-)]
-pub struct UnknownPlacement(String);
-
-impl FromStr for PlacementName {
-    type Err = UnknownPlacement;
-
-    fn from_str(text: &str) -> Result<PlacementName, UnknownPlacement> {
-        let named = PlacementName::ALL.into_iter().find(|name| name.word() == text);
-        named.ok_or_else(|| UnknownPlacement(text.to_owned()))
-    }
-}
-
-/// Where garbage collection puts what it moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Relocation {
-    /// Into the open chunks of the host, where those of the group have room.
-    WithHost,
-    /// Into chunks of its own.
-    Together,
-    /// Into chunks of its own for each handle.
-    ByHandle,
-    /// Blocks of objects apart from all others.
-    ByType,
-    /// Apart by how long each block has lived.
-    ByAge,
-}
-
-/// What is written together. Of no meaning beyond the life of the open drive.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Class(pub u16);
-
-impl Class {
-    /// Writes of which nothing is known.
-    pub const ORDINARY: Class = Class(0);
-
-    /// Its place in tables.
-    #[inline]
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// What a chunk was opened for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Label {
-    /// Anything.
-    #[default]
-    Ordinary,
-    /// Writes under one handle.
-    Handle(u8),
-    /// Blocks of objects.
-    Objects,
-    /// Blocks that were expected to be overwritten soon.
-    Brief,
-}
 
 /// Of the budgets: chunks for classes of writes.
 pub(crate) const WRITES: usize = 0;
@@ -380,7 +186,7 @@ impl Placement {
         Ok(())
     }
 
-    /// What blocks of `class` count as in [`PlacementStatistics::blocks`].
+    /// What blocks of `class` count as in [`crate::PlacementStatistics::blocks`].
     #[inline]
     pub(crate) fn counted_as(&self, class: Class) -> Class {
         if self.name.heeds_handles() { class } else { Class(class.0.min(1)) }
@@ -567,71 +373,6 @@ impl Placement {
     /// Every chunk that is open for a class.
     pub(crate) fn open_chunks(&self) -> impl Iterator<Item = OpenId> + '_ {
         self.frontiers.iter().flat_map(|frontier| frontier.open.iter().copied())
-    }
-}
-
-/// What became of the wishes.
-#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct PlacementStatistics {
-    /// Blocks that the host wrote, by handle (0: none); of objects and learned classes all that are not ordinary count as 1.
-    pub blocks: Vec<u64>,
-    /// Objects that were announced.
-    pub objects: u64,
-    /// Objects that were written to their end.
-    pub objects_written: u64,
-    /// Objects that were trimmed before that.
-    pub objects_trimmed: u64,
-    /// Objects that ended because another was announced in their place.
-    pub objects_replaced: u64,
-    /// Objects that were refused.
-    pub objects_refused: u64,
-    /// Blocks written among ordinary ones because no more chunks may be open.
-    pub unplaced: u64,
-    /// Blocks written wherever there was room, because there was none elsewhere.
-    pub spilled: u64,
-    /// Blocks that collection should have kept apart, and moved with others for want of room.
-    pub merged: u64,
-}
-
-impl PlacementStatistics {
-    /// Counts blocks that the host wrote.
-    #[inline]
-    pub(crate) fn count(&mut self, Class(class): Class, blocks: u64) {
-        let index = usize::from(class);
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, 0);
-        }
-        self.blocks[index] += blocks;
-    }
-
-    /// Adds what another drive did.
-    pub fn add(&mut self, other: &PlacementStatistics) {
-        let PlacementStatistics {
-            blocks,
-            objects,
-            objects_written,
-            objects_trimmed,
-            objects_replaced,
-            objects_refused,
-            unplaced,
-            spilled,
-            merged,
-        } = other;
-        for (index, more) in blocks.iter().enumerate() {
-            self.count(Class(index as u16), *more);
-        }
-        for (sum, more) in [
-            (&mut self.objects, objects),
-            (&mut self.objects_written, objects_written),
-            (&mut self.objects_trimmed, objects_trimmed),
-            (&mut self.objects_replaced, objects_replaced),
-            (&mut self.objects_refused, objects_refused),
-            (&mut self.unplaced, unplaced),
-            (&mut self.spilled, spilled),
-            (&mut self.merged, merged),
-        ] {
-            *sum += more;
-        }
     }
 }
 

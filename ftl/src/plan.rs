@@ -18,7 +18,7 @@
 
 use crate::config::{Config, RelocateBy};
 use crate::superblock::Superblock;
-use crate::target::TRANSACTION_BLOCKS_MAX;
+use crate::words::{METADATA_COPIES, TRANSACTION_BLOCKS_MAX};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry};
 
@@ -36,9 +36,6 @@ pub const SUPERBLOCK_CHUNKS: u32 = 2;
 
 /// Places that a superblock is written to, in different groups where there is more than one.
 pub const SUPERBLOCK_COPIES: u32 = 2;
-
-/// Copies of log and checkpoint: in different groups, or on different parallel units of the one group.
-pub const METADATA_COPIES: usize = 2;
 
 /// Parallel units that one copy of a checkpoint is spread over, at most.
 pub const CHECKPOINT_LANES_MAX: u32 = 4;

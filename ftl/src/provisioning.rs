@@ -14,7 +14,8 @@
 //! The copies of the metadata have different *homes*: every other group, or every other parallel unit of the one group.
 //! They leave them only when there is no room.
 
-use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, Plan, RELOCATION_RESERVE_CHUNKS};
+use crate::plan::{COLLECTION_HEADROOM_CHUNKS, Plan, RELOCATION_RESERVE_CHUNKS};
+use crate::words::METADATA_COPIES;
 use openftl_core::{AddressFormat, ChunkId, Geometry, PuId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

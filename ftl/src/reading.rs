@@ -7,9 +7,9 @@
 use crate::block::{BlockFtl, Errand};
 use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
-use crate::statistics::Care;
 use crate::tables::TableBlock;
 use crate::target::{Done, IoError};
+use crate::words::Care;
 use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 

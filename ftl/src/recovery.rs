@@ -23,38 +23,28 @@
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
 use crate::assembly::Origin;
-use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::chunks::Chunks;
 use crate::config::{Config, RelocateBy};
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::FoundLog;
 use crate::log::{Log, MendedUnit};
 use crate::mapping::{Entry, Mapping, Place};
-use crate::plan::{METADATA_COPIES, Plan, PlanError};
-use crate::repair::{self, Highest, RepairReport};
+use crate::open_error::OpenError;
+use crate::plan::Plan;
+use crate::recovery_report::{RecoveryReport, STEPS, StepReport};
+use crate::repair::{self, Highest};
 use crate::scan::Scan;
-use crate::superblock::{CheckpointPlace, LogGap, SEARCH_CHUNKS, Sizing, Superblock, SuperblockError};
+use crate::superblock::{CheckpointPlace, LogGap, Sizing, Superblock};
 use crate::superblock_writer::PlaceState;
-use crate::survey::{
-    Chunks, close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
-};
+use crate::survey::{close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places};
+use crate::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, GeometryError, Nanos, PuId, Time};
-use openftl_media::{ChunkState, Media, MediaError};
+use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Time};
+use openftl_media::{ChunkState, Media};
 use std::collections::HashSet;
-
-/// The names of the steps, in their order.
-pub const STEPS: [&str; 8] = [
-    "read chunk report",
-    "find superblock",
-    "load checkpoint",
-    "settle open chunks",
-    "read log",
-    "replay log",
-    "rebuild chunk table",
-    "write superblock",
-];
 
 /// Sequences of data that a recovery skips, so that none is used twice: more than any pool has frames for blocks that were
 /// programmed and not yet logged.
@@ -62,180 +52,6 @@ const POSITIONS_SKIPPED: u64 = 1 << 24;
 
 /// Sequences of superblocks that a repair skips.
 const SUPERBLOCKS_SKIPPED: u64 = 1 << 10;
-
-/// One step of opening a drive.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct StepReport {
-    /// Its name, of [`STEPS`].
-    pub name: &'static str,
-    /// How long it took on the drive's clock.
-    #[serde(rename = "time_ns")]
-    pub time: Nanos,
-    /// Blocks that it read.
-    pub blocks_read: u64,
-    /// What it found.
-    pub found: String,
-}
-
-/// How a drive was opened.
-#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct RecoveryReport {
-    /// The steps taken.
-    pub steps: Vec<StepReport>,
-    /// Whether the drive had been closed cleanly.
-    pub clean: bool,
-    /// Records replayed.
-    pub replayed: u64,
-    /// Records of transactions that were cut off, and dropped.
-    pub dropped: u64,
-    /// Log blocks found beyond the end of the log.
-    pub beyond_end: u64,
-    /// What was found in one copy only, in words; the copies are made anew.
-    pub single_copies: Vec<String>,
-    /// What the drive lacks of the room that every crash leaves, if anything: it is made before anything else.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing_room: Option<String>,
-    /// What had to be rebuilt, if anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repair: Option<RepairReport>,
-}
-
-/// A drive that cannot be opened, or formatted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The device does not answer.
-    #[error(transparent)]
-    Media(#[from] MediaError),
-    /// The device has an impossible shape.
-    #[error("the device reports an impossible geometry: {0}")]
-    Geometry(#[from] GeometryError),
-    /// The capacity does not fit.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// No superblock was found.
-    #[error(
-        "no superblock was found on the device: it was never formatted, or holds something else. `openftl create` makes a new drive"
-    )]
-    NotFormatted,
-    /// Superblocks were found, but none can be used.
-    #[error("no superblock on the device can be used: {0}")]
-    Superblock(#[from] SuperblockError),
-    /// The drive was formatted on a device of another shape.
-    #[error(
-        "the drive was formatted on a device of another geometry (groups, PUs per group, chunks per PU, blocks per chunk): \
-         {formatted:?}, and this one has {found:?}; open it with the profile it was created with"
-    )]
-    OtherGeometry {
-        /// In the superblock.
-        formatted: [u32; 4],
-        /// Of the device.
-        found: [u32; 4],
-    },
-    /// The drive was formatted for a setting that needs fewer chunks.
-    #[error(
-        "{field} = {asked} needs {needed} good chunks, and the drive, which was created with {field} = {formatted}, has \
-         {good}: leave {field} away, or create another drive with it"
-    )]
-    OtherSize {
-        /// The setting.
-        field: &'static str,
-        /// As asked for now.
-        asked: String,
-        /// As formatted.
-        formatted: String,
-        /// Chunks of the plan.
-        needed: u64,
-        /// Chunks that there are for it: of the device those that are not offline, or all that are not for tables.
-        good: u64,
-    },
-    /// The drive was formatted for another FTL.
-    #[error("this is a {found} drive, and it is to be opened as a {wanted} drive")]
-    OtherKind {
-        /// What it is.
-        found: &'static str,
-        /// What it should be.
-        wanted: &'static str,
-    },
-    /// The catalog of a table drive cannot be used.
-    #[error(transparent)]
-    Catalog(#[from] crate::tables::CatalogError),
-    /// Log is in a chunk that no superblock names.
-    #[error(
-        "chunk {chunk} holds log block {lsn}, and superblock {sequence}, the newest that can be read, does not know that \
-         chunk: a newer superblock is lost; run `openftl check --repair`"
-    )]
-    SuperblockLost {
-        /// The newest superblock left.
-        sequence: u64,
-        /// The address of the chunk.
-        chunk: String,
-        /// The log block.
-        lsn: u64,
-    },
-    /// Both copies of a block of the log are lost.
-    #[error(
-        "log block {lsn} is lost in both copies, and all below {durable_below} had been promised: the map would be older \
-         than it may be; run `openftl check --repair`"
-    )]
-    LogLost {
-        /// The first that is lost.
-        lsn: u64,
-        /// What was durable.
-        durable_below: u64,
-    },
-    /// Both copies of a block of the checkpoint cannot be read or do not verify.
-    #[error(
-        "checkpoint {sequence} lacks {missing} of its {blocks} blocks in both copies (the first is {first}): the map cannot \
-         be trusted; run `openftl check --repair`"
-    )]
-    CheckpointLost {
-        /// Which checkpoint.
-        sequence: u64,
-        /// Blocks that it should have.
-        blocks: u32,
-        /// Blocks that were not found.
-        missing: u32,
-        /// The first of them.
-        first: u32,
-    },
-    /// Checkpoint and log together say something that cannot be.
-    #[error("the map is inconsistent: {0}; run `openftl check --repair`")]
-    Inconsistent(String),
-    /// Too few chunks for superblocks.
-    #[error("parallel unit {0:?} has no two good chunks among its first {SEARCH_CHUNKS}: no place for superblocks")]
-    NoSuperblockPlace(PuId),
-    /// The first writes to a new drive failed.
-    #[error("the drive could not be written: {0}")]
-    Unwritable(ReadOnlyReason),
-    /// The device stopped completing commands.
-    #[error("the device has stopped: nothing is due, and the drive still waits")]
-    Stopped,
-}
-
-impl OpenError {
-    /// Whether [`Access::Repair`] may help.
-    #[must_use]
-    pub fn is_repairable(&self) -> bool {
-        matches!(
-            self,
-            OpenError::SuperblockLost { .. }
-                | OpenError::LogLost { .. }
-                | OpenError::CheckpointLost { .. }
-                | OpenError::Inconsistent(_)
-        )
-    }
-}
-
-/// Whether a drive may be written when it is opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Recovery ends with a superblock, and the drive takes requests.
-    ReadWrite,
-    /// Nothing is written; the drive takes reads.
-    Inspect,
-    /// As to use it; but what cannot be trusted is rebuilt instead of refused, and then a new checkpoint is written.
-    Repair,
-}
 
 struct Steps<'a> {
     clock: &'a mut dyn Clock,

@@ -14,9 +14,9 @@
 //! it begins only with a free chunk beyond the reserve, one in each group at a time. And it wears the medium, so where very
 //! much is weak it keeps to a share of what is read.
 
-use crate::block::{BlockFtl, Phase};
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
-use crate::statistics::Care;
+use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Geometry, Ppa};
 use openftl_media::{ChunkDescriptor, ChunkState, Notification, NotifiedScope, NotifiedState};
 use std::collections::VecDeque;

@@ -27,13 +27,13 @@
 //! Where the drive is worn out and the log cannot go on without a chunk, it goes before relocation: what a victim leaves is reset only
 //! when the log is durable.
 
-use crate::block::{BlockFtl, Phase, ReadOnlyReason};
+use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::log::{LOG_UNITS_MAX, LogChunk};
-use crate::plan::{COLLECTION_HEADROOM_CHUNKS, METADATA_COPIES, RELOCATION_RESERVE_CHUNKS};
-use crate::target::TRANSACTION_BLOCKS_MAX;
+use crate::plan::{COLLECTION_HEADROOM_CHUNKS, RELOCATION_RESERVE_CHUNKS};
 use crate::units::OpenId;
+use crate::words::{METADATA_COPIES, Phase, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::ChunkId;
 
 /// What the measures have set going.

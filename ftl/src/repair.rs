@@ -30,15 +30,15 @@
 //!
 //! What a copied block had borrowed cannot be found again so: where that is lost, the block is.
 
+use crate::chunks::Chunks;
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::FoundLog;
 use crate::log::{self, Record};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::{BlockKind, Oob};
-use crate::recovery::OpenError;
+use crate::open_error::OpenError;
 use crate::scan::{Scan, interleaved};
 use crate::superblock::{COUNTS_END, Superblock};
-use crate::survey::Chunks;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
 use std::collections::{BTreeMap, BTreeSet, HashSet};

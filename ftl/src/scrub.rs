@@ -12,11 +12,11 @@
 //! A pass begins somewhere else each time the drive is opened, so that one that is never on for a whole interval gets all
 //! of its data read too. It waits while the host waits.
 
-use crate::block::{BlockFtl, Errand, Phase};
+use crate::block::{BlockFtl, Errand};
 use crate::chunk_table::ChunkUse;
 use crate::config::Config;
 use crate::oob::{BlockKind, Oob};
-use crate::statistics::Care;
+use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Completion, Status};
 use std::ops::Range;

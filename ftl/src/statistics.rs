@@ -11,91 +11,8 @@
 
 use crate::encounters::Encounters;
 use crate::latency::Latencies;
-use crate::placement::PlacementStatistics;
+use crate::words::{Care, Class, Purpose};
 use openftl_core::{Nanos, Time};
-
-/// Why a block was programmed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Purpose {
-    /// A block that the host wrote.
-    Data = 0,
-    /// A block that garbage collection moved.
-    Relocation = 1,
-    /// The write-ahead log.
-    Log = 2,
-    /// A checkpoint.
-    Checkpoint = 3,
-    /// A superblock.
-    Superblock = 4,
-    /// Nothing: fills a write unit that could not wait, or a chunk that had to be closed.
-    Padding = 5,
-    /// A block of a table that the host wrote.
-    Table = 6,
-}
-
-impl Purpose {
-    /// Every purpose, in the order of [`Statistics::programmed`].
-    pub const ALL: [Purpose; 7] = [
-        Purpose::Data,
-        Purpose::Relocation,
-        Purpose::Log,
-        Purpose::Checkpoint,
-        Purpose::Superblock,
-        Purpose::Padding,
-        Purpose::Table,
-    ];
-
-    /// Those of a block drive.
-    pub const OF_BLOCKS: [Purpose; 6] =
-        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
-
-    /// The word that reports use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Purpose::Data => "data",
-            Purpose::Relocation => "relocation",
-            Purpose::Log => "log",
-            Purpose::Checkpoint => "checkpoint",
-            Purpose::Superblock => "superblock",
-            Purpose::Padding => "padding",
-            Purpose::Table => "tables",
-        }
-    }
-}
-
-/// Why a chunk was emptied though nobody needed its room.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Care {
-    /// A read of the host found it weak.
-    HostRead = 0,
-    /// The scrub found it weak.
-    Scrub = 1,
-    /// The device said that it is weak, or has gone offline.
-    Notification = 2,
-    /// Its data rest while others wear: wear levelling.
-    Wear = 3,
-}
-
-impl Care {
-    /// Every reason, in the order of [`Statistics::cared`].
-    pub const ALL: [Care; 4] = [Care::HostRead, Care::Scrub, Care::Notification, Care::Wear];
-
-    /// The words that reports use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Care::HostRead => "found weak by a read",
-            Care::Scrub => "found weak by the scrub",
-            Care::Notification => "notified by the device",
-            Care::Wear => "moved to level wear",
-        }
-    }
-}
 
 /// Chunks that were emptied for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -340,5 +257,70 @@ impl Statistics {
     #[must_use]
     pub fn programmed_for(&self, purpose: Purpose) -> u64 {
         self.programmed[purpose as usize]
+    }
+}
+
+/// What became of the wishes.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct PlacementStatistics {
+    /// Blocks that the host wrote, by handle (0: none); of objects and learned classes all that are not ordinary count as 1.
+    pub blocks: Vec<u64>,
+    /// Objects that were announced.
+    pub objects: u64,
+    /// Objects that were written to their end.
+    pub objects_written: u64,
+    /// Objects that were trimmed before that.
+    pub objects_trimmed: u64,
+    /// Objects that ended because another was announced in their place.
+    pub objects_replaced: u64,
+    /// Objects that were refused.
+    pub objects_refused: u64,
+    /// Blocks written among ordinary ones because no more chunks may be open.
+    pub unplaced: u64,
+    /// Blocks written wherever there was room, because there was none elsewhere.
+    pub spilled: u64,
+    /// Blocks that collection should have kept apart, and moved with others for want of room.
+    pub merged: u64,
+}
+
+impl PlacementStatistics {
+    /// Counts blocks that the host wrote.
+    #[inline]
+    pub(crate) fn count(&mut self, Class(class): Class, blocks: u64) {
+        let index = usize::from(class);
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, 0);
+        }
+        self.blocks[index] += blocks;
+    }
+
+    /// Adds what another drive did.
+    pub fn add(&mut self, other: &PlacementStatistics) {
+        let PlacementStatistics {
+            blocks,
+            objects,
+            objects_written,
+            objects_trimmed,
+            objects_replaced,
+            objects_refused,
+            unplaced,
+            spilled,
+            merged,
+        } = other;
+        for (index, more) in blocks.iter().enumerate() {
+            self.count(Class(index as u16), *more);
+        }
+        for (sum, more) in [
+            (&mut self.objects, objects),
+            (&mut self.objects_written, objects_written),
+            (&mut self.objects_trimmed, objects_trimmed),
+            (&mut self.objects_replaced, objects_replaced),
+            (&mut self.objects_refused, objects_refused),
+            (&mut self.unplaced, unplaced),
+            (&mut self.spilled, spilled),
+            (&mut self.merged, merged),
+        ] {
+            *sum += more;
+        }
     }
 }

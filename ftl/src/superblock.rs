@@ -43,9 +43,8 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::life::{Life, LifeBytes};
-use crate::mapping::Entry;
-use crate::placement::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
-use crate::plan::METADATA_COPIES;
+use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
+use crate::words::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
@@ -619,9 +618,6 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         ),
     ]
 }
-
-/// Map entries in one block of a checkpoint.
-pub const ENTRIES_PER_BLOCK: usize = BLOCK_BYTES / size_of::<Entry>();
 
 #[cfg(test)]
 mod tests {

@@ -20,14 +20,14 @@
 //!
 //! On the profile `cosmos` that is 2 % at 1 GiB and 16 % from 8 GiB on.
 
-use crate::block::{BlockFtl, Errand, ReadOnlyReason};
+use crate::block::{BlockFtl, Errand};
 use crate::chunk_table::ChunkUse;
 use crate::log::{LogChunk, LogCopy, Successor};
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
-use crate::statistics::Purpose;
 use crate::superblock::Superblock;
 use crate::units::OpenId;
+use crate::words::{Purpose, ReadOnlyReason};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, VECTOR_BLOCKS_MAX};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

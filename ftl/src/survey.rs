@@ -3,17 +3,17 @@
 //! Also the little that is written before an FTL runs: padding without which the end of a chunk cannot be read, and
 //! resets of the places for superblocks.
 
+use crate::chunks::Chunks;
 use crate::found_log::FoundLog;
 use crate::log;
 use crate::oob::{BlockKind, Oob};
-use crate::plan::{Plan, PlanError, SUPERBLOCK_COPIES};
-use crate::recovery::{Access, OpenError};
+use crate::open_error::OpenError;
+use crate::plan::{Plan, SUPERBLOCK_COPIES};
 use crate::scan::Scan;
 use crate::superblock::{SEARCH_CHUNKS, SUPERBLOCK_VERSION, Superblock, SuperblockError};
 use crate::superblock_writer::PlaceState;
-use openftl_core::{
-    AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
-};
+use crate::words::Access;
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Media, Status};
 use std::collections::{HashMap, HashSet};
 
@@ -21,51 +21,6 @@ use std::collections::{HashMap, HashSet};
 pub(crate) fn superblock_pus(geometry: &Geometry) -> impl Iterator<Item = PuId> + use<> {
     let format = geometry.format();
     (0..geometry.groups.min(SUPERBLOCK_COPIES)).map(move |group| format.pu_id(group, 0))
-}
-
-/// The descriptors of a device, by chunk address.
-pub(crate) struct Chunks {
-    pub(crate) geometry: Geometry,
-    pub(crate) table: Vec<Option<ChunkDescriptor>>,
-}
-
-impl Chunks {
-    pub(crate) fn report(media: &mut dyn Media, now: Time) -> Result<Chunks, OpenError> {
-        let geometry = *media.geometry();
-        geometry.validate()?;
-        let bits = geometry.format().bits();
-        if bits > 31 {
-            return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits }.into());
-        }
-        let mut table = vec![None; geometry.format().chunk_ids()];
-        for descriptor in media.whole_chunk_report(now)? {
-            table[descriptor.chunk.0 as usize] = Some(descriptor);
-        }
-        Ok(Chunks { geometry, table })
-    }
-
-    pub(crate) fn get(&self, chunk: ChunkId) -> Option<&ChunkDescriptor> {
-        self.table.get(chunk.0 as usize)?.as_ref()
-    }
-
-    pub(crate) fn state(&self, chunk: ChunkId) -> ChunkState {
-        self.get(chunk).map_or(ChunkState::Offline, |descriptor| descriptor.state)
-    }
-
-    /// Blocks of `chunk` that can be read.
-    pub(crate) fn readable(&self, chunk: ChunkId) -> u32 {
-        match self.get(chunk) {
-            Some(chunk) if chunk.state == ChunkState::Closed => chunk.write_pointer,
-            Some(chunk) if chunk.state == ChunkState::Open => {
-                chunk.write_pointer.saturating_sub(self.geometry.mw_cunits)
-            }
-            _ => 0,
-        }
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = &ChunkDescriptor> {
-        self.table.iter().flatten()
-    }
 }
 
 /// Makes sure that `chunk` is free, whatever it holds. Returns whether it is.

@@ -56,7 +56,7 @@ pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 
 use crate::block::BlockFtl;
-use crate::survey::Chunks;
+use crate::chunks::Chunks;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState};

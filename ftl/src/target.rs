@@ -8,12 +8,13 @@
 //!
 //! A host that finds no frame available polls (and waits) until there are some: that is the drive's back-pressure.
 
-use crate::placement::{HANDLES_MAX, PlacementName};
+use crate::placement_name::{HANDLES_MAX, PlacementName};
+use crate::words::Handle;
 use openftl_core::{Frame, FrameForm, Frames, Nanos, Time};
 use std::ops::DerefMut;
 
-/// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
-pub const TRANSACTION_BLOCKS_MAX: usize = 256;
+/// Requests that wait for something, at most.
+pub const REQUESTS_MAX: usize = 16_384;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -23,19 +24,6 @@ pub enum Durability {
     Volatile,
     /// When it would survive a power cut (force unit access).
     Durable,
-}
-
-/// What the host says of the lifetime of what it writes: blocks written under one handle are expected to end together.
-///
-/// A hint, and never a promise: a drive whose placement does not heed handles takes no notice of it, and one that does takes
-/// any handle that it does not have for none, or for the default one of its placement. NVMe calls it a stream identifier, or a
-/// placement handle.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Handle(pub u8);
-
-impl Handle {
-    /// Nothing is said.
-    pub const NONE: Handle = Handle(0);
 }
 
 /// A set of handles, of which [`Handle::NONE`] is never one.
@@ -129,14 +117,14 @@ pub const EXTENTS_MAX: usize = 256;
 /// What a host may ask. Addresses and lengths are in logical blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
-    /// Reads `frames.len()` blocks (1 to [`TRANSACTION_BLOCKS_MAX`]). Blocks never written, or trimmed, read as zeroes.
+    /// Reads `frames.len()` blocks (1 to [`crate::words::TRANSACTION_BLOCKS_MAX`]). Blocks never written, or trimmed, read as zeroes.
     Read {
         /// First logical block.
         first: u64,
         /// Where to; the host's until the [`Done`] and after.
         frames: &'a [Frame],
     },
-    /// Writes `frames.len()` blocks (1 to [`TRANSACTION_BLOCKS_MAX`]) as one transaction: after a crash all or none of
+    /// Writes `frames.len()` blocks (1 to [`crate::words::TRANSACTION_BLOCKS_MAX`]) as one transaction: after a crash all or none of
     /// them are there.
     Write {
         /// First logical block.
@@ -158,7 +146,7 @@ pub enum Request<'a> {
         /// When to acknowledge.
         durability: Durability,
     },
-    /// Makes any number of blocks read as zeroes. Serves trim and write zeroes alike. Up to [`TRANSACTION_BLOCKS_MAX`] blocks are
+    /// Makes any number of blocks read as zeroes. Serves trim and write zeroes alike. Up to [`crate::words::TRANSACTION_BLOCKS_MAX`] blocks are
     /// one transaction. A longer trim takes several, in the order of its blocks, and other requests are served in between
     /// ([`crate::trims`]); all of them have the promised durability when it ends.
     Trim {

@@ -21,24 +21,19 @@
 //! and a chunk is never reset without the log that allows it.
 //! What trims do in between stands in [`crate::trims`].
 
-use crate::block::{BlockFtl, Errand, Phase, ReadOnlyReason};
+use crate::block::{BlockFtl, Errand};
 use crate::canary::Canary;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::oob::{BlockKind, Oob};
-use crate::placement::Class;
-use crate::plan::METADATA_COPIES;
-use crate::statistics::Purpose;
-use crate::target::{Done, Durability, Handle, IoError, TRANSACTION_BLOCKS_MAX};
+use crate::target::{Done, Durability, IoError, REQUESTS_MAX};
 use crate::throttle::{Room, Throttle};
 use crate::trims::Trims;
 use crate::units::OpenId;
+use crate::words::{Class, Handle, METADATA_COPIES, Phase, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Status;
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// Requests that wait for something, at most.
-pub const REQUESTS_MAX: usize = 16_384;
 
 /// Writes that are held back and that a trim is compared with, at most.
 const HELD_BACK_LOOKED_AT_MAX: usize = 64;

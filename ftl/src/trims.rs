@@ -24,16 +24,14 @@
 //! logs nothing: whatever made those blocks nowhere is in the log before.
 
 use crate::block::BlockFtl;
+use crate::config::TRIM_STEP_ENTRIES;
 use crate::log::Record;
 use crate::mapping::{Entry, Place};
-use crate::target::{Durability, Extent, IoError, TRANSACTION_BLOCKS_MAX};
-use crate::transactions::REQUESTS_MAX;
+use crate::target::{Durability, Extent, IoError, REQUESTS_MAX};
+use crate::words::TRANSACTION_BLOCKS_MAX;
 use openftl_core::{Ppa, Time};
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// Entries of the map that one step looks at.
-pub const TRIM_STEP_ENTRIES: u32 = 1024;
 
 /// Steps after which other requests have their turn. A turn looks at less than one step more than these, because a step is
 /// not cut short.

@@ -16,7 +16,7 @@
 //! A unit that the device copies may turn out to have nothing to copy: then it is read and written where it was to be, and the
 //! units behind it, which the device refuses because the write pointer is not there yet, are submitted once more after it.
 
-use crate::statistics::Purpose;
+use crate::words::Purpose;
 use openftl_core::{ChunkId, Frame, Geometry, VECTOR_BLOCKS_MAX};
 use std::collections::VecDeque;
 

@@ -21,10 +21,6 @@
 use crate::block::BlockFtl;
 use openftl_core::ChunkId;
 
-/// How far the resets of two chunks of a group may differ before resting data move, unless the drive's owner says
-/// otherwise: one percent of what TLC stands.
-pub const WEAR_SPREAD_MAX: u32 = 32;
-
 /// How far beyond the limit wear may spread while data move.
 pub const WEAR_SPREAD_SLACK: u32 = 8;
 

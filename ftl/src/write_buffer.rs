@@ -23,7 +23,7 @@
 
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
-use crate::placement::Class;
+use crate::words::Class;
 use openftl_core::{Frame, Ppa};
 use std::collections::VecDeque;
 

@@ -3,11 +3,12 @@
 
 use openftl_core::{OOB_BYTES_MIN, PuId, VECTOR_BLOCKS_MAX};
 use openftl_ftl::checkpoint::{CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
-use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, METADATA_COPIES, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
-use openftl_ftl::recovery::{OpenError, STEPS};
-use openftl_ftl::superblock::{
-    ENTRIES_PER_BLOCK, LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SUPERBLOCK_VERSION, SuperblockError,
-};
+use openftl_ftl::mapping::ENTRIES_PER_BLOCK;
+use openftl_ftl::open_error::OpenError;
+use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPIES};
+use openftl_ftl::recovery_report::STEPS;
+use openftl_ftl::superblock::{LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SUPERBLOCK_VERSION, SuperblockError};
+use openftl_ftl::words::METADATA_COPIES;
 use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
 use openftl_media::parts::PART_NAME_BYTES_MAX;
 use openftl_media::store::format::{self, Header, JournalHeader, JournalRecord, PartEntry, Record};

@@ -4,7 +4,7 @@
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, FrameForm, Nanos};
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason, RelocateBy};
 use openftl_media::{ChunkState, Profile, ProgramFailure};
 use openftl_sim::world::{World, config, profile};

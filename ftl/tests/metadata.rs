@@ -5,7 +5,7 @@ use crate::damage::{Damage, blocks, checkpoint, cut_off, idle, log, superblock};
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::oob::BlockKind;
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::superblock::LOG_GAPS_MAX;
 use openftl_ftl::{Access, Config, Durability, IoError};
 use openftl_media::{

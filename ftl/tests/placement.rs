@@ -3,7 +3,7 @@
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Clock};
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::placement::PlacementStatistics;
+use openftl_ftl::statistics::PlacementStatistics;
 use openftl_ftl::{
     BlockTarget, Config, Deed, Durability, Extent, Handle, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
     PlacementName, Request,

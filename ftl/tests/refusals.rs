@@ -5,7 +5,7 @@ use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualCloc
 use openftl_ftl::block::BlockFtl;
 use openftl_ftl::log::{Log, Record};
 use openftl_ftl::oob::{BlockKind, OOB_VERSION, Oob};
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::seals::Seals;
 use openftl_ftl::superblock::{SUPERBLOCK_VERSION, Superblock, SuperblockError};
 use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};

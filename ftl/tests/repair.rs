@@ -2,7 +2,7 @@
 
 use crate::damage::{Damage, checkpoint, cut_off, log, superblock};
 use openftl_core::Ppa;
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::{Access, CheckReport, IoError, RepairReport, Superblock};
 use openftl_sim::World;
 use std::ops::Range;

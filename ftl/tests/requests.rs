@@ -2,7 +2,7 @@
 
 use openftl_core::{Clock, Frame, FrameForm, Nanos};
 use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
+use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockTarget, Config, Durability, Handle, IoError, Request};
 use openftl_media::{COMMANDS_MAX, Profile};
 use openftl_sim::world::{World, config};

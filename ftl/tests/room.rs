@@ -2,8 +2,8 @@
 
 use openftl_core::FrameForm;
 use openftl_core::units::Share;
-use openftl_ftl::placement::PlacementName;
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
+use openftl_ftl::placement_name::PlacementName;
 use openftl_ftl::{Access, BlockTarget, Config, Durability, ReadOnlyReason};
 use openftl_media::Profile;
 use openftl_sim::TableWorld;

@@ -4,7 +4,7 @@
 use openftl_core::{ChunkId, FrameForm, Frames, Nanos, Ppa, Time};
 use openftl_ftl::chunk_table::ChunkUse;
 use openftl_ftl::oob::{BlockKind, Oob};
-use openftl_ftl::recovery::OpenError;
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::tables::TableError;
 use openftl_ftl::{Access, BlockTarget, Config, IoError, RelocateBy};
 use openftl_media::{ChunkState, Media, Profile, SilentFault};

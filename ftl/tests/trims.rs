@@ -2,7 +2,8 @@
 //! entries of the map that trims look at, never time.
 
 use openftl_core::{Clock, Nanos};
-use openftl_ftl::trims::{TRIM_STEP_ENTRIES, TRIM_STEPS_PER_TURN};
+use openftl_ftl::config::TRIM_STEP_ENTRIES;
+use openftl_ftl::trims::TRIM_STEPS_PER_TURN;
 use openftl_ftl::{BlockTarget, Config, Done, Durability, Handle, Request};
 use openftl_media::Profile;
 use openftl_sim::world::{World, config};

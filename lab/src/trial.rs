@@ -14,7 +14,7 @@ use crate::steady::{SteadyState, WINDOWS_PER_DRIVE_WRITE};
 use crate::{Binding, Driver, Limit, Load, Outcome, Pattern, RunError, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Clock, FrameForm, Frames, Geometry, Nanos, Time};
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
+use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockFtl, BlockTarget, Done, IoError, Request, Statistics};
 use openftl_media::Media;
 use std::ops::ControlFlow;

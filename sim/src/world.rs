@@ -13,9 +13,8 @@ use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::config::Left;
-use openftl_ftl::recovery::OpenError;
-use openftl_ftl::trims::TRIM_STEP_ENTRIES;
+use openftl_ftl::config::{Left, TRIM_STEP_ENTRIES};
+use openftl_ftl::open_error::OpenError;
 use openftl_ftl::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,

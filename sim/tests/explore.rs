@@ -456,7 +456,7 @@ fn exchanges_leave_a_copy_of_all_metadata_in_its_place() {
             world.inject(openftl_sim::fault::Fault { kind: FaultKind::Swap, pick: pick * 97 + seed as u32 });
         }
         world.power_cut(false);
-        world.open(openftl_ftl::recovery::Access::ReadWrite).unwrap();
+        world.open(openftl_ftl::words::Access::ReadWrite).unwrap();
     }
 }
 

@@ -276,7 +276,8 @@ struct Library {
 const RELEASED: Library = Library { build: &["build", "--release", "--package", "openftl-c"], folder: "release" };
 
 /// For tests: from the build of all of them, so that nothing is compiled twice.
-const TESTED: Library = Library { build: &["build", "--workspace", "--features", crate::test::FEATURES], folder: "debug" };
+const TESTED: Library =
+    Library { build: &["build", "--workspace", "--features", crate::test::FEATURES], folder: "debug" };
 
 /// Builds the plugin for the RocksDB with these headers, and its test of every operation, into `folder`.
 fn plugin(target: &Path, drive: &Library, folder: &Path, headers: &Path, library: &str) -> Result<(), String> {

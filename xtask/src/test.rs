@@ -143,7 +143,9 @@ impl Run {
 
     fn all(mut self, options: Options) -> ExitCode {
         self.steps.run(SET_UP.name, setup::install);
-        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", FEATURES])) else { return self.finish() };
+        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", FEATURES])) else {
+            return self.finish();
+        };
         let has_rocksdb = self.steps.run(ROCKSDB.name, rocksdb::for_tests);
         let (built, apart) = set_apart(built);
         let notes = self.target.join("left-out");

@@ -1,13 +1,13 @@
 //! Puts a drive together: device, store and FTL. What each of them says when it cannot is made a report for people here.
 
 use crate::cli::{DriveFlags, Store};
-use openftl_drive::description::another_seed;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide, of_kind};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
+use openftl_drive::description::another_seed;
 use openftl_ftl::config::Left;
 use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
 use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};

@@ -3,7 +3,6 @@
 use crate::assembly;
 use crate::cli::{self, Store, Timing};
 use crate::contender::binding_for;
-use openftl_drive::description::StoreName;
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::flash::Flash;
@@ -13,6 +12,7 @@ use crate::settings::{Settings, note_on};
 use crate::terminal::{Ink, Live, Palette, interrupted, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
+use openftl_drive::description::StoreName;
 use openftl_ftl::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View, WarmedUp};

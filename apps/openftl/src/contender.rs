@@ -11,14 +11,14 @@
 //! would not heed it, handles by object for streams and by kind for Flexible Data Placement, and objects for FlashAlloc.
 
 use crate::cli::{Collection, DriveFlags};
-use openftl_drive::description::is_file_name;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::small_file;
 use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
-use openftl_ftl::placement::{HANDLES_MAX, OBJECTS_MAX};
+use openftl_drive::description::is_file_name;
+use openftl_ftl::placement_name::{HANDLES_MAX, OBJECTS_MAX};
 use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_lab::Binding;
 use std::path::Path;

@@ -3,13 +3,13 @@
 use crate::assembly;
 use crate::cli;
 use crate::failure::Failure;
-use openftl_drive::plugin;
 use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::description::{DriveDescription, FtlKind, another_seed};
 use openftl_drive::new_file::{self, Existing};
+use openftl_drive::plugin;
 use openftl_drive::table_drive::TableDrive;
 use openftl_ftl::Access;
 use openftl_media::partition::span;

@@ -11,9 +11,9 @@
 //! the file names the hosts as that of `--dhchap-key` does.
 
 use crate::cli;
-use openftl_drive::description::{HostSection, Tls};
 use crate::failure::Failure;
 use crate::small_file;
+use openftl_drive::description::{HostSection, Tls};
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_nvme_auth::{Policy, Secrets, SecretsError, TlsKeys};
 use openftl_nvme_tls::TlsError;

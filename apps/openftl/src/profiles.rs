@@ -1,11 +1,11 @@
 //! `openftl profiles`: the NAND devices that drives can be made of.
 
 use crate::cli;
-use openftl_drive::description::find_profile;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
+use openftl_drive::description::find_profile;
 use openftl_media::Profile;
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,15 +1,15 @@
 //! What a drive is made of, gathered from defaults, a drive description and flags, in that order.
 
 use crate::cli::{DriveFlags, Timing};
-use openftl_drive::description::{
-    DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
-};
 use crate::failure::Failure;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
+use openftl_drive::description::{
+    DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
+};
 use openftl_ftl::config::Left;
 use openftl_ftl::garbage_collection::IDLE_MIN;
-use openftl_ftl::placement::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
+use openftl_ftl::placement_name::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_ftl::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use std::path::PathBuf;

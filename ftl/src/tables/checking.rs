@@ -3,7 +3,7 @@
 use super::TableBlock;
 use super::drive::TableFtl;
 use crate::check::{CHECK_TAG, CheckReport, DamagedTable};
-use crate::recovery::OpenError;
+use crate::open_error::OpenError;
 use crate::target::IoError;
 use openftl_core::{Clock, Frame};
 

@@ -16,11 +16,11 @@
 use super::Tables;
 use super::catalog::TableRuns;
 use super::table::{Table, UnitPlace};
-use crate::block::{BlockFtl, Errand, Phase};
+use crate::block::{BlockFtl, Errand};
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
 use crate::refresh::REFRESHES_MAX;
-use crate::statistics::Care;
+use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, Ppa};
 use openftl_media::{Completion, Status};
 use std::ops::Range;

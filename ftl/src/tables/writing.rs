@@ -12,10 +12,9 @@ use super::table::{Table, UnitPlace};
 use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
 use crate::oob::{BlockKind, Oob};
-use crate::placement::Label;
 use crate::provisioning::Claim;
-use crate::statistics::Purpose;
 use crate::units::{OpenChunk, OpenId, UnitId};
+use crate::words::{Label, Purpose};
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 
 /// Whether more can be appended to a table.

@@ -37,10 +37,11 @@ pub mod device;
 mod places;
 mod span;
 
+use openftl_ftl::words::{Handle, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, Handle, IoError, Request, TRANSACTION_BLOCKS_MAX};
+use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, IoError, Request};
 
 use places::Places;
 use span::{EDGES_MAX, Span};

@@ -16,7 +16,8 @@ use crate::wire::U16;
 use crate::wire::data_placement::{HandleStatus, HandleStatusHead, PlacementEvent, Reallocated, event};
 use crate::wire::status::Status;
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::{Deed, Handle, HandleEvent, HandleSet, HandleWatch};
+use openftl_ftl::target::{Deed, HandleEvent, HandleSet, HandleWatch};
+use openftl_ftl::words::Handle;
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

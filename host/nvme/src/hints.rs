@@ -9,7 +9,7 @@
 
 use crate::data_placement::PlacementEvents;
 use crate::streams::Streams;
-use openftl_ftl::placement::PlacementName;
+use openftl_ftl::placement_name::PlacementName;
 use openftl_ftl::target::PlacementFacts;
 
 /// What a namespace takes.

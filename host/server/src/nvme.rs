@@ -18,12 +18,13 @@
 //! that a host is slow to send the data of loses its frames when others wait for frames, and until all its data are there
 //! that host is asked for those of no other write.
 
+use openftl_ftl::words::Handle;
 use std::collections::VecDeque;
 
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_ftl::target::{BlockTarget, Durability, Extent, Handle};
+use openftl_ftl::target::{BlockTarget, Durability, Extent};
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::controller::{Authentication, Effect};

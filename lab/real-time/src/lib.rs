@@ -2,12 +2,12 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`ox_copies`] | the experiment on copies of the payload, over NVMe/TCP |
-//! | [`ox_lightlsm`] | the experiment on RocksDB on a table drive |
-//! | [`bounced`] | a device behind a bounce buffer |
-//! | [`stack`] | what RocksDB stands on |
-//! | [`ext4`] | ext4 on a served block drive |
-//! | [`rocksdb`] | RocksDB's programs |
+//! | `ox_copies` | the experiment on copies of the payload, over NVMe/TCP |
+//! | `ox_lightlsm` | the experiment on RocksDB on a table drive |
+//! | `bounced` | a device behind a bounce buffer |
+//! | `stack` | what RocksDB stands on |
+//! | `ext4` | ext4 on a served block drive |
+//! | `rocksdb` | RocksDB's programs |
 
 mod bounced;
 mod ext4;

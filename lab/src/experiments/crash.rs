@@ -9,7 +9,7 @@ use super::{Assistant, ExperimentError};
 use crate::{Driver, Limit, Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, VirtualClock};
-use openftl_ftl::target::TRANSACTION_BLOCKS_MAX;
+use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
 use openftl_ftl::{BlockFtl, Config, Durability, RecoveryReport, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use std::ops::ControlFlow;

@@ -20,7 +20,8 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U32, U64};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa, VECTOR_BLOCKS_MAX};
-use openftl_ftl::target::{Durability, Handle};
+use openftl_ftl::target::Durability;
+use openftl_ftl::words::Handle;
 use openftl_media::{Blocks, Command, Completion};
 use zerocopy::{FromBytes, IntoBytes};
 

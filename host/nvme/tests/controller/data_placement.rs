@@ -2,7 +2,8 @@
 
 use crate::harness::*;
 use openftl_core::Time;
-use openftl_ftl::target::{Deed, Extent, Handle, HandleEvent, HandleSet, HandleWatch};
+use openftl_ftl::target::{Deed, Extent, HandleEvent, HandleSet, HandleWatch};
+use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::identify::cns;

@@ -1,7 +1,8 @@
 //! I/O commands: what they ask of the drive, and the exact status of what is wrong with them.
 
 use crate::harness::*;
-use openftl_ftl::target::{Durability, Handle};
+use openftl_ftl::target::Durability;
+use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::entry::SglDescriptor;

@@ -1,7 +1,7 @@
 //! The Streams directive: what it says of itself, which handle a write gets, and every refusal.
 
 use crate::harness::*;
-use openftl_ftl::target::Handle;
+use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::opcode::{admin, io};
