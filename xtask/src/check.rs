@@ -1,11 +1,12 @@
 //! `cargo xtask check`: what a reviewer should never have to say.
 
+use crate::architecture;
 use crate::shell;
 use crate::steps::{Outcome, Steps};
 use crate::test::TLS;
 use std::process::ExitCode;
 
-/// Formatting, lints, licences.
+/// Formatting, lints, rules of the house, licences.
 pub fn run() -> ExitCode {
     let mut steps = Steps::new("check");
     steps.run("formatting", || {
@@ -28,6 +29,7 @@ pub fn run() -> ExitCode {
         Outcome::of(shell::run(&mut shell::cargo(["check", "--package", "openftl", "--quiet"])))
     });
     steps.run("no crate in two versions", no_crate_twice);
+    steps.run("architecture", architecture::check);
     let has_deny = shell::succeeds(&mut shell::cargo(["deny", "--version"]));
     let no_deny = || Outcome::LeftOut("cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned());
     steps.run("licences and sources", || {

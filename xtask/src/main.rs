@@ -15,6 +15,7 @@
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
+mod architecture;
 mod bench;
 mod book;
 mod check;
