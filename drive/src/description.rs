@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn the_drives_that_come_along_are_understood() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drives");
         let mut drives = 0;
         for entry in folder.read_dir().unwrap() {
             DriveDescription::read(&entry.unwrap().path()).unwrap_or_else(|error| panic!("{error}"));
