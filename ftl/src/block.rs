@@ -56,7 +56,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 /// Parts act on what other parts did; they come to rest long before this many rounds.
-const ROUNDS_MAX: u32 = 1_000_000;
+pub(crate) const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Longer than any command of a device takes by itself, an erase with its interruptions among them.
 const COMMAND_TIME_MAX: Nanos = Nanos::from_millis(50);

@@ -43,6 +43,15 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Found by the explorer. 72,069,913: a drive that was opened again took chunks in which programs had failed for good ones.
+/// 72,112,075: a table that waited for room had the drive flushed again and again for a deletion that was not acknowledged.
+#[test]
+fn histories_that_once_failed_pass() {
+    for seed in [72_069_913, 72_112_075] {
+        assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
+    }
+}
+
 const FULL_AND_AT_REST: &str = "\
     w0+256 w0+64 w320+64 w0+64 w224+64 w0+64 w0+64 w640+64 w0+64 w768+64 w0+64 w896+64 w0+64 w512+64 w0+64 \
     w0+64 w1216+64 w0+64 w672+64 w0+64 w1472+64 w0+64 w400+64 w0+128 w1792+64 w0+64 w480+64 w0+64 w1024+64 \

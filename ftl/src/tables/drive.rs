@@ -14,7 +14,7 @@ use super::table::Table;
 use super::waits::TableWaits;
 use super::writing::Room;
 use super::{Found, TableBlock, Tables};
-use crate::block::BlockFtl;
+use crate::block::{BlockFtl, ROUNDS_MAX};
 use crate::canary::Canary;
 use crate::config::Config;
 use crate::open_error::OpenError;
@@ -585,7 +585,8 @@ impl TableFtl {
 
     /// Lets the drive work and appends what has ended by `now`.
     pub fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
-        loop {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "{}: it works for ever without time to pass", self.describe());
             self.ftl.poll(now, &mut self.ended);
             let is_news = !self.ended.is_empty();
             for index in 0..self.ended.len() {
@@ -802,9 +803,11 @@ impl TableFtl {
         self.doomed.iter().any(|doomed| !self.is_pinned(doomed.what))
     }
 
-    /// What was deleted has to be durable before there is room.
+    /// What was deleted has to be durable before there is room. A deletion that is not acknowledged yet no flush makes durable.
     fn flush_for_room(&mut self) {
-        if !self.own_flush && self.ftl.flush(OWN).is_ok() {
+        let is_acknowledged = |doomed: &Doomed| doomed.change.is_none() && doomed.acknowledged > self.durable;
+        let may_help = self.doomed.iter().any(|doomed| is_acknowledged(doomed) && !self.is_pinned(doomed.what));
+        if may_help && !self.own_flush && self.ftl.flush(OWN).is_ok() {
             self.own_flush = true;
             self.flushes.insert(OWN, self.acknowledged);
         }
