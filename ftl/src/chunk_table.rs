@@ -510,6 +510,12 @@ impl ChunkTable {
         }
     }
 
+    /// A candidate of `group` that holds nothing, whatever the policy would choose.
+    #[must_use]
+    pub fn empty(&self, group: u32) -> Option<ChunkId> {
+        if self.fewest_valid(group)? == 0 { self.emptiest(group) } else { None }
+    }
+
     /// Of those as empty as each other the least worn: it keeps wear level where no data rest.
     fn emptiest(&self, group: u32) -> Option<ChunkId> {
         let lowest = self.fewest_valid(group)?;

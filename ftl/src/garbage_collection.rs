@@ -495,6 +495,22 @@ impl BlockFtl {
         true
     }
 
+    /// Begins a victim that holds nothing in a marked group, whatever the policy would choose: it takes no room. Returns whether
+    /// there was one.
+    pub(crate) fn collect_empty(&mut self) -> bool {
+        (0..self.geometry.groups).any(|group| {
+            let collecting = &self.collection.groups[group as usize];
+            let empty = self.chunks.empty(group).filter(|_| collecting.marked);
+            let has_whole = collecting.has_whole();
+            let Some(chunk) = empty else { return false };
+            self.begin_victim(group, chunk, None, has_whole);
+            // At once, because the group may wait for the room that this makes.
+            let index = self.collection.groups[group as usize].victims.len() - 1;
+            self.move_victim(group, index);
+            true
+        })
+    }
+
     /// Whether `group` could move `blocks` blocks now.
     pub(crate) fn has_room_to_move(&self, group: u32, blocks: u32) -> bool {
         self.has_room_for(group, MOVING, blocks, 0)

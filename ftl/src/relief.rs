@@ -11,6 +11,7 @@
 //! | write what is buffered | what it makes invalid can be collected |
 //! | force the log | chunks whose reset waits for it are reset |
 //! | mark every group that wants it; place blocks outside of their class | more is collected |
+//! | collect chunks that hold nothing, whatever the policy would choose | they take no room, where programs failed in what others were to move to |
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
 //! | begin a checkpoint, where the drive is worn out | the log gives back its chunks |
@@ -138,7 +139,7 @@ impl BlockFtl {
             self.force_log();
             return self.stirred;
         }
-        self.mark_all() || self.spill()
+        self.mark_all() || self.spill() || self.collect_empty()
     }
 
     /// Gives away what was held back. Returns whether there was anything.
