@@ -2,7 +2,8 @@
 //!
 //! Whoever waits is the host (a write, a flush), collection, or the metadata: a log or checkpoint that gets no chunk. A
 //! drive is *stuck* when one of them waits, no command but reads of hosts is at the device and no part has anything to act
-//! on. Then it takes these measures, the next one only if those before it do nothing:
+//! on. Then it takes these measures, the next one only if those before it do nothing, and those from the empty chunk on only
+//! where no reset waits for reads alone:
 //!
 //! | measure | makes room because |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | write what is buffered | what it makes invalid can be collected |
 //! | force the log | chunks whose reset waits for it are reset |
 //! | mark every group that wants it; place blocks outside of their class | more is collected |
-//! | collect chunks that hold nothing, whatever the policy would choose | they take no room, where programs failed in what others were to move to |
+//! | collect a chunk that holds nothing, whatever the policy would choose | it takes no room; the policy's victims, nearly full, may have taken all |
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
 //! | begin a checkpoint, where the drive is worn out | the log gives back its chunks |
@@ -110,20 +111,27 @@ impl BlockFtl {
         if !is_recovering && self.tables.has_found() {
             return;
         }
-        if (!is_recovering && self.move_on()) || self.recycle_one() || self.lend() {
-            (self.stirred, self.transactions.stalled) = (true, false);
-            self.collection.stir();
-            return;
+        if !is_recovering && self.move_on() {
+            return self.relieved();
         }
         // A reset that waits for reads is room to come.
         if self.reads.under_way() > 0 && self.bad_chunks.is_waiting_for_reads(self.log.durable()) {
             return;
+        }
+        if (!is_recovering && self.collect_empty()) || self.recycle_one() || self.lend() {
+            return self.relieved();
         }
         self.turn_read_only(match self.read_only {
             None if self.is_aged() => ReadOnlyReason::WornOut,
             Some(ReadOnlyReason::WornOut) if self.is_beyond_saving() => ReadOnlyReason::Spent,
             _ => ReadOnlyReason::NoRoom,
         });
+    }
+
+    /// A measure was taken: whoever waits tries again.
+    fn relieved(&mut self) {
+        (self.stirred, self.transactions.stalled) = (true, false);
+        self.collection.stir();
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
@@ -139,7 +147,7 @@ impl BlockFtl {
             self.force_log();
             return self.stirred;
         }
-        self.mark_all() || self.spill() || self.collect_empty()
+        self.mark_all() || self.spill()
     }
 
     /// Gives away what was held back. Returns whether there was anything.
