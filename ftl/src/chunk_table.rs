@@ -621,6 +621,22 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_that_holds_nothing_is_found_also_where_the_policy_chooses_another() {
+        let geometry = Geometry::tiny();
+        let mut table = ChunkTable::new(&geometry);
+        table.choose_victims(VictimPolicy::Fifo, 0);
+        let chunks: Vec<ChunkId> = geometry.chunk_ids().take(3).collect();
+        closed_with(&mut table, chunks[0], &[0, 1]);
+        assert_eq!(table.empty(0), None, "what holds least holds something");
+        table.place(chunks[1], 1);
+        closed_with(&mut table, chunks[1], &[]);
+        assert_eq!(table.empty(0), None, "a block of it waits for its transaction");
+        closed_with(&mut table, chunks[2], &[]);
+        assert_eq!((table.victim(0, 0), table.empty(0)), (Some(chunks[0]), Some(chunks[2])));
+        assert_eq!(table.empty(1), None, "the other group has none");
+    }
+
+    #[test]
     fn a_chunk_with_uncommitted_blocks_is_no_candidate() {
         let geometry = Geometry::tiny();
         let mut table = ChunkTable::new(&geometry);

@@ -495,14 +495,13 @@ impl BlockFtl {
         true
     }
 
-    /// Begins a victim that holds nothing in a marked group, whatever the policy would choose: it takes no room. Returns whether
-    /// there was one.
+    /// Collects a chunk that holds nothing, in a marked group, whatever the policy would choose: it takes no room. Returns
+    /// whether there was one.
     pub(crate) fn collect_empty(&mut self) -> bool {
         (0..self.geometry.groups).any(|group| {
             let collecting = &self.collection.groups[group as usize];
-            let empty = self.chunks.empty(group).filter(|_| collecting.marked);
-            let has_whole = collecting.has_whole();
-            let Some(chunk) = empty else { return false };
+            let (is_marked, has_whole) = (collecting.marked, collecting.has_whole());
+            let Some(chunk) = self.chunks.empty(group).filter(|_| is_marked) else { return false };
             self.begin_victim(group, chunk, None, has_whole);
             // At once, because the group may wait for the room that this makes.
             let index = self.collection.groups[group as usize].victims.len() - 1;

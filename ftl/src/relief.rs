@@ -114,8 +114,11 @@ impl BlockFtl {
         if !is_recovering && self.move_on() {
             return self.relieved();
         }
-        // A reset that waits for reads is room to come.
-        if self.reads.under_way() > 0 && self.bad_chunks.is_waiting_for_reads(self.log.durable()) {
+        // A reset that waits for reads is room to come; without a confirmed superblock nothing is reset.
+        if self.reads.under_way() > 0
+            && self.superblock.is_confirmed()
+            && self.bad_chunks.is_waiting_for_reads(self.log.durable())
+        {
             return;
         }
         if (!is_recovering && self.collect_empty()) || self.recycle_one() || self.lend() {

@@ -586,7 +586,7 @@ impl TableFtl {
     /// Lets the drive work and appends what has ended by `now`.
     pub fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
         for round in 0.. {
-            assert!(round < ROUNDS_MAX, "{}: it works for ever without time to pass", self.describe());
+            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
             self.ftl.poll(now, &mut self.ended);
             let is_news = !self.ended.is_empty();
             for index in 0..self.ended.len() {
@@ -803,7 +803,7 @@ impl TableFtl {
         self.doomed.iter().any(|doomed| !self.is_pinned(doomed.what))
     }
 
-    /// What was deleted has to be durable before there is room. A deletion that is not acknowledged yet no flush makes durable.
+    /// What was deleted has to be durable before there is room. No flush makes a deletion durable that is not acknowledged yet.
     fn flush_for_room(&mut self) {
         let is_acknowledged = |doomed: &Doomed| doomed.change.is_none() && doomed.acknowledged > self.durable;
         let may_help = self.doomed.iter().any(|doomed| is_acknowledged(doomed) && !self.is_pinned(doomed.what));
