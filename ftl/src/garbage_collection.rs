@@ -275,17 +275,7 @@ impl Collection {
 impl BlockFtl {
     pub(crate) fn advance_collection(&mut self) {
         self.map_relocated();
-        let metadata_is_stalled = self.metadata_is_stalled();
-        // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
-        let is_stalled = self.transactions.stalled || metadata_is_stalled;
-        let wanted = self.read_only.is_none() || (self.may_program() && is_stalled);
-        let may_move = match self.phase {
-            Phase::Working => true,
-            // The last checkpoint has to find room, too.
-            Phase::Closing => metadata_is_stalled,
-            Phase::Recovering => false,
-        };
-        if !may_move || !wanted {
+        if !self.may_collect() {
             return;
         }
         if std::mem::take(&mut self.collection.stirred) {
@@ -299,6 +289,21 @@ impl BlockFtl {
                 }
             }
         }
+    }
+
+    /// Whether collection may move anything now.
+    fn may_collect(&self) -> bool {
+        let metadata_is_stalled = self.metadata_is_stalled();
+        // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
+        let is_stalled = self.transactions.stalled || metadata_is_stalled;
+        let wanted = self.read_only.is_none() || (self.may_program() && is_stalled);
+        let may_move = match self.phase {
+            Phase::Working => true,
+            // The last checkpoint has to find room, too.
+            Phase::Closing => metadata_is_stalled,
+            Phase::Recovering => false,
+        };
+        may_move && wanted
     }
 
     /// Whether chunks are emptied, or should be, for another reason than their room.
@@ -385,14 +390,18 @@ impl BlockFtl {
                 .filter(|group| self.chunks.fewest_valid(*group).is_some())
                 .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
-            let marked = &mut self.collection.groups[group as usize];
-            self.collection.turns += 1;
-            (marked.marked, marked.marked_at, marked.turn) = (true, self.now, self.collection.turns);
-            self.collection.marked += 1;
-            self.refresh.ask();
-            self.statistics.groups[group as usize].marked += 1;
-            self.stirred = true;
+            self.mark(group);
         }
+    }
+
+    fn mark(&mut self, group: u32) {
+        let marked = &mut self.collection.groups[group as usize];
+        self.collection.turns += 1;
+        (marked.marked, marked.marked_at, marked.turn) = (true, self.now, self.collection.turns);
+        self.collection.marked += 1;
+        self.refresh.ask();
+        self.statistics.groups[group as usize].marked += 1;
+        self.stirred = true;
     }
 
     fn unmark(&mut self, group: u32) {
@@ -449,17 +458,7 @@ impl BlockFtl {
                 }
                 break;
             };
-            let valid = self.chunks.valid(chunk);
-            // What is empty takes no room, even where others wait for some.
-            if valid > 0 && !self.has_room_for(group, MOVING, valid, 0) {
-                break;
-            }
-            let needs_reserve = valid > 0 && !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
-            let whole = (has_whole || needs_reserve) && self.fits_log(valid);
-            let is_at_rest = self.collection.groups[group as usize].is_at_rest();
-            if (has_whole && !whole) || (needs_reserve && whole && !is_at_rest) {
-                break;
-            }
+            let Some(whole) = self.way_of(group, chunk) else { break };
             let freed = self.geometry.blocks_per_chunk - self.chunks.valid(chunk);
             if need == Need::Later && freed < self.geometry.blocks_per_chunk.div_ceil(AHEAD_FREED_PART) {
                 self.collection.groups[group as usize].is_rested = true;
@@ -495,19 +494,47 @@ impl BlockFtl {
         true
     }
 
-    /// Collects a chunk that holds nothing, in a marked group, whatever the policy would choose: it takes no room. Returns
-    /// whether there was one.
-    pub(crate) fn collect_empty(&mut self) -> bool {
-        (0..self.geometry.groups).any(|group| {
-            let collecting = &self.collection.groups[group as usize];
-            let (is_marked, has_whole) = (collecting.marked, collecting.has_whole());
-            let Some(chunk) = self.chunks.empty(group).filter(|_| is_marked) else { return false };
-            self.begin_victim(group, chunk, None, has_whole);
-            // At once, because the group may wait for the room that this makes.
-            let index = self.collection.groups[group as usize].victims.len() - 1;
-            self.move_victim(group, index);
-            true
-        })
+    /// How the next victim of `group` would move: as a whole or not. `None` if it has no room, or has to wait for those before it.
+    fn way_of(&self, group: u32, chunk: ChunkId) -> Option<bool> {
+        let collecting = &self.collection.groups[group as usize];
+        let has_whole = collecting.has_whole();
+        let valid = self.chunks.valid(chunk);
+        // What is empty takes no room, even where others wait for some.
+        if valid > 0 && !self.has_room_for(group, MOVING, valid, 0) {
+            return None;
+        }
+        let needs_reserve = valid > 0 && !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
+        let whole = (has_whole || needs_reserve) && self.fits_log(valid);
+        let must_wait = (has_whole && !whole) || (needs_reserve && whole && !collecting.is_at_rest());
+        (!must_wait).then_some(whole)
+    }
+
+    /// Collects the emptiest chunk of a group, whatever the policy would choose, if it holds `most` blocks at most. Returns whether
+    /// there was one that finds room.
+    pub(crate) fn collect_emptiest(&mut self, most: u32) -> bool {
+        (0..self.geometry.groups).any(|group| self.collect_emptiest_of(group, most))
+    }
+
+    fn collect_emptiest_of(&mut self, group: u32, most: u32) -> bool {
+        let Some(chunk) = self.chunks.emptiest(group).filter(|chunk| self.chunks.valid(*chunk) <= most) else {
+            return false;
+        };
+        let collecting = &self.collection.groups[group as usize];
+        if self.chunks.valid(chunk) > 0 {
+            let is_busy = collecting.is_stalled() || self.collection.frames.len() < VECTOR_BLOCKS_MAX;
+            if is_busy || !self.may_collect() {
+                return false;
+            }
+        }
+        let Some(whole) = self.way_of(group, chunk) else { return false };
+        if !collecting.marked {
+            self.mark(group);
+        }
+        self.begin_victim(group, chunk, None, whole);
+        // At once, because the group may wait for the room that an empty one makes.
+        let index = self.collection.groups[group as usize].victims.len() - 1;
+        self.move_victim(group, index);
+        true
     }
 
     /// Whether `group` could move `blocks` blocks now.

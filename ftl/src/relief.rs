@@ -17,6 +17,7 @@
 //! | give away a spare, keep nothing apart | they were held back for later |
 //! | begin a checkpoint, where the drive is worn out | the log gives back its chunks |
 //! | give away what is kept for metadata, where the drive is worn out | the log may do without checkpoints |
+//! | collect the emptiest chunk of a group, whatever the policy would choose | its victim is fuller, and has no room |
 //! | lend the reserves | metadata may take the last chunk of a group, and relocation may leave its group |
 //! | turn read-only, where chunks have gone bad | nothing new is taken, and all that is left may save what was |
 //! | turn read-only for good | nothing is left: whoever waits gets an answer |
@@ -121,7 +122,7 @@ impl BlockFtl {
         {
             return;
         }
-        if (!is_recovering && self.collect_empty()) || self.recycle_one() || self.lend() {
+        if (!is_recovering && self.collect_emptiest(0)) || self.recycle_one() || self.lend() {
             return self.relieved();
         }
         self.turn_read_only(match self.read_only {
@@ -162,7 +163,11 @@ impl BlockFtl {
             self.provisioning.keep_apart(0);
             return true;
         }
-        self.shorten_log() || self.provisioning.lend_metadata() || self.provisioning.lend_reserves()
+        let is_recovering = self.phase == Phase::Recovering;
+        self.shorten_log()
+            || self.provisioning.lend_metadata()
+            || (!is_recovering && self.collect_emptiest(self.geometry.blocks_per_chunk))
+            || self.provisioning.lend_reserves()
     }
 
     /// Begins a checkpoint on a worn-out drive whose log would give back chunks by that: where chunks have gone bad, they may be
