@@ -267,7 +267,7 @@ fn forked(device: &EmulatedDevice) -> EmulatedDevice {
     device.fork().expect("memory for a small device").expect("a store in memory")
 }
 
-/// What a command is, for the trace.
+/// What a command is, for the trace: not its tag, which is a word between the FTL and its own parts.
 fn words(command: &Command<'_>) -> impl Iterator<Item = u64> {
     let (kind, blocks) = match *command {
         Command::Read { blocks, .. } => (1, blocks),
@@ -288,7 +288,7 @@ impl Media for Wire {
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
         self.accept_in_parts(now, frames, tag, command)?;
         self.shared.device.borrow_mut().submit(now, frames, tag, command)?;
-        self.add_to_trace([now.0, tag].into_iter().chain(words(&command)));
+        self.add_to_trace(std::iter::once(now.0).chain(words(&command)));
         if !matches!(command, Command::Read { .. } | Command::Flush) {
             self.look();
         }
@@ -304,7 +304,7 @@ impl Media for Wire {
         let before = completions.len();
         self.shared.device.borrow_mut().poll(now, frames, completions);
         let ended = completions[before..].iter();
-        self.add_to_trace(ended.flat_map(|ended| [ended.tag, ended.at.0, ended.status as u64, ended.failed]));
+        self.add_to_trace(ended.flat_map(|ended| [ended.at.0, ended.status as u64, ended.failed]));
     }
 
     fn next_due(&self) -> Option<Time> {
