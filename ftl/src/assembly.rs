@@ -133,7 +133,7 @@ impl<M: Media> BlockFtl<M> {
         for copy in 0..METADATA_COPIES {
             let claim = Claim::Log { copy, turn: 0 };
             let chunk = ftl.provisioning.take(claim).expect("the plan has room for a log");
-            ftl.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+            ftl.chunks.set_usage(chunk, ChunkUse::Metadata);
             ftl.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
             ftl.log.copies[copy].open = Some(ftl.units.open(chunk, 0));
         }
@@ -305,7 +305,7 @@ impl BlockFtl {
             if chunks.state(chunk) == ChunkState::Offline {
                 self.chunks.take_offline(chunk);
             }
-            self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+            self.chunks.set_usage(chunk, ChunkUse::Metadata);
             self.provisioning.begin_metadata();
         }
         is_new
@@ -330,14 +330,14 @@ impl BlockFtl {
             }
             match descriptor.state {
                 ChunkState::Offline if valid > 0 => {
-                    self.chunks.set_usage(chunk, ChunkUse::Closed, 0);
+                    self.chunks.set_usage(chunk, ChunkUse::Closed);
                     self.chunks.take_offline(chunk);
                     self.weak_chunk(chunk, Care::Notification);
                 }
-                ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired, 0),
+                ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired),
                 ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
                 ChunkState::Closed if valid > 0 => {
-                    self.chunks.set_usage(chunk, ChunkUse::Closed, 0);
+                    self.chunks.set_usage(chunk, ChunkUse::Closed);
                     if descriptor.write_pointer < self.geometry.blocks_per_chunk {
                         suspects.push(chunk);
                     }
@@ -345,7 +345,7 @@ impl BlockFtl {
                 ChunkState::Closed if self.chunks.is_suspect(chunk) => self.retire(chunk),
                 ChunkState::Closed => self.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
-                    self.chunks.set_usage(chunk, ChunkUse::Open, 0);
+                    self.chunks.set_usage(chunk, ChunkUse::Open);
                     if valid == 0 {
                         // Its opening may not be in the log, and what it holds does not count.
                         self.seals.open(chunk);

@@ -75,7 +75,7 @@ impl BadChunks {
 impl BlockFtl {
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
-        self.chunks.set_usage(chunk, ChunkUse::Resetting, self.buffer.head());
+        self.chunks.set_usage(chunk, ChunkUse::Resetting);
         let barrier = if self.config.has(Canary::ResetBeforeLog) { 0 } else { barrier };
         let grace = self.reads.grace();
         self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
@@ -158,7 +158,7 @@ impl BlockFtl {
         if status == Status::Success {
             self.statistics.resets += 1;
             self.chunks.count_reset(chunk);
-            self.chunks.set_usage(chunk, ChunkUse::Free, self.buffer.head());
+            self.chunks.set_usage(chunk, ChunkUse::Free);
             self.watch_wear(chunk);
             self.provisioning.give(chunk, self.chunks.resets(chunk));
         } else {
@@ -206,7 +206,7 @@ impl BlockFtl {
 
     /// `chunk` is used no more.
     pub(crate) fn retire(&mut self, chunk: ChunkId) {
-        self.chunks.set_usage(chunk, ChunkUse::Retired, self.buffer.head());
+        self.chunks.set_usage(chunk, ChunkUse::Retired);
         self.statistics.retired_chunks += 1;
         if !self.chunks.is_offline(chunk) {
             self.count_bad(chunk);

@@ -417,14 +417,27 @@ impl BlockFtl {
         frames: &[Frame],
         used: u32,
     ) -> UnitId {
-        self.statistics.programmed[purpose as usize] += u64::from(used);
-        self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
-        let unit = self.units.begin(open, purpose, owner, frames, used);
-        let is_copy = self.buffer.is_copy(self.units.unit(unit));
-        if self.units.may_go(unit, is_copy) {
+        let unit = self.begin_unit(open, purpose, owner, frames, used);
+        if self.units.may_go(unit) {
             self.submit_errand(Errand::Unit(unit));
         }
         unit
+    }
+
+    /// Has the device copy `used` blocks from `sources`, and the last of them again up to the whole of `frames`, to the next place of
+    /// `open`.
+    pub(crate) fn copy_unit(&mut self, open: OpenId, owner: u64, frames: &[Frame], used: u32, sources: &[Ppa]) {
+        let unit = self.begin_unit(open, Purpose::Relocation, owner, frames, used);
+        self.units.copy_from(unit, sources);
+        if self.units.may_go(unit) {
+            self.submit_errand(Errand::Unit(unit));
+        }
+    }
+
+    fn begin_unit(&mut self, open: OpenId, purpose: Purpose, owner: u64, frames: &[Frame], used: u32) -> UnitId {
+        self.statistics.programmed[purpose as usize] += u64::from(used);
+        self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
+        self.units.begin(open, purpose, owner, frames, used)
     }
 
     /// Writes padding behind what `open` holds, so that it can be read.
@@ -460,9 +473,8 @@ impl BlockFtl {
                     *ppa = Ppa(first.0 + index as u64);
                 }
                 let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
-                if self.buffer.is_copy(unit) {
-                    let sources = self.buffer.sources(unit);
-                    let command = Command::Copy { from: &sources[..to.len()], to, fua };
+                if unit.is_copy() {
+                    let command = Command::Copy { from: unit.sources(), to, fua };
                     self.media.submit(now, &mut self.frames, tag, command).is_ok()
                 } else {
                     // The device has the contents when it has the command. The frames may go elsewhere, too, later.
@@ -512,7 +524,7 @@ impl BlockFtl {
     pub(crate) fn open_chunk(&mut self, claim: Claim, label: Label) -> Option<OpenId> {
         let chunk = self.provisioning.take(claim)?;
         let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
-        self.chunks.set_usage(chunk, usage, self.buffer.head());
+        self.chunks.set_usage(chunk, usage);
         self.chunks.set_label(chunk, label);
         if usage == ChunkUse::Open {
             self.seals.open(chunk);
@@ -791,8 +803,8 @@ impl BlockFtl {
     }
 
     fn unit_ended(&mut self, unit: UnitId, status: Status) {
-        let is_copy = self.buffer.is_copy(self.units.unit(unit));
-        self.units.came_back(unit, is_copy);
+        let is_copy = self.units.unit(unit).is_copy();
+        self.units.came_back(unit);
         match status {
             _ if is_copy && status.data_is_good() => self.copy_ended(unit),
             Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {
@@ -806,7 +818,7 @@ impl BlockFtl {
 
     /// Submits what was held back in the chunk of `unit` and may go now.
     pub(crate) fn submit_held(&mut self, unit: UnitId) {
-        while let Some(next) = self.units.next_held(unit, |next| self.buffer.is_copy(next)) {
+        while let Some(next) = self.units.next_held(unit) {
             self.submit_errand(Errand::Unit(next));
         }
     }
@@ -872,7 +884,7 @@ impl BlockFtl {
                 Event::Closed(chunk) => {
                     self.table_chunk_closed(chunk);
                     if self.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
-                        self.chunks.set_usage(chunk, ChunkUse::Closed, self.buffer.head());
+                        self.chunks.set_usage(chunk, ChunkUse::Closed);
                         self.collection.stir();
                         if self.chunks.weakness(chunk).is_some() {
                             self.queue_refresh(chunk);

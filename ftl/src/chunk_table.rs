@@ -100,6 +100,8 @@ pub struct ChunkTable {
     closed: Vec<BTreeSet<(u32, ChunkId)>>,
     /// Resets of the most worn chunk, by group.
     most_resets: Vec<u32>,
+    /// Blocks that the host has written.
+    written: u64,
     policy: VictimPolicy,
     /// Closed chunks in the order of their closing, by group; none where the policy does not ask for it.
     closing: Vec<ClosingOrder>,
@@ -149,6 +151,7 @@ impl ChunkTable {
             lowest: vec![Cell::new(geometry.blocks_per_chunk); groups],
             closed: vec![BTreeSet::new(); groups],
             most_resets: vec![0; groups],
+            written: 0,
             policy: VictimPolicy::Greedy,
             closing: Vec::new(),
             closings: 0,
@@ -321,8 +324,14 @@ impl ChunkTable {
         self.chunks[chunk.0 as usize].weak = None;
     }
 
-    /// Changes what `chunk` is used for. `written` is the number of host blocks written so far, the clock of ages.
-    pub fn set_usage(&mut self, chunk: ChunkId, usage: ChunkUse, written: u64) {
+    /// The host has written so many blocks so far: the clock of ages.
+    #[inline]
+    pub fn set_written(&mut self, written: u64) {
+        self.written = written;
+    }
+
+    /// Changes what `chunk` is used for.
+    pub fn set_usage(&mut self, chunk: ChunkId, usage: ChunkUse) {
         self.unlist(chunk);
         let group = self.group(chunk);
         let entry = &mut self.chunks[chunk.0 as usize];
@@ -335,7 +344,7 @@ impl ChunkTable {
         entry.usage = usage;
         match usage {
             ChunkUse::Closed => {
-                entry.closed_at = written;
+                entry.closed_at = self.written;
                 self.closed[group].insert((entry.resets, chunk));
                 self.note_closed(chunk);
                 self.list_if_candidate(chunk);
@@ -344,7 +353,7 @@ impl ChunkTable {
                 assert!(entry.valid == 0 && entry.pending == 0, "a chunk with valid blocks is not free");
                 (entry.suspect, entry.weak, entry.label) = (false, None, Label::Ordinary);
             }
-            ChunkUse::Open => entry.opened_at = written,
+            ChunkUse::Open => entry.opened_at = self.written,
             _ => {}
         }
     }
@@ -493,14 +502,13 @@ impl ChunkTable {
         })
     }
 
-    /// The victim of `group` by the policy, or `None` where nothing would be gained. `written` is the number of host
-    /// blocks written so far.
+    /// The victim of `group` by the policy, or `None` where nothing would be gained.
     #[must_use]
-    pub fn victim(&mut self, group: u32, written: u64) -> Option<ChunkId> {
+    pub fn victim(&mut self, group: u32) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         match self.policy {
             VictimPolicy::Greedy => self.emptiest(group),
-            VictimPolicy::CostBenefit => self.greatest_benefit(group, written),
+            VictimPolicy::CostBenefit => self.greatest_benefit(group),
             VictimPolicy::Fifo => victim::first_closed(&self.closing[group as usize], blocks),
             VictimPolicy::Windowed(window) => victim::emptiest_of_window(&self.closing[group as usize], blocks, window),
             VictimPolicy::Choices(choices) => {
@@ -522,7 +530,7 @@ impl ChunkTable {
         least_worn.map(ChunkId)
     }
 
-    fn greatest_benefit(&self, group: u32, written: u64) -> Option<ChunkId> {
+    fn greatest_benefit(&self, group: u32) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         let lowest = self.fewest_valid(group)?;
         let mut best: Option<(u64, ChunkId)> = None;
@@ -530,7 +538,7 @@ impl ChunkTable {
             let mut next = *first;
             while next != NONE {
                 let chunk = &self.chunks[next as usize];
-                let candidate = Candidate { valid: chunk.valid, blocks, age: written - chunk.closed_at };
+                let candidate = Candidate { valid: chunk.valid, blocks, age: self.written - chunk.closed_at };
                 if let Some(worth) = candidate.benefit_over_cost()
                     && best.is_none_or(|(other, _)| worth > other)
                 {
@@ -593,7 +601,7 @@ mod tests {
         for block in valid {
             table.set_valid(format.ppa(chunk, *block));
         }
-        table.set_usage(chunk, ChunkUse::Closed, 0);
+        table.set_usage(chunk, ChunkUse::Closed);
     }
 
     #[test]
@@ -605,15 +613,15 @@ mod tests {
         closed_with(&mut table, chunks[0], &[0, 1, 2]);
         closed_with(&mut table, chunks[1], &[0, 1, 2, 3]);
         closed_with(&mut table, chunks[2], &(0..16).collect::<Vec<_>>());
-        assert_eq!(table.victim(0, 0), Some(chunks[0]));
+        assert_eq!(table.victim(0), Some(chunks[0]));
         table.invalidate(format.ppa(chunks[1], 1));
         table.invalidate(format.ppa(chunks[1], 3));
-        assert_eq!(table.victim(0, 0), Some(chunks[1]));
-        table.set_usage(chunks[1], ChunkUse::Victim, 0);
-        assert_eq!(table.victim(0, 0), Some(chunks[0]));
-        table.set_usage(chunks[0], ChunkUse::Victim, 0);
-        assert_eq!(table.victim(0, 0), None, "a full chunk is no victim");
-        assert_eq!(table.victim(1, 0), None, "nothing is closed in the other group");
+        assert_eq!(table.victim(0), Some(chunks[1]));
+        table.set_usage(chunks[1], ChunkUse::Victim);
+        assert_eq!(table.victim(0), Some(chunks[0]));
+        table.set_usage(chunks[0], ChunkUse::Victim);
+        assert_eq!(table.victim(0), None, "a full chunk is no victim");
+        assert_eq!(table.victim(1), None, "nothing is closed in the other group");
     }
 
     #[test]
@@ -628,7 +636,7 @@ mod tests {
         closed_with(&mut table, chunks[1], &[]);
         assert_eq!(table.emptiest(0), Some(chunks[0]), "a block of the other waits for its transaction");
         closed_with(&mut table, chunks[2], &[]);
-        assert_eq!((table.victim(0, 0), table.emptiest(0)), (Some(chunks[0]), Some(chunks[2])));
+        assert_eq!((table.victim(0), table.emptiest(0)), (Some(chunks[0]), Some(chunks[2])));
         assert_eq!(table.emptiest(1), None, "the other group has none");
     }
 
@@ -638,10 +646,10 @@ mod tests {
         let mut table = ChunkTable::new(&geometry);
         let chunk = geometry.chunk_ids().next().unwrap();
         table.place(chunk, 1);
-        table.set_usage(chunk, ChunkUse::Closed, 0);
-        assert_eq!(table.victim(0, 0), None);
+        table.set_usage(chunk, ChunkUse::Closed);
+        assert_eq!(table.victim(0), None);
         table.commit(geometry.format().ppa(chunk, 0));
-        assert_eq!(table.victim(0, 0), Some(chunk));
+        assert_eq!(table.victim(0), Some(chunk));
     }
 
     #[test]
@@ -651,10 +659,10 @@ mod tests {
         let chunks: Vec<ChunkId> = geometry.chunk_ids().take(3).collect();
         for (chunk, resets) in chunks.iter().zip([5, 2, 9]) {
             table.set_resets(*chunk, resets);
-            table.set_usage(*chunk, ChunkUse::Closed, 0);
+            table.set_usage(*chunk, ChunkUse::Closed);
         }
         assert_eq!((table.least_worn_closed(0), table.most_resets(0)), (Some((2, chunks[1])), 9));
-        table.set_usage(chunks[1], ChunkUse::Victim, 0);
+        table.set_usage(chunks[1], ChunkUse::Victim);
         assert_eq!(table.least_worn_closed(0), Some((5, chunks[0])));
         table.count_reset(chunks[2]);
         assert_eq!((table.most_resets(0), table.most_resets(1), table.least_worn_closed(1)), (10, 0, None));

@@ -452,7 +452,7 @@ impl BlockFtl {
                 }
                 break;
             }
-            let Some(chunk) = self.chunks.victim(group, self.buffer.head()) else {
+            let Some(chunk) = self.chunks.victim(group) else {
                 if reading == 0 {
                     self.unmark(group);
                 }
@@ -484,7 +484,7 @@ impl BlockFtl {
         }
         // With the first blocks of another the unit is full, its victims end, and what is left finds room in their chunks.
         let fills_unit = open.is_some_and(|open| self.units.room(open) >= self.geometry.ws_min);
-        let Some(chunk) = self.chunks.victim(group, self.buffer.head()) else { return false };
+        let Some(chunk) = self.chunks.victim(group) else { return false };
         let valid = self.chunks.valid(chunk);
         let is_whole = collecting.has_whole() || !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
         if is_whole && !(self.fits_log(valid) && (fills_unit || self.has_room_for(group, MOVING, valid, 0))) {
@@ -543,7 +543,7 @@ impl BlockFtl {
     }
 
     fn begin_victim(&mut self, group: u32, chunk: ChunkId, care: Option<Care>, whole: bool) {
-        self.chunks.set_usage(chunk, ChunkUse::Victim, self.buffer.head());
+        self.chunks.set_usage(chunk, ChunkUse::Victim);
         let relocations = self.chunks.valid(chunk);
         let freed = self.geometry.blocks_per_chunk - relocations;
         if let (Some(lifetimes), Label::Brief, None) = (&mut self.placement.lifetimes, self.chunks.label(chunk), care) {

@@ -287,9 +287,10 @@ impl BlockFtl {
         self.place_superblocks(superblocks);
         self.adopt_metadata(&chunks, &log);
         for chunk in checkpoint.retired {
-            self.chunks.set_usage(chunk, ChunkUse::Retired, position);
+            self.chunks.set_usage(chunk, ChunkUse::Retired);
         }
         self.sort_chunks(&chunks, checkpoint.suspects.into_iter().chain(log.suspects()).collect());
+        self.chunks.set_written(position);
         steps.end(read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {

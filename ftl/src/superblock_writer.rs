@@ -183,7 +183,7 @@ impl BlockFtl {
         for state in states {
             let open = state.active.map(|(chunk, next)| self.units.open(chunk, next));
             for chunk in [state.active.map(|(chunk, _)| chunk), state.spare, state.full].into_iter().flatten() {
-                self.chunks.set_usage(chunk, ChunkUse::Metadata, 0);
+                self.chunks.set_usage(chunk, ChunkUse::Metadata);
             }
             self.superblock.places.push(Place {
                 open,
@@ -206,7 +206,7 @@ impl BlockFtl {
             let Some(chunk) = self.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
                 break;
             };
-            self.chunks.set_usage(chunk, ChunkUse::Metadata, self.buffer.head());
+            self.chunks.set_usage(chunk, ChunkUse::Metadata);
             self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
         }
         if self.log.copies[copy].chunks.len() == first {

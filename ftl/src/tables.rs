@@ -209,7 +209,7 @@ impl BlockFtl {
         if matches!(state, ChunkState::Free | ChunkState::Offline) {
             return false;
         }
-        self.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table, 0);
+        self.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
         self.provisioning.begin_table_chunk(self.group_of(chunk));
         self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         true

@@ -243,6 +243,7 @@ impl BlockFtl {
                 self.placement.make_ready(class);
             }
         }
+        self.chunks.set_written(self.buffer.head());
         self.count_ended_objects();
         // The catalog of a table drive is its own, and not the host's.
         if first >= self.config.catalog_blocks {

@@ -17,7 +17,7 @@
 //! units behind it, which the device refuses because the write pointer is not there yet, are submitted once more after it.
 
 use crate::words::Purpose;
-use openftl_core::{ChunkId, Frame, Geometry, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Frame, Geometry, Ppa, VECTOR_BLOCKS_MAX};
 use std::collections::VecDeque;
 
 /// Copies that the device has under way in one chunk, at most: one is read while those before it are programmed.
@@ -59,9 +59,24 @@ pub struct Unit {
     pub used: u32,
     state: State,
     frames: [Frame; VECTOR_BLOCKS_MAX],
+    /// Where the device copies its blocks from; none if they are written.
+    sources: Vec<Ppa>,
 }
 
 impl Unit {
+    /// Whether the device copies its blocks.
+    #[inline]
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// Where the device copies its blocks from, padding included.
+    #[must_use]
+    pub fn sources(&self) -> &[Ppa] {
+        &self.sources
+    }
+
     /// What is written, padding included.
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
@@ -266,6 +281,7 @@ impl Units {
                     used,
                     state: State::UnderWay,
                     frames: [Frame(0); VECTOR_BLOCKS_MAX],
+                    sources: Vec::new(),
                 });
                 UnitId(self.units.len() as u32 - 1)
             }
@@ -274,19 +290,31 @@ impl Units {
         (unit.purpose, unit.owner, unit.open, unit.chunk) = (purpose, owner, open, chunk.chunk);
         (unit.first, unit.count, unit.used, unit.state) = (first, count, used, State::UnderWay);
         unit.frames[..frames.len()].copy_from_slice(frames);
+        unit.sources.clear();
         chunk.waiting.push_back(id);
         self.under_way += 1;
         id
     }
 
-    fn open_of(&mut self, unit: UnitId) -> &mut OpenChunk {
-        &mut self.open[self.units[unit.0 as usize].open.index as usize]
+    /// The blocks of `unit`, which was just begun, are copied from these places. What fills it up is the last of them once more:
+    /// the map points at neither the second copy nor, soon, the place that both were copied from.
+    pub fn copy_from(&mut self, unit: UnitId, sources: &[Ppa]) {
+        let unit = &mut self.units[unit.0 as usize];
+        unit.sources.extend_from_slice(sources);
+        let last = *unit.sources.last().expect("a unit has a block");
+        unit.sources.resize(unit.count as usize, last);
+    }
+
+    /// The open chunk of `unit`, and whether that is copied.
+    fn open_of(&mut self, unit: UnitId) -> (&mut OpenChunk, bool) {
+        let unit = &self.units[unit.0 as usize];
+        (&mut self.open[unit.open.index as usize], unit.is_copy())
     }
 
     /// Whether `unit` may be submitted. If not, [`Units::next_held`] gives it back when it may.
     #[inline]
-    pub fn may_go(&mut self, unit: UnitId, is_copy: bool) -> bool {
-        let open = self.open_of(unit);
+    pub fn may_go(&mut self, unit: UnitId) -> bool {
+        let (open, is_copy) = self.open_of(unit);
         if open.disordered || !open.held.is_empty() || (is_copy && open.copies == COPIES_MAX) {
             open.held.push_back(unit);
             return false;
@@ -298,22 +326,23 @@ impl Units {
 
     /// The device has done with `unit` for now, well or not.
     #[inline]
-    pub fn came_back(&mut self, unit: UnitId, is_copy: bool) {
-        let open = self.open_of(unit);
+    pub fn came_back(&mut self, unit: UnitId) {
+        let (open, is_copy) = self.open_of(unit);
         open.submitted -= 1;
         open.copies -= u32::from(is_copy);
     }
 
     /// `unit` could not be copied, and is read instead.
     pub fn read_instead(&mut self, unit: UnitId) {
-        let open = self.open_of(unit);
+        let (open, _) = self.open_of(unit);
         open.reading += 1;
         open.disordered = true;
     }
 
     /// It has been read, and may be submitted as a write by [`Units::next_held`], after those before it.
     pub fn has_been_read(&mut self, unit: UnitId) {
-        self.open_of(unit).reading -= 1;
+        self.open_of(unit).0.reading -= 1;
+        self.units[unit.0 as usize].sources.clear();
         self.hold(unit);
     }
 
@@ -343,7 +372,7 @@ impl Units {
 
     /// The next unit of the chunk of `unit` that was held back and is to be submitted now.
     #[inline]
-    pub fn next_held(&mut self, unit: UnitId, is_copy: impl Fn(&Unit) -> bool) -> Option<UnitId> {
+    pub fn next_held(&mut self, unit: UnitId) -> Option<UnitId> {
         let open = &mut self.open[self.units[unit.0 as usize].open.index as usize];
         if open.disordered {
             if open.submitted > 0 || open.reading > 0 {
@@ -352,7 +381,7 @@ impl Units {
             open.disordered = false;
         }
         let next = *open.held.front()?;
-        let is_copy = is_copy(&self.units[next.0 as usize]);
+        let is_copy = self.units[next.0 as usize].is_copy();
         if is_copy && open.copies == COPIES_MAX {
             return None;
         }
@@ -452,6 +481,14 @@ mod tests {
         units.begin(open, Purpose::Data, 0, &[Frame(0); 4], 4)
     }
 
+    fn begin_as(units: &mut Units, open: OpenId, is_copy: bool) -> UnitId {
+        let unit = begin(units, open);
+        if is_copy {
+            units.copy_from(unit, &[Ppa(1)]);
+        }
+        unit
+    }
+
     fn events(units: &mut Units) -> Vec<Event> {
         units.events.drain(..).collect()
     }
@@ -490,63 +527,63 @@ mod tests {
     #[test]
     fn what_is_refused_behind_a_failed_copy_is_submitted_after_it_again_in_order() {
         let (mut units, open) = units(0, false);
-        let [failed, write, copy, last] = [(); 4].map(|()| begin(&mut units, open));
-        assert!([failed, write, copy].map(|id| units.may_go(id, id != write)).into_iter().all(|went| went));
+        let [failed, write, copy, last] = [true, false, true, false].map(|is_copy| begin_as(&mut units, open, is_copy));
+        assert!([failed, write, copy].map(|id| units.may_go(id)).into_iter().all(|went| went));
         // The device tells of what it refused before it tells why.
-        units.came_back(copy, true);
+        units.came_back(copy);
         assert!(units.may_come_again(copy));
-        units.came_back(failed, true);
+        units.came_back(failed);
         units.read_instead(failed);
-        assert!(!units.may_go(last, false));
-        assert_eq!(units.next_held(failed, |_| true), None, "one is still to come back");
-        units.came_back(write, false);
+        assert!(!units.may_go(last));
+        assert_eq!(units.next_held(failed), None, "one is still to come back");
+        units.came_back(write);
         assert!(units.may_come_again(write));
-        assert_eq!(units.next_held(write, |_| true), None, "the first is still being read");
+        assert_eq!(units.next_held(write), None, "the first is still being read");
         units.has_been_read(failed);
-        let again: Vec<_> = std::iter::from_fn(|| units.next_held(failed, |unit| unit.first == 8)).collect();
+        let again: Vec<_> = std::iter::from_fn(|| units.next_held(failed)).collect();
         assert_eq!(again, [failed, write, copy, last]);
     }
 
     #[test]
     fn of_two_failed_copies_the_first_is_written_first_whichever_is_read_sooner() {
         let (mut units, open) = units(0, false);
-        let [first, second] = [(); 2].map(|()| begin(&mut units, open));
+        let [first, second] = [(); 2].map(|()| begin_as(&mut units, open, true));
         for id in [first, second] {
-            assert!(units.may_go(id, true));
+            assert!(units.may_go(id));
         }
         for id in [first, second] {
-            units.came_back(id, true);
+            units.came_back(id);
             units.read_instead(id);
         }
         units.has_been_read(second);
-        assert_eq!(units.next_held(second, |_| false), None, "the first is still being read");
+        assert_eq!(units.next_held(second), None, "the first is still being read");
         units.has_been_read(first);
-        let order: Vec<_> = std::iter::from_fn(|| units.next_held(first, |_| false)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| units.next_held(first)).collect();
         assert_eq!(order, [first, second]);
     }
 
     #[test]
     fn what_is_refused_without_a_copy_before_it_has_failed() {
         let (mut units, open) = units(0, false);
-        let (first, second) = (begin(&mut units, open), begin(&mut units, open));
-        assert!(units.may_go(first, true) && units.may_go(second, true));
-        units.came_back(first, true);
+        let (first, second) = (begin_as(&mut units, open, true), begin_as(&mut units, open, true));
+        assert!(units.may_go(first) && units.may_go(second));
+        units.came_back(first);
         assert!(!units.may_come_again(first), "nothing is before it");
         units.failed(first, true);
-        units.came_back(second, true);
+        units.came_back(second);
         assert!(!units.may_come_again(second), "the chunk is closed");
     }
 
     #[test]
     fn a_chunk_has_only_so_many_copies_under_way() {
         let (mut units, open) = units(0, false);
-        let ids: Vec<_> = (0..4).map(|_| begin(&mut units, open)).collect();
-        let went: Vec<_> = ids.iter().map(|id| units.may_go(*id, true)).collect();
+        let ids: Vec<_> = (0..4).map(|_| begin_as(&mut units, open, true)).collect();
+        let went: Vec<_> = ids.iter().map(|id| units.may_go(*id)).collect();
         assert_eq!(went.iter().filter(|went| **went).count(), COPIES_MAX as usize);
-        units.came_back(ids[0], true);
+        units.came_back(ids[0]);
         units.completed(ids[0]);
-        assert_eq!(units.next_held(ids[0], |_| true), Some(ids[COPIES_MAX as usize]));
-        assert_eq!(units.next_held(ids[0], |_| true), None);
+        assert_eq!(units.next_held(ids[0]), Some(ids[COPIES_MAX as usize]));
+        assert_eq!(units.next_held(ids[0]), None);
     }
 
     #[test]

@@ -21,9 +21,8 @@ use crate::oob::{BlockKind, Oob};
 use crate::placement::KEPT_APART;
 use crate::placement_name::Relocation;
 use crate::provisioning::Claim;
-use crate::units::{OpenId, Unit, UnitId};
+use crate::units::{OpenId, UnitId};
 use crate::words::{Care, Label, Purpose};
-use crate::write_buffer::WriteBuffer;
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 use std::collections::VecDeque;
@@ -85,25 +84,6 @@ pub(super) struct CollectionRead {
     pub tries: u32,
     pub places: [Ppa; VECTOR_BLOCKS_MAX],
     pub frames: [Frame; VECTOR_BLOCKS_MAX],
-}
-
-impl WriteBuffer {
-    /// Whether the device copies the blocks of a unit.
-    #[inline]
-    pub(crate) fn is_copy(&self, unit: &Unit) -> bool {
-        unit.purpose == Purpose::Relocation && self.slot(unit.frames()[0]).is_copied()
-    }
-
-    /// Where the blocks of a unit are that the device copies. What fills the unit up is its last block once more: the map
-    /// points at neither the second copy nor, soon, the place that both were copied from.
-    pub(crate) fn sources(&self, unit: &Unit) -> [Ppa; VECTOR_BLOCKS_MAX] {
-        let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
-        for (index, source) in sources[..unit.count as usize].iter_mut().enumerate() {
-            let frame = unit.frames()[index.min(unit.used as usize - 1)];
-            *source = Ppa(u64::from(self.slot(frame).older.0));
-        }
-        sources
-    }
 }
 
 impl Collection {
@@ -297,7 +277,8 @@ impl BlockFtl {
     pub(crate) fn read_instead_of_copy(&mut self, id: UnitId) {
         let unit = self.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
-        let (places, mut frames) = (self.buffer.sources(unit), [Frame(0); VECTOR_BLOCKS_MAX]);
+        let (mut places, mut frames) = ([Ppa(0); VECTOR_BLOCKS_MAX], [Frame(0); VECTOR_BLOCKS_MAX]);
+        places[..used].copy_from_slice(&unit.sources()[..used]);
         frames[..used].copy_from_slice(&unit.frames()[..used]);
         self.units.read_instead(id);
         self.read_for_collection(group, Reader::Unit(id), &places[..used], &frames[..used]);
@@ -318,8 +299,8 @@ impl BlockFtl {
     pub(crate) fn copy_ended(&mut self, id: UnitId) {
         let unit = self.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
-        let (sources, first) = (self.buffer.sources(unit), self.format.ppa(unit.chunk, unit.first));
-        for (index, from) in (0..).zip(&sources[..used as usize]) {
+        let first = self.format.ppa(unit.chunk, unit.first);
+        for (index, from) in (0..).zip(&unit.sources()[..used as usize]) {
             self.seals.copied(*from, Ppa(first.0 + index));
         }
         self.collection.groups[group as usize].copying -= used;
@@ -521,7 +502,16 @@ impl BlockFtl {
                 *place = frame;
             }
             self.chunks.place(chunk, used as u32);
-            self.write_unit(open, Purpose::Relocation, owner(group, frontier), &unit[..count], used as u32);
+            let owner = owner(group, frontier);
+            if is_copy {
+                let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
+                for (source, frame) in sources.iter_mut().zip(&unit[..used]) {
+                    *source = Ppa(u64::from(self.buffer.slot(*frame).older.0));
+                }
+                self.copy_unit(open, owner, &unit[..count], used as u32, &sources[..used]);
+            } else {
+                self.write_unit(open, Purpose::Relocation, owner, &unit[..count], used as u32);
+            }
             if frontier >= DESTINATIONS && self.units.room(open) == 0 {
                 self.collection.groups[group as usize].frontiers[frontier].open = None;
                 self.placement.opened[KEPT_APART] -= 1;

@@ -263,7 +263,7 @@ impl BlockFtl {
             Some(open) => open,
             None => {
                 let chunk = self.provisioning.take(Claim::Table(pu))?;
-                self.chunks.set_usage(chunk, ChunkUse::Table, self.buffer.head());
+                self.chunks.set_usage(chunk, ChunkUse::Table);
                 self.chunks.set_label(chunk, Label::Ordinary);
                 self.seals.open(chunk);
                 self.units.open(chunk, 0)
@@ -428,7 +428,7 @@ impl BlockFtl {
         match open.filter(|open| self.units.room(*open) > 0) {
             Some(open) if self.units.room(open) == self.geometry.blocks_per_chunk => {
                 self.units.forget(open);
-                self.chunks.set_usage(chunk, ChunkUse::Free, self.buffer.head());
+                self.chunks.set_usage(chunk, ChunkUse::Free);
                 self.provisioning.end_table_chunk(group);
                 self.provisioning.give(chunk, self.chunks.resets(chunk));
             }
