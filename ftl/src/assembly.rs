@@ -8,6 +8,8 @@ use crate::checkpoint::{BodyLayout, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::chunks::Chunks;
 use crate::config::{Config, RelocateBy};
+use crate::encounters::Meetings;
+use crate::flash::Flash;
 use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
 use crate::life::Life;
@@ -132,17 +134,17 @@ impl<M: Media> BlockFtl<M> {
         ftl.sort_chunks(&chunks, Vec::new());
         for copy in 0..METADATA_COPIES {
             let claim = Claim::Log { copy, turn: 0 };
-            let chunk = ftl.provisioning.take(claim).expect("the plan has room for a log");
-            ftl.chunks.set_usage(chunk, ChunkUse::Metadata);
+            let chunk = ftl.flash.provisioning.take(claim).expect("the plan has room for a log");
+            ftl.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
             ftl.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
-            ftl.log.copies[copy].open = Some(ftl.units.open(chunk, 0));
+            ftl.log.copies[copy].open = Some(ftl.flash.units.open(chunk, 0));
         }
         let superblock = ftl.request_superblock();
-        ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.read_only.is_some())?;
-        match ftl.read_only {
+        ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.flash.read_only.is_some())?;
+        match ftl.flash.read_only {
             Some(reason) => Err(OpenError::Unwritable(reason)),
             None => {
-                ftl.phase = Phase::Working;
+                ftl.flash.phase = Phase::Working;
                 Ok(ftl)
             }
         }
@@ -212,15 +214,41 @@ impl<M: Media> BlockFtl<M> {
         let spares = if config.catalog_blocks > 0 { beyond.min(Tables::spares(good)) } else { beyond };
         provisioning.hold_spares(spares as u32);
         provisioning.keep_apart(placement.kept_apart());
-        BlockFtl {
+        let flash = Flash {
             format,
-            unit_blocks,
-            provisioning,
-            buffer: WriteBuffer::new(frames.len(), placement.classes(), 0),
             units: Units::new(&geometry),
+            reads: Default::default(),
+            bad_chunks: BadChunks::new(good, good_min),
+            meetings: Meetings::new(groups),
+            statistics: Statistics {
+                groups: vec![GroupStatistics::default(); groups as usize],
+                ..Statistics::default()
+            },
+            life: superblock.life,
+            now,
+            phase: Phase::Recovering,
+            read_only: None,
+            stirred: true,
+            room_changed: true,
+            under_way: 0,
+            ended: 0,
+            backlog: VecDeque::new(),
+            is_deaf: false,
+            bugs: config.bugs(),
+            geometry,
+            plan,
+            frames,
+            padding,
+            seals,
+            chunks,
+            provisioning,
+            media,
+        };
+        BlockFtl {
+            unit_blocks,
+            buffer: WriteBuffer::new(flash.frames.len(), placement.classes(), 0),
             host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
             log,
-            life: superblock.life,
             superblock: SuperblockWriter::new(superblock, superblock_frames),
             checkpoint,
             collection: Collection::new(groups, destinations, relocation_frames),
@@ -228,38 +256,20 @@ impl<M: Media> BlockFtl<M> {
             refresh: Refresh::new(&geometry),
             wear_levelling: WearLevelling::new(groups),
             scrub,
-            bad_chunks: BadChunks::new(good, good_min),
             relief: Default::default(),
             transactions: Transactions::default(),
             tables: Tables::new(&geometry),
-            reads: Default::default(),
-            statistics: Statistics {
-                groups: vec![GroupStatistics::default(); groups as usize],
-                ..Statistics::default()
-            },
+            reading: Default::default(),
             recovery: RecoveryReport::default(),
             done: Vec::new(),
             completions: Vec::new(),
-            backlog: VecDeque::new(),
-            under_way: 0,
             rescue,
-            padding,
-            now,
-            read_only: None,
             progress: 0,
             standstill: None,
-            is_deaf: false,
-            phase: Phase::Recovering,
-            stirred: true,
-            geometry,
             config,
-            plan,
-            frames,
             mapping,
             owners,
-            chunks,
-            seals,
-            media,
+            flash,
         }
     }
 }
@@ -281,9 +291,9 @@ impl BlockFtl {
                 let log = &mut self.log.copies[copy];
                 let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
                 match chunks.state(chunk) {
-                    ChunkState::Open => log.open = Some(self.units.open(chunk, write_pointer)),
+                    ChunkState::Open => log.open = Some(self.flash.units.open(chunk, write_pointer)),
                     // The next superblock does not name more of them, and nothing is written to those before.
-                    ChunkState::Free if log.successors.len() == self.plan.log_successors as usize => continue,
+                    ChunkState::Free if log.successors.len() == self.flash.plan.log_successors as usize => continue,
                     ChunkState::Free => {
                         log.successors.push_back(Successor { chunk, superblock: superblock.sequence });
                     }
@@ -300,13 +310,13 @@ impl BlockFtl {
 
     /// Counts a chunk among those of log and checkpoint. Returns false if it was already.
     fn adopt_chunk(&mut self, chunk: ChunkId, chunks: &Chunks) -> bool {
-        let is_new = self.chunks.usage(chunk) != ChunkUse::Metadata;
+        let is_new = self.flash.chunks.usage(chunk) != ChunkUse::Metadata;
         if is_new {
             if chunks.state(chunk) == ChunkState::Offline {
-                self.chunks.take_offline(chunk);
+                self.flash.chunks.take_offline(chunk);
             }
-            self.chunks.set_usage(chunk, ChunkUse::Metadata);
-            self.provisioning.begin_metadata();
+            self.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
+            self.flash.provisioning.begin_metadata();
         }
         is_new
     }
@@ -315,56 +325,56 @@ impl BlockFtl {
     pub(crate) fn sort_chunks(&mut self, chunks: &Chunks, mut suspects: Vec<ChunkId>) {
         let mut open = Vec::new();
         suspects.retain(|chunk| chunks.get(*chunk).is_some_and(|chunk| chunk.state != ChunkState::Free));
-        suspects.iter().for_each(|chunk| self.chunks.suspect(*chunk));
+        suspects.iter().for_each(|chunk| self.flash.chunks.suspect(*chunk));
         if self.config.catalog_blocks > 0 {
             self.share_with_tables(chunks);
         }
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
-            if self.chunks.usage(chunk) != ChunkUse::Free {
+            if self.flash.chunks.usage(chunk) != ChunkUse::Free {
                 continue;
             }
-            let valid = self.chunks.valid(chunk);
+            let valid = self.flash.chunks.valid(chunk);
             if self.config.catalog_blocks > 0 && valid == 0 && self.find_table_chunk(descriptor) {
                 continue;
             }
             match descriptor.state {
                 ChunkState::Offline if valid > 0 => {
-                    self.chunks.set_usage(chunk, ChunkUse::Closed);
-                    self.chunks.take_offline(chunk);
+                    self.flash.chunks.set_usage(chunk, ChunkUse::Closed);
+                    self.flash.chunks.take_offline(chunk);
                     self.weak_chunk(chunk, Care::Notification);
                 }
-                ChunkState::Offline => self.chunks.set_usage(chunk, ChunkUse::Retired),
-                ChunkState::Free => self.provisioning.give(chunk, self.chunks.resets(chunk)),
+                ChunkState::Offline => self.flash.chunks.set_usage(chunk, ChunkUse::Retired),
+                ChunkState::Free => self.flash.provisioning.give(chunk, self.flash.chunks.resets(chunk)),
                 ChunkState::Closed if valid > 0 => {
-                    self.chunks.set_usage(chunk, ChunkUse::Closed);
-                    if descriptor.write_pointer < self.geometry.blocks_per_chunk {
+                    self.flash.chunks.set_usage(chunk, ChunkUse::Closed);
+                    if descriptor.write_pointer < self.flash.geometry.blocks_per_chunk {
                         suspects.push(chunk);
                     }
                 }
-                ChunkState::Closed if self.chunks.is_suspect(chunk) => self.retire(chunk),
-                ChunkState::Closed => self.reset_when_durable(chunk, 0),
+                ChunkState::Closed if self.flash.chunks.is_suspect(chunk) => self.retire(chunk),
+                ChunkState::Closed => self.flash.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
-                    self.chunks.set_usage(chunk, ChunkUse::Open);
+                    self.flash.chunks.set_usage(chunk, ChunkUse::Open);
                     if valid == 0 {
                         // Its opening may not be in the log, and what it holds does not count.
-                        self.seals.open(chunk);
+                        self.flash.seals.open(chunk);
                     }
                     open.push(*descriptor);
                 }
             }
         }
         // As when it happened: what holds less than its size takes the room of another.
-        suspects.retain(|chunk| self.chunks.usage(*chunk) != ChunkUse::Retired);
+        suspects.retain(|chunk| self.flash.chunks.usage(*chunk) != ChunkUse::Retired);
         suspects.into_iter().for_each(|chunk| self.suspect(chunk));
-        for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.format, &self.plan) {
-            let pu = self.format.pu_of(chunk);
-            if self.chunks.valid(chunk) == 0 && self.is_short_of_room(self.format.group_of(pu)) {
+        for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.flash.format, &self.flash.plan) {
+            let pu = self.flash.format.pu_of(chunk);
+            if self.flash.chunks.valid(chunk) == 0 && self.is_short_of_room(self.flash.format.group_of(pu)) {
                 self.relief.left_open.push((chunk, write_pointer));
                 continue;
             }
             if by == TakenUp::Host {
-                let open = self.units.open(chunk, write_pointer);
+                let open = self.flash.units.open(chunk, write_pointer);
                 match self.placement.rest() {
                     Class::ORDINARY => {
                         let index =
@@ -374,12 +384,12 @@ impl BlockFtl {
                     }
                     // Nothing new is ordinary: what has no other handle goes on here.
                     rest => {
-                        self.chunks.set_label(chunk, self.placement.label(rest));
+                        self.flash.chunks.set_label(chunk, self.placement.label(rest));
                         self.placement.add(rest, open);
                     }
                 }
             } else {
-                self.collection.partial[self.format.group_of(pu) as usize].push((chunk, write_pointer));
+                self.collection.partial[self.flash.format.group_of(pu) as usize].push((chunk, write_pointer));
             }
         }
     }

@@ -10,9 +10,9 @@
 //! valid in it, which are noted as lost before it is retired. When there are no spares left the over-provisioning shrinks,
 //! and when most of it is gone the drive turns read-only, while all its data can still be read.
 
-use crate::block::{BlockFtl, Errand};
-use crate::canary::Canary;
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
+use crate::flash::Errand;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::words::{Care, Phase, ReadOnlyReason};
 use openftl_core::ChunkId;
@@ -53,6 +53,17 @@ impl BadChunks {
         self.owed.pop_front()
     }
 
+    /// `chunk` waits until the log is durable up to `barrier`, and every read has ended that has by the epoch `grace`.
+    pub(crate) fn wait(&mut self, chunk: ChunkId, barrier: u64, grace: u64) {
+        self.waiting.push_back(Waiting { chunk, barrier, grace });
+    }
+
+    /// Chunks of the device that are not retired, and in which no program has failed.
+    #[must_use]
+    pub fn good(&self) -> u64 {
+        self.good
+    }
+
     /// Whether a chunk waits for its reset.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -73,71 +84,57 @@ impl BadChunks {
 }
 
 impl BlockFtl {
-    /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
-    pub(crate) fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
-        self.chunks.set_usage(chunk, ChunkUse::Resetting);
-        let barrier = if self.config.has(Canary::ResetBeforeLog) { 0 } else { barrier };
-        let grace = self.reads.grace();
-        self.bad_chunks.waiting.push_back(Waiting { chunk, barrier, grace });
-        self.provisioning.expect(self.group_of(chunk));
-        self.stirred = true;
-    }
-
     /// None of these `chunks` is reset while something of the log is in doubt.
     pub(crate) fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>) {
-        self.bad_chunks.in_doubt = chunks;
-    }
-
-    pub(crate) fn group_of(&self, chunk: ChunkId) -> u32 {
-        self.format.group_of(self.format.pu_of(chunk))
+        self.flash.bad_chunks.in_doubt = chunks;
     }
 
     /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
     #[must_use]
     pub fn is_aged(&self) -> bool {
-        self.bad_chunks.good < self.plan.chunks()
+        self.flash.is_aged()
     }
 
     /// Whether more chunks have gone bad since the drive was worn out than its reserves for relocation make up for: all that it
     /// has taken may not find room any more.
     pub(crate) fn is_beyond_saving(&self) -> bool {
-        let good = self.bad_chunks.good.saturating_sub(self.chunks_of_tables());
-        good + u64::from(self.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.bad_chunks.good_min
+        let good = self.flash.bad_chunks.good.saturating_sub(self.chunks_of_tables());
+        good + u64::from(self.flash.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.flash.bad_chunks.good_min
     }
 
     /// Resets what can be reset.
     pub(crate) fn advance_resets(&mut self) {
         // What recovery found may be durable in one copy only until the log is mended; but its checkpoint may need the room.
-        let is_early = self.phase == Phase::Recovering && !self.metadata_is_stalled();
-        if self.bad_chunks.waiting.is_empty() || is_early || !self.superblock.is_confirmed() {
+        let is_early = self.flash.phase == Phase::Recovering && !self.metadata_is_stalled();
+        if self.flash.bad_chunks.waiting.is_empty() || is_early || !self.superblock.is_confirmed() {
             return;
         }
-        if !self.bad_chunks.in_doubt.is_empty() && !self.log.is_in_doubt() {
-            self.bad_chunks.in_doubt.clear();
+        if !self.flash.bad_chunks.in_doubt.is_empty() && !self.log.is_in_doubt() {
+            self.flash.bad_chunks.in_doubt.clear();
         }
         let durable = self.log.durable();
-        for _ in 0..self.bad_chunks.waiting.len() {
-            let waiting = self.bad_chunks.waiting.pop_front().expect("counted");
-            let is_in_doubt = self.bad_chunks.in_doubt.contains(&waiting.chunk);
-            if is_in_doubt || waiting.barrier > durable || !self.reads.have_ended(waiting.grace) {
-                self.bad_chunks.waiting.push_back(waiting);
+        for _ in 0..self.flash.bad_chunks.waiting.len() {
+            let waiting = self.flash.bad_chunks.waiting.pop_front().expect("counted");
+            let is_in_doubt = self.flash.bad_chunks.in_doubt.contains(&waiting.chunk);
+            if is_in_doubt || waiting.barrier > durable || !self.flash.reads.have_ended(waiting.grace) {
+                self.flash.bad_chunks.waiting.push_back(waiting);
                 continue;
             }
             let chunk = waiting.chunk;
-            if self.chunks.is_suspect(chunk) {
+            if self.flash.chunks.is_suspect(chunk) {
                 self.leave_resetting(chunk);
                 self.retire(chunk);
                 continue;
             }
-            self.provisioning.begin_reset(self.group_of(chunk));
-            self.submit_errand(Errand::Reset(chunk));
+            self.flash.provisioning.begin_reset(self.flash.group_of(chunk));
+            self.flash.submit(Errand::Reset(chunk));
         }
     }
 
     fn leave_resetting(&mut self, chunk: ChunkId) {
-        self.provisioning.arrived(self.group_of(chunk));
+        self.flash.provisioning.arrived(self.flash.group_of(chunk));
         self.leave_tables(chunk);
-        self.collection.stir();
+        self.flash.room_changed = true;
     }
 
     pub(crate) fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
@@ -145,24 +142,24 @@ impl BlockFtl {
             self.refresh.ask();
         }
         if self.superblock.reset_ended(chunk, status == Status::Success) {
-            self.chunks.strengthen(chunk);
+            self.flash.chunks.strengthen(chunk);
             if status != Status::Success {
-                self.statistics.reset_failures += 1;
-                self.chunks.take_offline(chunk);
+                self.flash.statistics.reset_failures += 1;
+                self.flash.chunks.take_offline(chunk);
                 self.turn_read_only_if_worn_out();
             }
             return;
         }
-        self.provisioning.end_reset(self.group_of(chunk));
+        self.flash.provisioning.end_reset(self.flash.group_of(chunk));
         self.leave_resetting(chunk);
         if status == Status::Success {
-            self.statistics.resets += 1;
-            self.chunks.count_reset(chunk);
-            self.chunks.set_usage(chunk, ChunkUse::Free);
+            self.flash.statistics.resets += 1;
+            self.flash.chunks.count_reset(chunk);
+            self.flash.chunks.set_usage(chunk, ChunkUse::Free);
             self.watch_wear(chunk);
-            self.provisioning.give(chunk, self.chunks.resets(chunk));
+            self.flash.provisioning.give(chunk, self.flash.chunks.resets(chunk));
         } else {
-            self.statistics.reset_failures += 1;
+            self.flash.statistics.reset_failures += 1;
             self.lend_metadata_where_resets_fail();
             self.retire(chunk);
         }
@@ -172,9 +169,9 @@ impl BlockFtl {
     /// goes rather to the chunks that are kept for metadata.
     pub(crate) fn lend_metadata_where_resets_fail(&mut self) {
         // An empty chunk costs nothing but itself.
-        let has_empty = (0..self.geometry.groups).any(|group| self.chunks.fewest_valid(group) == Some(0));
-        if self.statistics.reset_failures > 0 && !has_empty {
-            self.provisioning.lend_metadata();
+        let has_empty = (0..self.flash.geometry.groups).any(|group| self.flash.chunks.fewest_valid(group) == Some(0));
+        if self.flash.statistics.reset_failures > 0 && !has_empty {
+            self.flash.provisioning.lend_metadata();
         }
     }
 
@@ -184,31 +181,31 @@ impl BlockFtl {
         let was_known = self.is_to_be_retired(chunk);
         self.suspect(chunk);
         if !was_known && self.is_to_be_retired(chunk) {
-            self.bad_chunks.owed.push_back(chunk);
+            self.flash.bad_chunks.owed.push_back(chunk);
         }
     }
 
     /// A program failed in `chunk`, now or before the drive was opened.
     pub(crate) fn suspect(&mut self, chunk: ChunkId) {
-        self.chunks.suspect(chunk);
+        self.flash.chunks.suspect(chunk);
         // What tables have is not counted among the good ones while they have it.
-        if self.chunks.usage(chunk) != ChunkUse::Table && self.is_to_be_retired(chunk) {
+        if self.flash.chunks.usage(chunk) != ChunkUse::Table && self.is_to_be_retired(chunk) {
             self.count_bad(chunk);
         }
     }
 
     /// Whether a program failed in `chunk`, which the device can still use. Superblocks go on where they are.
     pub(crate) fn is_to_be_retired(&self, chunk: ChunkId) -> bool {
-        self.chunks.is_suspect(chunk)
-            && !self.chunks.is_offline(chunk)
+        self.flash.chunks.is_suspect(chunk)
+            && !self.flash.chunks.is_offline(chunk)
             && self.superblock.chunks().all(|other| other != chunk)
     }
 
     /// `chunk` is used no more.
     pub(crate) fn retire(&mut self, chunk: ChunkId) {
-        self.chunks.set_usage(chunk, ChunkUse::Retired);
-        self.statistics.retired_chunks += 1;
-        if !self.chunks.is_offline(chunk) {
+        self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
+        self.flash.statistics.retired_chunks += 1;
+        if !self.flash.chunks.is_offline(chunk) {
             self.count_bad(chunk);
         }
     }
@@ -217,32 +214,32 @@ impl BlockFtl {
     /// is noted block by block.
     pub(crate) fn chunk_went_offline(&mut self, chunk: ChunkId) {
         // What is being reset holds nothing: the reset will fail, and its end is all there is to it.
-        let is_empty = matches!(self.chunks.usage(chunk), ChunkUse::Retired | ChunkUse::Resetting)
+        let is_empty = matches!(self.flash.chunks.usage(chunk), ChunkUse::Retired | ChunkUse::Resetting)
             || self.superblock.is_resetting(chunk);
-        if is_empty || self.chunks.is_offline(chunk) {
+        if is_empty || self.flash.chunks.is_offline(chunk) {
             return;
         }
-        self.chunks.take_offline(chunk);
-        self.statistics.offline_chunks += 1;
+        self.flash.chunks.take_offline(chunk);
+        self.flash.statistics.offline_chunks += 1;
         self.count_bad(chunk);
         self.weak_chunk(chunk, Care::Notification);
     }
 
     /// One chunk less to write with, unless `chunk` has been counted.
     fn count_bad(&mut self, chunk: ChunkId) {
-        if !self.chunks.count_bad(chunk) {
+        if !self.flash.chunks.count_bad(chunk) {
             return;
         }
-        self.bad_chunks.good -= 1;
-        self.provisioning.use_spare(self.group_of(chunk));
+        self.flash.bad_chunks.good -= 1;
+        self.flash.provisioning.use_spare(self.flash.group_of(chunk));
         self.turn_read_only_if_worn_out();
     }
 
     /// Early enough to save what was acknowledged: there are chunks left, and room for a superblock.
     pub(crate) fn turn_read_only_if_worn_out(&mut self) {
         // What tables have is not there for the log area.
-        let good = self.bad_chunks.good.saturating_sub(self.chunks_of_tables());
-        if good < self.bad_chunks.good_min || !self.superblock.can_go_on() {
+        let good = self.flash.bad_chunks.good.saturating_sub(self.chunks_of_tables());
+        if good < self.flash.bad_chunks.good_min || !self.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }
     }

@@ -18,10 +18,11 @@
 //! the parts: [`crate::transactions`] (write, trim, flush), [`crate::reading`], [`crate::garbage_collection`],
 //! [`crate::refresh`], [`crate::scrub`], [`crate::checkpoint`], `recovery.rs`.
 
-use crate::bad_chunks::BadChunks;
 use crate::checkpoint::Checkpointer;
-use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::chunk_table::ChunkUse;
 use crate::config::Config;
+use crate::flash::reads::Reader;
+use crate::flash::{Errand, Flash};
 use crate::garbage_collection::Collection;
 use crate::life::Life;
 use crate::log::{Log, Record};
@@ -30,29 +31,25 @@ use crate::oob::BlockKind;
 use crate::owners::Owners;
 use crate::placement::{Placement, WRITES};
 use crate::plan::Plan;
-use crate::provisioning::{Claim, Provisioning};
-use crate::reading::Reads;
+use crate::provisioning::Claim;
+use crate::reading::Reading;
 use crate::recovery_report::RecoveryReport;
 use crate::refresh::Refresh;
 use crate::relief::Relief;
 use crate::scrub::Scrub;
-use crate::seals::Seals;
 use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
 use crate::target::{BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
 use crate::transactions::Transactions;
-use crate::units::{Event, OpenId, UnitId, Units};
+use crate::units::{Event, OpenId, UnitId};
 use crate::victim::VictimPolicy;
 use crate::wear_levelling::WearLevelling;
-use crate::words::{Class, Handle, Label, Phase, Purpose, ReadOnlyReason};
+use crate::words::{Class, Handle, Label, Purpose, ReadOnlyReason};
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{
-    AddressFormat, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX,
-};
-use openftl_media::{Blocks, Command, Completion, Media, Status, Tag};
+use openftl_core::{ChunkId, Frame, FrameForm, Frames, Nanos, Ppa, PuId, Time};
+use openftl_media::{Completion, Media, Status};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 /// Parts act on what other parts did; they come to rest long before this many rounds.
@@ -83,19 +80,11 @@ pub(crate) struct HostFrontiers {
 /// `BlockFtl`, which is `BlockFtl<dyn Media>` and what the former dereferences to: so the FTL is compiled once, and not
 /// for each kind of device again. A command to the device costs a virtual call.
 pub struct BlockFtl<M: ?Sized = dyn Media> {
-    pub(crate) geometry: Geometry,
-    pub(crate) format: AddressFormat,
     pub(crate) config: Config,
-    pub(crate) plan: Plan,
-    pub(crate) frames: Frames,
     pub(crate) mapping: Mapping,
     /// Kept where the device copies what is relocated.
     pub(crate) owners: Option<Owners>,
-    pub(crate) chunks: ChunkTable,
-    pub(crate) seals: Seals,
-    pub(crate) provisioning: Provisioning,
     pub(crate) buffer: WriteBuffer,
-    pub(crate) units: Units,
     pub(crate) host: HostFrontiers,
     pub(crate) placement: Placement,
     /// Blocks of a write unit: WS_OPT, as far as one vector command reaches.
@@ -107,79 +96,21 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) refresh: Refresh,
     pub(crate) wear_levelling: WearLevelling,
     pub(crate) scrub: Scrub,
-    pub(crate) bad_chunks: BadChunks,
     pub(crate) relief: Relief,
     pub(crate) transactions: Transactions,
     pub(crate) tables: Tables,
-    pub(crate) reads: Reads,
-    pub(crate) statistics: Statistics,
-    /// What came before the statistics began.
-    pub(crate) life: Life,
+    pub(crate) reading: Reading,
     pub(crate) recovery: RecoveryReport,
     pub(crate) done: Vec<Done>,
     pub(crate) completions: Vec<Completion>,
-    /// Commands that the device had no room for, in order.
-    pub(crate) backlog: VecDeque<Tag>,
-    /// Commands that the device has and has not completed.
-    pub(crate) under_way: u32,
     /// Frames that hosts get when the drive turns read-only.
     pub(crate) rescue: Vec<Frame>,
-    /// Zeroes, sealed as padding.
-    pub(crate) padding: Frame,
-    pub(crate) now: Time,
-    pub(crate) read_only: Option<ReadOnlyReason>,
-    /// Things that have ended.
+    /// Requests that have ended.
     pub(crate) progress: u64,
     /// The state in which it came to a standstill.
     pub(crate) standstill: Option<String>,
-    /// Reads were given up whose frames the device may still write to: it is not asked for anything any more.
-    pub(crate) is_deaf: bool,
-    pub(crate) phase: Phase,
-    /// Something has happened that other parts may act on.
-    pub(crate) stirred: bool,
-    /// Last, so that its type may be forgotten.
-    pub(crate) media: M,
-}
-
-/// What a tag stands for: its kind in the top byte, an index below.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Errand {
-    Unit(UnitId),
-    HostRead(u32),
-    CollectionRead(u32),
-    Reset(ChunkId),
-    ScrubRead,
-    TableRead,
-    Flush,
-}
-
-impl Errand {
-    pub(crate) fn tag(self) -> Tag {
-        let (kind, index) = match self {
-            Errand::Unit(unit) => (0u64, unit.0),
-            Errand::HostRead(index) => (1, index),
-            Errand::CollectionRead(index) => (2, index),
-            Errand::Reset(chunk) => (3, chunk.0),
-            Errand::ScrubRead => (4, 0),
-            Errand::TableRead => (5, 0),
-            Errand::Flush => (6, 0),
-        };
-        kind << 56 | u64::from(index)
-    }
-
-    fn from_tag(tag: Tag) -> Errand {
-        let index = tag as u32;
-        match tag >> 56 {
-            0 => Errand::Unit(UnitId(index)),
-            1 => Errand::HostRead(index),
-            2 => Errand::CollectionRead(index),
-            3 => Errand::Reset(ChunkId(index)),
-            4 => Errand::ScrubRead,
-            5 => Errand::TableRead,
-            6 => Errand::Flush,
-            kind => panic!("the device completed a command that was never submitted: kind {kind}"),
-        }
-    }
+    /// Last, so that the type of its device may be forgotten.
+    pub(crate) flash: Flash<M>,
 }
 
 impl<M: Media> Deref for BlockFtl<M> {
@@ -200,7 +131,7 @@ impl<M: Media> BlockFtl<M> {
     /// Gives the device back as it is: what a crash of the FTL leaves behind.
     #[must_use]
     pub fn crash(self) -> M {
-        self.media
+        self.flash.media
     }
 }
 
@@ -208,12 +139,12 @@ impl<M: Media + ?Sized> BlockFtl<M> {
     /// The device.
     #[must_use]
     pub fn media(&self) -> &M {
-        &self.media
+        &self.flash.media
     }
 
     /// The device, for those who test what the FTL bears.
     pub fn media_mut(&mut self) -> &mut M {
-        &mut self.media
+        &mut self.flash.media
     }
 }
 
@@ -221,7 +152,7 @@ impl BlockFtl {
     /// The time of the last call.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.now
+        self.flash.now
     }
 
     /// What this drive was configured with.
@@ -238,27 +169,27 @@ impl BlockFtl {
     /// What the chunks of this drive are for.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.flash.plan
     }
 
     /// What happened since the drive was opened, or since [`BlockFtl::reset_statistics`].
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
-        &self.statistics
+        &self.flash.statistics
     }
 
     /// What happened since the drive was formatted. A crash takes along what no superblock said yet.
     #[must_use]
     pub fn life(&self) -> Life {
-        self.life.with(&self.statistics, self.now)
+        self.flash.life.with(&self.flash.statistics, self.flash.now)
     }
 
     /// Begins the statistics anew.
     pub fn reset_statistics(&mut self) {
-        self.life = self.life();
-        self.statistics = Statistics {
-            groups: vec![GroupStatistics::default(); self.geometry.groups as usize],
-            since: self.now,
+        self.flash.life = self.life();
+        self.flash.statistics = Statistics {
+            groups: vec![GroupStatistics::default(); self.flash.geometry.groups as usize],
+            since: self.flash.now,
             ..Statistics::default()
         };
     }
@@ -271,7 +202,10 @@ impl BlockFtl {
 
     /// What each chunk is used for and how many of its blocks are valid, in address order.
     pub fn chunk_uses(&self) -> impl Iterator<Item = (ChunkId, ChunkUse, u32)> + '_ {
-        self.geometry.chunk_ids().map(|chunk| (chunk, self.chunks.usage(chunk), self.chunks.valid(chunk)))
+        self.flash
+            .geometry
+            .chunk_ids()
+            .map(|chunk| (chunk, self.flash.chunks.usage(chunk), self.flash.chunks.valid(chunk)))
     }
 
     /// Where logical block `block` of this drive is.
@@ -291,13 +225,13 @@ impl BlockFtl {
 
     /// Resets of each chunk by this FTL, in address order.
     pub fn chunk_resets(&self) -> impl Iterator<Item = u32> + '_ {
-        self.geometry.chunk_ids().map(|chunk| self.chunks.resets(chunk))
+        self.flash.geometry.chunk_ids().map(|chunk| self.flash.chunks.resets(chunk))
     }
 
     /// Why the drive takes no writes, if it does not.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<ReadOnlyReason> {
-        self.read_only
+        self.flash.read_only
     }
 
     /// The state in which the drive came to a standstill, if it did.
@@ -317,35 +251,36 @@ impl BlockFtl {
     /// free, on its way to be reset, or not yet written. This is the figure to compare with theory.
     #[must_use]
     pub fn effective_over_provisioning(&self) -> f64 {
-        let blocks_per_chunk = f64::from(self.geometry.blocks_per_chunk);
+        let blocks_per_chunk = f64::from(self.flash.geometry.blocks_per_chunk);
         let data = self
+            .flash
             .geometry
             .chunk_ids()
-            .filter(|chunk| !matches!(self.chunks.usage(*chunk), ChunkUse::Retired | ChunkUse::Metadata))
+            .filter(|chunk| !matches!(self.flash.chunks.usage(*chunk), ChunkUse::Retired | ChunkUse::Metadata))
             .count() as f64
             * blocks_per_chunk
             // Log and checkpoint come and go: their mean is taken out with that of the spare blocks.
-            + f64::from(self.provisioning.metadata_in_use()) * blocks_per_chunk;
-        let spare = match self.statistics.spare_samples {
-            0 => self.spare_blocks() as f64,
-            samples => self.statistics.spare_block_samples as f64 / samples as f64,
+            + f64::from(self.flash.provisioning.metadata_in_use()) * blocks_per_chunk;
+        let spare = match self.flash.statistics.spare_samples {
+            0 => self.flash.spare_blocks() as f64,
+            samples => self.flash.statistics.spare_block_samples as f64 / samples as f64,
         };
-        let capacity = self.plan.capacity_blocks as f64;
+        let capacity = self.flash.plan.capacity_blocks as f64;
         (data - spare - capacity) / capacity
     }
 
     /// The state of the parts in one line, for messages about what should never happen.
     #[must_use]
     pub fn describe(&self) -> String {
-        let groups: Vec<String> = (0..self.geometry.groups)
+        let groups: Vec<String> = (0..self.flash.geometry.groups)
             .map(|group| {
-                let free = self.provisioning.free_in_group(group);
+                let free = self.flash.provisioning.free_in_group(group);
                 format!("{free} free, {}", self.collection.describe(group))
             })
             .collect();
         format!(
             "{} frames free, buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
-            self.frames.available(self.config.payload),
+            self.flash.frames.available(self.config.payload),
             self.buffer.committed(),
             self.buffer.placed(),
             self.buffer.head(),
@@ -354,27 +289,11 @@ impl BlockFtl {
             self.log.position(),
             self.log.chunks().count(),
             self.checkpoint.describe(),
-            self.units.under_way(),
-            self.provisioning.coming(),
-            self.provisioning.describe(),
-            self.read_only,
+            self.flash.units.under_way(),
+            self.flash.provisioning.coming(),
+            self.flash.provisioning.describe(),
+            self.flash.read_only,
         )
-    }
-
-    /// Blocks that can hold no data now: of log and checkpoint, free, on their way to be reset, moved out of victims, or not
-    /// yet written.
-    fn spare_blocks(&self) -> u64 {
-        let blocks = u64::from(self.geometry.blocks_per_chunk);
-        u64::from(self.provisioning.free_total()) * blocks
-            + u64::from(self.provisioning.coming()) * blocks
-            + self.collection.emptied_blocks(&self.chunks, self.geometry.blocks_per_chunk)
-            + u64::from(self.provisioning.metadata_in_use()) * blocks
-            + self.units.unwritten(|chunk| self.chunks.usage(chunk) == ChunkUse::Open)
-    }
-
-    pub(crate) fn sample_spare(&mut self) {
-        self.statistics.spare_block_samples += self.spare_blocks();
-        self.statistics.spare_samples += 1;
     }
 
     /// Whether writes were found when the drive was opened that nobody had flushed, and that may be gone the next time: the
@@ -386,153 +305,20 @@ impl BlockFtl {
 
     /// From now on the drive takes no writes. A worn-out drive can still fail for a graver reason.
     pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
-        if self.may_program() {
-            self.read_only = Some(reason);
-            self.stirred = true;
-            self.provisioning.end_of_life();
+        if self.flash.may_program() {
+            self.flash.read_only = Some(reason);
+            self.flash.stirred = true;
+            self.flash.provisioning.end_of_life();
             self.lend_metadata_where_resets_fail();
             // Room for what was acknowledged comes before what the policy is to show or to even out.
-            self.chunks.choose_victims(VictimPolicy::Greedy, 0);
+            self.flash.chunks.choose_victims(VictimPolicy::Greedy, 0);
             self.placement.keep_nothing_apart();
-            self.provisioning.keep_apart(0);
+            self.flash.provisioning.keep_apart(0);
             // Reads need frames too, and what the buffer holds now may hold them for good.
             for frame in self.rescue.drain(..) {
-                self.frames.release(frame);
+                self.flash.frames.release(frame);
             }
         }
-    }
-
-    /// Whether anything may still be programmed: a worn-out drive takes nothing new, and saves what it has taken.
-    #[inline]
-    pub(crate) fn may_program(&self) -> bool {
-        matches!(self.read_only, None | Some(ReadOnlyReason::WornOut))
-    }
-
-    /// Writes `used` blocks of `frames`, and padding up to the whole of it, to the next place of `open`.
-    pub(crate) fn write_unit(
-        &mut self,
-        open: OpenId,
-        purpose: Purpose,
-        owner: u64,
-        frames: &[Frame],
-        used: u32,
-    ) -> UnitId {
-        let unit = self.begin_unit(open, purpose, owner, frames, used);
-        if self.units.may_go(unit) {
-            self.submit_errand(Errand::Unit(unit));
-        }
-        unit
-    }
-
-    /// Has the device copy `used` blocks from `sources`, and the last of them again up to the whole of `frames`, to the next place of
-    /// `open`.
-    pub(crate) fn copy_unit(&mut self, open: OpenId, owner: u64, frames: &[Frame], used: u32, sources: &[Ppa]) {
-        let unit = self.begin_unit(open, Purpose::Relocation, owner, frames, used);
-        self.units.copy_from(unit, sources);
-        if self.units.may_go(unit) {
-            self.submit_errand(Errand::Unit(unit));
-        }
-    }
-
-    fn begin_unit(&mut self, open: OpenId, purpose: Purpose, owner: u64, frames: &[Frame], used: u32) -> UnitId {
-        self.statistics.programmed[purpose as usize] += u64::from(used);
-        self.statistics.programmed[Purpose::Padding as usize] += frames.len() as u64 - u64::from(used);
-        self.units.begin(open, purpose, owner, frames, used)
-    }
-
-    /// Writes padding behind what `open` holds, so that it can be read.
-    pub(crate) fn pad(&mut self, open: OpenId) {
-        self.pad_by(open, self.geometry.mw_cunits.max(self.geometry.ws_min).min(self.units.room(open)));
-    }
-
-    /// Writes so many blocks of padding to `open`.
-    pub(crate) fn pad_by(&mut self, open: OpenId, mut blocks: u32) {
-        let most = VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min;
-        while blocks > 0 {
-            let count = blocks.min(most);
-            self.write_unit(open, Purpose::Padding, 0, &[self.padding; VECTOR_BLOCKS_MAX][..count as usize], 0);
-            blocks -= count;
-        }
-    }
-
-    /// Hands a command to the device, after those that it had no room for.
-    pub(crate) fn submit_errand(&mut self, errand: Errand) {
-        if !self.backlog.is_empty() || !self.try_submit(errand) {
-            self.backlog.push_back(errand.tag());
-        }
-    }
-
-    fn try_submit(&mut self, errand: Errand) -> bool {
-        let (now, tag) = (self.now, errand.tag());
-        let submitted = match errand {
-            Errand::Unit(unit) => {
-                let unit = self.units.unit(unit);
-                let mut blocks = [Ppa(0); VECTOR_BLOCKS_MAX];
-                let first = self.format.ppa(unit.chunk, unit.first);
-                for (index, ppa) in blocks[..unit.count as usize].iter_mut().enumerate() {
-                    *ppa = Ppa(first.0 + index as u64);
-                }
-                let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
-                if unit.is_copy() {
-                    let command = Command::Copy { from: unit.sources(), to, fua };
-                    self.media.submit(now, &mut self.frames, tag, command).is_ok()
-                } else {
-                    // The device has the contents when it has the command. The frames may go elsewhere, too, later.
-                    let (seals, frames) = (&self.seals, unit.frames());
-                    let command = Command::Write { blocks: Blocks::Vector(to), frames, fua };
-                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
-                    let submitted = self.media.submit(now, &mut self.frames, tag, command).is_ok();
-                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
-                    submitted
-                }
-            }
-            Errand::HostRead(index) => {
-                let (blocks, into) = self.reads.command(index);
-                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
-            }
-            Errand::CollectionRead(index) => {
-                let (blocks, into) = self.collection.command(index);
-                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
-            }
-            Errand::ScrubRead => {
-                let (blocks, into) = self.scrub.command();
-                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
-            }
-            Errand::TableRead => {
-                let (blocks, into) = self.tables.command();
-                let command = Command::Read { blocks: Blocks::Vector(blocks), frames: into };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
-            }
-            Errand::Flush => self.media.submit(now, &mut self.frames, tag, Command::Flush).is_ok(),
-            Errand::Reset(chunk) => {
-                let blocks = [self.format.ppa(chunk, 0)];
-                let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
-            }
-        };
-        if submitted {
-            self.under_way += 1;
-            self.note_submitted(errand);
-        }
-        submitted
-    }
-
-    /// Takes a free chunk and opens it.
-    pub(crate) fn open_chunk(&mut self, claim: Claim, label: Label) -> Option<OpenId> {
-        let chunk = self.provisioning.take(claim)?;
-        let usage = if matches!(claim, Claim::Metadata { .. }) { ChunkUse::Metadata } else { ChunkUse::Open };
-        self.chunks.set_usage(chunk, usage);
-        self.chunks.set_label(chunk, label);
-        if usage == ChunkUse::Open {
-            self.seals.open(chunk);
-        }
-        self.collection.stir();
-        let open = self.units.open(chunk, 0);
-        self.sample_spare();
-        Some(open)
     }
 
     /// The open chunk that the next unit of `class` goes to.
@@ -556,9 +342,10 @@ impl BlockFtl {
 
     /// The open chunk of `class` that the next unit `of` a class goes to.
     fn class_frontier(&mut self, class: Class, of: Class, may_open: bool) -> Option<OpenId> {
-        self.placement.let_go_of_full(class, &self.units);
+        self.placement.let_go_of_full(class, &self.flash.units);
         if self.placement.wants_chunk(class) {
-            let open = if may_open { self.open_for(class, of) } else { self.placement.inherit(class, &self.units) };
+            let open =
+                if may_open { self.open_for(class, of) } else { self.placement.inherit(class, &self.flash.units) };
             if open.is_some() {
                 return open;
             }
@@ -577,10 +364,10 @@ impl BlockFtl {
             let index = (self.placement.next_pu + step) % pus;
             let pu = self.host.order[index];
             let mut open = self.placement.open_of(class).iter();
-            if open.any(|open| self.format.pu_of(self.units.chunk(*open).chunk) == pu) {
+            if open.any(|open| self.flash.format.pu_of(self.flash.units.chunk(*open).chunk) == pu) {
                 continue;
             }
-            if let Some(open) = self.open_chunk(Claim::Host(pu), label) {
+            if let Some(open) = self.flash.open_chunk(Claim::Host(pu), label) {
                 self.placement.next_pu = index + 1;
                 self.placement.add(class, open);
                 return Some(open);
@@ -594,7 +381,8 @@ impl BlockFtl {
     fn may_take_chunk(&self, class: Class) -> bool {
         self.placement.is_plain()
             || self.buffer.oldest() == Some(class)
-            || self.provisioning.host_chunks() > self.buffer.unplaced() as u32 / self.geometry.blocks_per_chunk + 1
+            || self.flash.provisioning.host_chunks()
+                > self.buffer.unplaced() as u32 / self.flash.geometry.blocks_per_chunk + 1
     }
 
     /// The open chunk that the next ordinary unit goes to, or one of a `class` that has no chunk of its own.
@@ -604,13 +392,13 @@ impl BlockFtl {
             let index = self.host.next;
             self.host.next = if index + 1 == self.host.order.len() { 0 } else { index + 1 };
             if let Some(open) = self.host.open[index] {
-                if self.units.room(open) > 0 {
+                if self.flash.units.room(open) > 0 {
                     return Some(open);
                 }
                 self.host.open[index] = None;
                 self.host.opened -= 1;
             }
-            if self.host.opened == self.plan.host_frontiers
+            if self.host.opened == self.flash.plan.host_frontiers
                 || !*may_open.get_or_insert_with(|| self.may_take_chunk(class))
             {
                 continue;
@@ -622,9 +410,9 @@ impl BlockFtl {
             }
             // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
             let roomiest =
-                if self.host.order.len() > self.plan.host_frontiers as usize { self.roomiest() } else { index };
+                if self.host.order.len() > self.flash.plan.host_frontiers as usize { self.roomiest() } else { index };
             for index in [roomiest, index] {
-                if let Some(open) = self.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary) {
+                if let Some(open) = self.flash.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary) {
                     self.host.open[index] = Some(open);
                     self.host.opened += 1;
                     return Some(open);
@@ -637,27 +425,27 @@ impl BlockFtl {
     /// Any open chunk of the host that has room.
     pub(crate) fn any_frontier(&self) -> Option<OpenId> {
         let mut open = self.host.open.iter().flatten().copied().chain(self.placement.open_chunks());
-        open.find(|open| self.units.room(*open) > 0)
+        open.find(|open| self.flash.units.room(*open) > 0)
     }
 
     /// An open chunk of ordinary writes in `group` that has room: the one with the most.
     pub(crate) fn ordinary_frontier_in(&self, group: u32) -> Option<OpenId> {
         let open = self.host.open.iter().zip(&self.host.order).filter_map(|(open, pu)| Some((((*open)?), *pu)));
-        let here = open.filter(|(_, pu)| self.format.group_of(*pu) == group).map(|(open, _)| open);
-        here.filter(|open| self.units.room(*open) > 0).max_by_key(|open| self.units.room(*open))
+        let here = open.filter(|(_, pu)| self.flash.format.group_of(*pu) == group).map(|(open, _)| open);
+        here.filter(|open| self.flash.units.room(*open) > 0).max_by_key(|open| self.flash.units.room(*open))
     }
 
     /// Opens the next chunk of ordinary writes in `group`, as the next host unit there would.
     pub(crate) fn open_ordinary_in(&mut self, group: u32) -> Option<OpenId> {
         let index = (0..self.host.order.len()).find(|index| {
-            let is_full = self.host.open[*index].is_none_or(|open| self.units.room(open) == 0);
-            is_full && self.format.group_of(self.host.order[*index]) == group
+            let is_full = self.host.open[*index].is_none_or(|open| self.flash.units.room(open) == 0);
+            is_full && self.flash.format.group_of(self.host.order[*index]) == group
         })?;
         self.host.opened -= u32::from(self.host.open[index].take().is_some());
-        if self.host.opened == self.plan.host_frontiers {
+        if self.host.opened == self.flash.plan.host_frontiers {
             return None;
         }
-        let open = self.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary)?;
+        let open = self.flash.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary)?;
         self.host.open[index] = Some(open);
         self.host.opened += 1;
         Some(open)
@@ -668,26 +456,26 @@ impl BlockFtl {
         for extent in extents {
             self.check_range(extent.first, extent.blocks, u64::MAX)?;
         }
-        if self.read_only.is_some() {
+        if self.flash.read_only.is_some() {
             return Err(IoError::ReadOnly);
         }
-        let announced = self.placement.announce(extents, self.geometry.blocks_per_chunk);
+        let announced = self.placement.announce(extents, self.flash.geometry.blocks_per_chunk);
         self.count_ended_objects();
         match announced {
-            Ok(()) => self.statistics.placement.objects += 1,
+            Ok(()) => self.flash.statistics.placement.objects += 1,
             Err(error) => {
-                self.statistics.placement.objects_refused += 1;
+                self.flash.statistics.placement.objects_refused += 1;
                 return Err(IoError::Object(error));
             }
         }
-        self.done.push(Done { tag, result: Ok(()), at: self.now });
+        self.done.push(Done { tag, result: Ok(()), at: self.flash.now });
         Ok(())
     }
 
     /// Notes how objects ended.
     pub(crate) fn count_ended_objects(&mut self) {
         let ended = self.placement.objects.take_ended();
-        let placement = &mut self.statistics.placement;
+        let placement = &mut self.flash.statistics.placement;
         placement.objects_written += ended.written;
         placement.objects_trimmed += ended.trimmed;
         placement.objects_replaced += ended.replaced;
@@ -696,53 +484,42 @@ impl BlockFtl {
     /// Of the parallel units without a host frontier, by their place in the order, the one with the most free chunks.
     fn roomiest(&self) -> usize {
         let closed = (0..self.host.order.len()).filter(|index| self.host.open[*index].is_none());
-        let free = |index: &usize| self.provisioning.free_on_pu(self.host.order[*index]);
+        let free = |index: &usize| self.flash.provisioning.free_on_pu(self.host.order[*index]);
         closed.max_by_key(|index| (free(index), Reverse(*index))).expect("not all have one")
     }
 
     /// Takes what the device has completed, and lets every part act on it.
     pub(crate) fn advance(&mut self, now: Time) {
-        self.now = self.now.max(now);
         let mut completions = std::mem::take(&mut self.completions);
-        if !self.is_deaf {
-            self.media.poll(self.now, &mut self.frames, &mut completions);
-        }
-        self.under_way -= completions.len() as u32;
-        self.progress += completions.len() as u64;
+        self.flash.poll(now, &mut completions);
         for completion in completions.drain(..) {
-            let errand = Errand::from_tag(completion.tag);
-            self.note_completed(errand);
-            self.unseal_what_was_read(errand);
+            let errand = self.flash.came_back(&completion);
             // Nobody waits for the end of a host read but the host, and who waits until nothing is under way.
-            self.stirred |= !matches!(errand, Errand::HostRead(_)) || self.waits_for_rest();
+            self.flash.stirred |= !self.is_host_read(errand) || self.waits_for_rest();
             match errand {
                 Errand::Unit(unit) => self.unit_ended(unit, completion.status),
-                Errand::HostRead(index) => self.host_read_ended(index, completion),
-                Errand::CollectionRead(index) => self.collection_read_ended(index, completion),
+                Errand::Read(read) => match self.flash.reads.get(read).reader {
+                    Reader::Host => self.host_read_ended(read, completion),
+                    Reader::Collection => self.collection_read_ended(read, completion),
+                    Reader::Scrub => self.scrub_read_ended(read, completion),
+                    Reader::Table => self.table_read_ended(read, completion),
+                },
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
-                Errand::ScrubRead => self.scrub_read_ended(completion),
-                Errand::TableRead => self.table_read_ended(completion),
                 Errand::Flush => self.media_flush_ended(completion.status),
             }
         }
         self.completions = completions;
-        // Only now, so that what waits is under way whenever the device has nothing else to do.
-        while let Some(tag) = self.backlog.front().copied() {
-            if self.is_deaf || !self.try_submit(Errand::from_tag(tag)) {
-                break;
-            }
-            self.backlog.pop_front();
-        }
+        self.flash.submit_backlog();
         self.give_trims_a_turn();
-        self.stirred |= self.checkpoint.next_due() <= self.now;
-        if self.ahead_due().is_some_and(|due| due <= self.now) {
+        self.flash.stirred |= self.checkpoint.next_due() <= self.flash.now;
+        if self.ahead_due().is_some_and(|due| due <= self.flash.now) {
             self.begin_ahead();
         }
-        if self.scrub_due().is_some_and(|due| due <= self.now) {
+        if self.scrub_due().is_some_and(|due| due <= self.flash.now) {
             self.advance_scrub();
         }
         let mut rounds = 0;
-        while std::mem::take(&mut self.stirred) {
+        while std::mem::take(&mut self.flash.stirred) {
             rounds += 1;
             assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
             self.settle_events();
@@ -758,96 +535,78 @@ impl BlockFtl {
         }
     }
 
-    /// Takes the salts off what a command has read.
-    #[inline]
-    fn unseal_what_was_read(&mut self, errand: Errand) {
-        let (blocks, frames) = match errand {
-            Errand::HostRead(index) => self.reads.command(index),
-            Errand::CollectionRead(index) => self.collection.command(index),
-            Errand::ScrubRead => self.scrub.command(),
-            Errand::TableRead => self.tables.command(),
-            Errand::Unit(_) | Errand::Reset(_) | Errand::Flush => return,
-        };
-        for (ppa, frame) in blocks.iter().zip(frames) {
-            self.seals.apply(&mut self.frames, *frame, *ppa);
-        }
-    }
-
     /// Takes the salt off what was read from `ppa`, for those who read the device beside the drive. Putting it on is the same.
     pub fn unseal(&self, frames: &mut Frames, frame: Frame, ppa: Ppa) {
-        self.seals.apply(frames, frame, ppa);
+        self.flash.seals.apply(frames, frame, ppa);
     }
 
     /// Logs in which chunks programs failed and how chunks were opened, ahead of the records that name blocks in these. Returns
     /// whether there was room for that.
     pub(crate) fn log_chunks(&mut self) -> bool {
         while self.log.has_room() {
-            let record = match self.bad_chunks.next_owed() {
+            let record = match self.flash.bad_chunks.next_owed() {
                 Some(chunk) => Record::Suspect { chunk },
-                None => match self.seals.next_owed() {
+                None => match self.flash.seals.next_owed() {
                     Some((chunk, seal)) => Record::Opened { chunk, seal },
                     None => return true,
                 },
             };
-            self.log.append(&mut self.frames, record);
+            self.log.append(&mut self.flash.frames, record);
         }
         false
     }
 
+    fn is_host_read(&self, errand: Errand) -> bool {
+        matches!(errand, Errand::Read(read) if self.flash.reads.get(read).reader == Reader::Host)
+    }
+
     /// Whether a part may be waiting for reads to end.
     fn waits_for_rest(&self) -> bool {
-        self.bad_chunks.is_waiting()
-            || self.collection.is_working()
+        self.flash.bad_chunks.is_waiting()
+            || self.flash.meetings.marked() > 0
             || !self.transactions.is_idle()
             || self.transactions.stalled
     }
 
     fn unit_ended(&mut self, unit: UnitId, status: Status) {
-        let is_copy = self.units.unit(unit).is_copy();
-        self.units.came_back(unit);
+        let is_copy = self.flash.units.unit(unit).is_copy();
+        self.flash.units.came_back(unit);
         match status {
             _ if is_copy && status.data_is_good() => self.copy_ended(unit),
             Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {
                 self.read_instead_of_copy(unit);
             }
-            Status::OutOfOrderWrite if self.units.may_come_again(unit) => {}
+            Status::OutOfOrderWrite if self.flash.units.may_come_again(unit) => {}
             _ => self.unit_settled(unit, status),
         }
-        self.submit_held(unit);
-    }
-
-    /// Submits what was held back in the chunk of `unit` and may go now.
-    pub(crate) fn submit_held(&mut self, unit: UnitId) {
-        while let Some(next) = self.units.next_held(unit) {
-            self.submit_errand(Errand::Unit(next));
-        }
+        self.flash.submit_held(unit);
     }
 
     fn unit_settled(&mut self, unit: UnitId, status: Status) {
         match status {
-            Status::Success | Status::HighEcc => self.units.completed(unit),
-            Status::WriteFailedWriteNextUnit => self.units.failed(unit, false),
+            Status::Success | Status::HighEcc => self.flash.units.completed(unit),
+            Status::WriteFailedWriteNextUnit => self.flash.units.failed(unit, false),
             // Nothing was written, and nothing will be: the unit never ends, its blocks are read from their frames, and so
             // are those before it that MW_CUNITS hold back.
             Status::WriteFault => self.turn_read_only(ReadOnlyReason::StoreFault),
             // Closed early, or behind one that was, or offline.
             _ => {
                 self.refresh.ask();
-                let (open, chunk) = (self.units.unit(unit).open, self.units.unit(unit).chunk);
-                if self.units.room(open) > 0 {
-                    self.placement.closed_early(open, self.chunks.label(chunk), self.now);
+                let (open, chunk) = (self.flash.units.unit(unit).open, self.flash.units.unit(unit).chunk);
+                if self.flash.units.room(open) > 0 {
+                    self.placement.closed_early(open, self.flash.chunks.label(chunk), self.flash.now);
                 }
-                self.units.failed(unit, true);
+                self.flash.units.failed(unit, true);
             }
         }
     }
 
     fn settle_events(&mut self) {
-        while let Some(event) = self.units.events.pop_front() {
-            self.stirred = true;
+        while let Some(event) = self.flash.units.events.pop_front() {
+            self.flash.stirred = true;
             match event {
                 Event::Programmed(id) => {
-                    let unit = self.units.unit(id);
+                    let unit = self.flash.units.unit(id);
                     match unit.purpose {
                         Purpose::Data => {
                             for frame in &unit.frames()[..unit.used as usize] {
@@ -861,7 +620,7 @@ impl BlockFtl {
                     }
                 }
                 Event::Readable(id) => {
-                    let unit = self.units.unit(id);
+                    let unit = self.flash.units.unit(id);
                     match unit.purpose {
                         Purpose::Data => {
                             for frame in &unit.frames()[..unit.used as usize] {
@@ -878,15 +637,15 @@ impl BlockFtl {
                         Purpose::Table => self.table_unit_readable(id),
                         Purpose::Log | Purpose::Padding => {}
                     }
-                    self.units.finish(id);
+                    self.flash.units.finish(id);
                 }
                 Event::Failed(id) => self.unit_failed(id),
                 Event::Closed(chunk) => {
                     self.table_chunk_closed(chunk);
-                    if self.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
-                        self.chunks.set_usage(chunk, ChunkUse::Closed);
-                        self.collection.stir();
-                        if self.chunks.weakness(chunk).is_some() {
+                    if self.flash.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
+                        self.flash.chunks.set_usage(chunk, ChunkUse::Closed);
+                        self.flash.room_changed = true;
+                        if self.flash.chunks.weakness(chunk).is_some() {
                             self.queue_refresh(chunk);
                         }
                     }
@@ -897,14 +656,14 @@ impl BlockFtl {
 
     /// What was in the unit goes elsewhere. The chunk is retired once its other data has moved.
     fn unit_failed(&mut self, id: UnitId) {
-        self.statistics.program_failures += 1;
-        self.program_failed(self.units.unit(id).chunk);
-        let unit = self.units.unit(id);
+        self.flash.statistics.program_failures += 1;
+        self.program_failed(self.flash.units.unit(id).chunk);
+        let unit = self.flash.units.unit(id);
         let used = &unit.frames()[..unit.used as usize];
         match unit.purpose {
             Purpose::Data => {
                 for frame in used.iter().rev() {
-                    self.chunks.abandon(self.buffer.slot(*frame).ppa);
+                    self.flash.chunks.abandon(self.buffer.slot(*frame).ppa);
                     self.buffer.place_again(*frame);
                     let class = self.buffer.slot(*frame).class;
                     if self.buffer.waiting(class) >= self.unit_blocks as usize {
@@ -914,7 +673,7 @@ impl BlockFtl {
             }
             Purpose::Relocation => {
                 for frame in used.iter().rev() {
-                    self.chunks.abandon(self.buffer.slot(*frame).ppa);
+                    self.flash.chunks.abandon(self.buffer.slot(*frame).ppa);
                     self.collection.move_again(unit.owner, *frame);
                 }
                 self.place_again(id);
@@ -925,21 +684,21 @@ impl BlockFtl {
             Purpose::Table => self.table_unit_failed(id),
             Purpose::Padding => {}
         }
-        self.units.finish(id);
+        self.flash.units.finish(id);
     }
 }
 
 impl BlockTarget for BlockFtl {
     fn blocks(&self) -> u64 {
-        self.plan.capacity_blocks
+        self.flash.plan.capacity_blocks
     }
 
     fn frames(&self) -> &Frames {
-        &self.frames
+        &self.flash.frames
     }
 
     fn frames_mut(&mut self) -> &mut Frames {
-        &mut self.frames
+        &mut self.flash.frames
     }
 
     fn payload_form(&self) -> FrameForm {
@@ -947,9 +706,9 @@ impl BlockTarget for BlockFtl {
     }
 
     fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
-        self.now = self.now.max(now);
-        self.collection.host_asks(self.now);
-        self.statistics.host_requests += 1;
+        self.flash.now = self.flash.now.max(now);
+        self.flash.room_changed |= self.collection.host_asks(self.flash.now);
+        self.flash.statistics.host_requests += 1;
         let result = match request {
             Request::Read { first, frames } => self.read(tag, first, frames),
             Request::Write { first, frames, durability, handle } => {
@@ -967,7 +726,7 @@ impl BlockTarget for BlockFtl {
             Request::Flush => self.flush(tag),
         };
         if result.is_err() {
-            self.statistics.host_errors += 1;
+            self.flash.statistics.host_errors += 1;
         }
         result
     }
@@ -979,25 +738,25 @@ impl BlockTarget for BlockFtl {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.stirred || self.transactions.trims.wants_turn() {
+        if !self.done.is_empty() || self.flash.stirred || self.transactions.trims.wants_turn() {
             return Some(Time::ZERO);
         }
-        if self.is_deaf {
+        if self.flash.is_deaf {
             return None;
         }
         let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
-        [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
+        [self.flash.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only.is_some()
+        self.flash.read_only.is_some()
     }
 
     fn vitals(&self) -> Option<Vitals> {
         Some(Vitals {
-            progress: self.progress + self.statistics.trim_entries,
-            is_still: self.under_way == 0 && self.next_due().is_none(),
-            patience: Nanos(COMMAND_TIME_MAX.0 * u64::from(self.under_way)).max(STANDSTILL_MIN),
+            progress: self.progress + self.flash.ended + self.flash.statistics.trim_entries,
+            is_still: self.flash.under_way == 0 && self.next_due().is_none(),
+            patience: Nanos(COMMAND_TIME_MAX.0 * u64::from(self.flash.under_way)).max(STANDSTILL_MIN),
         })
     }
 
@@ -1005,8 +764,8 @@ impl BlockTarget for BlockFtl {
         let state = self.describe();
         self.standstill.get_or_insert_with(|| state.clone());
         self.turn_read_only(ReadOnlyReason::Stalled);
-        if !self.reads.is_idle() {
-            self.is_deaf = true;
+        if !self.reading.is_idle() {
+            self.flash.is_deaf = true;
             self.give_up_reads();
         }
         self.advance(now);
@@ -1014,25 +773,25 @@ impl BlockTarget for BlockFtl {
     }
 
     fn placement(&self) -> PlacementFacts {
-        let blocks = u64::from(self.geometry.blocks_per_chunk);
+        let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
         self.placement.facts(blocks)
     }
 
     fn handle_room(&self, handle: Handle) -> u64 {
-        let open = self.placement.open_for_handle(handle).iter().map(|open| u64::from(self.units.room(*open)));
+        let open = self.placement.open_for_handle(handle).iter().map(|open| u64::from(self.flash.units.room(*open)));
         let waiting = self.placement.class_of_handle(handle).map_or(0, |class| self.buffer.waiting(class) as u64);
         open.sum::<u64>().saturating_sub(waiting)
     }
 
     fn renew_handle(&mut self, now: Time, handle: Handle) -> bool {
-        self.now = self.now.max(now);
+        self.flash.now = self.flash.now.max(now);
         let Some(class) = self.placement.class_of_handle(handle) else { return false };
-        if self.read_only.is_none() {
+        if self.flash.read_only.is_none() {
             self.place_class(class, u64::MAX);
             for open in self.placement.let_go_of_all(class) {
-                self.pad_by(open, self.units.room(open));
+                self.flash.pad_by(open, self.flash.units.room(open));
             }
-            self.stirred = true;
+            self.flash.stirred = true;
         }
         true
     }

@@ -33,3 +33,29 @@ pub enum Canary {
     #[cfg_attr(not(feature = "canary"), expect(dead_code, reason = "seals ask for it only where it can be"))]
     UntiedBlocks,
 }
+
+/// The bug that a drive is to have, if any.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Bugs {
+    #[cfg(feature = "canary")]
+    canary: Option<Canary>,
+}
+
+impl Bugs {
+    #[cfg(feature = "canary")]
+    pub fn new(canary: Option<Canary>) -> Bugs {
+        Bugs { canary }
+    }
+
+    /// Whether this drive has that bug.
+    #[inline]
+    pub fn has(self, canary: Canary) -> bool {
+        #[cfg(feature = "canary")]
+        return self.canary == Some(canary);
+        #[cfg(not(feature = "canary"))]
+        {
+            _ = canary;
+            false
+        }
+    }
+}

@@ -110,7 +110,7 @@ impl BlockFtl {
     ) -> Result<CheckReport, OpenError> {
         let mut report = CheckReport::default();
         // On a drive that is in use, what was there only once is there twice again, or soon will be.
-        if self.read_only == Some(ReadOnlyReason::Inspection) {
+        if self.flash.read_only == Some(ReadOnlyReason::Inspection) {
             for single in &self.recovery.single_copies {
                 report.add(single.clone());
             }
@@ -128,7 +128,8 @@ impl BlockFtl {
                         Ok(()) => {}
                         Err(IoError::Uncorrectable { .. }) => report.blocks_uncorrectable += 1,
                         Err(error) => {
-                            let address = self.place_on_media(block).map(|ppa| self.format.unpack(ppa).to_string());
+                            let address =
+                                self.place_on_media(block).map(|ppa| self.flash.format.unpack(ppa).to_string());
                             report.add_lost(LostBlock { block, address }, &error);
                         }
                     }
@@ -142,7 +143,7 @@ impl BlockFtl {
             progress(first, capacity);
         }
         for frame in frames {
-            self.frames.release(frame);
+            self.flash.frames.release(frame);
         }
         report.blocks_verified -= report.blocks_lost + report.blocks_uncorrectable;
         Ok(report)
@@ -152,8 +153,8 @@ impl BlockFtl {
     pub(crate) fn frames_to_check(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         let form = self.payload_form();
-        let count = self.frames.available(form).min(TRANSACTION_BLOCKS_MAX);
-        let taken = self.frames.acquire_many(form, count, &mut frames);
+        let count = self.flash.frames.available(form).min(TRANSACTION_BLOCKS_MAX);
+        let taken = self.flash.frames.acquire_many(form, count, &mut frames);
         assert!(taken && count > 0, "a drive that was just opened has frames to spare");
         frames
     }
@@ -179,22 +180,22 @@ impl BlockFtl {
     }
 
     fn compare_chunks(&mut self, clock: &mut dyn Clock, report: &mut CheckReport) -> Result<(), OpenError> {
-        let geometry = self.geometry;
-        let descriptors = self.media.whole_chunk_report(clock.now())?;
-        let mut mapped = vec![0u32; self.format.chunk_ids()];
+        let geometry = self.flash.geometry;
+        let descriptors = self.flash.media.whole_chunk_report(clock.now())?;
+        let mut mapped = vec![0u32; self.flash.format.chunk_ids()];
         for block in 0..self.mapping.len() as u32 {
             let Place::Media(ppa) = self.buffer.base(&self.mapping, block).place() else { continue };
-            mapped[self.format.chunk_of(ppa).0 as usize] += 1;
-            if !self.chunks.is_valid(ppa) {
-                let address = self.format.unpack(ppa);
+            mapped[self.flash.format.chunk_of(ppa).0 as usize] += 1;
+            if !self.flash.chunks.is_valid(ppa) {
+                let address = self.flash.format.unpack(ppa);
                 report
                     .add(format!("logical block {block} is mapped to {address}, which the chunk table calls invalid"));
             }
         }
         for descriptor in &descriptors {
             let chunk = descriptor.chunk;
-            let address = self.format.unpack_chunk(chunk);
-            let (usage, valid) = (self.chunks.usage(chunk), self.chunks.valid(chunk));
+            let address = self.flash.format.unpack_chunk(chunk);
+            let (usage, valid) = (self.flash.chunks.usage(chunk), self.flash.chunks.valid(chunk));
             report.chunks_compared += 1;
             if valid != mapped[chunk.0 as usize] {
                 let mapped = mapped[chunk.0 as usize];
@@ -211,8 +212,9 @@ impl BlockFtl {
             if !agree {
                 report.add(format!("chunk {address}: {usage:?} for the FTL, {:?} for the device", descriptor.state));
             }
-            let last =
-                (0..geometry.blocks_per_chunk).rev().find(|block| self.chunks.is_valid(self.format.ppa(chunk, *block)));
+            let last = (0..geometry.blocks_per_chunk)
+                .rev()
+                .find(|block| self.flash.chunks.is_valid(self.flash.format.ppa(chunk, *block)));
             if let Some(last) = last.filter(|last| *last >= descriptor.write_pointer) {
                 let pointer = descriptor.write_pointer;
                 report.add(format!("chunk {address}: block {last} is valid, and the write pointer is at {pointer}"));

@@ -214,7 +214,7 @@ impl Checkpointer {
 impl BlockFtl {
     /// Begins a checkpoint, unless one is being written.
     pub(crate) fn begin_checkpoint(&mut self) {
-        if self.checkpoint.is_working() || !self.may_program() {
+        if self.checkpoint.is_working() || !self.flash.may_program() {
             return;
         }
         let checkpoint = &mut self.checkpoint;
@@ -227,16 +227,16 @@ impl BlockFtl {
         for lane in checkpoint.copies.iter_mut().flat_map(|(lanes, _)| lanes) {
             lane.extents.clear();
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
     fn watch_interval(&mut self) {
         let Some(interval) = self.config.checkpoint_interval else { return };
-        if self.phase != crate::words::Phase::Working || self.read_only.is_some() {
+        if self.flash.phase != crate::words::Phase::Working || self.flash.read_only.is_some() {
             self.checkpoint.due = Time::NEVER;
         } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
-            self.checkpoint.due = self.now + interval;
+            self.checkpoint.due = self.flash.now + interval;
         }
     }
 
@@ -256,9 +256,9 @@ impl BlockFtl {
                 let since = (self.log.next_lsn() - superblock.first_lsn).saturating_sub(superblock.log_skipped());
                 // Padding of recoveries and failed programs take room too, and are not counted.
                 let is_long = since > 0 && self.log_is_long();
-                if (since >= self.plan.log_blocks_max || is_long || self.checkpoint.due <= self.now)
-                    && self.phase == crate::words::Phase::Working
-                    && (self.read_only.is_none() || (self.has_taken() && self.superblock.can_go_on()))
+                if (since >= self.flash.plan.log_blocks_max || is_long || self.checkpoint.due <= self.flash.now)
+                    && self.flash.phase == crate::words::Phase::Working
+                    && (self.flash.read_only.is_none() || (self.has_taken() && self.superblock.can_go_on()))
                 {
                     self.begin_checkpoint();
                 }
@@ -274,20 +274,20 @@ impl BlockFtl {
             Phase::Publishing { superblock } => {
                 if self.superblock.durable() >= superblock {
                     for chunk in std::mem::take(&mut self.checkpoint.ended) {
-                        self.provisioning.end_metadata();
-                        self.reset_when_durable(chunk, 0);
+                        self.flash.provisioning.end_metadata();
+                        self.flash.reset_when_durable(chunk, 0);
                     }
-                    self.statistics.checkpoints += 1;
+                    self.flash.statistics.checkpoints += 1;
                     self.log.trust();
                     self.checkpoint.phase = Phase::Idle;
-                    self.stirred = true;
+                    self.flash.stirred = true;
                 }
             }
         }
     }
 
     fn write_body(&mut self) {
-        let ws_min = self.geometry.ws_min as usize;
+        let ws_min = self.flash.geometry.ws_min as usize;
         let blocks = self.checkpoint.layout.blocks();
         self.checkpoint.stalled = false;
         while let Some((copy, frames)) = self.checkpoint.again.pop() {
@@ -306,10 +306,10 @@ impl BlockFtl {
                 if index < blocks {
                     self.fill_body_block(*frame, index);
                     let oob = Oob { kind: BlockKind::Checkpoint, address: u64::from(index), sequence };
-                    oob.seal(&mut self.frames, *frame);
+                    oob.seal(&mut self.flash.frames, *frame);
                 } else {
-                    self.frames.zero(*frame);
-                    Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut self.frames, *frame);
+                    self.flash.frames.zero(*frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut self.flash.frames, *frame);
                 }
             }
             self.checkpoint.next_copy = (copy + 1) % METADATA_COPIES;
@@ -327,16 +327,16 @@ impl BlockFtl {
         }
         if self.checkpoint.frames.len() == self.checkpoint.frames_total {
             self.checkpoint.phase = Phase::Logging { position: self.log.position() };
-            self.stirred = true;
+            self.flash.stirred = true;
             return;
         }
         for copy in 0..METADATA_COPIES {
             for lane in 0..self.checkpoint.copies[copy].0.len() {
                 if let Some(open) = self.checkpoint.copies[copy].0[lane].open
-                    && self.geometry.mw_cunits > 0
-                    && self.units.wants_padding(open)
+                    && self.flash.geometry.mw_cunits > 0
+                    && self.flash.units.wants_padding(open)
                 {
-                    self.pad(open);
+                    self.flash.pad(open);
                 }
             }
         }
@@ -346,19 +346,19 @@ impl BlockFtl {
     fn write_body_unit(&mut self, copy: usize, frames: &[Frame]) -> bool {
         let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
         let (index, count) = (*next_lane, lanes.len());
-        let open = match lanes[index].open.filter(|open| self.units.room(*open) > 0) {
+        let open = match lanes[index].open.filter(|open| self.flash.units.room(*open) > 0) {
             Some(open) => open,
             None => {
                 let opened = match lanes[index].partial.take() {
-                    Some((chunk, next)) => Some(self.units.open(chunk, next)),
-                    None => self.open_chunk(Claim::Metadata { copy, turn: index as u32 }, Label::Ordinary),
+                    Some((chunk, next)) => Some(self.flash.units.open(chunk, next)),
+                    None => self.flash.open_chunk(Claim::Metadata { copy, turn: index as u32 }, Label::Ordinary),
                 };
                 self.checkpoint.copies[copy].0[index].open = opened;
                 let Some(open) = opened else { return false };
                 open
             }
         };
-        let (chunk, first) = (self.units.chunk(open).chunk.0, self.units.chunk(open).next);
+        let (chunk, first) = (self.flash.units.chunk(open).chunk.0, self.flash.units.chunk(open).next);
         let blocks = frames.len() as u32;
         let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
         *next_lane = (index + 1) % count;
@@ -367,14 +367,20 @@ impl BlockFtl {
             Some(last) if last.chunk == chunk && last.first + last.blocks == first => last.blocks += blocks,
             _ => lane.extents.push(Extent { chunk, first, blocks }),
         }
-        self.write_unit(open, Purpose::Checkpoint, copy as u64, &frames[..frames.len().min(VECTOR_BLOCKS_MAX)], blocks);
-        self.stirred = true;
+        self.flash.write_unit(
+            open,
+            Purpose::Checkpoint,
+            copy as u64,
+            &frames[..frames.len().min(VECTOR_BLOCKS_MAX)],
+            blocks,
+        );
+        self.flash.stirred = true;
         true
     }
 
     fn fill_body_block(&mut self, frame: Frame, index: u32) {
         let layout = self.checkpoint.layout;
-        let bytes = self.frames.bytes_mut(frame);
+        let bytes = self.flash.frames.bytes_mut(frame);
         if index < layout.map_blocks {
             let first = index as usize * ENTRIES_PER_BLOCK;
             let last = (first + ENTRIES_PER_BLOCK).min(self.mapping.len() as usize);
@@ -388,21 +394,21 @@ impl BlockFtl {
             bytes.fill(0);
             for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
                 if let Place::Media(ppa) = self.buffer.base(&self.mapping, block as u32).place() {
-                    *word = self.seals.borrowed(ppa).to_le_bytes();
+                    *word = self.flash.seals.borrowed(ppa).to_le_bytes();
                 }
             }
         } else {
             let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
             bytes.fill(0);
-            for (chunk, entry) in self.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
-                let flags = match self.chunks.usage(chunk) {
+            for (chunk, entry) in self.flash.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
+                let flags = match self.flash.chunks.usage(chunk) {
                     ChunkUse::Retired => CHUNK_RETIRED,
-                    _ if self.chunks.is_suspect(chunk) && !self.chunks.is_offline(chunk) => CHUNK_SUSPECT,
+                    _ if self.flash.chunks.is_suspect(chunk) && !self.flash.chunks.is_offline(chunk) => CHUNK_SUSPECT,
                     _ => 0,
                 };
-                let resets = self.chunks.resets(chunk).min(CHUNK_RESETS) | flags;
+                let resets = self.flash.chunks.resets(chunk).min(CHUNK_RESETS) | flags;
                 entry[..4].copy_from_slice(&resets.to_le_bytes());
-                entry[4..].copy_from_slice(&self.seals.get(chunk).to_le_bytes());
+                entry[4..].copy_from_slice(&self.flash.seals.get(chunk).to_le_bytes());
             }
         }
     }
@@ -425,7 +431,7 @@ impl BlockFtl {
         current.first_lsn = checkpoint.first_lsn;
         current.position = checkpoint.position;
         current.log_gaps.retain(|gap| gap.next > checkpoint.first_lsn);
-        let units = &self.units;
+        let units = &self.flash.units;
         let in_lane = |chunk: u32| {
             let open = |lane: &Lane| lane.open.and_then(|open| units.chunk_if_open(open));
             checkpoint.lanes().any(|lane| open(lane) == Some(ChunkId(chunk)))
@@ -444,14 +450,15 @@ impl BlockFtl {
             .copies
             .iter()
             .flat_map(|copy| {
-                let open = copy.open.and_then(|open| self.units.chunk_if_open(open));
+                let open = copy.open.and_then(|open| self.flash.units.chunk_if_open(open));
                 open.into_iter().chain(copy.successors.iter().map(|successor| successor.chunk))
             })
             .collect();
         ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
         self.checkpoint.ended = ended;
         // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
-        let clean = self.phase == crate::words::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
+        let clean =
+            self.flash.phase == crate::words::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
         self.superblock.current_mut().clean = clean;
         let superblock = self.request_superblock();
         self.checkpoint.phase = Phase::Publishing { superblock };

@@ -100,6 +100,8 @@ pub struct ChunkTable {
     closed: Vec<BTreeSet<(u32, ChunkId)>>,
     /// Resets of the most worn chunk, by group.
     most_resets: Vec<u32>,
+    /// Chunks that are victims.
+    victims: Vec<ChunkId>,
     /// Blocks that the host has written.
     written: u64,
     policy: VictimPolicy,
@@ -151,6 +153,7 @@ impl ChunkTable {
             lowest: vec![Cell::new(geometry.blocks_per_chunk); groups],
             closed: vec![BTreeSet::new(); groups],
             most_resets: vec![0; groups],
+            victims: Vec::new(),
             written: 0,
             policy: VictimPolicy::Greedy,
             closing: Vec::new(),
@@ -330,6 +333,12 @@ impl ChunkTable {
         self.written = written;
     }
 
+    /// Blocks of victims that hold no data any more.
+    #[must_use]
+    pub fn emptied(&self) -> u64 {
+        self.victims.iter().map(|victim| u64::from(self.blocks_per_chunk - self.valid(*victim))).sum()
+    }
+
     /// Changes what `chunk` is used for.
     pub fn set_usage(&mut self, chunk: ChunkId, usage: ChunkUse) {
         self.unlist(chunk);
@@ -341,8 +350,12 @@ impl ChunkTable {
                 order.remove(chunk);
             }
         }
+        if entry.usage == ChunkUse::Victim {
+            self.victims.retain(|victim| *victim != chunk);
+        }
         entry.usage = usage;
         match usage {
+            ChunkUse::Victim => self.victims.push(chunk),
             ChunkUse::Closed => {
                 entry.closed_at = self.written;
                 self.closed[group].insert((entry.resets, chunk));

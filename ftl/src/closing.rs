@@ -18,24 +18,24 @@ impl<M: Media> BlockFtl<M> {
     /// If the device stops completing commands, or the drive is read-only because of a failure.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         self.come_to_rest(clock)?;
-        Ok(self.media)
+        Ok(self.flash.media)
     }
 }
 
 impl BlockFtl {
     fn come_to_rest(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut);
+        let is_worn_out = self.flash.read_only == Some(ReadOnlyReason::WornOut);
         let has_taken = self.has_taken();
         let mut is_saved = !has_taken;
-        if self.may_program() && (has_taken || !is_worn_out) {
-            let ended = |ftl: &BlockFtl| !ftl.may_program();
+        if self.flash.may_program() && (has_taken || !is_worn_out) {
+            let ended = |ftl: &BlockFtl| !ftl.flash.may_program();
             let tag = u64::MAX;
             if self.flush(tag).is_err() {
                 self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
             self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             is_saved |= !ended(self) && self.transactions.is_idle();
-            self.phase = Phase::Closing;
+            self.flash.phase = Phase::Closing;
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
             self.pad_data_frontiers();
@@ -54,13 +54,13 @@ impl BlockFtl {
             self.flush_media();
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
-        self.phase = Phase::Closing;
+        self.flash.phase = Phase::Closing;
         // Whoever opens the device next is not told how commands of this drive ended. Those that a device has lost never do.
-        if self.read_only != Some(ReadOnlyReason::Stalled) {
-            self.run(clock, |ftl| ftl.under_way == 0)?;
+        if self.flash.read_only != Some(ReadOnlyReason::Stalled) {
+            self.run(clock, |ftl| ftl.flash.under_way == 0)?;
         }
         let is_aged = self.is_aged();
-        match self.read_only {
+        match self.flash.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
             Some(ReadOnlyReason::NoRoom | ReadOnlyReason::Spent) if is_saved && is_aged => Ok(()),
             Some(ReadOnlyReason::NoSuperblock) if is_saved => Ok(()),
@@ -79,8 +79,8 @@ impl BlockFtl {
         let open: Vec<OpenId> =
             host.copied().chain(self.placement.open_chunks()).chain(self.collection.open_chunks()).collect();
         for open in open {
-            if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
-                self.pad(open);
+            if self.flash.geometry.mw_cunits > 0 && self.flash.units.wants_padding(open) {
+                self.flash.pad(open);
             }
         }
     }
@@ -89,9 +89,9 @@ impl BlockFtl {
         !self.checkpoint.is_working()
             && !self.superblock.is_writing()
             && self.log.is_idle()
-            && self.under_way == 0
-            && self.backlog.is_empty()
-            && !self.stirred
+            && self.flash.under_way == 0
+            && self.flash.backlog.is_empty()
+            && !self.flash.stirred
     }
 
     /// Works until `until` holds, waiting for the device as it needs.
@@ -102,12 +102,12 @@ impl BlockFtl {
             if until(self) {
                 return Ok(());
             }
-            match self.media.next_due() {
+            match self.flash.media.next_due() {
                 _ if self.transactions.trims.wants_turn() => {}
                 Some(due) => {
                     clock.wait_until(due);
                 }
-                None if self.stirred => {}
+                None if self.flash.stirred => {}
                 None => return Err(OpenError::Stopped),
             }
         }

@@ -1,6 +1,6 @@
 //! What a drive's owner chooses about the block FTL.
 
-use crate::canary::Canary;
+use crate::canary::{Bugs, Canary};
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::superblock::Sizing;
 use crate::victim::VictimPolicy;
@@ -219,15 +219,17 @@ impl Config {
 }
 
 impl Config {
+    /// The bug that this drive is to have, if any.
+    pub(crate) fn bugs(&self) -> Bugs {
+        #[cfg(feature = "canary")]
+        return Bugs::new(self.canary);
+        #[cfg(not(feature = "canary"))]
+        Bugs::default()
+    }
+
     /// Whether this drive has that bug.
     #[inline]
     pub(crate) fn has(&self, canary: Canary) -> bool {
-        #[cfg(feature = "canary")]
-        return self.canary == Some(canary);
-        #[cfg(not(feature = "canary"))]
-        {
-            _ = canary;
-            false
-        }
+        self.bugs().has(canary)
     }
 }

@@ -4,9 +4,6 @@
 //! What is counted are commands and not requests, because they are what waits for a die: reads of the host, and programs
 //! of what it wrote. A read of several groups has met collection if it was at work in one of them.
 
-use crate::block::{BlockFtl, Errand};
-use crate::words::Purpose;
-
 /// Commands of the host, and those that met garbage collection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Encounters {
@@ -40,59 +37,69 @@ impl Encounters {
     }
 }
 
-impl BlockFtl {
-    /// The group in which `errand` is a command of collection.
-    fn collected_by(&self, errand: Errand) -> Option<u32> {
-        match errand {
-            Errand::Unit(unit) => {
-                let unit = self.units.unit(unit);
-                (unit.purpose == Purpose::Relocation).then(|| self.group_of(unit.chunk))
-            }
-            Errand::CollectionRead(index) => {
-                let (places, _) = self.collection.command(index);
-                Some(self.group_of(self.format.chunk_of(places[0])))
-            }
-            Errand::Reset(chunk) => Some(self.group_of(chunk)),
-            Errand::HostRead(_) | Errand::ScrubRead | Errand::TableRead | Errand::Flush => None,
-        }
+/// Where collection is wanted and where it works: what commands of the host may meet.
+pub(crate) struct Meetings {
+    groups: Vec<Group>,
+    /// Groups that are marked.
+    marked: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Group {
+    is_marked: bool,
+    /// Commands of collection that the device has.
+    commands: u32,
+}
+
+impl Meetings {
+    /// No group is marked.
+    pub fn new(groups: u32) -> Meetings {
+        Meetings { groups: vec![Group::default(); groups as usize], marked: 0 }
     }
 
-    /// The device has taken `errand`.
+    /// Groups that are marked.
     #[inline]
-    pub(crate) fn note_submitted(&mut self, errand: Errand) {
-        let (marked, met) = match errand {
-            Errand::HostRead(index) => {
-                let (places, _) = self.reads.command(index);
-                places.iter().fold((false, false), |(marked, met), place| {
-                    let group = self.group_of(self.format.chunk_of(*place));
-                    (marked | self.collection.is_marked(group), met | self.collection.is_at_work(group))
-                })
-            }
-            Errand::Unit(unit) if self.units.unit(unit).purpose == Purpose::Data => {
-                let group = self.group_of(self.units.unit(unit).chunk);
-                (self.collection.is_marked(group), self.collection.is_at_work(group))
-            }
-            _ => {
-                if let Some(group) = self.collected_by(errand) {
-                    self.collection.command_began(group);
-                }
-                return;
-            }
-        };
-        let collecting = self.collection.is_working();
-        let encounters = &mut self.statistics.encounters;
+    pub fn marked(&self) -> u32 {
+        self.marked
+    }
+
+    #[inline]
+    pub fn is_marked(&self, group: u32) -> bool {
+        self.groups[group as usize].is_marked
+    }
+
+    pub fn mark(&mut self, group: u32) {
+        self.groups[group as usize].is_marked = true;
+        self.marked += 1;
+    }
+
+    pub fn unmark(&mut self, group: u32) {
+        self.groups[group as usize].is_marked = false;
+        self.marked -= 1;
+    }
+
+    /// The device has taken a command that reads, programs or resets for collection.
+    pub fn cleaning_began(&mut self, group: u32) {
+        self.groups[group as usize].commands += 1;
+    }
+
+    /// That has ended.
+    pub fn cleaning_ended(&mut self, group: u32) {
+        self.groups[group as usize].commands -= 1;
+    }
+
+    /// The device has taken a command of the host to these groups.
+    #[inline]
+    pub fn count(&self, groups: impl Iterator<Item = u32>, encounters: &mut Encounters) {
+        let (mut marked, mut met) = (false, false);
+        for group in groups {
+            let Group { is_marked, commands } = self.groups[group as usize];
+            (marked, met) = (marked | is_marked, met | (commands > 0));
+        }
         encounters.commands += 1;
-        encounters.collecting += u64::from(collecting);
+        encounters.collecting += u64::from(self.marked > 0);
         encounters.marked += u64::from(marked);
         encounters.met += u64::from(met);
-    }
-
-    /// The device has completed `errand`.
-    #[inline]
-    pub(crate) fn note_completed(&mut self, errand: Errand) {
-        if let Some(group) = self.collected_by(errand) {
-            self.collection.command_ended(group);
-        }
     }
 }
 

@@ -35,15 +35,13 @@
 mod relocation;
 
 use crate::block::BlockFtl;
-use crate::chunk_table::{ChunkTable, ChunkUse};
+use crate::chunk_table::ChunkUse;
 use crate::config::CollectionScope;
 use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::units::{OpenId, UnitId};
 use crate::words::{Care, Label, Phase};
 use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use relocation::{
-    COPYING_PER_GROUP_MAX, CollectionRead, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier,
-};
+use relocation::{COPYING_PER_GROUP_MAX, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier};
 use std::collections::VecDeque;
 
 /// Free chunks that a group may have beyond another whose victims are as good.
@@ -97,7 +95,6 @@ struct Relocated {
 
 #[derive(Default)]
 struct Group {
-    marked: bool,
     /// Has no victim that is worth moving before its room is needed, until the host asks for something.
     is_rested: bool,
     marked_at: Time,
@@ -109,8 +106,6 @@ struct Group {
     copying: u32,
     /// What is moved for its room or because it is weak, what is moved because it rests, and what placement keeps apart.
     frontiers: Vec<RelocationFrontier>,
-    /// Commands at the device that read, program or reset for collection.
-    commands: u32,
 }
 
 impl Group {
@@ -134,17 +129,13 @@ impl Group {
 pub struct Collection {
     groups: Vec<Group>,
     turns: u64,
-    marked: u32,
     /// Victims that are emptied for another reason than their room.
     cared_for: u32,
     /// Victims that move as a whole.
     whole: u32,
     frames: Vec<Frame>,
-    reads: Vec<CollectionRead>,
-    free_reads: Vec<u32>,
     /// Units whose blocks are on media and not yet in the map.
     written: VecDeque<UnitId>,
-    stirred: bool,
     /// When the host last asked for something.
     asked_at: Time,
     /// The host is silent, and room is made that is not needed yet.
@@ -168,45 +159,30 @@ impl Collection {
         Collection {
             groups: (0..groups).map(|_| Group { frontiers: frontiers(), ..Group::default() }).collect(),
             turns: 0,
-            marked: 0,
             cared_for: 0,
             whole: 0,
             frames,
-            reads: Vec::new(),
-            free_reads: Vec::new(),
             written: VecDeque::new(),
-            stirred: true,
             asked_at: Time::ZERO,
             ahead: false,
             partial: vec![Vec::new(); groups as usize],
         }
     }
 
-    /// Free chunks have changed: look again whether a group needs collection.
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
-    }
-
-    /// The host asks for something: no more room is made than is needed.
+    /// The host asks for something: no more room is made than is needed. Returns whether any was.
     #[inline]
-    pub(crate) fn host_asks(&mut self, now: Time) {
+    pub(crate) fn host_asks(&mut self, now: Time) -> bool {
         self.asked_at = now;
-        if std::mem::take(&mut self.ahead) {
+        let was_ahead = std::mem::take(&mut self.ahead);
+        if was_ahead {
             self.groups.iter_mut().for_each(|group| group.is_rested = false);
-            self.stirred = true;
         }
+        was_ahead
     }
 
     /// Whether room is made that is not needed yet.
     pub(crate) fn is_ahead(&self) -> bool {
         self.ahead
-    }
-
-    /// Whether any group is marked.
-    #[inline]
-    #[must_use]
-    pub fn is_working(&self) -> bool {
-        self.marked > 0
     }
 
     /// Whether relocation waits for a chunk.
@@ -228,47 +204,18 @@ impl Collection {
 
     /// The state of one group in a few words.
     pub(crate) fn describe(&self, group: u32) -> String {
-        let Group { marked, victims, reading, frontiers, .. } = &self.groups[group as usize];
+        let Group { victims, reading, frontiers, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
         let frontiers: Vec<_> = frontiers
             .iter()
             .map(|RelocationFrontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push))
             .collect();
-        format!("marked {marked}, victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
-    }
-
-    /// Blocks of victims that hold no data any more.
-    #[must_use]
-    pub fn emptied_blocks(&self, chunks: &ChunkTable, blocks_per_chunk: u32) -> u64 {
-        let victims = self.groups.iter().flat_map(|group| &group.victims);
-        victims.map(|victim| u64::from(blocks_per_chunk - chunks.valid(victim.chunk))).sum()
-    }
-
-    pub(crate) fn command(&self, index: u32) -> (&[Ppa], &[Frame]) {
-        let read = &self.reads[index as usize];
-        (&read.places[..read.blocks as usize], &read.frames[..read.blocks as usize])
+        format!("victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
     }
 
     /// A unit of relocated blocks can be read at its new place.
     pub(crate) fn written(&mut self, unit: UnitId) {
         self.written.push_back(unit);
-    }
-
-    pub(crate) fn is_marked(&self, group: u32) -> bool {
-        self.groups[group as usize].marked
-    }
-
-    /// Whether the device reads, programs or resets for collection in `group`.
-    pub(crate) fn is_at_work(&self, group: u32) -> bool {
-        self.groups[group as usize].commands > 0
-    }
-
-    pub(crate) fn command_began(&mut self, group: u32) {
-        self.groups[group as usize].commands += 1;
-    }
-
-    pub(crate) fn command_ended(&mut self, group: u32) {
-        self.groups[group as usize].commands -= 1;
     }
 }
 
@@ -278,13 +225,13 @@ impl BlockFtl {
         if !self.may_collect() {
             return;
         }
-        if std::mem::take(&mut self.collection.stirred) {
+        if std::mem::take(&mut self.flash.room_changed) {
             self.mark_groups(self.marked_groups());
         }
         let cares = self.cares();
-        if self.collection.marked > 0 || cares {
-            for group in 0..self.geometry.groups {
-                if cares || self.collection.groups[group as usize].marked {
+        if self.flash.meetings.marked() > 0 || cares {
+            for group in 0..self.flash.geometry.groups {
+                if cares || self.flash.meetings.is_marked(group) {
                     self.collect(group);
                 }
             }
@@ -296,8 +243,8 @@ impl BlockFtl {
         let metadata_is_stalled = self.metadata_is_stalled();
         // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
         let is_stalled = self.transactions.stalled || metadata_is_stalled;
-        let wanted = self.read_only.is_none() || (self.may_program() && is_stalled);
-        let may_move = match self.phase {
+        let wanted = self.flash.read_only.is_none() || (self.flash.may_program() && is_stalled);
+        let may_move = match self.flash.phase {
             Phase::Working => true,
             // The last checkpoint has to find room, too.
             Phase::Closing => metadata_is_stalled,
@@ -310,7 +257,7 @@ impl BlockFtl {
     #[inline]
     fn cares(&self) -> bool {
         let is_wanted = self.refresh.waiting() > 0 || self.wear_levelling.due() > 0;
-        self.read_only.is_none() && (is_wanted || self.collection.cared_for > 0)
+        self.flash.read_only.is_none() && (is_wanted || self.collection.cared_for > 0)
     }
 
     /// Whether `group` should be collected.
@@ -319,21 +266,21 @@ impl BlockFtl {
     /// collected whose victim gives back the most: then no group fills up with valid data while another has room to
     /// spare. Only a group that is about to run out is collected whatever its victim is.
     fn need_of(&self, group: u32) -> Need {
-        if self.free_and_coming(group) < self.provisioning.fewest_in_group(group) {
+        if self.free_and_coming(group) < self.flash.provisioning.fewest_in_group(group) {
             return Need::Now;
         }
         if self.config.collection == CollectionScope::DeviceWide && self.is_below_share(group) {
             return Need::Now;
         }
-        let groups = 0..self.geometry.groups;
+        let groups = 0..self.flash.geometry.groups;
         let free = groups.clone().map(|group| self.free_and_coming(group)).sum::<u32>();
         let works_ahead = self.collection.ahead && !self.collection.groups[group as usize].is_rested;
-        let need = match self.provisioning.target() {
+        let need = match self.flash.provisioning.target() {
             target if free < target => Need::Now,
-            target if works_ahead && free < target + self.plan.ahead_chunks() => Need::Later,
+            target if works_ahead && free < target + self.flash.plan.ahead_chunks() => Need::Later,
             _ => return Need::Nothing,
         };
-        let urgencies = groups.filter_map(|group| Some((group, self.chunks.urgency(group)?)));
+        let urgencies = groups.filter_map(|group| Some((group, self.flash.chunks.urgency(group)?)));
         let Some(best) = urgencies.clone().map(|(_, (urgency, _))| urgency).min() else { return Need::Nothing };
         let mut alike = urgencies.filter(|(_, (urgency, slack))| *urgency <= best + slack).map(|(group, _)| group);
         if alike.clone().all(|other| other != group) {
@@ -348,46 +295,46 @@ impl BlockFtl {
     #[inline]
     pub(crate) fn ahead_due(&self) -> Option<Time> {
         let span = self.config.collect_when_idle?.max(IDLE_MIN);
-        let may = !self.collection.ahead && self.phase == Phase::Working && self.read_only.is_none();
+        let may = !self.collection.ahead && self.flash.phase == Phase::Working && self.flash.read_only.is_none();
         may.then(|| self.collection.asked_at + span)
     }
 
     /// The host has been silent for so long that collection works ahead, if nothing of the host is under way.
     pub(crate) fn begin_ahead(&mut self) {
-        if self.transactions.is_idle() && self.reads.is_idle() {
-            (self.collection.ahead, self.collection.stirred) = (true, true);
+        if self.transactions.is_idle() && self.reading.is_idle() {
+            (self.collection.ahead, self.flash.room_changed) = (true, true);
         } else {
-            self.collection.asked_at = self.now;
+            self.collection.asked_at = self.flash.now;
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// Whether `group` has less than its share of the free chunks that the drive should have.
     fn is_below_share(&self, group: u32) -> bool {
-        self.free_and_coming(group) < self.provisioning.target().div_ceil(self.geometry.groups)
+        self.free_and_coming(group) < self.flash.provisioning.target().div_ceil(self.flash.geometry.groups)
     }
 
     fn free_and_coming(&self, group: u32) -> u32 {
-        self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group) + self.victims_of(group)
+        self.flash.provisioning.free_in_group(group)
+            + self.flash.provisioning.coming_in_group(group)
+            + self.victims_of(group)
     }
 
     /// How many groups may be marked now. While there is room the others are left in peace; when room runs short, more
     /// groups collect side by side, because a drive that waits for one group serves nobody.
     fn marked_groups(&self) -> u32 {
         match (self.config.collection, self.config.marked_groups_max) {
-            (CollectionScope::DeviceWide, _) => self.geometry.groups,
-            (CollectionScope::Marked, Some(most)) => most.clamp(1, self.geometry.groups),
-            (CollectionScope::Marked, None) => self.room().marked_groups(self.geometry.groups),
+            (CollectionScope::DeviceWide, _) => self.flash.geometry.groups,
+            (CollectionScope::Marked, Some(most)) => most.clamp(1, self.flash.geometry.groups),
+            (CollectionScope::Marked, None) => self.room().marked_groups(self.flash.geometry.groups),
         }
     }
 
     fn mark_groups(&mut self, most: u32) {
-        while self.collection.marked < most {
-            let neediest = (0..self.geometry.groups)
-                .filter(|group| {
-                    !self.collection.groups[*group as usize].marked && self.need_of(*group) != Need::Nothing
-                })
-                .filter(|group| self.chunks.fewest_valid(*group).is_some())
+        while self.flash.meetings.marked() < most {
+            let neediest = (0..self.flash.geometry.groups)
+                .filter(|group| !self.flash.meetings.is_marked(*group) && self.need_of(*group) != Need::Nothing)
+                .filter(|group| self.flash.chunks.fewest_valid(*group).is_some())
                 .min_by_key(|group| self.collection.groups[*group as usize].turn);
             let Some(group) = neediest else { return };
             self.mark(group);
@@ -397,29 +344,28 @@ impl BlockFtl {
     fn mark(&mut self, group: u32) {
         let marked = &mut self.collection.groups[group as usize];
         self.collection.turns += 1;
-        (marked.marked, marked.marked_at, marked.turn) = (true, self.now, self.collection.turns);
-        self.collection.marked += 1;
+        (marked.marked_at, marked.turn) = (self.flash.now, self.collection.turns);
+        self.flash.meetings.mark(group);
         self.refresh.ask();
-        self.statistics.groups[group as usize].marked += 1;
-        self.stirred = true;
+        self.flash.statistics.groups[group as usize].marked += 1;
+        self.flash.stirred = true;
     }
 
     fn unmark(&mut self, group: u32) {
         let marked = &mut self.collection.groups[group as usize];
-        marked.marked = false;
         for frontier in &mut marked.frontiers {
             frontier.stalled = false;
         }
-        self.collection.marked -= 1;
-        self.statistics.groups[group as usize].marked_time += self.now.since(marked.marked_at);
-        self.collection.stirred = true;
+        self.flash.meetings.unmark(group);
+        self.flash.statistics.groups[group as usize].marked_time += self.flash.now.since(marked.marked_at);
+        self.flash.room_changed = true;
     }
 
     /// Marks every group that wants it, whatever the limit. Returns whether there was one.
     pub(crate) fn mark_all(&mut self) -> bool {
-        let before = self.collection.marked;
+        let before = self.flash.meetings.marked();
         self.mark_groups(u32::MAX);
-        self.collection.marked > before
+        self.flash.meetings.marked() > before
     }
 
     /// One group that is marked or cared for: chooses victims and moves what they hold.
@@ -442,7 +388,7 @@ impl BlockFtl {
                 continue;
             }
             self.push_care(group);
-            if !self.collection.groups[group as usize].marked {
+            if !self.flash.meetings.is_marked(group) {
                 break;
             }
             let need = self.need_of(group);
@@ -452,15 +398,15 @@ impl BlockFtl {
                 }
                 break;
             }
-            let Some(chunk) = self.chunks.victim(group) else {
+            let Some(chunk) = self.flash.chunks.victim(group) else {
                 if reading == 0 {
                     self.unmark(group);
                 }
                 break;
             };
             let Some(whole) = self.way_of(group, chunk) else { break };
-            let freed = self.geometry.blocks_per_chunk - self.chunks.valid(chunk);
-            if need == Need::Later && freed < self.geometry.blocks_per_chunk.div_ceil(AHEAD_FREED_PART) {
+            let freed = self.flash.geometry.blocks_per_chunk - self.flash.chunks.valid(chunk);
+            if need == Need::Later && freed < self.flash.geometry.blocks_per_chunk.div_ceil(AHEAD_FREED_PART) {
                 self.collection.groups[group as usize].is_rested = true;
                 continue;
             }
@@ -472,20 +418,24 @@ impl BlockFtl {
     /// together: padded, they might take as much room as their victims give back, over and over. Returns whether there was one
     /// to be had.
     pub(crate) fn join_victims(&mut self) -> bool {
-        (0..self.geometry.groups).any(|group| self.join_victim(group))
+        (0..self.flash.geometry.groups).any(|group| self.join_victim(group))
     }
 
     fn join_victim(&mut self, group: u32) -> bool {
         let collecting = &self.collection.groups[group as usize];
         let RelocationFrontier { queue, open, stalled, .. } = &collecting.frontiers[MOVING];
-        let is_waiting = !queue.is_empty() || open.is_some_and(|open| self.units.wants_padding(open));
-        if !collecting.marked || !is_waiting || *stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
+        let is_waiting = !queue.is_empty() || open.is_some_and(|open| self.flash.units.wants_padding(open));
+        if !self.flash.meetings.is_marked(group)
+            || !is_waiting
+            || *stalled
+            || self.collection.frames.len() < VECTOR_BLOCKS_MAX
+        {
             return false;
         }
         // With the first blocks of another the unit is full, its victims end, and what is left finds room in their chunks.
-        let fills_unit = open.is_some_and(|open| self.units.room(open) >= self.geometry.ws_min);
-        let Some(chunk) = self.chunks.victim(group) else { return false };
-        let valid = self.chunks.valid(chunk);
+        let fills_unit = open.is_some_and(|open| self.flash.units.room(open) >= self.flash.geometry.ws_min);
+        let Some(chunk) = self.flash.chunks.victim(group) else { return false };
+        let valid = self.flash.chunks.valid(chunk);
         let is_whole = collecting.has_whole() || !self.has_room_for(group, MOVING, valid, RELOCATION_RESERVE_CHUNKS);
         if is_whole && !(self.fits_log(valid) && (fills_unit || self.has_room_for(group, MOVING, valid, 0))) {
             return false;
@@ -498,7 +448,7 @@ impl BlockFtl {
     fn way_of(&self, group: u32, chunk: ChunkId) -> Option<bool> {
         let collecting = &self.collection.groups[group as usize];
         let has_whole = collecting.has_whole();
-        let valid = self.chunks.valid(chunk);
+        let valid = self.flash.chunks.valid(chunk);
         // What is empty takes no room, even where others wait for some.
         if valid > 0 && !self.has_room_for(group, MOVING, valid, 0) {
             return None;
@@ -512,22 +462,23 @@ impl BlockFtl {
     /// Collects the emptiest chunk of a group, whatever the policy would choose, if it holds `most` blocks at most. Returns whether
     /// there was one that finds room.
     pub(crate) fn collect_emptiest(&mut self, most: u32) -> bool {
-        (0..self.geometry.groups).any(|group| self.collect_emptiest_of(group, most))
+        (0..self.flash.geometry.groups).any(|group| self.collect_emptiest_of(group, most))
     }
 
     fn collect_emptiest_of(&mut self, group: u32, most: u32) -> bool {
-        let Some(chunk) = self.chunks.emptiest(group).filter(|chunk| self.chunks.valid(*chunk) <= most) else {
+        let Some(chunk) = self.flash.chunks.emptiest(group).filter(|chunk| self.flash.chunks.valid(*chunk) <= most)
+        else {
             return false;
         };
         let collecting = &self.collection.groups[group as usize];
-        if self.chunks.valid(chunk) > 0 {
+        if self.flash.chunks.valid(chunk) > 0 {
             let is_busy = collecting.is_stalled() || self.collection.frames.len() < VECTOR_BLOCKS_MAX;
             if is_busy || !self.may_collect() {
                 return false;
             }
         }
         let Some(whole) = self.way_of(group, chunk) else { return false };
-        if !collecting.marked {
+        if !self.flash.meetings.is_marked(group) {
             self.mark(group);
         }
         self.begin_victim(group, chunk, None, whole);
@@ -543,16 +494,18 @@ impl BlockFtl {
     }
 
     fn begin_victim(&mut self, group: u32, chunk: ChunkId, care: Option<Care>, whole: bool) {
-        self.chunks.set_usage(chunk, ChunkUse::Victim);
-        let relocations = self.chunks.valid(chunk);
-        let freed = self.geometry.blocks_per_chunk - relocations;
-        if let (Some(lifetimes), Label::Brief, None) = (&mut self.placement.lifetimes, self.chunks.label(chunk), care) {
-            lifetimes.collected(self.buffer.head() - self.chunks.opened_at(chunk));
+        self.flash.chunks.set_usage(chunk, ChunkUse::Victim);
+        let relocations = self.flash.chunks.valid(chunk);
+        let freed = self.flash.geometry.blocks_per_chunk - relocations;
+        if let (Some(lifetimes), Label::Brief, None) =
+            (&mut self.placement.lifetimes, self.flash.chunks.label(chunk), care)
+        {
+            lifetimes.collected(self.buffer.head() - self.flash.chunks.opened_at(chunk));
         }
         match care {
-            None => self.statistics.groups[group as usize].victims += 1,
+            None => self.flash.statistics.groups[group as usize].victims += 1,
             Some(care) => {
-                let moved = &mut self.statistics.cared[care as usize];
+                let moved = &mut self.flash.statistics.cared[care as usize];
                 moved.chunks += 1;
                 moved.blocks += u64::from(relocations);
             }
@@ -576,14 +529,14 @@ impl BlockFtl {
             moved: Vec::new(),
         };
         self.collection.groups[group as usize].victims.push(victim);
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// The chunk of `group` to be emptied next for another reason than its room: none while there is one, or without a
     /// free chunk beyond the reserve.
     fn care_victim(&mut self, group: u32) -> Option<(ChunkId, Care)> {
         let victims = &self.collection.groups[group as usize].victims;
-        if self.read_only.is_some() || victims.iter().any(|victim| victim.care.is_some()) {
+        if self.flash.read_only.is_some() || victims.iter().any(|victim| victim.care.is_some()) {
             return None;
         }
         let (chunk, care) = match self.weakest(group) {
@@ -591,7 +544,7 @@ impl BlockFtl {
             None => (self.resting(group)?, Care::Wear),
         };
         let frontier = if care == Care::Wear { RESTING } else { MOVING };
-        let valid = self.chunks.valid(chunk);
+        let valid = self.flash.chunks.valid(chunk);
         let must_be_whole = self.collection.groups[group as usize].has_whole();
         if !self.has_room_for(group, frontier, valid, RELOCATION_RESERVE_CHUNKS)
             || (must_be_whole && !self.fits_log(valid))
@@ -611,7 +564,7 @@ impl BlockFtl {
         let Some(victim) = collecting.victims.iter().find(|victim| victim.care.is_some()) else { return };
         let frontier = if victim.care == Some(Care::Wear) { RESTING } else { MOVING };
         // Where the group is collected besides, its other victims fill the unit.
-        if !victim.scanned || victim.reading > 0 || (frontier == MOVING && collecting.marked) {
+        if !victim.scanned || victim.reading > 0 || (frontier == MOVING && self.flash.meetings.is_marked(group)) {
             return;
         }
         let RelocationFrontier { queue, open, push, .. } = &mut collecting.frontiers[frontier];
@@ -619,11 +572,11 @@ impl BlockFtl {
             *push = true;
             self.place_on(group, frontier);
         } else if let Some(open) = *open
-            && self.geometry.mw_cunits > 0
-            && self.units.wants_padding(open)
+            && self.flash.geometry.mw_cunits > 0
+            && self.flash.units.wants_padding(open)
         {
-            self.pad(open);
-            self.stirred = true;
+            self.flash.pad(open);
+            self.flash.stirred = true;
         }
     }
 
@@ -631,22 +584,24 @@ impl BlockFtl {
     /// chunk of `frontier` and in its free ones but for `kept`. Without this, two victims could each take half of the room
     /// that one needs.
     fn has_room_for(&self, group: u32, frontier: usize, blocks: u32, kept: u32) -> bool {
-        let free = self.provisioning.relocation_chunks(group).saturating_sub(kept) * self.geometry.blocks_per_chunk;
+        let free = self.flash.provisioning.relocation_chunks(group).saturating_sub(kept)
+            * self.flash.geometry.blocks_per_chunk;
         self.owed_by_victims(group) + blocks <= self.open_room(group, frontier) + free
     }
 
     /// Blocks that victims of `group` still have to move.
     fn owed_by_victims(&self, group: u32) -> u32 {
         let victims = self.collection.groups[group as usize].victims.iter();
-        victims.map(|victim| victim.outstanding + self.chunks.valid_from(victim.chunk, victim.next)).sum()
+        victims.map(|victim| victim.outstanding + self.flash.chunks.valid_from(victim.chunk, victim.next)).sum()
     }
 
     /// Room for relocations of `group` in chunks that are open.
     fn open_room(&self, group: u32, frontier: usize) -> u32 {
-        let room =
-            self.collection.groups[group as usize].frontiers[frontier].open.map_or(0, |open| self.units.room(open));
+        let room = self.collection.groups[group as usize].frontiers[frontier]
+            .open
+            .map_or(0, |open| self.flash.units.room(open));
         let partial = self.collection.partial[group as usize].iter();
-        let partial: u32 = partial.map(|(_, next)| self.geometry.blocks_per_chunk - next).sum();
+        let partial: u32 = partial.map(|(_, next)| self.flash.geometry.blocks_per_chunk - next).sum();
         room + if frontier == MOVING { partial } else { 0 }
     }
 
@@ -684,10 +639,10 @@ impl BlockFtl {
         let victim = victims.swap_remove(index);
         self.collection.cared_for -= u32::from(victim.care.is_some());
         self.collection.whole -= u32::from(victim.whole);
-        assert!(self.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
-        self.placement.events.emptied(chunk, self.now);
-        self.reset_when_durable(chunk, self.log.position());
-        self.collection.stirred = true;
-        self.stirred = true;
+        assert!(self.flash.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
+        self.placement.events.emptied(chunk, self.flash.now);
+        self.flash.reset_when_durable(chunk, self.log.position());
+        self.flash.room_changed = true;
+        self.flash.stirred = true;
     }
 }

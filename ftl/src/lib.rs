@@ -45,6 +45,7 @@ mod closing;
 pub mod closing_order;
 pub mod config;
 pub mod encounters;
+mod flash;
 mod found_checkpoint;
 mod found_log;
 pub mod garbage_collection;

@@ -264,8 +264,8 @@ impl<M: Media> BlockFtl<M> {
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, origin, now);
         if access != Access::Inspect {
-            ftl.life.opened += 1;
-            ftl.life.not_closed += u64::from(!steps.report.clean);
+            ftl.flash.life.opened += 1;
+            ftl.flash.life.not_closed += u64::from(!steps.report.clean);
         }
         ftl.go_on(found, access, steps)?;
         Ok(ftl)
@@ -279,18 +279,18 @@ impl BlockFtl {
             found;
         let is_mendable = mend.len() <= Log::mendable();
         let is_mended = !self.config.has(Canary::UnmendedCopy);
-        self.buffer = WriteBuffer::new(self.frames.len(), self.placement.classes(), position);
+        self.buffer = WriteBuffer::new(self.flash.frames.len(), self.placement.classes(), position);
         if access == Access::Inspect {
-            self.read_only = Some(ReadOnlyReason::Inspection);
+            self.flash.read_only = Some(ReadOnlyReason::Inspection);
         }
         self.keep_in_doubt(left_in_doubt);
         self.place_superblocks(superblocks);
         self.adopt_metadata(&chunks, &log);
         for chunk in checkpoint.retired {
-            self.chunks.set_usage(chunk, ChunkUse::Retired);
+            self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
         }
         self.sort_chunks(&chunks, checkpoint.suspects.into_iter().chain(log.suspects()).collect());
-        self.chunks.set_written(position);
+        self.flash.chunks.set_written(position);
         steps.end(read, format!("{mapped} blocks mapped"));
 
         if access == Access::Inspect {
@@ -301,7 +301,7 @@ impl BlockFtl {
         self.turn_read_only_if_worn_out();
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
-        let (is_worn_out, is_repaired) = (self.read_only.is_some(), steps.report.repair.is_some());
+        let (is_worn_out, is_repaired) = (self.flash.read_only.is_some(), steps.report.repair.is_some());
         if log.is_in_doubt() {
             self.log.doubt(log.durable_below());
         }
@@ -312,7 +312,7 @@ impl BlockFtl {
             // A worn-out drive takes no chunk for it.
             if !is_replaced && is_mendable && (!is_worn_out || self.has_room_to_mend(&mend)) {
                 self.log.trust();
-                mend.iter().filter(|_| is_mended).for_each(|unit| self.log.mend(&mut self.frames, unit));
+                mend.iter().filter(|_| is_mended).for_each(|unit| self.log.mend(&mut self.flash.frames, unit));
             }
             if is_repaired {
                 self.superblock.confirm();
@@ -322,7 +322,7 @@ impl BlockFtl {
             }
             if is_replaced {
                 self.begin_checkpoint();
-                self.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.may_program())?;
+                self.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.flash.may_program())?;
                 let blocks = self.superblock.current().checkpoint.blocks;
                 steps.end(read, format!("checkpoint of {blocks} blocks"));
             } else {
@@ -330,7 +330,7 @@ impl BlockFtl {
                 steps.end(read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
         }
-        (self.phase, self.stirred) = (Phase::Working, true);
+        (self.flash.phase, self.flash.stirred) = (Phase::Working, true);
         // Only now: the programs would hold up the recovery's own.
         self.recycle_left_open();
         let is_single = checkpoint.lacking != [0; METADATA_COPIES];
@@ -363,15 +363,15 @@ impl BlockFtl {
 
     /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
     fn is_opened(&self, superblock: u64) -> bool {
-        let is_at_rest = self.under_way == 0 && self.backlog.is_empty();
-        !self.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
+        let is_at_rest = self.flash.under_way == 0 && self.flash.backlog.is_empty();
+        !self.flash.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
     }
 
     /// Whether the open chunks of the log have room for what their copies lack.
     fn has_room_to_mend(&self, mend: &[MendedUnit]) -> bool {
         self.log.copies.iter().enumerate().all(|(copy, lane)| {
             let lacking = mend.iter().filter(|unit| unit.copies[copy]).count() as u32;
-            lane.open.map_or(0, |open| self.units.room(open)) >= lacking * self.geometry.ws_min
+            lane.open.map_or(0, |open| self.flash.units.room(open)) >= lacking * self.flash.geometry.ws_min
         })
     }
 }

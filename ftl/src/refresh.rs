@@ -100,8 +100,8 @@ impl BlockFtl {
             self.heed_notifications();
         }
         if self.refresh.metadata
-            && self.phase == Phase::Working
-            && self.read_only.is_none()
+            && self.flash.phase == Phase::Working
+            && self.flash.read_only.is_none()
             && !self.checkpoint.is_working()
         {
             self.refresh.metadata = false;
@@ -111,33 +111,33 @@ impl BlockFtl {
 
     /// The data at `ppa` should move.
     pub(crate) fn weak_block(&mut self, ppa: Ppa, care: Care) {
-        let chunk = self.format.chunk_of(ppa);
-        let usage = self.chunks.usage(chunk);
-        if matches!(usage, ChunkUse::Metadata | ChunkUse::Table) || self.chunks.is_valid(ppa) {
+        let chunk = self.flash.format.chunk_of(ppa);
+        let usage = self.flash.chunks.usage(chunk);
+        if matches!(usage, ChunkUse::Metadata | ChunkUse::Table) || self.flash.chunks.is_valid(ppa) {
             self.weak_chunk(chunk, care);
         }
     }
 
     /// The data in `chunk` should move.
     pub(crate) fn weak_chunk(&mut self, chunk: ChunkId, care: Care) {
-        match self.chunks.usage(chunk) {
-            ChunkUse::Metadata => self.refresh.metadata |= self.chunks.weaken(chunk, care),
-            ChunkUse::Open => _ = self.chunks.weaken(chunk, care),
-            ChunkUse::Closed if self.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
-            ChunkUse::Table if self.chunks.weaken(chunk, care) => self.queue_table_chunk(chunk),
+        match self.flash.chunks.usage(chunk) {
+            ChunkUse::Metadata => self.refresh.metadata |= self.flash.chunks.weaken(chunk, care),
+            ChunkUse::Open => _ = self.flash.chunks.weaken(chunk, care),
+            ChunkUse::Closed if self.flash.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
+            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.queue_table_chunk(chunk),
             _ => {}
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// `chunk` was found weak while it was open, and is closed now.
     pub(crate) fn queue_refresh(&mut self, chunk: ChunkId) {
-        let queue = &mut self.refresh.queues[self.format.group_of(self.format.pu_of(chunk)) as usize];
+        let queue = &mut self.refresh.queues[self.flash.format.group_of(self.flash.format.pu_of(chunk)) as usize];
         if queue.len() < REFRESHES_MAX {
             queue.push_back(chunk);
             self.refresh.waiting += 1;
         } else {
-            self.chunks.strengthen(chunk);
+            self.flash.chunks.strengthen(chunk);
         }
     }
 
@@ -147,9 +147,9 @@ impl BlockFtl {
             return None;
         }
         while let Some(chunk) = self.refresh.queues[group as usize].front().copied() {
-            let weak = self.chunks.weakness(chunk).filter(|_| self.chunks.usage(chunk) == ChunkUse::Closed);
+            let weak = self.flash.chunks.weakness(chunk).filter(|_| self.flash.chunks.usage(chunk) == ChunkUse::Closed);
             match weak {
-                Some(care) => return self.chunks.is_candidate(chunk).then_some((chunk, care)),
+                Some(care) => return self.flash.chunks.is_candidate(chunk).then_some((chunk, care)),
                 // Collected meanwhile.
                 None => {
                     self.refresh.queues[group as usize].pop_front();
@@ -164,7 +164,7 @@ impl BlockFtl {
     /// metadata, and counted for nothing.
     pub(crate) fn forget_notifications(&mut self) {
         let mut notifications = std::mem::take(&mut self.refresh.notifications);
-        let _ = self.media.notifications(self.now, self.refresh.heeded, &mut notifications);
+        let _ = self.flash.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
         self.refresh.heeded = notifications.last().map_or(self.refresh.heeded, |last| last.count);
         notifications.clear();
         self.refresh.notifications = notifications;
@@ -175,7 +175,7 @@ impl BlockFtl {
     pub(crate) fn heed_notifications(&mut self) {
         let mut notifications = std::mem::take(&mut self.refresh.notifications);
         // A device that does not answer now is asked again when something else happens.
-        let _ = self.media.notifications(self.now, self.refresh.heeded, &mut notifications);
+        let _ = self.flash.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
         for notification in notifications.drain(..) {
             self.refresh.heeded = notification.count;
             self.heed(notification);
@@ -184,30 +184,31 @@ impl BlockFtl {
     }
 
     fn heed(&mut self, notification: Notification) {
-        let chunk = self.format.chunk_of(notification.ppa);
-        if !self.geometry.has_chunk(chunk) {
+        let chunk = self.flash.format.chunk_of(notification.ppa);
+        if !self.flash.geometry.has_chunk(chunk) {
             return;
         }
         match notification.state {
             NotifiedState::ErrorRateLow | NotifiedState::Refreshed => return,
             NotifiedState::WearIndexHigh => {
-                self.statistics.worn_chunks += 1;
+                self.flash.statistics.worn_chunks += 1;
                 return;
             }
             NotifiedState::ErrorRateMedium | NotifiedState::ErrorRateHigh | NotifiedState::Unrecoverable => {}
         }
         match notification.scope {
             NotifiedScope::Blocks(blocks) => {
-                let last = (self.format.block_of(notification.ppa) + blocks).min(self.geometry.blocks_per_chunk);
-                for block in self.format.block_of(notification.ppa)..last {
-                    self.weak_block(self.format.ppa(chunk, block), Care::Notification);
+                let last =
+                    (self.flash.format.block_of(notification.ppa) + blocks).min(self.flash.geometry.blocks_per_chunk);
+                for block in self.flash.format.block_of(notification.ppa)..last {
+                    self.weak_block(self.flash.format.ppa(chunk, block), Care::Notification);
                 }
             }
             NotifiedScope::Chunk => self.heed_chunk(chunk, notification.state),
             NotifiedScope::ParallelUnit => {
-                let pu = self.format.pu_of(chunk);
-                for number in 0..self.geometry.chunks_per_pu {
-                    self.heed_chunk(self.format.chunk_id(pu, number), notification.state);
+                let pu = self.flash.format.pu_of(chunk);
+                for number in 0..self.flash.geometry.chunks_per_pu {
+                    self.heed_chunk(self.flash.format.chunk_id(pu, number), notification.state);
                 }
             }
         }
@@ -218,13 +219,13 @@ impl BlockFtl {
             let unknown =
                 ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
             let mut report = [unknown];
-            let answered = self.media.chunk_report(self.now, chunk, &mut report).is_ok();
+            let answered = self.flash.media.chunk_report(self.flash.now, chunk, &mut report).is_ok();
             if answered && report[0].state == ChunkState::Offline {
                 return self.chunk_went_offline(chunk);
             }
         }
-        let usage = self.chunks.usage(chunk);
-        if self.chunks.valid(chunk) > 0 || matches!(usage, ChunkUse::Metadata | ChunkUse::Table) {
+        let usage = self.flash.chunks.usage(chunk);
+        if self.flash.chunks.valid(chunk) > 0 || matches!(usage, ChunkUse::Metadata | ChunkUse::Table) {
             self.weak_chunk(chunk, Care::Notification);
         }
     }

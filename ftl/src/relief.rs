@@ -54,7 +54,7 @@ impl BlockFtl {
     pub(crate) fn metadata_is_stalled(&self) -> bool {
         let log_is_stalled = (0..METADATA_COPIES).any(|copy| {
             let lane = &self.log.copies[copy];
-            let room = lane.open.map_or(0, |open| self.units.room(open));
+            let room = lane.open.map_or(0, |open| self.flash.units.room(open));
             room == 0 && lane.successors.is_empty() && self.log.has_unwritten(copy)
         });
         log_is_stalled || self.checkpoint.is_stalled()
@@ -67,22 +67,22 @@ impl BlockFtl {
             || self.transactions.stalled
             || self.collection.is_stalled()
             || self.metadata_is_stalled())
-            && !self.stirred
+            && !self.flash.stirred
             && !self.transactions.trims.wants_turn()
-            && self.under_way == self.reads.under_way()
-            && self.backlog.is_empty()
+            && self.flash.under_way == self.flash.reads.under_way()
+            && self.flash.backlog.is_empty()
     }
 
     /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
     /// with all frames waiting for that block, writes nothing more: push it out.
     fn free_frames(&mut self) {
-        let scarce = self.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
-        if !scarce || self.stirred || self.units.under_way() > 0 || !self.may_program() {
+        let scarce = self.flash.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
+        if !scarce || self.flash.stirred || self.flash.units.under_way() > 0 || !self.flash.may_program() {
             return;
         }
         if self.buffer.unplaced() > 0 && self.transactions.push < self.buffer.head() {
             self.transactions.push = self.buffer.head();
-            self.stirred = true;
+            self.flash.stirred = true;
             return;
         }
         if self.buffer.held() > 0 {
@@ -93,21 +93,21 @@ impl BlockFtl {
     /// Takes the measures that make room, cheapest first, when nothing else will.
     pub(crate) fn relieve(&mut self) {
         // Not yet stuck, but chunks wait for the log: do not let them pile up.
-        let waiting = self.bad_chunks.waiting_for_log(self.log.durable());
+        let waiting = self.flash.bad_chunks.waiting_for_log(self.log.durable());
         if waiting > 0
             && self.log.is_idle()
             && (self.transactions.stalled
                 || self.collection.is_stalled()
                 || self.collection.is_ahead()
-                || waiting >= self.geometry.groups.max(4) as usize)
+                || waiting >= self.flash.geometry.groups.max(4) as usize)
         {
             self.force_log();
         }
         self.free_frames();
-        if !self.may_program() || !self.is_stuck() {
+        if !self.flash.may_program() || !self.is_stuck() {
             return;
         }
-        let is_recovering = self.phase == Phase::Recovering;
+        let is_recovering = self.flash.phase == Phase::Recovering;
         // What a crash left of tables is room as soon as the catalog has been read.
         if !is_recovering && self.tables.has_found() {
             return;
@@ -116,16 +116,16 @@ impl BlockFtl {
             return self.relieved();
         }
         // A reset that waits for reads is room to come; without a confirmed superblock nothing is reset.
-        if self.reads.under_way() > 0
+        if self.flash.reads.under_way() > 0
             && self.superblock.is_confirmed()
-            && self.bad_chunks.is_waiting_for_reads(self.log.durable())
+            && self.flash.bad_chunks.is_waiting_for_reads(self.log.durable())
         {
             return;
         }
         if (!is_recovering && self.collect_emptiest(0)) || self.recycle_one() || self.lend() {
             return self.relieved();
         }
-        self.turn_read_only(match self.read_only {
+        self.turn_read_only(match self.flash.read_only {
             None if self.is_aged() => ReadOnlyReason::WornOut,
             Some(ReadOnlyReason::WornOut) if self.is_beyond_saving() => ReadOnlyReason::Spent,
             _ => ReadOnlyReason::NoRoom,
@@ -134,8 +134,8 @@ impl BlockFtl {
 
     /// A measure was taken: whoever waits tries again.
     fn relieved(&mut self) {
-        (self.stirred, self.transactions.stalled) = (true, false);
-        self.collection.stir();
+        (self.flash.stirred, self.transactions.stalled) = (true, false);
+        self.flash.room_changed = true;
     }
 
     /// Finishes what is begun, and begins whatever may make room. Returns whether there was anything.
@@ -149,31 +149,32 @@ impl BlockFtl {
         }
         if self.log.position() > self.log.durable() && self.log.is_idle() {
             self.force_log();
-            return self.stirred;
+            return self.flash.stirred;
         }
         self.mark_all() || self.spill()
     }
 
     /// Gives away what was held back. Returns whether there was anything.
     fn lend(&mut self) -> bool {
-        if self.provisioning.lend_spare() {
+        if self.flash.provisioning.lend_spare() {
             return true;
         }
         if self.placement.keep_nothing_apart() {
-            self.provisioning.keep_apart(0);
+            self.flash.provisioning.keep_apart(0);
             return true;
         }
-        let is_recovering = self.phase == Phase::Recovering;
+        let is_recovering = self.flash.phase == Phase::Recovering;
         self.shorten_log()
-            || self.provisioning.lend_metadata()
-            || (!is_recovering && self.collect_emptiest(self.geometry.blocks_per_chunk))
-            || self.provisioning.lend_reserves()
+            || self.flash.provisioning.lend_metadata()
+            || (!is_recovering && self.collect_emptiest(self.flash.geometry.blocks_per_chunk))
+            || self.flash.provisioning.lend_reserves()
     }
 
     /// Begins a checkpoint on a worn-out drive whose log would give back chunks by that: where chunks have gone bad, they may be
     /// wanted before the log has come to the end of its plan. Returns whether there was anything to give back.
     fn shorten_log(&mut self) -> bool {
-        let is_worn_out = self.read_only == Some(ReadOnlyReason::WornOut) && self.phase != Phase::Recovering;
+        let is_worn_out =
+            self.flash.read_only == Some(ReadOnlyReason::WornOut) && self.flash.phase != Phase::Recovering;
         let next = self.log.next_lsn();
         let is_ended = |chunk: &LogChunk| chunk.last_lsn > 0 && chunk.last_lsn < next;
         let ended = self.log.chunks().filter(|chunk| is_ended(chunk)).count();
@@ -207,18 +208,20 @@ impl BlockFtl {
 
     /// Whether something was written to `open`, all of which is needed no more, and more can be.
     fn is_recyclable(&self, open: OpenId) -> bool {
-        let Some(chunk) = self.units.chunk_if_open(open).filter(|_| self.units.room(open) > 0) else { return false };
-        self.units.chunk(open).next > 0 && self.holds_nothing(chunk)
+        let Some(chunk) = self.flash.units.chunk_if_open(open).filter(|_| self.flash.units.room(open) > 0) else {
+            return false;
+        };
+        self.flash.units.chunk(open).next > 0 && self.holds_nothing(chunk)
     }
 
     /// Whether nothing in `chunk` is needed or on its way.
     fn holds_nothing(&self, chunk: ChunkId) -> bool {
-        self.chunks.valid(chunk) == 0 && self.chunks.pending(chunk) == 0
+        self.flash.chunks.valid(chunk) == 0 && self.flash.chunks.pending(chunk) == 0
     }
 
     /// Fills `chunk`, which a crash left open at block `next` and holds nothing, so that it can be reset.
     fn recycle(&mut self, chunk: ChunkId, next: u32) {
-        let open = self.units.open(chunk, next);
+        let open = self.flash.units.open(chunk, next);
         self.fill_up(open);
     }
 
@@ -228,19 +231,19 @@ impl BlockFtl {
             return;
         }
         for (chunk, next) in std::mem::take(&mut self.relief.left_open) {
-            if self.read_only.is_none() {
+            if self.flash.read_only.is_none() {
                 self.recycle(chunk, next);
             } else {
-                let group = self.group_of(chunk);
+                let group = self.flash.group_of(chunk);
                 self.collection.partial[group as usize].push((chunk, next));
             }
         }
     }
 
     fn fill_up(&mut self, open: OpenId) {
-        self.relief.recycling.push(self.units.chunk(open).chunk);
-        self.pad_by(open, self.units.room(open));
-        self.stirred = true;
+        self.relief.recycling.push(self.flash.units.chunk(open).chunk);
+        self.flash.pad_by(open, self.flash.units.room(open));
+        self.flash.stirred = true;
     }
 
     /// An open chunk of data has been closed. Returns whether it was recycled, and goes to its reset.
@@ -249,29 +252,30 @@ impl BlockFtl {
         self.relief.recycling.swap_remove(index);
         let is_empty = self.holds_nothing(chunk);
         if is_empty {
-            self.placement.events.emptied(chunk, self.now);
-            self.reset_when_durable(chunk, self.log.position());
+            self.placement.events.emptied(chunk, self.flash.now);
+            self.flash.reset_when_durable(chunk, self.log.position());
         }
         is_empty
     }
 
     /// Whether room is short in `group`, or on the whole drive.
     pub(crate) fn is_short_of_room(&self, group: u32) -> bool {
-        let here = self.provisioning.free_in_group(group) + self.provisioning.coming_in_group(group);
-        let all = self.provisioning.free_total() + self.provisioning.coming();
-        let headroom = self.geometry.groups * COLLECTION_HEADROOM_CHUNKS;
-        here < self.provisioning.fewest_in_group(group) || all + headroom < self.provisioning.target()
+        let here = self.flash.provisioning.free_in_group(group) + self.flash.provisioning.coming_in_group(group);
+        let all = self.flash.provisioning.free_total() + self.flash.provisioning.coming();
+        let headroom = self.flash.geometry.groups * COLLECTION_HEADROOM_CHUNKS;
+        here < self.flash.provisioning.fewest_in_group(group) || all + headroom < self.flash.provisioning.target()
     }
 
     /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
     /// whatever happens: what is appended and not written yet, and what is padded behind it.
     fn log_room(&self, copy: usize) -> (u64, u64) {
-        let blocks = u64::from(self.geometry.blocks_per_chunk);
-        let planned = self.plan.log_chunks / METADATA_COPIES as u64;
+        let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
+        let planned = self.flash.plan.log_chunks / METADATA_COPIES as u64;
         let lane = &self.log.copies[copy];
         let chunks = planned.saturating_sub(lane.chunks.len() as u64) + lane.successors.len() as u64;
-        let room = lane.open.map_or(0, |open| u64::from(self.units.room(open)));
-        let margin = LOG_UNITS_MAX as u64 * u64::from(self.geometry.ws_min) + 2 * u64::from(self.geometry.mw_cunits);
+        let room = lane.open.map_or(0, |open| u64::from(self.flash.units.room(open)));
+        let margin =
+            LOG_UNITS_MAX as u64 * u64::from(self.flash.geometry.ws_min) + 2 * u64::from(self.flash.geometry.mw_cunits);
         (chunks * blocks + room, margin.min(planned * blocks / 2))
     }
 
@@ -292,14 +296,14 @@ impl BlockFtl {
     /// What a drive that was just opened, and knows whose everything is, lacks of the room that any crash should leave it. One
     /// whose chunks have gone bad has less, and is worn out in time.
     pub(crate) fn note_missing_room(&mut self) {
-        let is_healthy = self.read_only.is_none() && !self.is_aged();
+        let is_healthy = self.flash.read_only.is_none() && !self.is_aged();
         self.recovery.missing_room = if is_healthy { self.missing_room() } else { None };
     }
 
     /// In each group a chunk to relocate into, and in all the chunks that the plan has for metadata: what is missing of that.
     fn missing_room(&self) -> Option<String> {
         let mut all = 0;
-        for group in 0..self.geometry.groups {
+        for group in 0..self.flash.geometry.groups {
             let coming = self.room_to_come(group);
             let emptied = self.chunks_to_empty(group);
             all += coming + emptied;
@@ -312,15 +316,17 @@ impl BlockFtl {
         }
         // What tables have open and partly written may be more than their share.
         let has_tables = self.config.catalog_blocks > 0;
-        let needed = if has_tables { 0 } else { self.provisioning.metadata_to_come() };
+        let needed = if has_tables { 0 } else { self.flash.provisioning.metadata_to_come() };
         (all < needed)
             .then(|| format!("{all} chunks are free or soon will be, and log and checkpoints may need {needed}"))
     }
 
     /// Valid blocks of each chunk of `group` that could be a victim.
     fn valid_of_closed(&self, group: u32) -> impl Iterator<Item = u32> {
-        let chunks = self.geometry.chunk_ids().filter(move |chunk| self.group_of(*chunk) == group);
-        chunks.filter(|chunk| self.chunks.usage(*chunk) == ChunkUse::Closed).map(|chunk| self.chunks.valid(chunk))
+        let chunks = self.flash.geometry.chunk_ids().filter(move |chunk| self.flash.group_of(*chunk) == group);
+        chunks
+            .filter(|chunk| self.flash.chunks.usage(*chunk) == ChunkUse::Closed)
+            .map(|chunk| self.flash.chunks.valid(chunk))
     }
 
     /// Chunks of `group` that relocation gives back without taking a free one: victims that move, for which room was found
@@ -339,11 +345,11 @@ impl BlockFtl {
 
     /// Chunks of `group` that are free or soon will be, but for those that tables may have.
     fn room_to_come(&self, group: u32) -> u32 {
-        let is_here = |chunk: &ChunkId| self.group_of(*chunk) == group;
+        let is_here = |chunk: &ChunkId| self.flash.group_of(*chunk) == group;
         let left_open = self.relief.left_open.iter().map(|(chunk, _)| *chunk);
         let recycled = self.relief.recycling.iter().copied().chain(left_open).filter(is_here).count();
         let leaving: Vec<ChunkId> = self.tables.leaving().filter(is_here).collect();
-        let closing = leaving.iter().filter(|chunk| self.chunks.usage(**chunk) == ChunkUse::Table).count();
-        self.provisioning.room_to_come(group, (recycled + closing) as u32, leaving.len() as u32)
+        let closing = leaving.iter().filter(|chunk| self.flash.chunks.usage(**chunk) == ChunkUse::Table).count();
+        self.flash.provisioning.room_to_come(group, (recycled + closing) as u32, leaving.len() as u32)
     }
 }

@@ -12,9 +12,10 @@
 //! A pass begins somewhere else each time the drive is opened, so that one that is never on for a whole interval gets all
 //! of its data read too. It waits while the host waits.
 
-use crate::block::{BlockFtl, Errand};
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
 use crate::config::Config;
+use crate::flash::reads::{ReadId, Reader};
 use crate::oob::{BlockKind, Oob};
 use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
@@ -45,8 +46,8 @@ pub struct Scrub {
     chunk: Option<Looking>,
     /// If it is of a table, the blocks of it that are.
     of_table: Vec<Range<u32>>,
-    read: Option<Read>,
-    places: [Ppa; VECTOR_BLOCKS_MAX],
+    /// What the chunk holds of which blocks are being read.
+    reading: Option<Held>,
     /// For data and for metadata.
     frames: [Vec<Frame>; 2],
 }
@@ -61,15 +62,6 @@ struct Looking {
     held: Held,
     /// Tells whether it has been emptied since.
     resets: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Read {
-    blocks: usize,
-    held: Held,
-    /// Keeps the chunk from being reset.
-    epoch: u64,
-    retried: bool,
 }
 
 impl Scrub {
@@ -95,8 +87,7 @@ impl Scrub {
             seen: 0,
             chunk: None,
             of_table: Vec::new(),
-            read: None,
-            places: [Ppa(0); VECTOR_BLOCKS_MAX],
+            reading: None,
             frames,
         }
     }
@@ -105,11 +96,6 @@ impl Scrub {
     #[must_use]
     pub fn progress(&self) -> f64 {
         self.seen as f64 / self.chunks as f64
-    }
-
-    pub(crate) fn command(&self) -> (&[Ppa], &[Frame]) {
-        let Read { blocks, held, .. } = self.read.expect("a read of the scrub is under way");
-        (&self.places[..blocks], &self.frames_for(held)[..blocks])
     }
 
     fn frames_for(&self, held: Held) -> &[Frame] {
@@ -128,16 +114,16 @@ impl BlockFtl {
     #[inline]
     pub(crate) fn scrub_due(&self) -> Option<Time> {
         self.scrub.interval?;
-        let is_kept = self.scrub.read.is_some()
-            || self.phase != Phase::Working
-            || self.read_only.is_some()
+        let is_kept = self.scrub.reading.is_some()
+            || self.flash.phase != Phase::Working
+            || self.flash.read_only.is_some()
             || self.transactions.is_held_back();
         if is_kept { None } else { Some(self.scrub.due.unwrap_or(Time::ZERO)) }
     }
 
     /// Reads the next blocks that are due.
     pub(crate) fn advance_scrub(&mut self) {
-        let now = self.now;
+        let now = self.flash.now;
         while let Some(due) = self.scrub_due().filter(|due| *due <= now) {
             if self.scrub.due.is_none() {
                 (self.scrub.began, self.scrub.due) = (now, Some(now + self.scrub_time(VECTOR_BLOCKS_MAX)));
@@ -155,17 +141,17 @@ impl BlockFtl {
 
     /// The part of the interval that `blocks` get.
     fn scrub_time(&self, blocks: usize) -> Nanos {
-        let whole = u64::from(self.provisioning.metadata_in_use()) + self.chunks_of_tables();
-        let all = self.chunks.valid_total() + whole * u64::from(self.geometry.blocks_per_chunk);
+        let whole = u64::from(self.flash.provisioning.metadata_in_use()) + self.chunks_of_tables();
+        let all = self.flash.chunks.valid_total() + whole * u64::from(self.flash.geometry.blocks_per_chunk);
         let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
     }
 
     fn look_at_next_chunk(&mut self) {
-        let pus = u64::from(self.geometry.pus());
+        let pus = u64::from(self.flash.geometry.pus());
         let pu = self.host.order[(self.scrub.number % pus) as usize];
-        let chunk = self.format.chunk_id(pu, (self.scrub.number / pus) as u32);
-        let held = match self.chunks.usage(chunk) {
+        let chunk = self.flash.format.chunk_id(pu, (self.scrub.number / pus) as u32);
+        let held = match self.flash.chunks.usage(chunk) {
             ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
             ChunkUse::Metadata => Some(Held::Metadata),
             ChunkUse::Table => self.blocks_of_table_in(chunk).map(|(number, blocks)| {
@@ -178,7 +164,7 @@ impl BlockFtl {
         match readable {
             None => self.end_chunk(),
             Some((held, end)) => {
-                let resets = self.chunks.resets(chunk);
+                let resets = self.flash.chunks.resets(chunk);
                 self.scrub.chunk = Some(Looking { chunk, next: 0, end, held, resets });
             }
         }
@@ -191,7 +177,7 @@ impl BlockFtl {
         scrub.seen += 1;
         if scrub.seen == scrub.chunks {
             scrub.seen = 0;
-            self.statistics.scrub.passes += 1;
+            self.flash.statistics.scrub.passes += 1;
             // The next pass begins no sooner than this one should have ended.
             let ends = scrub.began + scrub.interval.unwrap_or_default();
             scrub.due = scrub.due.map(|due| due.max(ends));
@@ -205,12 +191,12 @@ impl BlockFtl {
     fn readable(&mut self, chunk: ChunkId) -> u32 {
         let unknown = ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
         let mut report = [unknown];
-        if self.media.chunk_report(self.now, chunk, &mut report).is_err() {
+        if self.flash.media.chunk_report(self.flash.now, chunk, &mut report).is_err() {
             return 0;
         }
         match report[0].state {
             ChunkState::Closed => report[0].write_pointer,
-            ChunkState::Open => report[0].write_pointer.saturating_sub(self.geometry.mw_cunits),
+            ChunkState::Open => report[0].write_pointer.saturating_sub(self.flash.geometry.mw_cunits),
             ChunkState::Free => 0,
             ChunkState::Offline => {
                 self.chunk_went_offline(chunk);
@@ -221,17 +207,17 @@ impl BlockFtl {
 
     fn scrub_chunk(&mut self, looking: Looking) {
         let Looking { chunk, mut next, end, held, resets, .. } = looking;
-        let is_in_use = match self.chunks.usage(chunk) {
+        let is_in_use = match self.flash.chunks.usage(chunk) {
             ChunkUse::Metadata => held == Held::Metadata,
             ChunkUse::Open | ChunkUse::Closed => held == Held::Data,
             ChunkUse::Table => matches!(held, Held::Table(_)),
             _ => false,
         };
-        let is_same = is_in_use && self.chunks.resets(chunk) == resets;
-        let mut blocks = 0;
+        let is_same = is_in_use && self.flash.chunks.resets(chunk) == resets;
+        let (mut places, mut blocks) = ([Ppa(0); VECTOR_BLOCKS_MAX], 0);
         while is_same && blocks < VECTOR_BLOCKS_MAX {
             let block = match held {
-                Held::Data => self.chunks.next_valid(chunk, next),
+                Held::Data => self.flash.chunks.next_valid(chunk, next),
                 Held::Metadata => Some(next),
                 Held::Table(_) => {
                     let of_table = self.scrub.of_table.iter().find(|blocks| next < blocks.end);
@@ -239,7 +225,7 @@ impl BlockFtl {
                 }
             };
             let Some(block) = block.filter(|block| *block < end) else { break };
-            self.scrub.places[blocks] = self.format.ppa(chunk, block);
+            places[blocks] = self.flash.format.ppa(chunk, block);
             blocks += 1;
             next = block + 1;
         }
@@ -249,57 +235,60 @@ impl BlockFtl {
         }
         self.scrub.chunk = Some(Looking { next, ..looking });
         self.scrub.due = self.scrub.due.map(|due| due + self.scrub_time(blocks));
-        self.scrub.read = Some(Read { blocks, held, epoch: self.reads.begin(), retried: false });
-        self.statistics.scrub.blocks += blocks as u64;
+        self.scrub.reading = Some(held);
+        let id = self.flash.reads.begin(Reader::Scrub, 0);
+        let read = self.flash.reads.get_mut(id);
+        for (place, frame) in places[..blocks].iter().zip(self.scrub.frames_for(held)) {
+            read.add(*place, *frame);
+        }
+        self.flash.statistics.scrub.blocks += blocks as u64;
         self.refresh.earn(blocks);
-        self.submit_errand(Errand::ScrubRead);
+        self.flash.submit_read(id);
     }
 
-    pub(crate) fn scrub_read_ended(&mut self, completion: Completion) {
-        let read = self.scrub.read.expect("it was under way");
-        let mut failed = 0;
-        for at in 0..read.blocks {
-            let ppa = self.scrub.places[at];
-            let is_in_use = read.held != Held::Data || self.chunks.is_valid(ppa);
+    pub(crate) fn scrub_read_ended(&mut self, id: ReadId, completion: Completion) {
+        let held = self.scrub.reading.expect("it was under way");
+        let (is_again, blocks) = (self.flash.reads.get(id).is_again, self.flash.reads.get(id).places().len());
+        let mut failed = 0u64;
+        for at in 0..blocks {
+            let read = self.flash.reads.get(id);
+            let (ppa, frame) = (read.places()[at], read.frames()[at]);
+            let is_in_use = held != Held::Data || self.flash.chunks.is_valid(ppa);
             let is_marked = completion.failed >> at & 1 != 0;
-            let is_good = (!is_marked || completion.status.data_is_good()) && self.is_as_expected(read, at);
+            let is_good = (!is_marked || completion.status.data_is_good()) && self.is_as_expected(held, ppa, frame);
             if is_in_use && (is_marked || !is_good) {
                 self.weak_block(ppa, Care::Scrub);
-                self.statistics.scrub.weak += u64::from(!read.retried);
+                self.flash.statistics.scrub.weak += u64::from(!is_again);
             }
-            if is_in_use && !is_good {
-                self.scrub.places[failed] = ppa;
-                failed += 1;
-            }
+            failed |= u64::from(is_in_use && !is_good) << at;
         }
         if completion.status != Status::Success {
             self.refresh.ask();
         }
-        if failed > 0 && !read.retried {
-            self.scrub.read = Some(Read { retried: true, blocks: failed, ..read });
-            self.submit_errand(Errand::ScrubRead);
+        if failed != 0 && !is_again {
+            self.flash.read_again(id, failed);
             return;
         }
-        self.statistics.scrub.lost += failed as u64;
-        self.reads.end(read.epoch);
-        self.scrub.read = None;
-        self.stirred = true;
+        self.flash.statistics.scrub.lost += u64::from(failed.count_ones());
+        self.flash.reads.end(id);
+        self.scrub.reading = None;
+        self.flash.stirred = true;
     }
 
-    /// Whether block `at` of `read` is what it should be: the data that the map has there, of the table, or anything that was sealed.
-    fn is_as_expected(&self, read: Read, at: usize) -> bool {
-        let (ppa, frame) = (self.scrub.places[at], self.scrub.frames_for(read.held)[at]);
-        match read.held {
+    /// Whether what was read from `ppa` is what should be there: the data that the map has, a block of the table, or anything that
+    /// was sealed.
+    fn is_as_expected(&self, held: Held, ppa: Ppa, frame: Frame) -> bool {
+        match held {
             Held::Data => self.data_at(frame, ppa).is_some(),
             Held::Metadata => {
                 // What a failed program left empty is not missed, nor is padding.
-                let is_empty = self.frames.oob(frame).iter().all(|byte| *byte == 0xFF);
-                let is_padding = || Oob::peek(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
-                is_empty || is_padding() || Oob::verify(&self.frames, frame).is_ok()
+                let is_empty = self.flash.frames.oob(frame).iter().all(|byte| *byte == 0xFF);
+                let is_padding =
+                    || Oob::peek(&self.flash.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
+                is_empty || is_padding() || Oob::verify(&self.flash.frames, frame).is_ok()
             }
-            Held::Table(number) => {
-                Oob::verify(&self.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Table && oob.sequence == number)
-            }
+            Held::Table(number) => Oob::verify(&self.flash.frames, frame)
+                .is_ok_and(|oob| oob.kind == BlockKind::Table && oob.sequence == number),
         }
     }
 }

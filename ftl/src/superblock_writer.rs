@@ -20,8 +20,9 @@
 //!
 //! On the profile `cosmos` that is 2 % at 1 GiB and 16 % from 8 GiB on.
 
-use crate::block::{BlockFtl, Errand};
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
+use crate::flash::Errand;
 use crate::log::{LogChunk, LogCopy, Successor};
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
@@ -181,9 +182,9 @@ impl BlockFtl {
     /// Gives the writer its places.
     pub(crate) fn place_superblocks(&mut self, states: Vec<PlaceState>) {
         for state in states {
-            let open = state.active.map(|(chunk, next)| self.units.open(chunk, next));
+            let open = state.active.map(|(chunk, next)| self.flash.units.open(chunk, next));
             for chunk in [state.active.map(|(chunk, _)| chunk), state.spare, state.full].into_iter().flatten() {
-                self.chunks.set_usage(chunk, ChunkUse::Metadata);
+                self.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
             }
             self.superblock.places.push(Place {
                 open,
@@ -201,19 +202,19 @@ impl BlockFtl {
     pub(crate) fn name_log_successors(&mut self, copy: usize) {
         let first = self.log.copies[copy].chunks.len();
         // On a worn-out drive chunks are scarce.
-        let most = if self.read_only.is_none() { self.plan.log_successors as usize } else { 1 };
+        let most = if self.flash.read_only.is_none() { self.flash.plan.log_successors as usize } else { 1 };
         for number in 0..most {
-            let Some(chunk) = self.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
+            let Some(chunk) = self.flash.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
                 break;
             };
-            self.chunks.set_usage(chunk, ChunkUse::Metadata);
+            self.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
             self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
         }
         if self.log.copies[copy].chunks.len() == first {
             return;
         }
-        self.sample_spare();
-        self.collection.stir();
+        self.flash.sample_spare();
+        self.flash.room_changed = true;
         let superblock = self.request_superblock();
         let LogCopy { chunks, successors, .. } = &mut self.log.copies[copy];
         successors.extend(chunks.range(first..).map(|taken| Successor { chunk: taken.chunk, superblock }));
@@ -223,13 +224,13 @@ impl BlockFtl {
     pub(crate) fn request_superblock(&mut self) -> u64 {
         let chunks = self.log.copies.each_ref().map(|copy| copy.chunks.iter().map(|chunk| chunk.chunk.0).collect());
         self.superblock.current_mut().log_chunks = chunks;
-        self.stirred = true;
+        self.flash.stirred = true;
         self.superblock.request()
     }
 
     /// Writes the superblock that is wanted, and says when it is durable.
     pub(crate) fn advance_superblock(&mut self) {
-        if self.superblock.writing.is_none() && self.superblock.wanted && self.may_program() {
+        if self.superblock.writing.is_none() && self.superblock.wanted && self.flash.may_program() {
             self.begin_superblock();
         }
         let Some(sequence) = self.superblock.writing else { return };
@@ -238,11 +239,11 @@ impl BlockFtl {
                 self.write_copy(index);
             }
             if self.superblock.places[index].state == CopyState::Writing
-                && self.geometry.mw_cunits > 0
+                && self.flash.geometry.mw_cunits > 0
                 && let Some(open) = self.superblock.places[index].open
-                && self.units.wants_padding(open)
+                && self.flash.units.wants_padding(open)
             {
-                self.pad(open);
+                self.flash.pad(open);
             }
         }
         let is = |state: CopyState| self.superblock.places.iter().any(|place| place.state == state);
@@ -255,14 +256,14 @@ impl BlockFtl {
             return;
         }
         (self.superblock.durable, self.superblock.is_confirmed) = (sequence, true);
-        self.stirred = true;
+        self.flash.stirred = true;
         for index in 0..self.superblock.places.len() {
             let place = &mut self.superblock.places[index];
             if place.state == CopyState::Written {
                 place.state = CopyState::Idle;
                 if let Some(full) = place.full.take() {
                     place.resetting = Some(full);
-                    self.submit_errand(Errand::Reset(full));
+                    self.flash.submit(Errand::Reset(full));
                 }
             }
         }
@@ -273,16 +274,16 @@ impl BlockFtl {
         self.superblock.current.life = self.life();
         let bytes = self.superblock.current.encode();
         let sequence = self.superblock.current.sequence;
-        let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.geometry.ws_min as usize);
+        let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.flash.geometry.ws_min as usize);
         assert!(blocks <= self.superblock.frames.len(), "the plan admits only drives whose superblock fits a record");
         for (index, frame) in self.superblock.frames[..blocks].iter().enumerate() {
-            let block = self.frames.bytes_mut(*frame);
+            let block = self.flash.frames.bytes_mut(*frame);
             match bytes.get(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES) {
                 Some(bytes) => block.copy_from_slice(bytes),
                 None => block.fill(0),
             }
             let oob = Oob { kind: BlockKind::Superblock, address: index as u64, sequence };
-            oob.seal(&mut self.frames, *frame);
+            oob.seal(&mut self.flash.frames, *frame);
         }
         self.superblock.record_blocks = blocks;
         self.superblock.wanted = false;
@@ -298,12 +299,12 @@ impl BlockFtl {
         let blocks = self.superblock.record_blocks;
         let place = &mut self.superblock.places[index];
         if let Some(open) = place.open {
-            let room = self.units.room(open);
+            let room = self.flash.units.room(open);
             if room as usize >= blocks {
                 place.state = CopyState::Writing;
-                let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+                let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
                 unit[..blocks].copy_from_slice(&self.superblock.frames[..blocks]);
-                self.write_unit(open, Purpose::Superblock, index as u64, &unit[..blocks], blocks as u32);
+                self.flash.write_unit(open, Purpose::Superblock, index as u64, &unit[..blocks], blocks as u32);
                 return;
             }
             // Only a closed chunk can be reset: fill what is too short for a record.
@@ -319,20 +320,21 @@ impl BlockFtl {
             };
             let mut left = room;
             while left > 0 {
-                let count = left.min(VECTOR_BLOCKS_MAX as u32 / self.geometry.ws_min * self.geometry.ws_min);
-                let unit = [self.padding; VECTOR_BLOCKS_MAX];
-                self.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
+                let count =
+                    left.min(VECTOR_BLOCKS_MAX as u32 / self.flash.geometry.ws_min * self.flash.geometry.ws_min);
+                let unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
+                self.flash.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
                 left -= count;
             }
             if let Some(chunk) = again {
                 self.superblock.places[index].resetting = Some(chunk);
-                self.submit_errand(Errand::Reset(chunk));
+                self.flash.submit(Errand::Reset(chunk));
             }
         }
         let place = &mut self.superblock.places[index];
         if let Some(chunk) = place.spare.take() {
             (place.active, place.has_record) = (Some(chunk), false);
-            place.open = Some(self.units.open(chunk, 0));
+            place.open = Some(self.flash.units.open(chunk, 0));
             self.write_copy(index);
         } else if place.resetting.is_none() {
             place.state = CopyState::Lost;

@@ -191,16 +191,16 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
 impl BlockFtl {
     /// Gives tables what the device has beyond the plan and the spares, group by group.
     pub(crate) fn share_with_tables(&mut self, chunks: &Chunks) {
-        let groups = self.geometry.groups as usize;
+        let groups = self.flash.geometry.groups as usize;
         let mut good = vec![0_u32; groups];
         for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            if self.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
-                good[self.group_of(descriptor.chunk) as usize] += 1;
+            if self.flash.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
+                good[self.flash.group_of(descriptor.chunk) as usize] += 1;
             }
         }
-        let others = self.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
+        let others = self.flash.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
         let others = others.div_ceil(groups as u64) as u32;
-        self.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
+        self.flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
     }
 
     /// A chunk in which the map has nothing may be of a table: the catalog will say. Returns false if it cannot be.
@@ -209,8 +209,8 @@ impl BlockFtl {
         if matches!(state, ChunkState::Free | ChunkState::Offline) {
             return false;
         }
-        self.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
-        self.provisioning.begin_table_chunk(self.group_of(chunk));
+        self.flash.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
+        self.flash.provisioning.begin_table_chunk(self.flash.group_of(chunk));
         self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         true
     }
@@ -218,11 +218,11 @@ impl BlockFtl {
     /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
     pub(crate) fn chunks_of_tables(&self) -> u64 {
         let others = self.tables.leaving.len() + self.tables.found.len();
-        u64::from(self.provisioning.tables_in_use()).saturating_sub(others as u64)
+        u64::from(self.flash.provisioning.tables_in_use()).saturating_sub(others as u64)
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.
     pub(crate) fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
-        self.provisioning.table_chunks_on_pu(pu) + self.tables.partial[pu.0 as usize].len() as u32
+        self.flash.provisioning.table_chunks_on_pu(pu) + self.tables.partial[pu.0 as usize].len() as u32
     }
 }

@@ -21,8 +21,9 @@
 //! and a chunk is never reset without the log that allows it.
 //! What trims do in between stands in [`crate::trims`].
 
-use crate::block::{BlockFtl, Errand};
+use crate::block::BlockFtl;
 use crate::canary::Canary;
+use crate::flash::Errand;
 use crate::log::{LogCopy, LogUnit, Record};
 use crate::oob::{BlockKind, Oob};
 use crate::target::{Done, Durability, IoError, REQUESTS_MAX};
@@ -102,7 +103,7 @@ impl Transactions {
 
 impl BlockFtl {
     pub(crate) fn check_range(&self, first: u64, blocks: u64, most: u64) -> Result<(), IoError> {
-        let capacity = self.plan.capacity_blocks;
+        let capacity = self.flash.plan.capacity_blocks;
         if blocks == 0 || blocks > most || first.checked_add(blocks).is_none_or(|end| end > capacity) {
             return Err(IoError::OutOfRange { first, blocks, capacity });
         }
@@ -132,20 +133,20 @@ impl BlockFtl {
         handle: Handle,
     ) -> Result<(), IoError> {
         self.check_range(first, frames.len() as u64, TRANSACTION_BLOCKS_MAX as u64)?;
-        if self.read_only.is_some() {
+        if self.flash.read_only.is_some() {
             return Err(IoError::ReadOnly);
         }
         let durability = self.kept(durability);
         let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
-            self.admit((tag, self.now), first, frames.iter().copied(), frames.len(), kind, durability, handle);
+            self.admit((tag, self.flash.now), first, frames.iter().copied(), frames.len(), kind, durability, handle);
             return Ok(());
         }
         if self.transactions.writes.len() >= REQUESTS_MAX {
             return Err(IoError::QueueFull);
         }
-        self.statistics.throttled += 1;
-        self.transactions.throttled_since.get_or_insert(self.now);
+        self.flash.statistics.throttled += 1;
+        self.transactions.throttled_since.get_or_insert(self.flash.now);
         self.transactions.write_frames.extend(frames);
         self.transactions.writes.push_back(HeldBack {
             tag,
@@ -154,9 +155,9 @@ impl BlockFtl {
             kind: Some(kind),
             durability,
             handle,
-            began: self.now,
+            began: self.flash.now,
         });
-        self.stirred = true;
+        self.flash.stirred = true;
         Ok(())
     }
 
@@ -164,15 +165,15 @@ impl BlockFtl {
         if self.transactions.waiters.len() >= REQUESTS_MAX {
             return Err(IoError::QueueFull);
         }
-        self.statistics.host_flushes += 1;
-        self.wait_durable((tag, self.now), true, self.buffer.head(), None);
+        self.flash.statistics.host_flushes += 1;
+        self.wait_durable((tag, self.flash.now), true, self.buffer.head(), None);
         Ok(())
     }
 
     /// A flush of a drive that lies.
     pub(crate) fn pretend_flush(&mut self, tag: u64) {
-        self.statistics.host_flushes += 1;
-        self.done.push(Done { tag, result: Ok(()), at: self.now });
+        self.flash.statistics.host_flushes += 1;
+        self.done.push(Done { tag, result: Ok(()), at: self.flash.now });
     }
 
     /// Whether a trim of these blocks has to stand in line behind writes that are held back: they take effect in order.
@@ -194,16 +195,16 @@ impl BlockFtl {
             return Err(IoError::QueueFull);
         }
         let (first, blocks) = (blocks.start, blocks.end - blocks.start);
-        let (kind, handle, began) = (None, Handle::NONE, self.now);
+        let (kind, handle, began) = (None, Handle::NONE, self.flash.now);
         self.transactions.writes.push_back(HeldBack { tag, first, blocks, kind, durability, handle, began });
-        self.stirred = true;
+        self.flash.stirred = true;
         Ok(())
     }
 
     /// Chunks that the host may open now, and could when nothing waits to be collected.
     pub(crate) fn room(&self) -> Room {
-        let plenty = self.geometry.groups * crate::plan::COLLECTION_HEADROOM_CHUNKS;
-        Room { free: self.provisioning.host_chunks(), plenty }
+        let plenty = self.flash.geometry.groups * crate::plan::COLLECTION_HEADROOM_CHUNKS;
+        Room { free: self.flash.provisioning.host_chunks(), plenty }
     }
 
     pub(crate) fn earned_by(&self, freed: u32, relocations: u32) -> i64 {
@@ -212,7 +213,7 @@ impl BlockFtl {
 
     #[inline]
     fn may_admit(&self) -> bool {
-        !self.collection.is_working() || self.transactions.throttle.may_write() || self.room().is_ample()
+        self.flash.meetings.marked() == 0 || self.transactions.throttle.may_write() || self.room().is_ample()
     }
 
     fn admit(
@@ -225,38 +226,38 @@ impl BlockFtl {
         durability: Durability,
         handle: Handle,
     ) {
-        if self.collection.is_working() {
+        if self.flash.meetings.marked() > 0 {
             self.transactions.throttle.spend(blocks);
         }
         let splits = self.config.has(Canary::SplitTransaction);
         for (index, frame) in frames.enumerate() {
             if kind == BlockKind::Uncorrectable {
-                self.frames.zero(frame);
+                self.flash.frames.zero(frame);
             }
             let block = first + index as u32;
             let class = self.placement.class_of(block, handle, self.buffer.head());
             self.buffer.push(&mut self.mapping, frame, kind, block, class, index + 1 == blocks || splits);
             if !self.placement.is_plain() {
-                self.statistics.placement.count(self.placement.counted_as(class), 1);
+                self.flash.statistics.placement.count(self.placement.counted_as(class), 1);
             }
             if self.buffer.waiting(class) >= self.unit_blocks as usize {
                 self.placement.make_ready(class);
             }
         }
-        self.chunks.set_written(self.buffer.head());
+        self.flash.chunks.set_written(self.buffer.head());
         self.count_ended_objects();
         // The catalog of a table drive is its own, and not the host's.
         if first >= self.config.catalog_blocks {
-            self.statistics.host_blocks_written += blocks as u64;
+            self.flash.statistics.host_blocks_written += blocks as u64;
         }
-        self.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };
+        self.flash.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };
         match durability {
             Durability::Volatile => {
-                self.statistics.write_latency.record(self.now.since(began));
-                self.done.push(Done { tag, result: Ok(()), at: self.now });
+                self.flash.statistics.write_latency.record(self.flash.now.since(began));
+                self.done.push(Done { tag, result: Ok(()), at: self.flash.now });
             }
             Durability::Durable => {
-                self.statistics.host_flushes += 1;
+                self.flash.statistics.host_flushes += 1;
                 self.wait_durable((tag, began), false, self.buffer.head(), None);
             }
         }
@@ -274,7 +275,7 @@ impl BlockFtl {
     ) {
         self.transactions.push = self.transactions.push.max(position);
         self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position });
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// Gives what is buffered to the device: full units, and partly filled ones if somebody waits for them.
@@ -302,7 +303,7 @@ impl BlockFtl {
         self.placement.keep(ready);
         let was_stalled = std::mem::replace(&mut self.transactions.stalled, stalled);
         // Also when a request was just submitted: only `advance` makes room.
-        self.stirred |= stalled && !was_stalled;
+        self.flash.stirred |= stalled && !was_stalled;
     }
 
     /// Everything below this position is to be placed without waiting for full units: what somebody waits for, and what
@@ -319,7 +320,7 @@ impl BlockFtl {
 
     /// Gives what is buffered of `class` to the device. Returns false if there is no open chunk to be had.
     pub(crate) fn place_class(&mut self, class: Class, push: u64) -> bool {
-        while self.may_program() {
+        while self.flash.may_program() {
             let waiting = self.buffer.waiting(class);
             let is_pushed = self.buffer.first_waiting(class).is_some_and(|first| first < push);
             if waiting == 0 || (waiting < self.unit_blocks as usize && !is_pushed) {
@@ -328,10 +329,10 @@ impl BlockFtl {
             let Some(open) = self.host_frontier(class) else { return false };
             let placed = self.place_unit(class, open);
             if class != Class::ORDINARY {
-                if !self.placement.placed(class, self.chunks.label(placed.0), self.now) {
-                    self.statistics.placement.unplaced += u64::from(placed.1);
+                if !self.placement.placed(class, self.flash.chunks.label(placed.0), self.flash.now) {
+                    self.flash.statistics.placement.unplaced += u64::from(placed.1);
                 }
-                self.placement.let_go_of_full(class, &self.units);
+                self.placement.let_go_of_full(class, &self.flash.units);
             }
         }
         true
@@ -339,12 +340,12 @@ impl BlockFtl {
 
     /// Writes a unit of `class` to `open`. Returns where, and how many blocks it has.
     fn place_unit(&mut self, class: Class, open: OpenId) -> (ChunkId, u32) {
-        let room = self.units.room(open) as usize;
+        let room = self.flash.units.room(open) as usize;
         let used = self.buffer.waiting(class).min(self.unit_blocks as usize).min(room);
-        let count = used.next_multiple_of(self.geometry.ws_min as usize);
-        let (chunk, first) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
-        let first = self.format.ppa(chunk, first);
-        let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+        let count = used.next_multiple_of(self.flash.geometry.ws_min as usize);
+        let (chunk, first) = (self.flash.units.chunk(open).chunk, self.flash.units.chunk(open).next);
+        let first = self.flash.format.ppa(chunk, first);
+        let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
         for (index, place) in unit[..used].iter_mut().enumerate() {
             let (frame, sequence) = self.buffer.next_to_place(class).expect("counted");
             let slot = self.buffer.slot_mut(frame);
@@ -355,11 +356,11 @@ impl BlockFtl {
             let is_forgotten = self.config.has(Canary::ForgottenMark);
             let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
             let oob = Oob { kind, address: u64::from(slot.block), sequence };
-            oob.seal(&mut self.frames, frame);
+            oob.seal(&mut self.flash.frames, frame);
             *place = frame;
         }
-        self.chunks.place(chunk, used as u32);
-        self.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
+        self.flash.chunks.place(chunk, used as u32);
+        self.flash.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
         if self.config.has(Canary::RecordBeforeData) {
             unit[..used].iter().for_each(|frame| self.buffer.programmed(*frame));
             self.buffer.advance();
@@ -373,9 +374,9 @@ impl BlockFtl {
         let Some(class) = self.buffer.oldest().filter(|_| !self.placement.is_plain()) else { return false };
         let Some(open) = self.any_frontier() else { return false };
         let (chunk, blocks) = self.place_unit(class, open);
-        self.placement.placed(class, self.chunks.label(chunk), self.now);
-        self.statistics.placement.spilled += u64::from(blocks);
-        self.stirred = true;
+        self.placement.placed(class, self.flash.chunks.label(chunk), self.flash.now);
+        self.flash.statistics.placement.spilled += u64::from(blocks);
+        self.flash.stirred = true;
         true
     }
 
@@ -383,7 +384,7 @@ impl BlockFtl {
         self.commit();
         self.advance_trims();
         while let Some(write) = self.transactions.writes.front() {
-            if self.read_only.is_some() {
+            if self.flash.read_only.is_some() {
                 self.refuse_write();
                 continue;
             }
@@ -412,8 +413,8 @@ impl BlockFtl {
     /// Notes how long writes were held back, once none is any more.
     fn end_of_wait(&mut self) {
         if self.transactions.writes.is_empty() {
-            let since = self.transactions.throttled_since.take().unwrap_or(self.now);
-            self.statistics.throttled_time += self.now.since(since);
+            let since = self.transactions.throttled_since.take().unwrap_or(self.flash.now);
+            self.flash.statistics.throttled_time += self.flash.now.since(since);
         }
     }
 
@@ -421,14 +422,14 @@ impl BlockFtl {
         let write = self.transactions.writes.pop_front().expect("there is a first");
         let frames = if write.kind.is_some() { write.blocks as usize } else { 0 };
         for frame in self.transactions.write_frames.drain(..frames) {
-            self.frames.release(frame);
+            self.flash.frames.release(frame);
         }
         self.end_with(write.tag, Err(IoError::ReadOnly));
     }
 
     pub(crate) fn end_with(&mut self, tag: u64, result: Result<(), IoError>) {
-        self.statistics.host_errors += u64::from(result.is_err());
-        self.done.push(Done { tag, result, at: self.now });
+        self.flash.statistics.host_errors += u64::from(result.is_err());
+        self.done.push(Done { tag, result, at: self.flash.now });
     }
 
     /// Commits whole transactions and lets go of what can be read from media.
@@ -442,29 +443,29 @@ impl BlockFtl {
         {
             let committed = self.buffer.commit().expect("it is complete");
             if let Some(old) = committed.old {
-                self.chunks.invalidate(old);
+                self.flash.chunks.invalidate(old);
             }
-            self.chunks.commit(committed.ppa);
+            self.flash.chunks.commit(committed.ppa);
             let record = Record::Mapped { block: committed.block, ppa: committed.ppa, last: committed.last };
-            self.log.append(&mut self.frames, record);
+            self.log.append(&mut self.flash.frames, record);
             within = !committed.last;
-            self.stirred = true;
+            self.flash.stirred = true;
         }
         while let Some(frame) = self.buffer.release(&mut self.mapping) {
-            self.frames.release(frame);
-            self.stirred = true;
+            self.flash.frames.release(frame);
+            self.flash.stirred = true;
         }
     }
 
     /// Writes padding behind units that somebody waits for and that count only when more is written behind them.
     fn push_out(&mut self) {
-        if self.geometry.mw_cunits == 0 || !self.may_program() {
+        if self.flash.geometry.mw_cunits == 0 || !self.flash.may_program() {
             return;
         }
         if let Some(ppa) = self.trim_waits_for() {
-            self.pad_host_chunk(self.format.chunk_of(ppa));
+            self.pad_host_chunk(self.flash.format.chunk_of(ppa));
         }
-        if !self.geometry.volatile_cache {
+        if !self.flash.geometry.volatile_cache {
             return;
         }
         let push = self.transactions.push;
@@ -473,7 +474,7 @@ impl BlockFtl {
         } else if self.buffer.head() - self.buffer.committed() > self.lag_max()
             && let Some(ppa) = self.buffer.oldest_under_way()
         {
-            self.pad_host_chunk(self.format.chunk_of(ppa));
+            self.pad_host_chunk(self.flash.format.chunk_of(ppa));
         }
     }
 
@@ -484,16 +485,16 @@ impl BlockFtl {
 
     /// Writes padding behind what `chunk` holds, if it is an open one of the host and nothing else is on its way to it.
     fn pad_host_chunk(&mut self, chunk: ChunkId) {
-        let open = self.host_chunks_open().find(|open| self.units.chunk_if_open(*open) == Some(chunk));
-        if let Some(open) = open.filter(|open| self.units.wants_padding(*open)) {
-            self.pad(open);
+        let open = self.host_chunks_open().find(|open| self.flash.units.chunk_if_open(*open) == Some(chunk));
+        if let Some(open) = open.filter(|open| self.flash.units.wants_padding(*open)) {
+            self.flash.pad(open);
         }
     }
 
     pub(crate) fn pad_host_frontiers(&mut self) {
-        let open: Vec<OpenId> = self.host_chunks_open().filter(|open| self.units.wants_padding(*open)).collect();
+        let open: Vec<OpenId> = self.host_chunks_open().filter(|open| self.flash.units.wants_padding(*open)).collect();
         for open in open {
-            self.pad(open);
+            self.flash.pad(open);
         }
     }
 
@@ -505,19 +506,22 @@ impl BlockFtl {
             }
             waiter.log_position.get_or_insert(appended);
         }
-        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
+        let kept = if self.flash.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
         // What was found in the log may be gone the next time, and nothing will write it again.
-        let is_lost = self.log.is_doubted() && self.read_only.is_some();
+        let is_lost = self.log.is_doubted() && self.flash.read_only.is_some();
         while let Some(waiter) = self.transactions.waiters.front() {
             let is_kept = |position: u64| Some(position) <= kept && !self.log.is_in_doubt();
             let result = match waiter.log_position {
                 Some(position) if is_kept(position) || self.config.has(Canary::FlushBeforeLog) => Ok(()),
-                _ if !self.may_program() || is_lost => Err(IoError::ReadOnly),
+                _ if !self.flash.may_program() || is_lost => Err(IoError::ReadOnly),
                 _ => break,
             };
-            let (tag, latency) = (waiter.tag, self.now.since(waiter.began));
-            let latencies =
-                if waiter.is_flush { &mut self.statistics.flush_latency } else { &mut self.statistics.write_latency };
+            let (tag, latency) = (waiter.tag, self.flash.now.since(waiter.began));
+            let latencies = if waiter.is_flush {
+                &mut self.flash.statistics.flush_latency
+            } else {
+                &mut self.flash.statistics.write_latency
+            };
             latencies.record(latency);
             self.transactions.waiters.pop_front();
             self.end_with(tag, result);
@@ -532,10 +536,10 @@ impl BlockFtl {
 
     /// Has the device flush what it has, unless it does, or need not.
     pub(crate) fn flush_media(&mut self) {
-        if self.transactions.flushing.is_none() && self.media.needs_flush() && self.may_program() {
+        if self.transactions.flushing.is_none() && self.flash.media.needs_flush() && self.flash.may_program() {
             self.transactions.flushing = Some(self.log.durable());
-            self.statistics.media_flushes += 1;
-            self.submit_errand(Errand::Flush);
+            self.flash.statistics.media_flushes += 1;
+            self.flash.submit(Errand::Flush);
         }
     }
 
@@ -550,7 +554,7 @@ impl BlockFtl {
 
     /// Lets the log's last words be written though their unit is not full.
     pub(crate) fn force_log(&mut self) {
-        self.stirred |= self.log.force(&mut self.frames);
+        self.flash.stirred |= self.log.force(&mut self.flash.frames);
     }
 
     /// Writes what the log has ready.
@@ -564,16 +568,16 @@ impl BlockFtl {
         loop {
             let LogCopy { open, successors, .. } = &self.log.copies[copy];
             let open = *open;
-            let room = open.map_or(0, |open| self.units.room(open));
+            let room = open.map_or(0, |open| self.flash.units.room(open));
             // Successors are named in a superblock before they are needed.
-            let is_due = match self.read_only {
-                None => room <= self.geometry.blocks_per_chunk / 2,
+            let is_due = match self.flash.read_only {
+                None => room <= self.flash.geometry.blocks_per_chunk / 2,
                 // Superblocks may be what is scarce on a worn-out drive.
                 Some(_) => room == 0 && self.log.has_unwritten(copy),
             };
             // A recovery that could not name its gap writes no superblock before its checkpoint.
-            let may_name = self.phase != Phase::Recovering || self.log.has_unwritten(copy);
-            if is_due && successors.is_empty() && self.may_program() && may_name {
+            let may_name = self.flash.phase != Phase::Recovering || self.log.has_unwritten(copy);
+            if is_due && successors.is_empty() && self.flash.may_program() && may_name {
                 self.name_log_successors(copy);
             }
             if !self.log.has_unwritten(copy) {
@@ -585,29 +589,29 @@ impl BlockFtl {
                 let Some(successor) = successors.pop_front_if(|successor| successor.superblock <= durable) else {
                     break;
                 };
-                self.log.copies[copy].open = Some(self.units.open(successor.chunk, 0));
+                self.log.copies[copy].open = Some(self.flash.units.open(successor.chunk, 0));
                 continue;
             }
             let open = open.expect("it has room");
-            let chunk = self.units.chunk(open).chunk;
+            let chunk = self.flash.units.chunk(open).chunk;
             let LogUnit { owner, frames, used, last_lsn } = self.log.next_unit(copy).expect("a unit waits");
-            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+            let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
             unit[..frames.len()].copy_from_slice(frames);
             let count = frames.len();
             let entry = self.log.copies[copy].chunks.iter_mut().find(|entry| entry.chunk == chunk);
             let entry = entry.expect("the open chunk belongs to the log");
             entry.last_lsn = entry.last_lsn.max(last_lsn);
             // What was left empty in it counts as padding.
-            self.write_unit(open, Purpose::Log, owner, &unit[..count], used);
-            self.stirred = true;
+            self.flash.write_unit(open, Purpose::Log, owner, &unit[..count], used);
+            self.flash.stirred = true;
         }
-        if self.geometry.mw_cunits > 0
-            && self.geometry.volatile_cache
+        if self.flash.geometry.mw_cunits > 0
+            && self.flash.geometry.volatile_cache
             && let Some(open) = self.log.copies[copy].open
             && self.log.is_waiting(copy)
-            && self.units.wants_padding(open)
+            && self.flash.units.wants_padding(open)
         {
-            self.pad(open);
+            self.flash.pad(open);
         }
     }
 }

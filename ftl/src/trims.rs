@@ -88,7 +88,7 @@ impl Trims {
 impl BlockFtl {
     pub(crate) fn trim(&mut self, tag: u64, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
         self.check_range(first, blocks, u64::MAX)?;
-        if self.read_only.is_some() {
+        if self.flash.read_only.is_some() {
             return Err(IoError::ReadOnly);
         }
         if self.transactions.trims.waiting.len() >= REQUESTS_MAX {
@@ -101,7 +101,7 @@ impl BlockFtl {
         if self.must_stand_in_line(&blocks) {
             return self.hold_back_trim(tag, blocks, durability);
         }
-        self.begin_trim((tag, self.now), blocks, durability);
+        self.begin_trim((tag, self.flash.now), blocks, durability);
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl BlockFtl {
         let trim = WaitingTrim { tag, began, next: start, end, ready: start, looked: 0, durability, position };
         self.transactions.trims.waiting.push_back(trim);
         self.advance_trims();
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// Behind the newest write of these blocks that is not committed. Of a trim for which that is not found in a step,
@@ -142,7 +142,7 @@ impl BlockFtl {
     pub(crate) fn give_trims_a_turn(&mut self) {
         let steps = u64::from(TRIM_STEPS_PER_TURN);
         self.transactions.trims.budget = steps * u64::from(self.config.trim_step_entries.max(1));
-        self.stirred |= std::mem::take(&mut self.transactions.trims.wants_turn);
+        self.flash.stirred |= std::mem::take(&mut self.transactions.trims.wants_turn);
     }
 
     /// Where the block is being programmed that the first trim waits for, because it cannot be read from there yet.
@@ -156,9 +156,9 @@ impl BlockFtl {
         let may_grow = self.log_may_grow();
         while let Some(trim) = self.transactions.trims.waiting.front() {
             let (tag, began, durability, position) = (trim.tag, trim.began, trim.durability, trim.position);
-            if self.read_only.is_some() {
+            if self.flash.read_only.is_some() {
                 self.transactions.trims.waiting.pop_front();
-                self.stirred = true;
+                self.flash.stirred = true;
                 self.end_with(tag, Err(IoError::ReadOnly));
                 continue;
             }
@@ -172,18 +172,18 @@ impl BlockFtl {
             if !self.look_over() {
                 break;
             }
-            self.stirred = true;
+            self.flash.stirred = true;
             if !self.trim_step() {
                 continue;
             }
             self.transactions.trims.waiting.pop_front();
             match durability {
                 Durability::Volatile => {
-                    self.statistics.write_latency.record(self.now.since(began));
+                    self.flash.statistics.write_latency.record(self.flash.now.since(began));
                     self.end_with(tag, Ok(()));
                 }
                 Durability::Durable => {
-                    self.statistics.host_flushes += 1;
+                    self.flash.statistics.host_flushes += 1;
                     self.wait_durable((tag, began), false, self.buffer.committed(), Some(self.log.position()));
                 }
             }
@@ -213,7 +213,7 @@ impl BlockFtl {
         }
         let looked = trim.looked - before;
         trims.budget = trims.budget.saturating_sub(looked);
-        self.statistics.trim_entries += looked;
+        self.flash.statistics.trim_entries += looked;
         can_go
     }
 
@@ -236,14 +236,14 @@ impl BlockFtl {
                 any = true;
             }
             if let Place::Media(ppa) = base.place() {
-                self.chunks.invalidate(ppa);
+                self.flash.chunks.invalidate(ppa);
             }
             next += 1;
         }
         if any {
-            self.log.append(&mut self.frames, Record::Trimmed { first, blocks: end - first });
+            self.log.append(&mut self.flash.frames, Record::Trimmed { first, blocks: end - first });
         }
-        self.statistics.host_blocks_trimmed += u64::from(end - first);
+        self.flash.statistics.host_blocks_trimmed += u64::from(end - first);
         is_last
     }
 }

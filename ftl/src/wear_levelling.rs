@@ -71,14 +71,14 @@ impl WearLevelling {
 impl BlockFtl {
     /// How much more often than any closed chunk of `group` the most worn one was reset.
     fn wear_spread(&self, group: u32) -> u32 {
-        let least = self.chunks.least_worn_closed(group).map(|(resets, _)| resets);
-        least.map_or(0, |least| self.chunks.most_resets(group) - least)
+        let least = self.flash.chunks.least_worn_closed(group).map(|(resets, _)| resets);
+        least.map_or(0, |least| self.flash.chunks.most_resets(group) - least)
     }
 
     /// `chunk` was reset: looks whether its group wears unevenly now.
     pub(crate) fn watch_wear(&mut self, chunk: ChunkId) {
         let Some(most) = self.config.wear_spread_max else { return };
-        let group = self.group_of(chunk);
+        let group = self.flash.group_of(chunk);
         let is_due = self.wear_spread(group) > most;
         let watched = &mut self.wear_levelling.groups[group as usize];
         watched.resets = watched.resets.saturating_add(1);
@@ -90,9 +90,9 @@ impl BlockFtl {
     /// What was written lately to a chunk that is little worn will make room by itself.
     pub(crate) fn resting(&mut self, group: u32) -> Option<ChunkId> {
         let most = self.config.wear_spread_max.filter(|_| self.wear_levelling.groups[group as usize].due)?;
-        let resets_below = self.chunks.most_resets(group).saturating_sub(most);
-        let closed_by = self.buffer.head().checked_sub(self.plan.capacity_blocks);
-        let resting = closed_by.and_then(|closed_by| self.chunks.resting(group, resets_below, closed_by));
+        let resets_below = self.flash.chunks.most_resets(group).saturating_sub(most);
+        let closed_by = self.buffer.head().checked_sub(self.flash.plan.capacity_blocks);
+        let resting = closed_by.and_then(|closed_by| self.flash.chunks.resting(group, resets_below, closed_by));
         // Looked for again after the next reset.
         self.wear_levelling.set_due(group, resting.is_some());
         resting

@@ -13,8 +13,9 @@
 //! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
 
 use super::{Collection, Relocated, Victim};
-use crate::block::{BlockFtl, Errand};
+use crate::block::BlockFtl;
 use crate::canary::Canary;
+use crate::flash::reads::{ReadId, Reader};
 use crate::log::{Log, Record};
 use crate::mapping::{Entry, Place};
 use crate::oob::{BlockKind, Oob};
@@ -67,44 +68,32 @@ fn group_and_frontier(owner: u64) -> (u32, usize) {
     ((owner >> 16) as u32, (owner & 0xFFFF) as usize)
 }
 
-/// Who reads.
+/// For what collection reads.
 #[derive(Clone, Copy)]
-pub(super) enum Reader {
-    /// A victim, which is read to be written elsewhere.
+enum For {
+    /// A victim, to write its blocks elsewhere.
     Victim(ChunkId),
     /// A unit that the device could not copy.
     Unit(UnitId),
 }
 
-pub(super) struct CollectionRead {
-    pub group: u32,
-    pub reader: Reader,
-    pub blocks: u32,
-    /// How often it was submitted.
-    pub tries: u32,
-    pub places: [Ppa; VECTOR_BLOCKS_MAX],
-    pub frames: [Frame; VECTOR_BLOCKS_MAX],
+/// A read of collection is known by what it is for, the group, and how often it was submitted.
+impl For {
+    fn owner(self, group: u32, tries: u32) -> u64 {
+        let (kind, index) = match self {
+            For::Victim(chunk) => (0, chunk.0),
+            For::Unit(unit) => (1, unit.0),
+        };
+        kind << 63 | u64::from(tries) << 48 | u64::from(group) << 32 | u64::from(index)
+    }
+
+    fn of(owner: u64) -> (For, u32, u32) {
+        let (index, group, tries) = (owner as u32, (owner >> 32) as u32 & 0xFFFF, (owner >> 48) as u32 & 0x7FFF);
+        (if owner >> 63 == 0 { For::Victim(ChunkId(index)) } else { For::Unit(UnitId(index)) }, group, tries)
+    }
 }
 
 impl Collection {
-    fn begin_read(&mut self, group: u32, reader: Reader) -> u32 {
-        self.groups[group as usize].reading += 1;
-        let index = self.free_reads.pop().unwrap_or_else(|| {
-            self.reads.push(CollectionRead {
-                group,
-                reader,
-                blocks: 0,
-                tries: 1,
-                places: [Ppa(0); VECTOR_BLOCKS_MAX],
-                frames: [Frame(0); VECTOR_BLOCKS_MAX],
-            });
-            self.reads.len() as u32 - 1
-        });
-        let read = &mut self.reads[index as usize];
-        (read.group, read.reader, read.tries) = (group, reader, 1);
-        index
-    }
-
     /// The program of a relocated block failed.
     pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
         let (group, frontier) = group_and_frontier(owner);
@@ -122,7 +111,7 @@ impl BlockFtl {
     /// Pushes out relocated blocks that wait for a full unit, or for more behind them. Returns whether there were any.
     pub(crate) fn push_relocations(&mut self) -> bool {
         let mut pushed = false;
-        for group in 0..self.geometry.groups {
+        for group in 0..self.flash.geometry.groups {
             for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
                 let RelocationFrontier { queue, open, stalled, push } =
                     &mut self.collection.groups[group as usize].frontiers[frontier];
@@ -130,19 +119,19 @@ impl BlockFtl {
                     *push = true;
                     pushed |= self.place_on(group, frontier);
                 } else if let Some(open) = *open
-                    && self.units.wants_padding(open)
+                    && self.flash.units.wants_padding(open)
                 {
-                    self.pad(open);
+                    self.flash.pad(open);
                     pushed = true;
                 }
             }
         }
         if self.placement.relocation() == Relocation::WithHost && !pushed {
-            let before = self.statistics.programmed_for(Purpose::Padding);
+            let before = self.flash.statistics.programmed_for(Purpose::Padding);
             self.pad_host_frontiers();
-            pushed = self.statistics.programmed_for(Purpose::Padding) > before;
+            pushed = self.flash.statistics.programmed_for(Purpose::Padding) > before;
         }
-        self.stirred |= pushed;
+        self.flash.stirred |= pushed;
         pushed
     }
 
@@ -153,9 +142,9 @@ impl BlockFtl {
         let mut places = [Ppa(0); VECTOR_BLOCKS_MAX];
         let mut blocks = 0;
         while blocks < VECTOR_BLOCKS_MAX
-            && let Some(block) = self.chunks.next_valid(chunk, next)
+            && let Some(block) = self.flash.chunks.next_valid(chunk, next)
         {
-            places[blocks] = self.format.ppa(chunk, block);
+            places[blocks] = self.flash.format.ppa(chunk, block);
             blocks += 1;
             next = block + 1;
         }
@@ -176,9 +165,9 @@ impl BlockFtl {
         } else {
             let victim = &mut self.collection.groups[group as usize].victims[index];
             victim.reading += 1;
-            self.read_for_collection(group, Reader::Victim(chunk), &places[..blocks], &frames[..blocks]);
+            self.read_for_collection(group, For::Victim(chunk), &places[..blocks], &frames[..blocks]);
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// The device is to copy blocks of a victim: nothing is read.
@@ -197,45 +186,48 @@ impl BlockFtl {
         }
     }
 
-    fn read_for_collection(&mut self, group: u32, reader: Reader, places: &[Ppa], frames: &[Frame]) {
-        let index = self.collection.begin_read(group, reader);
-        let read = &mut self.collection.reads[index as usize];
-        read.places[..places.len()].copy_from_slice(places);
-        read.frames[..frames.len()].copy_from_slice(frames);
-        read.blocks = places.len() as u32;
-        self.statistics.relocation_reads += places.len() as u64;
-        self.submit_errand(Errand::CollectionRead(index));
+    fn read_for_collection(&mut self, group: u32, what: For, places: &[Ppa], frames: &[Frame]) {
+        self.collection.groups[group as usize].reading += 1;
+        let id = self.flash.reads.begin(Reader::Collection, what.owner(group, 1));
+        let read = self.flash.reads.get_mut(id);
+        for (place, frame) in places.iter().zip(frames) {
+            read.add(*place, *frame);
+        }
+        self.flash.statistics.relocation_reads += places.len() as u64;
+        self.flash.submit_read(id);
     }
 
-    pub(crate) fn collection_read_ended(&mut self, index: u32, completion: Completion) {
-        let CollectionRead { group, reader, blocks, tries, places, frames } = self.collection.reads[index as usize];
+    pub(crate) fn collection_read_ended(&mut self, id: ReadId, completion: Completion) {
+        let read = self.flash.reads.get(id);
+        let ((what, group, tries), blocks) = (For::of(read.owner), read.places().len());
+        let (mut places, mut frames) = ([Ppa(0); VECTOR_BLOCKS_MAX], [Frame(0); VECTOR_BLOCKS_MAX]);
+        places[..blocks].copy_from_slice(read.places());
+        frames[..blocks].copy_from_slice(read.frames());
         if completion.status != Status::Success {
             self.refresh.ask();
         }
-        let addresses = frames[..blocks as usize].iter().map(|frame| Oob::peek(&self.frames, *frame));
+        let addresses = frames[..blocks].iter().map(|frame| Oob::peek(&self.flash.frames, *frame));
         self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
-        if let Reader::Victim(chunk) = reader {
+        if let For::Victim(chunk) = what {
             self.victim_mut(group, chunk).reading -= 1;
         }
-        let (mut lost, mut dropped) = (0, 0);
-        for at in 0..blocks as usize {
+        let (mut lost, mut dropped) = (0u64, 0);
+        for at in 0..blocks {
             let (from, frame) = (places[at], frames[at]);
             let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
             let block = if failed { None } else { self.data_at(frame, from) };
-            let is_needed = block.is_some() || self.chunks.is_valid(from);
+            let is_needed = block.is_some() || self.flash.chunks.is_valid(from);
             if is_needed && block.is_none() && tries < READS_OF_LOST_MIN {
-                let read = &mut self.collection.reads[index as usize];
-                (read.places[lost], read.frames[lost]) = (from, frame);
-                lost += 1;
+                lost |= 1 << at;
                 continue;
             }
-            match reader {
+            match what {
                 // Overwritten or trimmed meanwhile.
-                Reader::Victim(_) if !is_needed => {
+                For::Victim(_) if !is_needed => {
                     self.collection.frames.push(frame);
                     dropped += 1;
                 }
-                Reader::Victim(chunk) => {
+                For::Victim(chunk) => {
                     let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
                     let slot = self.buffer.slot_mut(frame);
                     (slot.block, slot.older) = (block, Entry::media(from));
@@ -243,69 +235,68 @@ impl BlockFtl {
                     self.queue_to_move(group, chunk, frame);
                 }
                 // It has its place in the unit.
-                Reader::Unit(_) if !is_needed => {
-                    self.frames.zero(frame);
-                    Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut self.frames, frame);
+                For::Unit(_) if !is_needed => {
+                    self.flash.frames.zero(frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut self.flash.frames, frame);
                 }
-                Reader::Unit(_) => {
+                For::Unit(_) => {
                     if block.is_none() {
                         self.give_up(group, from, frame);
                     }
                 }
             }
         }
-        if lost > 0 {
-            let read = &mut self.collection.reads[index as usize];
-            (read.blocks, read.tries) = (lost as u32, tries + 1);
-            if let Reader::Victim(chunk) = reader {
+        if lost != 0 {
+            if let For::Victim(chunk) = what {
                 self.victim_mut(group, chunk).reading += 1;
             }
-            self.submit_errand(Errand::CollectionRead(index));
+            self.flash.reads.get_mut(id).owner = what.owner(group, tries + 1);
+            self.flash.read_again(id, lost);
         } else {
             self.collection.groups[group as usize].reading -= 1;
-            self.collection.free_reads.push(index);
+            self.flash.reads.end(id);
         }
-        match reader {
-            Reader::Victim(chunk) => self.block_settled(group, chunk, dropped),
-            Reader::Unit(unit) if lost == 0 => self.write_what_was_read(unit),
-            Reader::Unit(_) => {}
+        match what {
+            For::Victim(chunk) => self.block_settled(group, chunk, dropped),
+            For::Unit(unit) if lost == 0 => self.write_what_was_read(unit),
+            For::Unit(_) => {}
         }
     }
 
     /// The device could not read what it was to copy, and has programmed nothing: the unit is read, and written where the
     /// copy was to be.
     pub(crate) fn read_instead_of_copy(&mut self, id: UnitId) {
-        let unit = self.units.unit(id);
+        let unit = self.flash.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
         let (mut places, mut frames) = ([Ppa(0); VECTOR_BLOCKS_MAX], [Frame(0); VECTOR_BLOCKS_MAX]);
         places[..used].copy_from_slice(&unit.sources()[..used]);
         frames[..used].copy_from_slice(&unit.frames()[..used]);
-        self.units.read_instead(id);
-        self.read_for_collection(group, Reader::Unit(id), &places[..used], &frames[..used]);
+        self.flash.units.read_instead(id);
+        self.read_for_collection(group, For::Unit(id), &places[..used], &frames[..used]);
     }
 
     fn write_what_was_read(&mut self, id: UnitId) {
-        let unit = self.units.unit(id);
+        let unit = self.flash.units.unit(id);
         for frame in &unit.frames()[..unit.used as usize] {
             self.buffer.slot_mut(*frame).set_copied(false);
         }
         let (group, _) = group_and_frontier(unit.owner);
         self.collection.groups[group as usize].copying -= unit.used;
-        self.units.has_been_read(id);
-        self.submit_held(id);
+        self.flash.units.has_been_read(id);
+        self.flash.submit_held(id);
     }
 
     /// The device has copied a unit.
     pub(crate) fn copy_ended(&mut self, id: UnitId) {
-        let unit = self.units.unit(id);
+        let unit = self.flash.units.unit(id);
         let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
-        let first = self.format.ppa(unit.chunk, unit.first);
+        let first = self.flash.format.ppa(unit.chunk, unit.first);
         for (index, from) in (0..).zip(&unit.sources()[..used as usize]) {
-            self.seals.copied(*from, Ppa(first.0 + index));
+            self.flash.seals.copied(*from, Ppa(first.0 + index));
         }
         self.collection.groups[group as usize].copying -= used;
-        self.statistics.relocation_copies += u64::from(used);
-        self.units.completed(id);
+        self.flash.statistics.relocation_copies += u64::from(used);
+        self.flash.units.completed(id);
     }
 
     /// A block of a victim waits for its unit, where it belongs.
@@ -328,14 +319,14 @@ impl BlockFtl {
         let written = match &self.placement.lifetimes {
             Some(lifetimes) if slot.is_copied() => lifetimes.written(slot.block, self.buffer.head()),
             _ if slot.is_copied() => 0,
-            _ => Oob::peek(&self.frames, frame).map_or(0, |oob| oob.sequence),
+            _ => Oob::peek(&self.flash.frames, frame).map_or(0, |oob| oob.sequence),
         };
         let age = self.buffer.head().saturating_sub(written);
-        match self.placement.destination(self.chunks.label(victim), age) {
+        match self.placement.destination(self.flash.chunks.label(victim), age) {
             None => MOVING,
             Some(destination) if self.has_place(group, destination) => DESTINATIONS + destination,
             Some(_) => {
-                self.statistics.placement.merged += 1;
+                self.flash.statistics.placement.merged += 1;
                 MOVING
             }
         }
@@ -345,7 +336,7 @@ impl BlockFtl {
     fn has_place(&mut self, group: u32, destination: usize) -> bool {
         let at = DESTINATIONS + destination;
         let RelocationFrontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[at];
-        let room = open.map_or(0, |open| self.units.room(open) as usize);
+        let room = open.map_or(0, |open| self.flash.units.room(open) as usize);
         if room > queue.len() {
             return true;
         }
@@ -361,22 +352,22 @@ impl BlockFtl {
     fn open_destination(&mut self, group: u32, at: usize) -> Option<OpenId> {
         let frontier = &mut self.collection.groups[group as usize].frontiers[at];
         self.placement.opened[KEPT_APART] -= u32::from(frontier.open.take().is_some());
-        self.provisioning.keep_apart(self.placement.kept_apart());
+        self.flash.provisioning.keep_apart(self.placement.kept_apart());
         // What was promised to victims when they were begun stays theirs.
         if !self.placement.may_open(KEPT_APART) || !self.has_room_for(group, MOVING, 0, 1) {
             return None;
         }
         let label = self.placement.destination_label(at - DESTINATIONS);
-        let open = self.open_chunk(Claim::Destination(group), label)?;
+        let open = self.flash.open_chunk(Claim::Destination(group), label)?;
         self.placement.opened[KEPT_APART] += 1;
-        self.provisioning.keep_apart(self.placement.kept_apart());
+        self.flash.provisioning.keep_apart(self.placement.kept_apart());
         self.collection.groups[group as usize].frontiers[at].open = Some(open);
         Some(open)
     }
 
     /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
     pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
-        let oob = Oob::verify(&self.frames, frame).ok()?;
+        let oob = Oob::verify(&self.flash.frames, frame).ok()?;
         let is_in_map = oob.kind.is_of_host() && oob.address < self.mapping.len();
         let block = oob.address as u32;
         (is_in_map && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
@@ -385,8 +376,8 @@ impl BlockFtl {
     /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns
     /// which logical block that is.
     fn give_up(&mut self, group: u32, ppa: Ppa, frame: Frame) -> u32 {
-        self.statistics.read_failures += 1;
-        self.statistics.lost_blocks += 1;
+        self.flash.statistics.read_failures += 1;
+        self.flash.statistics.lost_blocks += 1;
         let block = match &self.owners {
             Some(owners) => owners.get(ppa),
             None => self.search_owner(group, ppa),
@@ -395,21 +386,21 @@ impl BlockFtl {
             self.buffer.base(&self.mapping, block) == Entry::media(ppa),
             "a valid block is what the map has of one logical block"
         );
-        self.frames.zero(frame);
+        self.flash.frames.zero(frame);
         // Newer than the version that is lost, and older than any that is still to be committed.
         let sequence = self.buffer.committed().saturating_sub(1);
-        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.frames, frame);
+        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.flash.frames, frame);
         block
     }
 
     /// The logical block at `ppa`, which cannot say it. Only the map knows, and it has to be gone through, once for a chunk.
     fn search_owner(&mut self, group: u32, ppa: Ppa) -> u32 {
-        let chunk = self.format.chunk_of(ppa);
-        let (format, mapping, buffer) = (self.format, &self.mapping, &self.buffer);
+        let chunk = self.flash.format.chunk_of(ppa);
+        let (format, mapping, buffer) = (self.flash.format, &self.mapping, &self.buffer);
         let victims = &mut self.collection.groups[group as usize].victims;
         let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
         let owners = victim.owners.get_or_insert_with(|| {
-            let mut owners = vec![NOBODY; self.geometry.blocks_per_chunk as usize];
+            let mut owners = vec![NOBODY; self.flash.geometry.blocks_per_chunk as usize];
             for block in 0..mapping.len() as u32 {
                 if let Place::Media(ppa) = buffer.base(mapping, block).place()
                     && format.chunk_of(ppa) == chunk
@@ -431,11 +422,11 @@ impl BlockFtl {
 
     /// Blocks of a unit that failed go elsewhere, whether or not their group is still collected.
     pub(crate) fn place_again(&mut self, failed: UnitId) {
-        let (group, frontier) = group_and_frontier(self.units.unit(failed).owner);
+        let (group, frontier) = group_and_frontier(self.flash.units.unit(failed).owner);
         self.place_on(group, frontier);
         let collecting = &mut self.collection.groups[group as usize];
         // Without room they wait until it is.
-        collecting.frontiers[frontier].stalled &= collecting.marked;
+        collecting.frontiers[frontier].stalled &= self.flash.meetings.is_marked(group);
     }
 
     /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
@@ -450,10 +441,10 @@ impl BlockFtl {
                 *push = false;
                 return placed;
             }
-            let own = open.filter(|open| self.units.room(*open) > 0);
+            let own = open.filter(|open| self.flash.units.room(*open) > 0);
             let open = match own {
                 Some(open) => Some(open),
-                None if frontier == RESTING => self.open_chunk(Claim::WornRelocation(group), Label::Ordinary),
+                None if frontier == RESTING => self.flash.open_chunk(Claim::WornRelocation(group), Label::Ordinary),
                 None if frontier == MOVING => self.open_moving(group),
                 None => self.open_destination(group, frontier),
             };
@@ -465,9 +456,9 @@ impl BlockFtl {
                     let frontiers = &mut self.collection.groups[group as usize].frontiers;
                     let queue = std::mem::take(&mut frontiers[frontier].queue);
                     frontiers[frontier].push = false;
-                    self.statistics.placement.merged += queue.len() as u64;
+                    self.flash.statistics.placement.merged += queue.len() as u64;
                     frontiers[MOVING].queue.extend(queue);
-                    self.stirred = true;
+                    self.flash.stirred = true;
                 }
                 return placed;
             };
@@ -477,7 +468,7 @@ impl BlockFtl {
                 collecting.open = Some(open);
             }
             collecting.stalled = false;
-            let room = self.units.room(open) as usize;
+            let room = self.flash.units.room(open) as usize;
             // A unit is copied, or it is written. As much as one command can is copied at once, because blocks of one page
             // are sensed together.
             let is_copied = |frame: &Frame| self.buffer.slot(*frame).is_copied();
@@ -487,10 +478,10 @@ impl BlockFtl {
             let most = if most > unit_blocks { most / unit_blocks * unit_blocks } else { most };
             let alike = collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copy);
             let used = 1 + alike.count();
-            let count = used.next_multiple_of(self.geometry.ws_min as usize);
-            let (chunk, next) = (self.units.chunk(open).chunk, self.units.chunk(open).next);
-            let first = self.format.ppa(chunk, next);
-            let mut unit = [self.padding; VECTOR_BLOCKS_MAX];
+            let count = used.next_multiple_of(self.flash.geometry.ws_min as usize);
+            let (chunk, next) = (self.flash.units.chunk(open).chunk, self.flash.units.chunk(open).next);
+            let first = self.flash.format.ppa(chunk, next);
+            let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
             for (index, place) in unit[..used].iter_mut().enumerate() {
                 let frame = collecting.queue.pop_front().expect("counted");
                 let slot = self.buffer.slot_mut(frame);
@@ -501,23 +492,23 @@ impl BlockFtl {
                 // The out-of-band bytes travel along as they were read: same block, same write, same CRC.
                 *place = frame;
             }
-            self.chunks.place(chunk, used as u32);
+            self.flash.chunks.place(chunk, used as u32);
             let owner = owner(group, frontier);
             if is_copy {
                 let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
                 for (source, frame) in sources.iter_mut().zip(&unit[..used]) {
                     *source = Ppa(u64::from(self.buffer.slot(*frame).older.0));
                 }
-                self.copy_unit(open, owner, &unit[..count], used as u32, &sources[..used]);
+                self.flash.copy_unit(open, owner, &unit[..count], used as u32, &sources[..used]);
             } else {
-                self.write_unit(open, Purpose::Relocation, owner, &unit[..count], used as u32);
+                self.flash.write_unit(open, Purpose::Relocation, owner, &unit[..count], used as u32);
             }
-            if frontier >= DESTINATIONS && self.units.room(open) == 0 {
+            if frontier >= DESTINATIONS && self.flash.units.room(open) == 0 {
                 self.collection.groups[group as usize].frontiers[frontier].open = None;
                 self.placement.opened[KEPT_APART] -= 1;
-                self.provisioning.keep_apart(self.placement.kept_apart());
+                self.flash.provisioning.keep_apart(self.placement.kept_apart());
             }
-            self.stirred = true;
+            self.flash.stirred = true;
             placed = true;
         }
     }
@@ -528,11 +519,11 @@ impl BlockFtl {
         if self.placement.relocation() != Relocation::WithHost {
             return None;
         }
-        let group = self.format.group_of(pu);
+        let group = self.flash.format.group_of(pu);
         let moving = &self.collection.groups[group as usize];
         let open = moving.frontiers[MOVING].open.filter(|_| !moving.has_whole())?;
-        let room = self.units.room(open);
-        let is_here = room > 0 && self.format.pu_of(self.units.chunk(open).chunk) == pu;
+        let room = self.flash.units.room(open);
+        let is_here = room > 0 && self.flash.format.pu_of(self.flash.units.chunk(open).chunk) == pu;
         if !is_here || !self.has_room_for(group, MOVING, room, 0) {
             return None;
         }
@@ -543,37 +534,37 @@ impl BlockFtl {
     /// Where what is moved for its room goes on when its last chunk is full.
     fn open_moving(&mut self, group: u32) -> Option<OpenId> {
         if let Some((chunk, next)) = self.collection.partial[group as usize].pop() {
-            return Some(self.units.open(chunk, next));
+            return Some(self.flash.units.open(chunk, next));
         }
         let shared = match self.placement.relocation() {
             Relocation::WithHost => self.ordinary_frontier_in(group).or_else(|| self.open_ordinary_in(group)),
             _ => None,
         };
-        shared.or_else(|| self.open_chunk(Claim::Relocation(group), Label::Ordinary))
+        shared.or_else(|| self.flash.open_chunk(Claim::Relocation(group), Label::Ordinary))
     }
 
     /// Whether the log can take so many relocated blocks at once.
     pub(super) fn fits_log(&self, blocks: u32) -> bool {
-        self.words_of(blocks as usize) <= Log::words_max(self.geometry.ws_min)
+        self.words_of(blocks as usize) <= Log::words_max(self.flash.geometry.ws_min)
     }
 
     /// Words of the log that so many relocated blocks take at most. What is said of a copy never spans two blocks of the log.
     fn words_of(&self, blocks: usize) -> usize {
-        blocks * if self.seals.has_copies() { 4 } else { 1 }
+        blocks * if self.flash.seals.has_copies() { 4 } else { 1 }
     }
 
     /// Logs where a relocated block is.
     fn log_relocated(&mut self, Relocated { block, to, .. }: Relocated, last: bool) {
-        let borrowed = self.seals.borrowed(to);
+        let borrowed = self.flash.seals.borrowed(to);
         if borrowed != 0 {
-            self.log.append(&mut self.frames, Record::Copied { ppa: to, borrowed });
+            self.log.append(&mut self.flash.frames, Record::Copied { ppa: to, borrowed });
         }
-        self.log.append(&mut self.frames, Record::Mapped { block, ppa: to, last });
+        self.log.append(&mut self.flash.frames, Record::Mapped { block, ppa: to, last });
     }
 
     /// Enters what has moved of `whole` victims, once all of it has, as one transaction.
     fn map_whole(&mut self) {
-        for group in 0..self.geometry.groups {
+        for group in 0..self.flash.geometry.groups {
             let victims = &mut self.collection.groups[group as usize].victims;
             let is_complete = |victim: &&mut Victim| {
                 !victim.moved.is_empty() && victim.scanned && victim.moved.len() == victim.outstanding as usize
@@ -596,7 +587,7 @@ impl BlockFtl {
                 self.log_relocated(last, true);
             }
             self.block_settled(group, chunk, moved.len() as u32);
-            self.stirred = true;
+            self.flash.stirred = true;
         }
     }
 
@@ -609,17 +600,17 @@ impl BlockFtl {
             && let Place::Media(newer) = self.mapping.get(block).place()
         {
             self.mapping.set(block, Entry::media(to));
-            self.chunks.invalidate(newer);
-            self.chunks.commit(to);
+            self.flash.chunks.invalidate(newer);
+            self.flash.chunks.commit(to);
             return true;
         }
         if is_entered {
-            self.chunks.invalidate(from);
-            self.chunks.commit(to);
-            self.statistics.groups[group as usize].relocated += 1;
-            self.placement.events.moved(victim, self.chunks.label(victim), block);
+            self.flash.chunks.invalidate(from);
+            self.flash.chunks.commit(to);
+            self.flash.statistics.groups[group as usize].relocated += 1;
+            self.placement.events.moved(victim, self.flash.chunks.label(victim), block);
         } else {
-            self.chunks.abandon(to);
+            self.flash.chunks.abandon(to);
         }
         is_entered
     }
@@ -629,14 +620,14 @@ impl BlockFtl {
         let may_grow = self.log_may_grow();
         while !self.collection.written.is_empty() && may_grow && self.log_chunks() && self.log.has_room() {
             let id = self.collection.written.pop_front().expect("there is a first");
-            let unit = self.units.unit(id);
+            let unit = self.flash.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
             let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
             frames[..used].copy_from_slice(&unit.frames()[..used]);
             for frame in &frames[..used] {
                 let slot = *self.buffer.slot(*frame);
                 let from = Ppa(u64::from(slot.older.0));
-                let victim = self.format.chunk_of(from);
+                let victim = self.flash.format.chunk_of(from);
                 let relocated = Relocated { block: slot.block, from, to: slot.ppa };
                 self.collection.frames.push(*frame);
                 let moving = self.victim_mut(group, victim);
@@ -649,8 +640,8 @@ impl BlockFtl {
                 }
                 self.block_settled(group, victim, 1);
             }
-            self.units.finish(id);
-            self.stirred = true;
+            self.flash.units.finish(id);
+            self.flash.stirred = true;
         }
         if may_grow && self.collection.whole > 0 {
             self.map_whole();

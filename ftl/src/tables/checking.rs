@@ -45,7 +45,7 @@ impl TableFtl {
             }
         }
         for frame in frames {
-            self.ftl.frames.release(frame);
+            self.ftl.flash.frames.release(frame);
         }
         report.table_blocks_verified -= report.table_blocks_lost;
         Ok(report)
@@ -59,7 +59,7 @@ impl TableFtl {
         first: u32,
         frames: &[Frame],
     ) -> Result<Result<(), IoError>, OpenError> {
-        self.ftl.now = self.ftl.now.max(clock.now());
+        self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
         self.ftl.read_table(CHECK_TAG, slot, number, first, frames);
         self.ftl.wait_for_check(clock)
     }
@@ -70,7 +70,7 @@ impl TableFtl {
             _ => "cannot be read from the medium",
         };
         let place = match self.ftl.table_block(slot, block) {
-            TableBlock::Media(ppa) => format!(" (it is at {})", self.ftl.format.unpack(ppa)),
+            TableBlock::Media(ppa) => format!(" (it is at {})", self.ftl.flash.format.unpack(ppa)),
             TableBlock::Frame(_) => String::new(),
         };
         format!("block {block} of table {number} {what}{place}")

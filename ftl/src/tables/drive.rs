@@ -342,7 +342,7 @@ impl TableFtl {
             self.doomed.len() + self.abandoned.len(),
             self.changes.len(),
             self.waiting.len(),
-            self.ftl.frames.available(FrameForm::Bytes),
+            self.ftl.flash.frames.available(FrameForm::Bytes),
             self.ftl.describe(),
         )
     }
@@ -410,7 +410,7 @@ impl TableFtl {
     /// If there is no room, or the drive is read-only.
     pub fn room(&mut self, now: Time, table: TableId) -> Result<u32, TableError> {
         self.expect_writable()?;
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         match self.ftl.table_room(table.slot) {
             Room::Blocks(blocks) => Ok(blocks),
             room => {
@@ -426,7 +426,7 @@ impl TableFtl {
 
     /// Appends blocks to a table, as many as there is room for at most. Their frames are the drive's from now on.
     pub fn append(&mut self, now: Time, table: TableId, frames: &[Frame]) {
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.append_to_table(table.slot, frames);
     }
 
@@ -452,7 +452,7 @@ impl TableFtl {
     pub fn commit(&mut self, now: Time, tag: u64, table: TableId, note: &[u8]) -> Result<(), TableError> {
         self.expect_writable()?;
         expect_short(note)?;
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.end_table(table.slot);
         self.commits.push(Commit { tag, table, note: note.to_vec() });
         Ok(())
@@ -460,7 +460,7 @@ impl TableFtl {
 
     /// Gives a table up that was not committed.
     pub fn abandon(&mut self, now: Time, table: TableId) {
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.abandon_table(table.slot);
         self.abandoned.push(table.slot);
     }
@@ -481,7 +481,7 @@ impl TableFtl {
         if first.checked_add(count).is_none_or(|end| end > blocks) {
             return Err(TableError::OutOfRange { first, count, blocks });
         }
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.read_table(tag | OF_TABLE, table.slot, table.number, first, frames);
         Ok(())
     }
@@ -501,7 +501,7 @@ impl TableFtl {
     ) -> Result<(), TableError> {
         self.expect_writable()?;
         expect_short(note)?;
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         let runs = table.map(|table| self.ftl.table_runs(table.slot).expect("a committed table is on media"));
         let parts = self.catalog.put(number, note, runs.as_ref()).ok_or(TableError::CatalogFull)?;
         self.change(parts, Some(tag));
@@ -514,9 +514,9 @@ impl TableFtl {
     /// If the drive is read-only.
     pub fn delete(&mut self, now: Time, tag: u64, number: u64, table: Option<TableId>) -> Result<(), TableError> {
         self.expect_writable()?;
-        self.ftl.now = self.ftl.now.max(now);
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
         let Some(parts) = self.catalog.remove(number) else {
-            self.done.push(TableDone { tag, result: Ok(()), at: self.ftl.now });
+            self.done.push(TableDone { tag, result: Ok(()), at: self.ftl.flash.now });
             return Ok(());
         };
         let change = self.change(vec![parts], Some(tag));
@@ -539,7 +539,7 @@ impl TableFtl {
             *pins -= 1;
             if *pins == 0 {
                 self.pins.remove(&table.number);
-                self.ftl.stirred = true;
+                self.ftl.flash.stirred = true;
             }
         }
     }
@@ -612,7 +612,7 @@ impl TableFtl {
         let mut done = Vec::new();
         let is_at_work = |drive: &TableFtl| !drive.waiting.is_empty() || !drive.commits.is_empty();
         self.poll(clock.now(), &mut done);
-        while is_at_work(self) && self.ftl.may_program() {
+        while is_at_work(self) && self.ftl.flash.may_program() {
             let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
             clock.wait_until(due);
             self.poll(clock.now(), &mut done);
@@ -680,20 +680,20 @@ impl TableFtl {
         let mut has_written = false;
         while let Some((id, parts)) = self.waiting.front() {
             let mut frames: Vec<Frame> = Vec::new();
-            if !self.ftl.frames.acquire_many(FrameForm::Bytes, parts.blocks.len(), &mut frames) {
+            if !self.ftl.flash.frames.acquire_many(FrameForm::Bytes, parts.blocks.len(), &mut frames) {
                 break;
             }
             for (frame, bytes) in frames.iter().zip(&parts.blocks) {
-                self.ftl.frames.bytes_mut(*frame).copy_from_slice(&bytes[..]);
+                self.ftl.flash.frames.bytes_mut(*frame).copy_from_slice(&bytes[..]);
             }
             let first = u64::from(parts.first);
             let (durability, handle) = (Durability::Volatile, Handle::NONE);
             let request = Request::Write { first, frames: &frames, durability, handle };
-            let (now, tag) = (self.ftl.now, OWN | id);
+            let (now, tag) = (self.ftl.flash.now, OWN | id);
             let written = self.ftl.submit(now, tag, request);
             if let Err(error) = written {
                 for frame in frames {
-                    self.ftl.frames.release(frame);
+                    self.ftl.flash.frames.release(frame);
                 }
                 if error == IoError::QueueFull {
                     break;
@@ -714,7 +714,7 @@ impl TableFtl {
         for at in (0..self.commits.len()).rev() {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
-                Some(reason) if !self.ftl.may_program() => Some(TableError::ReadOnly(reason)),
+                Some(reason) if !self.ftl.flash.may_program() => Some(TableError::ReadOnly(reason)),
                 _ if self.ftl.table_has_failed(slot) && self.can_release() => {
                     self.flush_for_room();
                     None
@@ -741,11 +741,11 @@ impl TableFtl {
                     self.change(parts, Some(tag));
                 }
                 Err(error) => {
-                    self.done.push(TableDone { tag, result: Err(error), at: self.ftl.now });
+                    self.done.push(TableDone { tag, result: Err(error), at: self.ftl.flash.now });
                     if self.ftl.table_is_at_rest(slot) {
                         self.ftl.release_table(slot);
                     } else {
-                        self.abandon(self.ftl.now, table);
+                        self.abandon(self.ftl.flash.now, table);
                     }
                 }
             }
@@ -831,7 +831,10 @@ fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<Reader, Ope
     let mut frames = Vec::new();
     let blocks = ftl.config().catalog_blocks;
     let count = READ_BLOCKS.min(blocks);
-    assert!(ftl.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames), "a drive has frames for a read");
+    assert!(
+        ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames),
+        "a drive has frames for a read"
+    );
     for first in (0..blocks).step_by(count as usize) {
         let wanted = (first..(first + count).min(blocks))
             .filter(|block| !matches!(ftl.place(u64::from(*block)), crate::mapping::Place::Unmapped));
@@ -841,17 +844,17 @@ fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<Reader, Ope
             let now = clock.now();
             ftl.submit(now, block.into(), read).map_err(|error| lost(block, &error))?;
         }
-        ftl.run(clock, |ftl| ftl.reads.is_idle())?;
+        ftl.run(clock, |ftl| ftl.reading.is_idle())?;
         let mut done = Vec::new();
         ftl.poll(clock.now(), &mut done);
         for Done { tag, result, .. } in done {
             let block = tag as u32;
             result.map_err(|error| lost(block, &error))?;
-            reader.take(block, ftl.frames.bytes(frames[(block - first) as usize]))?;
+            reader.take(block, ftl.flash.frames.bytes(frames[(block - first) as usize]))?;
         }
     }
     for frame in frames {
-        ftl.frames.release(frame);
+        ftl.flash.frames.release(frame);
     }
     Ok(reader)
 }
@@ -867,23 +870,23 @@ impl BlockFtl {
         let unit_blocks = self.tables.unit_blocks;
         for run in &found.runs {
             let end = u64::from(run.first) + u64::from(run.units) * u64::from(unit_blocks);
-            if !self.geometry.has_chunk(run.chunk) || end > u64::from(self.geometry.blocks_per_chunk) {
+            if !self.flash.geometry.has_chunk(run.chunk) || end > u64::from(self.flash.geometry.blocks_per_chunk) {
                 return Err(wrong(format!("{run:?} is beyond the device")));
             }
         }
-        let table = Table::from_runs(number, found.blocks, unit_blocks, self.format, &found.runs);
+        let table = Table::from_runs(number, found.blocks, unit_blocks, self.flash.format, &found.runs);
         let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
         for chunk in &table.chunks {
             match self.tables.found.remove(chunk) {
                 Some(Found { write_pointer, is_open: true }) => {
-                    let open = self.units.open(*chunk, write_pointer);
+                    let open = self.flash.units.open(*chunk, write_pointer);
                     self.tables.half_full.insert(*chunk, open);
                 }
                 Some(_) => {}
                 // What the device has taken out of use is lost, and the rest of the table is not.
-                None if self.chunks.usage(*chunk) == crate::chunk_table::ChunkUse::Retired => {}
+                None if self.flash.chunks.usage(*chunk) == crate::chunk_table::ChunkUse::Retired => {}
                 None => {
-                    let address = self.format.unpack_chunk(*chunk);
+                    let address = self.flash.format.unpack_chunk(*chunk);
                     return Err(wrong(format!("the chunk of {address} is free, or of something else")));
                 }
             }
@@ -899,20 +902,20 @@ impl BlockFtl {
         for (chunk, Found { write_pointer, is_open }) in found {
             if is_open {
                 // Its opening may not be in the log, and what it holds does not count.
-                self.seals.open(chunk);
+                self.flash.seals.open(chunk);
             }
-            let open = is_open.then(|| self.units.open(chunk, write_pointer));
+            let open = is_open.then(|| self.flash.units.open(chunk, write_pointer));
             self.release_table_chunk(chunk, open);
         }
     }
 
     fn table_space(&self) -> (u64, u64) {
-        let blocks = u64::from(self.geometry.blocks_per_chunk);
-        let groups = 0..self.geometry.groups;
+        let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
+        let groups = 0..self.flash.geometry.groups;
         let (left, all) = groups
-            .map(|group| (self.provisioning.table_share_left(group), self.provisioning.table_share(group)))
+            .map(|group| (self.flash.provisioning.table_share_left(group), self.flash.provisioning.table_share(group)))
             .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
-        let partial = self.tables.partial.iter().flatten().map(|open| u64::from(self.units.room(*open)));
+        let partial = self.tables.partial.iter().flatten().map(|open| u64::from(self.flash.units.room(*open)));
         (left * blocks + partial.sum::<u64>() + self.tables.leaving.len() as u64 * blocks, all * blocks)
     }
 }

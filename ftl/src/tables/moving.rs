@@ -16,8 +16,9 @@
 use super::Tables;
 use super::catalog::TableRuns;
 use super::table::{Table, UnitPlace};
-use crate::block::{BlockFtl, Errand};
+use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
+use crate::flash::reads::{ReadId, Reader};
 use crate::oob::{BlockKind, Oob};
 use crate::refresh::REFRESHES_MAX;
 use crate::words::{Care, Phase};
@@ -43,12 +44,8 @@ struct Reading {
     unit: u32,
     /// All of it.
     frames: Vec<Frame>,
-    /// Its blocks that have not been read, their places and frames.
+    /// Its blocks that have not been read.
     left: Vec<u32>,
-    places: Vec<Ppa>,
-    into: Vec<Frame>,
-    epoch: u64,
-    retried: bool,
 }
 
 /// A chunk of a table on its way to another.
@@ -88,13 +85,6 @@ impl Tables {
         unit_blocks * (2 * (units_behind(geometry, unit_blocks) + 2) + 1)
     }
 
-    /// What is being read of a table that moves.
-    pub(crate) fn command(&self) -> (&[Ppa], &[Frame]) {
-        let reading = self.moving.as_ref().and_then(|moving| moving.reading.as_ref());
-        let Reading { places, into, .. } = reading.expect("a unit is being read");
-        (places, into)
-    }
-
     /// The table that `chunk` is of.
     fn slot_of(&self, chunk: ChunkId) -> Option<u32> {
         let is_of = |table: &Option<Table>| table.as_ref().is_some_and(|table| table.chunks.contains(&chunk));
@@ -114,7 +104,7 @@ impl BlockFtl {
             self.tables.weak.push_back(chunk);
             self.tables.may_move = true;
         } else {
-            self.chunks.strengthen(chunk);
+            self.flash.chunks.strengthen(chunk);
         }
     }
 
@@ -128,7 +118,7 @@ impl BlockFtl {
         let mut ranges: Vec<Range<u32>> = Vec::new();
         for unit in 0..table.units() {
             if let Some(ppa) = self.place_in(table, unit, chunk) {
-                let first = self.format.block_of(ppa);
+                let first = self.flash.format.block_of(ppa);
                 ranges.push(first..first + unit_blocks.min(table.blocks - unit * unit_blocks));
             }
         }
@@ -139,14 +129,14 @@ impl BlockFtl {
     /// Where unit `unit` of a table is, if it is in `chunk`.
     fn place_in(&self, table: &Table, unit: u32, chunk: ChunkId) -> Option<Ppa> {
         match table.place(unit) {
-            UnitPlace::Media(ppa) if self.format.chunk_of(ppa) == chunk => Some(ppa),
+            UnitPlace::Media(ppa) if self.flash.format.chunk_of(ppa) == chunk => Some(ppa),
             _ => None,
         }
     }
 
     /// Goes on with what moves, or begins with what should.
     pub(super) fn advance_move(&mut self) {
-        if self.phase != Phase::Working || self.read_only.is_some() {
+        if self.flash.phase != Phase::Working || self.flash.read_only.is_some() {
             return;
         }
         let Some(moving) = &self.tables.moving else { return self.begin_move() };
@@ -166,7 +156,7 @@ impl BlockFtl {
                 self.tables.moving = None;
                 self.release_table(copy);
                 // Units of other tables may have waited for what it gives back.
-                self.stirred = true;
+                self.flash.stirred = true;
             }
             Stage::Leaving => {}
         }
@@ -175,7 +165,7 @@ impl BlockFtl {
     /// What could not move before may be able to now.
     pub(super) fn try_moving_again(&mut self) {
         self.tables.may_move = true;
-        self.stirred |= !self.tables.weak.is_empty();
+        self.flash.stirred |= !self.tables.weak.is_empty();
     }
 
     fn moving(&mut self) -> &mut Move {
@@ -190,10 +180,10 @@ impl BlockFtl {
         for _ in 0..self.tables.weak.len() {
             let Some(chunk) = self.tables.weak.pop_front() else { return };
             // It may have been reset since, and be of anybody.
-            let care = self.chunks.weakness(chunk).filter(|_| self.chunks.usage(chunk) == ChunkUse::Table);
-            let Some(care) = care.filter(|_| !self.chunks.is_offline(chunk)) else { continue };
+            let care = self.flash.chunks.weakness(chunk).filter(|_| self.flash.chunks.usage(chunk) == ChunkUse::Table);
+            let Some(care) = care.filter(|_| !self.flash.chunks.is_offline(chunk)) else { continue };
             let Some(slot) = self.tables.slot_of(chunk) else {
-                self.chunks.strengthen(chunk);
+                self.flash.chunks.strengthen(chunk);
                 continue;
             };
             let table = self.tables.table(slot);
@@ -210,20 +200,20 @@ impl BlockFtl {
 
     /// Begins to move `chunk` of a table, if there is a chunk to move it to.
     fn try_move(&mut self, slot: u32, chunk: ChunkId, care: Care) -> bool {
-        let frames = Tables::frames_to_move(&self.geometry, self.tables.unit_blocks) as usize;
-        if self.frames.available(FrameForm::Bytes) < frames {
+        let frames = Tables::frames_to_move(&self.flash.geometry, self.tables.unit_blocks) as usize;
+        if self.flash.frames.available(FrameForm::Bytes) < frames {
             return false;
         }
-        let pu = self.format.pu_of(chunk);
+        let pu = self.flash.format.pu_of(chunk);
         let copy = self.tables.add(Table::new(COPY, std::iter::once(pu)));
         self.tables.writers[pu.0 as usize] += 1;
         let table = self.tables.table(slot);
         let units: Vec<u32> = (0..table.units()).filter(|unit| self.place_in(table, *unit, chunk).is_some()).collect();
         // It begins only where there is room for all of it, or it would be in the way of the host for nothing.
         let has_room = self.table_frontier(copy).is_some_and(|open| {
-            let pu = self.format.pu_of(self.units.chunk(open).chunk);
+            let pu = self.flash.format.pu_of(self.flash.units.chunk(open).chunk);
             let needed = units.len() as u32 * self.tables.unit_blocks;
-            self.units.room(open) >= needed || self.provisioning.table_chunks_on_pu(pu) > 0
+            self.flash.units.room(open) >= needed || self.flash.provisioning.table_chunks_on_pu(pu) > 0
         });
         if !has_room {
             self.release_table(copy);
@@ -241,12 +231,13 @@ impl BlockFtl {
             copied: Vec::new(),
             blocks: 0,
         });
-        self.stirred = true;
+        self.flash.stirred = true;
         true
     }
 
     fn read_next_unit(&mut self) {
-        let (behind, unit_blocks) = (units_behind(&self.geometry, self.tables.unit_blocks), self.tables.unit_blocks);
+        let (behind, unit_blocks) =
+            (units_behind(&self.flash.geometry, self.tables.unit_blocks), self.tables.unit_blocks);
         let moving = self.tables.moving.as_ref().expect("a chunk is being moved");
         let (unit, chunk, slot, copy) = (moving.units[moving.seen], moving.chunk, moving.slot, moving.copy);
         let writing = self.tables.table_mut(copy).writing();
@@ -261,41 +252,45 @@ impl BlockFtl {
         let first = self.place_in(table, unit, chunk).expect("the table is as it was");
         let blocks = unit_blocks.min(table.blocks - unit * unit_blocks);
         let mut frames = Vec::new();
-        if !self.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
+        if !self.flash.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
             return self.give_up_move(true);
         }
-        let places = (0..blocks).map(|at| Ppa(first.0 + u64::from(at))).collect();
-        let into = frames.clone();
-        self.statistics.relocation_reads += u64::from(blocks);
+        let id = self.flash.reads.begin(Reader::Table, 0);
+        let read = self.flash.reads.get_mut(id);
+        for (at, frame) in (0..).zip(&frames) {
+            read.add(Ppa(first.0 + at), *frame);
+        }
+        self.flash.statistics.relocation_reads += u64::from(blocks);
         self.refresh.spend(blocks);
-        let epoch = self.reads.begin();
         let moving = self.moving();
         moving.seen += 1;
         let left = (unit * unit_blocks..).take(blocks as usize).collect();
-        moving.reading = Some(Reading { unit, frames, left, places, into, epoch, retried: false });
-        self.submit_errand(Errand::TableRead);
+        moving.reading = Some(Reading { unit, frames, left });
+        self.flash.submit_read(id);
     }
 
-    pub(crate) fn table_read_ended(&mut self, completion: Completion) {
+    pub(crate) fn table_read_ended(&mut self, id: ReadId, completion: Completion) {
         let moving = self.tables.moving.as_mut().expect("a chunk is being moved");
         let mut reading = moving.reading.take().expect("a unit was read");
         let (copy, slot) = (moving.copy, moving.slot);
-        let is_wanted = moving.stage == Stage::Copying;
-        if is_wanted {
-            self.drop_what_was_read(&mut reading, self.tables.table(slot).number, completion);
-        }
+        let (is_wanted, is_again) = (moving.stage == Stage::Copying, self.flash.reads.get(id).is_again);
+        let failed = match is_wanted {
+            true => self.failed_of(id, &reading.left, self.tables.table(slot).number, completion),
+            false => 0,
+        };
         if completion.status != Status::Success {
             self.refresh.ask();
         }
-        let is_good = is_wanted && reading.left.is_empty();
-        if is_wanted && !is_good && !reading.retried {
-            reading.retried = true;
+        if failed != 0 && !is_again {
+            let mut at = 0..;
+            reading.left.retain(|_| at.next().is_some_and(|at| failed >> at & 1 != 0));
             self.moving().reading = Some(reading);
-            self.submit_errand(Errand::TableRead);
+            self.flash.read_again(id, failed);
             return;
         }
-        self.reads.end(reading.epoch);
-        self.stirred = true;
+        let is_good = is_wanted && failed == 0;
+        self.flash.reads.end(id);
+        self.flash.stirred = true;
         if is_good {
             let moving = self.moving();
             let at = moving.copied.len() as u32;
@@ -303,27 +298,20 @@ impl BlockFtl {
             moving.blocks += reading.frames.len() as u64;
             self.write_table_unit(copy, at, &reading.frames);
         } else {
-            self.statistics.read_failures += u64::from(is_wanted);
-            reading.frames.into_iter().for_each(|frame| self.frames.release(frame));
+            self.flash.statistics.read_failures += u64::from(is_wanted);
+            reading.frames.into_iter().for_each(|frame| self.flash.frames.release(frame));
         }
     }
 
-    /// What is left are the blocks that could not be read, or are not what they should be.
-    fn drop_what_was_read(&self, reading: &mut Reading, number: u64, completion: Completion) {
-        let mut kept = 0;
-        for at in 0..reading.left.len() {
+    /// Which of the blocks of a read could not be read, or are not those blocks of table `number`.
+    fn failed_of(&self, id: ReadId, blocks: &[u32], number: u64, completion: Completion) -> u64 {
+        let frames = self.flash.reads.get(id).frames();
+        let failed = |(at, (block, frame)): (usize, (&u32, &Frame))| {
             let is_read = completion.status.data_is_good() || completion.failed >> at & 1 == 0;
-            let expected = Oob { kind: BlockKind::Table, address: reading.left[at].into(), sequence: number };
-            if !is_read || Oob::verify(&self.frames, reading.into[at]) != Ok(expected) {
-                reading.left[kept] = reading.left[at];
-                reading.places[kept] = reading.places[at];
-                reading.into[kept] = reading.into[at];
-                kept += 1;
-            }
-        }
-        reading.left.truncate(kept);
-        reading.places.truncate(kept);
-        reading.into.truncate(kept);
+            let expected = Oob { kind: BlockKind::Table, address: (*block).into(), sequence: number };
+            u64::from(!is_read || Oob::verify(&self.flash.frames, *frame) != Ok(expected)) << at
+        };
+        blocks.iter().zip(frames).enumerate().map(failed).sum()
     }
 
     /// All of it that can be read is in the copy, or on its way there.
@@ -349,7 +337,7 @@ impl BlockFtl {
         if again {
             self.tables.weak.push_back(chunk);
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// The table in `slot` is in the catalog no more: nothing of it needs to move.
@@ -382,7 +370,7 @@ impl BlockFtl {
         }
         let (table, copy) = (self.tables.table(moving.slot), self.tables.table(moving.copy));
         let places = (0..).zip(&moving.copied).map(|(at, unit)| (*unit, copy.place(at)));
-        let runs = table.runs_with(places, self.tables.unit_blocks, self.format)?;
+        let runs = table.runs_with(places, self.tables.unit_blocks, self.flash.format)?;
         Some(Moved { number: table.number, runs: TableRuns { blocks: table.blocks, runs } })
     }
 
@@ -397,12 +385,12 @@ impl BlockFtl {
             table.set_place(*unit, copy.place(at));
         }
         table.chunks.extend(copy.chunks);
-        let moved = &mut self.statistics.cared[care as usize];
+        let moved = &mut self.flash.statistics.cared[care as usize];
         moved.chunks += 1;
         moved.blocks += blocks;
         self.try_moving_again();
         // Units of other tables wait for the room that it gives back, which takes a flush.
-        self.stirred = true;
+        self.flash.stirred = true;
         let table = self.tables.table(slot);
         let is_empty = (0..table.units()).all(|unit| self.place_in(table, unit, chunk).is_none());
         if is_empty {

@@ -30,7 +30,7 @@ pub enum Room {
 
 impl BlockFtl {
     fn pus(&self) -> Vec<PuId> {
-        self.geometry.pu_ids().collect()
+        self.flash.geometry.pu_ids().collect()
     }
 
     /// Begins a table. `None` if too many are being written.
@@ -40,9 +40,9 @@ impl BlockFtl {
             return None;
         }
         let pus = self.pus();
-        let place_mask = (1 << self.format.pu_bits) - 1;
+        let place_mask = (1 << self.flash.format.pu_bits) - 1;
         let unit = |pu: &PuId| Unit {
-            group: self.format.group_of(*pu),
+            group: self.flash.format.group_of(*pu),
             place: pu.0 & place_mask,
             chunks: self.table_chunks_on_pu(*pu),
             writers: self.tables.writers[pu.0 as usize],
@@ -74,22 +74,23 @@ impl BlockFtl {
         let copy = self.tables.moving.as_ref().map(super::moving::Move::copy);
         self.tables.lacks_room |= copy != Some(slot);
         // What moves ends by itself, and then gives back as many chunks as it took. On a read-only drive it does not.
-        if copy.is_some_and(|copy| copy != slot) && self.read_only.is_none() {
+        if copy.is_some_and(|copy| copy != slot) && self.flash.read_only.is_none() {
             return true;
         }
         // What is full is about to be closed, and another may be opened then.
         let is_closing = |open: &OpenChunk| {
-            self.chunks.usage(open.chunk) == ChunkUse::Table && open.is_closing(self.geometry.blocks_per_chunk)
+            self.flash.chunks.usage(open.chunk) == ChunkUse::Table
+                && open.is_closing(self.flash.geometry.blocks_per_chunk)
         };
-        if !self.tables.leaving.is_empty() || self.units.count_open(is_closing) > 0 {
+        if !self.tables.leaving.is_empty() || self.flash.units.count_open(is_closing) > 0 {
             return true;
         }
-        let is_owed = (0..self.geometry.groups).any(|group| self.provisioning.table_share_left(group) > 0);
-        if !is_owed || self.provisioning.coming() == 0 {
+        let is_owed = (0..self.flash.geometry.groups).any(|group| self.flash.provisioning.table_share_left(group) > 0);
+        if !is_owed || self.flash.provisioning.coming() == 0 {
             return false;
         }
         // Nobody else may be in a hurry for what waits for the log.
-        if self.bad_chunks.waiting_for_log(self.log.durable()) > 0 && self.log.is_idle() {
+        if self.flash.bad_chunks.waiting_for_log(self.log.durable()) > 0 && self.log.is_idle() {
             self.force_log();
         }
         true
@@ -97,8 +98,8 @@ impl BlockFtl {
 
     /// Chunks that all tables together may have open, where the device has a limit.
     fn open_chunks_of_tables(&self) -> u32 {
-        let on_pus = self.plan.open_table_chunks_on_pu.saturating_mul(self.geometry.pus());
-        self.plan.open_table_chunks.min(on_pus)
+        let on_pus = self.flash.plan.open_table_chunks_on_pu.saturating_mul(self.flash.geometry.pus());
+        self.flash.plan.open_table_chunks.min(on_pus)
     }
 
     /// Chunks that each of them may have open, so that none ever waits for another to end.
@@ -116,23 +117,23 @@ impl BlockFtl {
         if !self.has_limit() {
             return true;
         }
-        let is_of_table = |open: &OpenChunk| self.chunks.usage(open.chunk) == ChunkUse::Table;
-        let is_here = |open: &OpenChunk| is_of_table(open) && self.format.pu_of(open.chunk) == pu;
+        let is_of_table = |open: &OpenChunk| self.flash.chunks.usage(open.chunk) == ChunkUse::Table;
+        let is_here = |open: &OpenChunk| is_of_table(open) && self.flash.format.pu_of(open.chunk) == pu;
         let writing = self.tables.table(slot).writing.as_ref().expect("a table that is being written");
-        let own = writing.open.iter().filter(|open| self.units.room(**open) > 0).count() as u32;
+        let own = writing.open.iter().filter(|open| self.flash.units.room(**open) > 0).count() as u32;
         own < self.open_chunks_of_one_table()
-            && self.units.count_open(is_of_table) < self.plan.open_table_chunks
-            && self.units.count_open(is_here) < self.plan.open_table_chunks_on_pu
+            && self.flash.units.count_open(is_of_table) < self.flash.plan.open_table_chunks
+            && self.flash.units.count_open(is_here) < self.flash.plan.open_table_chunks_on_pu
     }
 
     /// Appends blocks, as many as there is room for at most. Their frames are the FTL's from now on.
     pub(super) fn append_to_table(&mut self, slot: u32, frames: &[Frame]) {
         let unit_blocks = self.tables.unit_blocks as usize;
-        self.statistics.host_blocks_written += frames.len() as u64;
+        self.flash.statistics.host_blocks_written += frames.len() as u64;
         for frame in frames {
             let table = self.tables.table_mut(slot);
             let oob = Oob { kind: BlockKind::Table, address: table.blocks.into(), sequence: table.number };
-            oob.seal(&mut self.frames, *frame);
+            oob.seal(&mut self.flash.frames, *frame);
             table.blocks += 1;
             let writing = table.writing();
             writing.filling.push(*frame);
@@ -156,7 +157,7 @@ impl BlockFtl {
         (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - dropped, writing.unreadable - dropped);
         let again = std::mem::take(&mut writing.again).into_iter().flat_map(|(_, frames)| frames);
         for frame in again.chain(std::mem::take(&mut writing.filling)) {
-            self.frames.release(frame);
+            self.flash.frames.release(frame);
         }
         self.unsettle(slot);
     }
@@ -178,7 +179,7 @@ impl BlockFtl {
         if !self.tables.unsettled.contains(&slot) {
             self.tables.unsettled.push(slot);
         }
-        self.stirred = true;
+        self.flash.stirred = true;
     }
 
     /// Writes unit `unit` of a table to its next column, or has it wait if there is no room anywhere.
@@ -192,13 +193,13 @@ impl BlockFtl {
             self.unsettle(slot);
             return;
         };
-        let mut blocks = [self.padding; VECTOR_BLOCKS_MAX];
+        let mut blocks = [self.flash.padding; VECTOR_BLOCKS_MAX];
         blocks[..frames.len()].copy_from_slice(frames);
-        let count = frames.len().next_multiple_of(self.geometry.ws_min as usize);
+        let count = frames.len().next_multiple_of(self.flash.geometry.ws_min as usize);
         let owner = u64::from(slot) << 32 | u64::from(unit);
-        let id = self.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
-        let chunk = self.units.unit(id).chunk;
-        self.tables.waits.begin(id, slot, self.format.pu_of(chunk), self.now);
+        let id = self.flash.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
+        let chunk = self.flash.units.unit(id).chunk;
+        self.tables.waits.begin(id, slot, self.flash.format.pu_of(chunk), self.flash.now);
         let table = self.tables.table_mut(slot);
         table.set_place(unit, UnitPlace::UnderWay(id));
         if !table.chunks.contains(&chunk) {
@@ -219,7 +220,7 @@ impl BlockFtl {
             let index = (writing.next + step) % count;
             let column = &writing.columns[index];
             let (pu, open) = (column.pu, column.open);
-            let open = match open.filter(|open| self.units.room(*open) >= unit) {
+            let open = match open.filter(|open| self.flash.units.room(*open) >= unit) {
                 Some(open) => Some(open),
                 None => self.open_table_chunk(slot, pu),
             };
@@ -248,12 +249,12 @@ impl BlockFtl {
         }
         // What was written before stays dead in it for as long as the table lives. That costs nothing while there are free
         // chunks; without them a chunk is used again only where that is little, and reset first where it is much.
-        let is_short = self.provisioning.table_chunks_on_pu(pu) == 0;
-        let wanted = if is_short { self.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
+        let is_short = self.flash.provisioning.table_chunks_on_pu(pu) == 0;
+        let wanted = if is_short { self.flash.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
         let wanted = wanted.max(self.tables.unit_blocks);
         let open = loop {
             let Some(open) = self.tables.partial[pu.0 as usize].pop_front() else { break None };
-            if self.units.room(open) >= wanted {
+            if self.flash.units.room(open) >= wanted {
                 break Some(open);
             }
             // A chunk is released when it is full.
@@ -262,11 +263,11 @@ impl BlockFtl {
         let open = match open {
             Some(open) => open,
             None => {
-                let chunk = self.provisioning.take(Claim::Table(pu))?;
-                self.chunks.set_usage(chunk, ChunkUse::Table);
-                self.chunks.set_label(chunk, Label::Ordinary);
-                self.seals.open(chunk);
-                self.units.open(chunk, 0)
+                let chunk = self.flash.provisioning.take(Claim::Table(pu))?;
+                self.flash.chunks.set_usage(chunk, ChunkUse::Table);
+                self.flash.chunks.set_label(chunk, Label::Ordinary);
+                self.flash.seals.open(chunk);
+                self.flash.units.open(chunk, 0)
             }
         };
         self.tables.table_mut(slot).writing().open.push(open);
@@ -275,18 +276,18 @@ impl BlockFtl {
 
     /// Fills an open chunk of no table, and lets it go.
     fn close_table_chunk(&mut self, open: OpenId) {
-        let Some(chunk) = self.units.chunk_if_open(open) else { return };
-        let room = self.units.room(open);
+        let Some(chunk) = self.flash.units.chunk_if_open(open) else { return };
+        let room = self.flash.units.room(open);
         if room > 0 {
-            self.pad_by(open, room);
+            self.flash.pad_by(open, room);
         }
         self.tables.leaving.insert(chunk);
     }
 
     /// A unit of a table is safe.
     pub(crate) fn table_unit_programmed(&mut self, id: UnitId) {
-        self.tables.waits.end(id, self.now);
-        let owner = self.units.unit(id).owner;
+        self.tables.waits.end(id, self.flash.now);
+        let owner = self.flash.units.unit(id).owner;
         let slot = (owner >> 32) as u32;
         if let Some(table) = &mut self.tables.slots[slot as usize] {
             table.writing().unprogrammed -= 1;
@@ -295,11 +296,11 @@ impl BlockFtl {
 
     /// It can be read: its frames are no longer needed.
     pub(crate) fn table_unit_readable(&mut self, id: UnitId) {
-        let unit = self.units.unit(id);
+        let unit = self.flash.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
-        let ppa = self.format.ppa(unit.chunk, unit.first);
+        let ppa = self.flash.format.ppa(unit.chunk, unit.first);
         for frame in &unit.frames()[..unit.used as usize] {
-            self.frames.release(*frame);
+            self.flash.frames.release(*frame);
         }
         let table = self.tables.table_mut(slot);
         table.set_place(index, UnitPlace::Media(ppa));
@@ -308,8 +309,8 @@ impl BlockFtl {
 
     /// Its program failed: it is written elsewhere.
     pub(crate) fn table_unit_failed(&mut self, id: UnitId) {
-        self.tables.waits.end(id, self.now);
-        let unit = self.units.unit(id);
+        self.tables.waits.end(id, self.flash.now);
+        let unit = self.flash.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
         let frames = unit.frames()[..unit.used as usize].to_vec();
         let table = self.tables.table_mut(slot);
@@ -317,7 +318,7 @@ impl BlockFtl {
         let writing = table.writing();
         if writing.is_abandoned {
             (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
-            frames.into_iter().for_each(|frame| self.frames.release(frame));
+            frames.into_iter().for_each(|frame| self.flash.frames.release(frame));
         } else {
             writing.again.push_back((index, frames));
         }
@@ -337,7 +338,7 @@ impl BlockFtl {
 
     /// Writes again what failed, and pads what has ended. Returns whether nothing is left to be done.
     fn settle_table(&mut self, slot: u32) -> bool {
-        if !self.may_program() {
+        if !self.flash.may_program() {
             return false;
         }
         while let Some((unit, frames)) = self.tables.table_mut(slot).writing().again.pop_front() {
@@ -363,8 +364,8 @@ impl BlockFtl {
         }
         let open = writing.open.clone();
         for open in open {
-            if self.geometry.mw_cunits > 0 && self.units.wants_padding(open) {
-                self.pad(open);
+            if self.flash.geometry.mw_cunits > 0 && self.flash.units.wants_padding(open) {
+                self.flash.pad(open);
             }
         }
         false
@@ -379,7 +380,7 @@ impl BlockFtl {
     /// Where all of a table is, once it is on media.
     pub(super) fn table_runs(&self, slot: u32) -> Option<TableRuns> {
         let table = self.tables.table(slot);
-        let runs = table.runs(self.tables.unit_blocks, self.format)?;
+        let runs = table.runs(self.tables.unit_blocks, self.flash.format)?;
         Some(TableRuns { blocks: table.blocks, runs })
     }
 
@@ -396,7 +397,7 @@ impl BlockFtl {
             self.tables.writers[column.pu.0 as usize] -= 1;
         }
         for open in writing.open {
-            let Some(chunk) = self.units.chunk_if_open(open) else { continue };
+            let Some(chunk) = self.flash.units.chunk_if_open(open) else { continue };
             if !self.tables.table(slot).chunks.contains(&chunk) {
                 // It was opened for a unit that never came.
                 self.release_table_chunk(chunk, Some(open));
@@ -405,7 +406,7 @@ impl BlockFtl {
             // What has room left keeps it until the table is deleted.
             self.tables.half_full.insert(chunk, open);
             if self.has_limit() {
-                self.pad_by(open, self.units.room(open));
+                self.flash.pad_by(open, self.flash.units.room(open));
             }
         }
     }
@@ -424,30 +425,30 @@ impl BlockFtl {
 
     /// A chunk is of no table any more.
     pub(super) fn release_table_chunk(&mut self, chunk: ChunkId, open: Option<OpenId>) {
-        let group = self.group_of(chunk);
-        match open.filter(|open| self.units.room(*open) > 0) {
-            Some(open) if self.units.room(open) == self.geometry.blocks_per_chunk => {
-                self.units.forget(open);
-                self.chunks.set_usage(chunk, ChunkUse::Free);
-                self.provisioning.end_table_chunk(group);
-                self.provisioning.give(chunk, self.chunks.resets(chunk));
+        let group = self.flash.group_of(chunk);
+        match open.filter(|open| self.flash.units.room(*open) > 0) {
+            Some(open) if self.flash.units.room(open) == self.flash.geometry.blocks_per_chunk => {
+                self.flash.units.forget(open);
+                self.flash.chunks.set_usage(chunk, ChunkUse::Free);
+                self.flash.provisioning.end_table_chunk(group);
+                self.flash.provisioning.give(chunk, self.flash.chunks.resets(chunk));
             }
             Some(open)
-                if self.chunks.is_suspect(chunk)
+                if self.flash.chunks.is_suspect(chunk)
                     || self.has_limit()
-                    || self.provisioning.tables_have_too_much(group) =>
+                    || self.flash.provisioning.tables_have_too_much(group) =>
             {
                 self.close_table_chunk(open);
             }
             Some(open) => {
                 // Nobody misses what is weak in it.
-                self.chunks.strengthen(chunk);
-                self.tables.partial[self.format.pu_of(chunk).0 as usize].push_back(open);
+                self.flash.chunks.strengthen(chunk);
+                self.tables.partial[self.flash.format.pu_of(chunk).0 as usize].push_back(open);
             }
-            None if self.chunks.usage(chunk) == ChunkUse::Table => {
+            None if self.flash.chunks.usage(chunk) == ChunkUse::Table => {
                 self.tables.leaving.insert(chunk);
-                if open.is_none_or(|open| self.units.chunk_if_open(open).is_none()) {
-                    self.reset_when_durable(chunk, 0);
+                if open.is_none_or(|open| self.flash.units.chunk_if_open(open).is_none()) {
+                    self.flash.reset_when_durable(chunk, 0);
                 }
             }
             None => {}
@@ -456,15 +457,15 @@ impl BlockFtl {
 
     /// All units of a table's chunk have ended, and nothing more can be written to it.
     pub(crate) fn table_chunk_closed(&mut self, chunk: ChunkId) {
-        if self.tables.leaving.contains(&chunk) && self.chunks.usage(chunk) == ChunkUse::Table {
-            self.reset_when_durable(chunk, 0);
+        if self.tables.leaving.contains(&chunk) && self.flash.chunks.usage(chunk) == ChunkUse::Table {
+            self.flash.reset_when_durable(chunk, 0);
         }
     }
 
     /// A chunk has been reset, or has gone bad.
     pub(crate) fn leave_tables(&mut self, chunk: ChunkId) {
         if self.tables.leaving.remove(&chunk) {
-            self.provisioning.end_table_chunk(self.group_of(chunk));
+            self.flash.provisioning.end_table_chunk(self.flash.group_of(chunk));
             if self.tables.leaving.is_empty() && std::mem::take(&mut self.tables.makes_room) {
                 self.tables.lacks_room = false;
                 self.try_moving_again();
@@ -482,7 +483,7 @@ impl BlockFtl {
         }
         match table.place(unit) {
             UnitPlace::Media(first) => TableBlock::Media(Ppa(first.0 + within as u64)),
-            UnitPlace::UnderWay(id) => TableBlock::Frame(self.units.unit(id).frames()[within]),
+            UnitPlace::UnderWay(id) => TableBlock::Frame(self.flash.units.unit(id).frames()[within]),
             UnitPlace::Again => {
                 let again = writing().again.iter().find(|(other, _)| *other == unit);
                 TableBlock::Frame(again.expect("a unit whose program failed waits").1[within])
