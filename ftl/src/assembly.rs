@@ -232,7 +232,8 @@ impl<M: Media> BlockFtl<M> {
             room_changed: true,
             under_way: 0,
             ended: 0,
-            backlog: VecDeque::new(),
+            outbox: VecDeque::new(),
+            is_full: false,
             is_deaf: false,
             bugs: config.bugs(),
             geometry,
@@ -242,7 +243,6 @@ impl<M: Media> BlockFtl<M> {
             seals,
             chunks,
             provisioning,
-            media,
         };
         BlockFtl {
             unit_blocks,
@@ -270,6 +270,7 @@ impl<M: Media> BlockFtl<M> {
             mapping,
             owners,
             flash,
+            media,
         }
     }
 }

@@ -109,8 +109,9 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) progress: u64,
     /// The state in which it came to a standstill.
     pub(crate) standstill: Option<String>,
-    /// Last, so that the type of its device may be forgotten.
-    pub(crate) flash: Flash<M>,
+    pub(crate) flash: Flash,
+    /// Last, so that its type may be forgotten.
+    pub(crate) media: M,
 }
 
 impl<M: Media> Deref for BlockFtl<M> {
@@ -131,7 +132,7 @@ impl<M: Media> BlockFtl<M> {
     /// Gives the device back as it is: what a crash of the FTL leaves behind.
     #[must_use]
     pub fn crash(self) -> M {
-        self.flash.media
+        self.media
     }
 }
 
@@ -139,12 +140,12 @@ impl<M: Media + ?Sized> BlockFtl<M> {
     /// The device.
     #[must_use]
     pub fn media(&self) -> &M {
-        &self.flash.media
+        &self.media
     }
 
     /// The device, for those who test what the FTL bears.
     pub fn media_mut(&mut self) -> &mut M {
-        &mut self.flash.media
+        &mut self.media
     }
 }
 
@@ -488,10 +489,16 @@ impl BlockFtl {
         closed.max_by_key(|index| (free(index), Reverse(*index))).expect("not all have one")
     }
 
+    /// Hands to the device what parts want of it.
+    #[inline]
+    pub(crate) fn hand_over(&mut self) {
+        self.flash.hand_over(&mut self.media);
+    }
+
     /// Takes what the device has completed, and lets every part act on it.
     pub(crate) fn advance(&mut self, now: Time) {
         let mut completions = std::mem::take(&mut self.completions);
-        self.flash.poll(now, &mut completions);
+        self.flash.poll(&mut self.media, now, &mut completions);
         for completion in completions.drain(..) {
             let errand = self.flash.came_back(&completion);
             // Nobody waits for the end of a host read but the host, and who waits until nothing is under way.
@@ -507,9 +514,11 @@ impl BlockFtl {
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
                 Errand::Flush => self.media_flush_ended(completion.status),
             }
+            self.hand_over();
         }
         self.completions = completions;
-        self.flash.submit_backlog();
+        // Also what the device had no room for until now.
+        self.hand_over();
         self.give_trims_a_turn();
         self.flash.stirred |= self.checkpoint.next_due() <= self.flash.now;
         if self.ahead_due().is_some_and(|due| due <= self.flash.now) {
@@ -518,20 +527,25 @@ impl BlockFtl {
         if self.scrub_due().is_some_and(|due| due <= self.flash.now) {
             self.advance_scrub();
         }
+        self.hand_over();
         let mut rounds = 0;
         while std::mem::take(&mut self.flash.stirred) {
             rounds += 1;
             assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
             self.settle_events();
             self.advance_transactions();
+            self.hand_over();
             self.advance_refresh();
             self.advance_collection();
+            self.hand_over();
             self.advance_tables();
             self.advance_resets();
             self.advance_checkpoint();
             self.advance_log();
             self.advance_superblock();
+            self.hand_over();
             self.relieve();
+            self.hand_over();
         }
     }
 
@@ -728,6 +742,7 @@ impl BlockTarget for BlockFtl {
         if result.is_err() {
             self.flash.statistics.host_errors += 1;
         }
+        self.hand_over();
         result
     }
 
@@ -745,7 +760,7 @@ impl BlockTarget for BlockFtl {
             return None;
         }
         let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
-        [self.flash.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
+        [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
     }
 
     fn is_read_only(&self) -> bool {
@@ -791,6 +806,7 @@ impl BlockTarget for BlockFtl {
             for open in self.placement.let_go_of_all(class) {
                 self.flash.pad_by(open, self.flash.units.room(open));
             }
+            self.hand_over();
             self.flash.stirred = true;
         }
         true

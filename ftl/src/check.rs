@@ -181,7 +181,7 @@ impl BlockFtl {
 
     fn compare_chunks(&mut self, clock: &mut dyn Clock, report: &mut CheckReport) -> Result<(), OpenError> {
         let geometry = self.flash.geometry;
-        let descriptors = self.flash.media.whole_chunk_report(clock.now())?;
+        let descriptors = self.media.whole_chunk_report(clock.now())?;
         let mut mapped = vec![0u32; self.flash.format.chunk_ids()];
         for block in 0..self.mapping.len() as u32 {
             let Place::Media(ppa) = self.buffer.base(&self.mapping, block).place() else { continue };

@@ -18,7 +18,7 @@ impl<M: Media> BlockFtl<M> {
     /// If the device stops completing commands, or the drive is read-only because of a failure.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         self.come_to_rest(clock)?;
-        Ok(self.flash.media)
+        Ok(self.media)
     }
 }
 
@@ -90,7 +90,7 @@ impl BlockFtl {
             && !self.superblock.is_writing()
             && self.log.is_idle()
             && self.flash.under_way == 0
-            && self.flash.backlog.is_empty()
+            && self.flash.is_handed_over()
             && !self.flash.stirred
     }
 
@@ -102,7 +102,7 @@ impl BlockFtl {
             if until(self) {
                 return Ok(());
             }
-            match self.flash.media.next_due() {
+            match self.media.next_due() {
                 _ if self.transactions.trims.wants_turn() => {}
                 Some(due) => {
                     clock.wait_until(due);

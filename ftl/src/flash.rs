@@ -1,4 +1,4 @@
-//! The flash of a drive, as all parts share it: open chunks and write units, reads, resets, frames, room, and the device below.
+//! The flash of a drive, as all parts share it: open chunks and write units, reads, resets, frames and room.
 //!
 //! ```text
 //!   write_unit, copy_unit, pad ──▶ units ──┐
@@ -8,6 +8,9 @@
 //!
 //! It knows chunks, units and blocks of the medium, and nothing of logical blocks or of what an FTL keeps in them. What a
 //! command was for, and who hears of its end, is the FTL's: [`Flash::poll`] only says which commands have ended.
+//!
+//! The device stands beside it. Parts say what is to be done, and it goes to an *outbox*; whoever has the device hands that
+//! over ([`Flash::hand_over`]) when they have acted. So no part ever knows what the device is.
 
 pub(crate) mod reads;
 
@@ -28,7 +31,7 @@ use reads::{ReadId, Reader, Reads};
 use std::collections::VecDeque;
 
 /// The flash of a drive.
-pub(crate) struct Flash<M: ?Sized = dyn Media> {
+pub(crate) struct Flash {
     pub geometry: Geometry,
     pub format: AddressFormat,
     pub plan: Plan,
@@ -56,13 +59,13 @@ pub(crate) struct Flash<M: ?Sized = dyn Media> {
     pub under_way: u32,
     /// Commands that have ended.
     pub ended: u64,
-    /// Commands that the device had no room for, in order.
-    pub backlog: VecDeque<Tag>,
+    /// Commands that the device does not have yet, in order.
+    pub outbox: VecDeque<Errand>,
+    /// The device had no room for the next one, and nothing has ended since.
+    pub is_full: bool,
     /// Reads were given up whose frames the device may still write to: it is not asked for anything any more.
     pub is_deaf: bool,
     pub bugs: Bugs,
-    /// Last, so that its type may be forgotten.
-    pub media: M,
 }
 
 /// What a tag stands for: its kind in the top byte, an index below.
@@ -196,14 +199,33 @@ impl Flash {
         self.submit(Errand::Read(read));
     }
 
-    /// Hands a command to the device, after those that it had no room for.
+    /// Has a command handed to the device, after those before it.
+    #[inline]
     pub fn submit(&mut self, errand: Errand) {
-        if !self.backlog.is_empty() || !self.try_submit(errand) {
-            self.backlog.push_back(errand.tag());
+        self.outbox.push_back(errand);
+    }
+
+    /// Whether the device has all commands.
+    #[inline]
+    pub fn is_handed_over(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Hands commands to the device, in order, until it has no room for the next one.
+    #[inline]
+    pub fn hand_over(&mut self, media: &mut dyn Media) {
+        while !self.is_full
+            && !self.is_deaf
+            && let Some(errand) = self.outbox.front().copied()
+        {
+            self.is_full = !self.try_submit(media, errand);
+            if !self.is_full {
+                self.outbox.pop_front();
+            }
         }
     }
 
-    fn try_submit(&mut self, errand: Errand) -> bool {
+    fn try_submit(&mut self, media: &mut dyn Media, errand: Errand) -> bool {
         let (now, tag) = (self.now, errand.tag());
         let submitted = match errand {
             Errand::Unit(unit) => {
@@ -216,13 +238,13 @@ impl Flash {
                 let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
                 if unit.is_copy() {
                     let command = Command::Copy { from: unit.sources(), to, fua };
-                    self.media.submit(now, &mut self.frames, tag, command).is_ok()
+                    media.submit(now, &mut self.frames, tag, command).is_ok()
                 } else {
                     // The device has the contents when it has the command. The frames may go elsewhere, too, later.
                     let (seals, frames) = (&self.seals, unit.frames());
                     let command = Command::Write { blocks: Blocks::Vector(to), frames, fua };
                     to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
-                    let submitted = self.media.submit(now, &mut self.frames, tag, command).is_ok();
+                    let submitted = media.submit(now, &mut self.frames, tag, command).is_ok();
                     to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
                     submitted
                 }
@@ -230,14 +252,14 @@ impl Flash {
             Errand::Read(read) => {
                 let read = self.reads.get(read);
                 let command = Command::Read { blocks: Blocks::Vector(read.places()), frames: read.frames() };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+                media.submit(now, &mut self.frames, tag, command).is_ok()
             }
             Errand::Reset(chunk) => {
                 let blocks = [self.format.ppa(chunk, 0)];
                 let command = Command::Reset { blocks: Blocks::Vector(&blocks) };
-                self.media.submit(now, &mut self.frames, tag, command).is_ok()
+                media.submit(now, &mut self.frames, tag, command).is_ok()
             }
-            Errand::Flush => self.media.submit(now, &mut self.frames, tag, Command::Flush).is_ok(),
+            Errand::Flush => media.submit(now, &mut self.frames, tag, Command::Flush).is_ok(),
         };
         if submitted {
             self.under_way += 1;
@@ -247,11 +269,12 @@ impl Flash {
     }
 
     /// Takes from the device which commands have ended by `now`.
-    pub fn poll(&mut self, now: Time, completions: &mut Vec<Completion>) {
+    pub fn poll(&mut self, media: &mut dyn Media, now: Time, completions: &mut Vec<Completion>) {
         self.now = self.now.max(now);
         if !self.is_deaf {
-            self.media.poll(self.now, &mut self.frames, completions);
+            media.poll(self.now, &mut self.frames, completions);
         }
+        self.is_full = false;
         self.under_way -= completions.len() as u32;
         self.ended += completions.len() as u64;
     }
@@ -270,17 +293,6 @@ impl Flash {
             }
         }
         errand
-    }
-
-    /// Submits what the device had no room for. Only when whoever heard of ended commands has acted, so that what waits is under
-    /// way whenever the device has nothing else to do.
-    pub fn submit_backlog(&mut self) {
-        while let Some(tag) = self.backlog.front().copied() {
-            if self.is_deaf || !self.try_submit(Errand::from_tag(tag)) {
-                break;
-            }
-            self.backlog.pop_front();
-        }
     }
 
     /// The group in which `errand` is a command of collection.

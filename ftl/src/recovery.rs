@@ -363,7 +363,7 @@ impl BlockFtl {
 
     /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
     fn is_opened(&self, superblock: u64) -> bool {
-        let is_at_rest = self.flash.under_way == 0 && self.flash.backlog.is_empty();
+        let is_at_rest = self.flash.under_way == 0 && self.flash.is_handed_over();
         !self.flash.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
     }
 

@@ -164,7 +164,8 @@ impl BlockFtl {
     /// metadata, and counted for nothing.
     pub(crate) fn forget_notifications(&mut self) {
         let mut notifications = std::mem::take(&mut self.refresh.notifications);
-        let _ = self.flash.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
+        self.hand_over();
+        let _ = self.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
         self.refresh.heeded = notifications.last().map_or(self.refresh.heeded, |last| last.count);
         notifications.clear();
         self.refresh.notifications = notifications;
@@ -175,7 +176,8 @@ impl BlockFtl {
     pub(crate) fn heed_notifications(&mut self) {
         let mut notifications = std::mem::take(&mut self.refresh.notifications);
         // A device that does not answer now is asked again when something else happens.
-        let _ = self.flash.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
+        self.hand_over();
+        let _ = self.media.notifications(self.flash.now, self.refresh.heeded, &mut notifications);
         for notification in notifications.drain(..) {
             self.refresh.heeded = notification.count;
             self.heed(notification);
@@ -219,7 +221,8 @@ impl BlockFtl {
             let unknown =
                 ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
             let mut report = [unknown];
-            let answered = self.flash.media.chunk_report(self.flash.now, chunk, &mut report).is_ok();
+            self.hand_over();
+            let answered = self.media.chunk_report(self.flash.now, chunk, &mut report).is_ok();
             if answered && report[0].state == ChunkState::Offline {
                 return self.chunk_went_offline(chunk);
             }

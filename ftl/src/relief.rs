@@ -70,7 +70,7 @@ impl BlockFtl {
             && !self.flash.stirred
             && !self.transactions.trims.wants_turn()
             && self.flash.under_way == self.flash.reads.under_way()
-            && self.flash.backlog.is_empty()
+            && self.flash.is_handed_over()
     }
 
     /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,

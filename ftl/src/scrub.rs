@@ -191,7 +191,8 @@ impl BlockFtl {
     fn readable(&mut self, chunk: ChunkId) -> u32 {
         let unknown = ChunkDescriptor { chunk, state: ChunkState::Offline, wear_index: 0, blocks: 0, write_pointer: 0 };
         let mut report = [unknown];
-        if self.flash.media.chunk_report(self.flash.now, chunk, &mut report).is_err() {
+        self.hand_over();
+        if self.media.chunk_report(self.flash.now, chunk, &mut report).is_err() {
             return 0;
         }
         match report[0].state {

@@ -506,7 +506,7 @@ impl BlockFtl {
             }
             waiter.log_position.get_or_insert(appended);
         }
-        let kept = if self.flash.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
+        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
         // What was found in the log may be gone the next time, and nothing will write it again.
         let is_lost = self.log.is_doubted() && self.flash.read_only.is_some();
         while let Some(waiter) = self.transactions.waiters.front() {
@@ -536,7 +536,7 @@ impl BlockFtl {
 
     /// Has the device flush what it has, unless it does, or need not.
     pub(crate) fn flush_media(&mut self) {
-        if self.transactions.flushing.is_none() && self.flash.media.needs_flush() && self.flash.may_program() {
+        if self.transactions.flushing.is_none() && self.media.needs_flush() && self.flash.may_program() {
             self.transactions.flushing = Some(self.log.durable());
             self.flash.statistics.media_flushes += 1;
             self.flash.submit(Errand::Flush);

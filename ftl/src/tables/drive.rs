@@ -237,6 +237,7 @@ impl<M: Media> TableFtl<M> {
         }
         if access != Access::Inspect {
             ftl.release_found_chunks();
+            ftl.hand_over();
             ftl.turn_read_only_if_worn_out();
             ftl.note_missing_room();
         }
@@ -411,7 +412,9 @@ impl TableFtl {
     pub fn room(&mut self, now: Time, table: TableId) -> Result<u32, TableError> {
         self.expect_writable()?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        match self.ftl.table_room(table.slot) {
+        let room = self.ftl.table_room(table.slot);
+        self.ftl.hand_over();
+        match room {
             Room::Blocks(blocks) => Ok(blocks),
             room => {
                 self.statistics.waits_for_chunks += 1;
@@ -428,6 +431,7 @@ impl TableFtl {
     pub fn append(&mut self, now: Time, table: TableId, frames: &[Frame]) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.append_to_table(table.slot, frames);
+        self.ftl.hand_over();
     }
 
     /// Blocks of a table, appended or found.
@@ -454,6 +458,7 @@ impl TableFtl {
         expect_short(note)?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.end_table(table.slot);
+        self.ftl.hand_over();
         self.commits.push(Commit { tag, table, note: note.to_vec() });
         Ok(())
     }
@@ -462,6 +467,7 @@ impl TableFtl {
     pub fn abandon(&mut self, now: Time, table: TableId) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.abandon_table(table.slot);
+        self.ftl.hand_over();
         self.abandoned.push(table.slot);
     }
 
@@ -483,6 +489,7 @@ impl TableFtl {
         }
         self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.ftl.read_table(tag | OF_TABLE, table.slot, table.number, first, frames);
+        self.ftl.hand_over();
         Ok(())
     }
 
@@ -595,6 +602,7 @@ impl TableFtl {
             }
             self.ended.clear();
             let has_acted = self.write_waiting() | self.commit_whole() | self.enter_moved() | self.release();
+            self.ftl.hand_over();
             if !is_news && !has_acted {
                 break;
             }
