@@ -2,7 +2,6 @@
 //!
 //! A new drive is that and a first superblock; what an old one needs beyond stands in [`crate::recovery`].
 
-use crate::bad_chunks::BadChunks;
 use crate::block::{BlockFtl, HostFrontiers};
 use crate::checkpoint::{BodyLayout, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
@@ -10,8 +9,10 @@ use crate::chunks::Chunks;
 use crate::config::{Config, RelocateBy};
 use crate::encounters::Meetings;
 use crate::flash::Flash;
+use crate::flash::resets::Resets;
 use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
+use crate::journal::Journal;
 use crate::life::Life;
 use crate::log::{Log, LogChunk, Successor};
 use crate::mapping::Mapping;
@@ -130,17 +131,17 @@ impl<M: Media> BlockFtl<M> {
             Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 },
             now,
         );
-        ftl.place_superblocks(states);
+        ftl.journal.superblock.put_in_place(&mut ftl.flash, states);
         ftl.sort_chunks(&chunks, Vec::new());
         for copy in 0..METADATA_COPIES {
             let claim = Claim::Log { copy, turn: 0 };
             let chunk = ftl.flash.provisioning.take(claim).expect("the plan has room for a log");
             ftl.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
-            ftl.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
-            ftl.log.copies[copy].open = Some(ftl.flash.units.open(chunk, 0));
+            ftl.journal.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
+            ftl.journal.log.copies[copy].open = Some(ftl.flash.units.open(chunk, 0));
         }
-        let superblock = ftl.request_superblock();
-        ftl.run(clock, |ftl| ftl.superblock.durable() >= superblock || ftl.flash.read_only.is_some())?;
+        let superblock = ftl.journal.request_superblock(&mut ftl.flash);
+        ftl.run(clock, |ftl| ftl.journal.superblock.durable() >= superblock || ftl.flash.read_only.is_some())?;
         match ftl.flash.read_only {
             Some(reason) => Err(OpenError::Unwritable(reason)),
             None => {
@@ -192,7 +193,8 @@ impl<M: Media> BlockFtl<M> {
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
         let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
         let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies);
-        let checkpoint = Checkpointer::new(layout, plan.checkpoint_lanes, &geometry, &mut frames);
+        let checkpoint =
+            Checkpointer::new(layout, plan.checkpoint_lanes, config.checkpoint_interval, &geometry, &mut frames);
         let own = |frames: &mut Frames, form, count| {
             let mut own: Vec<Frame> = Vec::new();
             assert!(frames.acquire_many(form, count, &mut own), "the pool was sized for it");
@@ -218,7 +220,7 @@ impl<M: Media> BlockFtl<M> {
             format,
             units: Units::new(&geometry),
             reads: Default::default(),
-            bad_chunks: BadChunks::new(good, good_min),
+            resets: Resets::new(good, good_min),
             meetings: Meetings::new(groups),
             statistics: Statistics {
                 groups: vec![GroupStatistics::default(); groups as usize],
@@ -240,6 +242,7 @@ impl<M: Media> BlockFtl<M> {
             plan,
             frames,
             padding,
+            rescue,
             seals,
             chunks,
             provisioning,
@@ -248,9 +251,7 @@ impl<M: Media> BlockFtl<M> {
             unit_blocks,
             buffer: WriteBuffer::new(flash.frames.len(), placement.classes(), 0),
             host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
-            log,
-            superblock: SuperblockWriter::new(superblock, superblock_frames),
-            checkpoint,
+            journal: Journal { log, checkpoint, superblock: SuperblockWriter::new(superblock, superblock_frames) },
             collection: Collection::new(groups, destinations, relocation_frames),
             placement,
             refresh: Refresh::new(&geometry),
@@ -263,7 +264,6 @@ impl<M: Media> BlockFtl<M> {
             recovery: RecoveryReport::default(),
             done: Vec::new(),
             completions: Vec::new(),
-            rescue,
             progress: 0,
             standstill: None,
             config,
@@ -278,18 +278,18 @@ impl<M: Media> BlockFtl<M> {
 impl BlockFtl {
     /// Takes over the chunks of log and checkpoint that the superblock names.
     pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, found: &FoundLog) {
-        let superblock = self.superblock.current().clone();
+        let superblock = self.journal.superblock.current().clone();
         for (copy, extents) in superblock.checkpoint.copies.iter().enumerate() {
             for chunk in extents.iter().map(|extent| ChunkId(extent.chunk)) {
                 if self.adopt_chunk(chunk, chunks) && chunks.state(chunk) == ChunkState::Open {
                     let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
-                    self.checkpoint.adopt(copy, chunk, write_pointer);
+                    self.journal.checkpoint.adopt(copy, chunk, write_pointer);
                 }
             }
         }
         for (copy, list) in superblock.log_chunks.iter().enumerate() {
             for chunk in list.iter().copied().map(ChunkId) {
-                let log = &mut self.log.copies[copy];
+                let log = &mut self.journal.log.copies[copy];
                 let write_pointer = chunks.get(chunk).map_or(0, |chunk| chunk.write_pointer);
                 match chunks.state(chunk) {
                     ChunkState::Open => log.open = Some(self.flash.units.open(chunk, write_pointer)),

@@ -17,78 +17,8 @@ use crate::plan::RELOCATION_RESERVE_CHUNKS;
 use crate::words::{Care, Phase, ReadOnlyReason};
 use openftl_core::ChunkId;
 use openftl_media::Status;
-use std::collections::{HashSet, VecDeque};
-
-/// A chunk to be reset.
-struct Waiting {
-    chunk: ChunkId,
-    /// The log position that must be durable before.
-    barrier: u64,
-    /// The epoch at which no read of it can be under way.
-    grace: u64,
-}
-
-/// Chunks on their way to be free, and the count of those that are still good.
-pub struct BadChunks {
-    waiting: VecDeque<Waiting>,
-    /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
-    in_doubt: HashSet<ChunkId>,
-    /// Chunks in which programs failed, and the log does not say so yet.
-    owed: VecDeque<ChunkId>,
-    /// Chunks of the device that are not retired, and in which no program has failed.
-    good: u64,
-    /// With fewer the drive turns read-only.
-    good_min: u64,
-}
-
-impl BadChunks {
-    /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
-    #[must_use]
-    pub fn new(good: u64, good_min: u64) -> BadChunks {
-        BadChunks { waiting: VecDeque::new(), in_doubt: HashSet::new(), owed: VecDeque::new(), good, good_min }
-    }
-
-    /// The next chunk in which a program failed and of which the log does not say so.
-    pub fn next_owed(&mut self) -> Option<ChunkId> {
-        self.owed.pop_front()
-    }
-
-    /// `chunk` waits until the log is durable up to `barrier`, and every read has ended that has by the epoch `grace`.
-    pub(crate) fn wait(&mut self, chunk: ChunkId, barrier: u64, grace: u64) {
-        self.waiting.push_back(Waiting { chunk, barrier, grace });
-    }
-
-    /// Chunks of the device that are not retired, and in which no program has failed.
-    #[must_use]
-    pub fn good(&self) -> u64 {
-        self.good
-    }
-
-    /// Whether a chunk waits for its reset.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Whether one of them waits for reads and nothing else.
-    #[must_use]
-    pub fn is_waiting_for_reads(&self, durable: u64) -> bool {
-        self.waiting.iter().any(|waiting| waiting.barrier <= durable && !self.in_doubt.contains(&waiting.chunk))
-    }
-
-    /// How many chunks wait for a log position that is not durable.
-    #[must_use]
-    pub fn waiting_for_log(&self, durable: u64) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
-    }
-}
 
 impl BlockFtl {
-    /// None of these `chunks` is reset while something of the log is in doubt.
-    pub(crate) fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>) {
-        self.flash.bad_chunks.in_doubt = chunks;
-    }
-
     /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
     #[must_use]
     pub fn is_aged(&self) -> bool {
@@ -98,29 +28,20 @@ impl BlockFtl {
     /// Whether more chunks have gone bad since the drive was worn out than its reserves for relocation make up for: all that it
     /// has taken may not find room any more.
     pub(crate) fn is_beyond_saving(&self) -> bool {
-        let good = self.flash.bad_chunks.good.saturating_sub(self.chunks_of_tables());
-        good + u64::from(self.flash.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.flash.bad_chunks.good_min
+        let good = self.flash.resets.good().saturating_sub(self.chunks_of_tables());
+        good + u64::from(self.flash.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.flash.resets.good_min()
     }
 
     /// Resets what can be reset.
     pub(crate) fn advance_resets(&mut self) {
         // What recovery found may be durable in one copy only until the log is mended; but its checkpoint may need the room.
-        let is_early = self.flash.phase == Phase::Recovering && !self.metadata_is_stalled();
-        if self.flash.bad_chunks.waiting.is_empty() || is_early || !self.superblock.is_confirmed() {
+        let is_early = self.flash.phase == Phase::Recovering && !self.journal.is_stalled(&self.flash);
+        if !self.flash.resets.is_waiting() || is_early || !self.journal.superblock.is_confirmed() {
             return;
         }
-        if !self.flash.bad_chunks.in_doubt.is_empty() && !self.log.is_in_doubt() {
-            self.flash.bad_chunks.in_doubt.clear();
-        }
-        let durable = self.log.durable();
-        for _ in 0..self.flash.bad_chunks.waiting.len() {
-            let waiting = self.flash.bad_chunks.waiting.pop_front().expect("counted");
-            let is_in_doubt = self.flash.bad_chunks.in_doubt.contains(&waiting.chunk);
-            if is_in_doubt || waiting.barrier > durable || !self.flash.reads.have_ended(waiting.grace) {
-                self.flash.bad_chunks.waiting.push_back(waiting);
-                continue;
-            }
-            let chunk = waiting.chunk;
+        let (durable, is_in_doubt) = (self.journal.log.durable(), self.journal.log.is_in_doubt());
+        for _ in 0..self.flash.resets.waiting() {
+            let Some(chunk) = self.flash.resets.next(durable, is_in_doubt, &mut self.flash.reads) else { continue };
             if self.flash.chunks.is_suspect(chunk) {
                 self.leave_resetting(chunk);
                 self.retire(chunk);
@@ -141,7 +62,7 @@ impl BlockFtl {
         if status != Status::Success {
             self.refresh.ask();
         }
-        if self.superblock.reset_ended(chunk, status == Status::Success) {
+        if self.journal.superblock.reset_ended(chunk, status == Status::Success) {
             self.flash.chunks.strengthen(chunk);
             if status != Status::Success {
                 self.flash.statistics.reset_failures += 1;
@@ -160,18 +81,8 @@ impl BlockFtl {
             self.flash.provisioning.give(chunk, self.flash.chunks.resets(chunk));
         } else {
             self.flash.statistics.reset_failures += 1;
-            self.lend_metadata_where_resets_fail();
+            self.flash.lend_metadata_where_resets_fail();
             self.retire(chunk);
-        }
-    }
-
-    /// Where erases fail collection may cost as many chunks as it makes free: at the end of a drive's life what it has to save
-    /// goes rather to the chunks that are kept for metadata.
-    pub(crate) fn lend_metadata_where_resets_fail(&mut self) {
-        // An empty chunk costs nothing but itself.
-        let has_empty = (0..self.flash.geometry.groups).any(|group| self.flash.chunks.fewest_valid(group) == Some(0));
-        if self.flash.statistics.reset_failures > 0 && !has_empty {
-            self.flash.provisioning.lend_metadata();
         }
     }
 
@@ -181,7 +92,7 @@ impl BlockFtl {
         let was_known = self.is_to_be_retired(chunk);
         self.suspect(chunk);
         if !was_known && self.is_to_be_retired(chunk) {
-            self.flash.bad_chunks.owed.push_back(chunk);
+            self.flash.resets.owe(chunk);
         }
     }
 
@@ -198,7 +109,7 @@ impl BlockFtl {
     pub(crate) fn is_to_be_retired(&self, chunk: ChunkId) -> bool {
         self.flash.chunks.is_suspect(chunk)
             && !self.flash.chunks.is_offline(chunk)
-            && self.superblock.chunks().all(|other| other != chunk)
+            && self.journal.superblock.chunks().all(|other| other != chunk)
     }
 
     /// `chunk` is used no more.
@@ -215,7 +126,7 @@ impl BlockFtl {
     pub(crate) fn chunk_went_offline(&mut self, chunk: ChunkId) {
         // What is being reset holds nothing: the reset will fail, and its end is all there is to it.
         let is_empty = matches!(self.flash.chunks.usage(chunk), ChunkUse::Retired | ChunkUse::Resetting)
-            || self.superblock.is_resetting(chunk);
+            || self.journal.superblock.is_resetting(chunk);
         if is_empty || self.flash.chunks.is_offline(chunk) {
             return;
         }
@@ -230,7 +141,7 @@ impl BlockFtl {
         if !self.flash.chunks.count_bad(chunk) {
             return;
         }
-        self.flash.bad_chunks.good -= 1;
+        self.flash.resets.lose_one();
         self.flash.provisioning.use_spare(self.flash.group_of(chunk));
         self.turn_read_only_if_worn_out();
     }
@@ -238,26 +149,9 @@ impl BlockFtl {
     /// Early enough to save what was acknowledged: there are chunks left, and room for a superblock.
     pub(crate) fn turn_read_only_if_worn_out(&mut self) {
         // What tables have is not there for the log area.
-        let good = self.flash.bad_chunks.good.saturating_sub(self.chunks_of_tables());
-        if good < self.flash.bad_chunks.good_min || !self.superblock.can_go_on() {
+        let good = self.flash.resets.good().saturating_sub(self.chunks_of_tables());
+        if good < self.flash.resets.good_min() || !self.journal.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Found by the explorer: chunks waited for the log, which waited for a chunk, and reads of the scrub, which never ended, were
-    /// taken for what they waited for.
-    #[test]
-    fn a_chunk_that_waits_for_the_log_does_not_wait_for_reads() {
-        let mut bad_chunks = BadChunks::new(9, 3);
-        let waiting = |chunk, barrier| Waiting { chunk: ChunkId(chunk), barrier, grace: 0 };
-        bad_chunks.waiting.extend([waiting(1, 5), waiting(2, 7)]);
-        assert!(!bad_chunks.is_waiting_for_reads(4) && bad_chunks.is_waiting_for_reads(5));
-        bad_chunks.in_doubt.insert(ChunkId(1));
-        assert!(!bad_chunks.is_waiting_for_reads(6) && bad_chunks.is_waiting_for_reads(7));
     }
 }

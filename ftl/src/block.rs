@@ -18,14 +18,13 @@
 //! the parts: [`crate::transactions`] (write, trim, flush), [`crate::reading`], [`crate::garbage_collection`],
 //! [`crate::refresh`], [`crate::scrub`], [`crate::checkpoint`], `recovery.rs`.
 
-use crate::checkpoint::Checkpointer;
 use crate::chunk_table::ChunkUse;
 use crate::config::Config;
 use crate::flash::reads::Reader;
 use crate::flash::{Errand, Flash};
 use crate::garbage_collection::Collection;
+use crate::journal::Journal;
 use crate::life::Life;
-use crate::log::{Log, Record};
 use crate::mapping::{Mapping, Place};
 use crate::oob::BlockKind;
 use crate::owners::Owners;
@@ -38,15 +37,13 @@ use crate::refresh::Refresh;
 use crate::relief::Relief;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Statistics};
-use crate::superblock_writer::SuperblockWriter;
 use crate::tables::Tables;
 use crate::target::{BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId};
-use crate::victim::VictimPolicy;
 use crate::wear_levelling::WearLevelling;
 use crate::words::{Class, Handle, Label, Purpose, ReadOnlyReason};
-use crate::write_buffer::WriteBuffer;
+use crate::write_buffer::{CommittedMap, WriteBuffer};
 use openftl_core::{ChunkId, Frame, FrameForm, Frames, Nanos, Ppa, PuId, Time};
 use openftl_media::{Completion, Media, Status};
 use std::cmp::Reverse;
@@ -89,9 +86,7 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) placement: Placement,
     /// Blocks of a write unit: WS_OPT, as far as one vector command reaches.
     pub(crate) unit_blocks: u32,
-    pub(crate) log: Log,
-    pub(crate) superblock: SuperblockWriter,
-    pub(crate) checkpoint: Checkpointer,
+    pub(crate) journal: Journal,
     pub(crate) collection: Collection,
     pub(crate) refresh: Refresh,
     pub(crate) wear_levelling: WearLevelling,
@@ -103,8 +98,6 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) recovery: RecoveryReport,
     pub(crate) done: Vec<Done>,
     pub(crate) completions: Vec<Completion>,
-    /// Frames that hosts get when the drive turns read-only.
-    pub(crate) rescue: Vec<Frame>,
     /// Requests that have ended.
     pub(crate) progress: u64,
     /// The state in which it came to a standstill.
@@ -182,7 +175,7 @@ impl BlockFtl {
     /// What happened since the drive was formatted. A crash takes along what no superblock said yet.
     #[must_use]
     pub fn life(&self) -> Life {
-        self.flash.life.with(&self.flash.statistics, self.flash.now)
+        self.flash.life()
     }
 
     /// Begins the statistics anew.
@@ -244,7 +237,7 @@ impl BlockFtl {
     /// The superblock last written or read.
     #[must_use]
     pub fn superblock(&self) -> &crate::superblock::Superblock {
-        self.superblock.current()
+        self.journal.superblock.current()
     }
 
     /// Over-provisioning that garbage collection really had since the statistics began: flash for data beyond the
@@ -286,10 +279,10 @@ impl BlockFtl {
             self.buffer.placed(),
             self.buffer.head(),
             self.buffer.held(),
-            self.log.durable(),
-            self.log.position(),
-            self.log.chunks().count(),
-            self.checkpoint.describe(),
+            self.journal.log.durable(),
+            self.journal.log.position(),
+            self.journal.log.chunks().count(),
+            self.journal.checkpoint.describe(),
             self.flash.units.under_way(),
             self.flash.provisioning.coming(),
             self.flash.provisioning.describe(),
@@ -301,25 +294,28 @@ impl BlockFtl {
     /// drive is too worn out to write them again. It flushes nothing then.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
-        self.log.is_in_doubt()
+        self.journal.log.is_in_doubt()
     }
 
     /// From now on the drive takes no writes. A worn-out drive can still fail for a graver reason.
     pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
-        if self.flash.may_program() {
-            self.flash.read_only = Some(reason);
-            self.flash.stirred = true;
-            self.flash.provisioning.end_of_life();
-            self.lend_metadata_where_resets_fail();
-            // Room for what was acknowledged comes before what the policy is to show or to even out.
-            self.flash.chunks.choose_victims(VictimPolicy::Greedy, 0);
+        self.flash.turn_read_only(reason);
+        self.heed_read_only();
+    }
+
+    /// On a drive that is read-only, room for what was acknowledged comes before what placement is to keep apart.
+    fn heed_read_only(&mut self) {
+        if self.flash.read_only.is_some_and(|reason| reason != ReadOnlyReason::Inspection) {
             self.placement.keep_nothing_apart();
-            self.flash.provisioning.keep_apart(0);
-            // Reads need frames too, and what the buffer holds now may hold them for good.
-            for frame in self.rescue.drain(..) {
-                self.flash.frames.release(frame);
-            }
         }
+    }
+
+    /// Goes on with log, checkpoint and superblock.
+    fn advance_journal(&mut self) {
+        let body = CommittedMap { mapping: &self.mapping, buffer: &self.buffer };
+        let has_been_taken = self.has_taken();
+        self.journal.advance(&mut self.flash, &body, has_been_taken);
+        self.heed_read_only();
     }
 
     /// The open chunk that the next unit of `class` goes to.
@@ -520,7 +516,7 @@ impl BlockFtl {
         // Also what the device had no room for until now.
         self.hand_over();
         self.give_trims_a_turn();
-        self.flash.stirred |= self.checkpoint.next_due() <= self.flash.now;
+        self.flash.stirred |= self.journal.checkpoint.next_due() <= self.flash.now;
         if self.ahead_due().is_some_and(|due| due <= self.flash.now) {
             self.begin_ahead();
         }
@@ -540,9 +536,7 @@ impl BlockFtl {
             self.hand_over();
             self.advance_tables();
             self.advance_resets();
-            self.advance_checkpoint();
-            self.advance_log();
-            self.advance_superblock();
+            self.advance_journal();
             self.hand_over();
             self.relieve();
             self.hand_over();
@@ -554,29 +548,13 @@ impl BlockFtl {
         self.flash.seals.apply(frames, frame, ppa);
     }
 
-    /// Logs in which chunks programs failed and how chunks were opened, ahead of the records that name blocks in these. Returns
-    /// whether there was room for that.
-    pub(crate) fn log_chunks(&mut self) -> bool {
-        while self.log.has_room() {
-            let record = match self.flash.bad_chunks.next_owed() {
-                Some(chunk) => Record::Suspect { chunk },
-                None => match self.flash.seals.next_owed() {
-                    Some((chunk, seal)) => Record::Opened { chunk, seal },
-                    None => return true,
-                },
-            };
-            self.log.append(&mut self.flash.frames, record);
-        }
-        false
-    }
-
     fn is_host_read(&self, errand: Errand) -> bool {
         matches!(errand, Errand::Read(read) if self.flash.reads.get(read).reader == Reader::Host)
     }
 
     /// Whether a part may be waiting for reads to end.
     fn waits_for_rest(&self) -> bool {
-        self.flash.bad_chunks.is_waiting()
+        self.flash.resets.is_waiting()
             || self.flash.meetings.marked() > 0
             || !self.transactions.is_idle()
             || self.transactions.stalled
@@ -628,7 +606,7 @@ impl BlockFtl {
                             }
                             self.buffer.advance();
                         }
-                        Purpose::Log => self.log.copy_durable(unit.owner),
+                        Purpose::Log => self.journal.log.copy_durable(unit.owner),
                         Purpose::Table => self.table_unit_programmed(id),
                         _ => {}
                     }
@@ -646,8 +624,8 @@ impl BlockFtl {
                             self.collection.written(id);
                             continue;
                         }
-                        Purpose::Checkpoint => self.checkpoint.written(unit.frames()),
-                        Purpose::Superblock => self.superblock.copy_written(unit.owner),
+                        Purpose::Checkpoint => self.journal.checkpoint.written(unit.frames()),
+                        Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
                         Purpose::Table => self.table_unit_readable(id),
                         Purpose::Log | Purpose::Padding => {}
                     }
@@ -692,9 +670,9 @@ impl BlockFtl {
                 }
                 self.place_again(id);
             }
-            Purpose::Log => self.log.copy_failed(unit.owner),
-            Purpose::Checkpoint => self.checkpoint.write_again(unit.owner as usize, unit.frames()),
-            Purpose::Superblock => self.superblock.copy_failed(unit.owner),
+            Purpose::Log => self.journal.log.copy_failed(unit.owner),
+            Purpose::Checkpoint => self.journal.checkpoint.write_again(unit.owner as usize, unit.frames()),
+            Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
             Purpose::Table => self.table_unit_failed(id),
             Purpose::Padding => {}
         }
@@ -759,7 +737,7 @@ impl BlockTarget for BlockFtl {
         if self.flash.is_deaf {
             return None;
         }
-        let checkpoint = Some(self.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
+        let checkpoint = Some(self.journal.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
         [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
     }
 

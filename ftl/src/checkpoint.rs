@@ -29,16 +29,18 @@
 //! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence. That is at least the LSN at
 //! which it began, so one that a crash cut off never has the sequence of one that came after it.
 
-use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
-use crate::mapping::{ENTRIES_PER_BLOCK, Place};
+use crate::flash::Flash;
+use crate::log::Log;
+use crate::mapping::{ENTRIES_PER_BLOCK, Entry, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
 use crate::superblock::{CheckpointPlace, Extent};
+use crate::superblock_writer::SuperblockWriter;
 use crate::units::OpenId;
 use crate::words::{Label, METADATA_COPIES, Purpose};
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Time, VECTOR_BLOCKS_MAX};
 
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
@@ -85,6 +87,54 @@ impl BodyLayout {
     }
 }
 
+impl BodyLayout {
+    /// Fills `frame` with block `index` of the body, as it is now.
+    fn fill(self, flash: &mut Flash, body: &impl Body, frame: Frame, index: u32) {
+        let layout = self;
+        let bytes = flash.frames.bytes_mut(frame);
+        if index < layout.map_blocks {
+            let first = index as usize * ENTRIES_PER_BLOCK;
+            let last = (first + ENTRIES_PER_BLOCK).min(body.len() as usize);
+            bytes[(last - first) * 4..].fill(0xFF);
+            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
+                *word = body.entry(block as u32).0.to_le_bytes();
+            }
+        } else if index >= layout.map_blocks + layout.table_blocks {
+            let first = (index - layout.map_blocks - layout.table_blocks) as usize * ENTRIES_PER_BLOCK;
+            let last = (first + ENTRIES_PER_BLOCK).min(body.len() as usize);
+            bytes.fill(0);
+            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
+                if let Place::Media(ppa) = body.entry(block as u32).place() {
+                    *word = flash.seals.borrowed(ppa).to_le_bytes();
+                }
+            }
+        } else {
+            let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
+            bytes.fill(0);
+            for (chunk, entry) in flash.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
+                let flags = match flash.chunks.usage(chunk) {
+                    ChunkUse::Retired => CHUNK_RETIRED,
+                    _ if flash.chunks.is_suspect(chunk) && !flash.chunks.is_offline(chunk) => CHUNK_SUSPECT,
+                    _ => 0,
+                };
+                let resets = flash.chunks.resets(chunk).min(CHUNK_RESETS) | flags;
+                entry[..4].copy_from_slice(&resets.to_le_bytes());
+                entry[4..].copy_from_slice(&flash.seals.get(chunk).to_le_bytes());
+            }
+        }
+    }
+}
+
+/// What a body says of logical blocks: the map as far as it is committed.
+pub(crate) trait Body {
+    /// Logical blocks.
+    fn len(&self) -> u64;
+    /// Where one of them is.
+    fn entry(&self, block: u32) -> Entry;
+    /// The position up to which everything is committed.
+    fn committed(&self) -> u64;
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Idle,
@@ -103,6 +153,8 @@ struct Lane {
 /// The checkpoint being written, if any.
 pub struct Checkpointer {
     layout: BodyLayout,
+    /// Time that a change may be in the log alone.
+    interval: Option<Nanos>,
     phase: Phase,
     /// The lanes of each copy, and which comes next.
     copies: [(Vec<Lane>, usize); METADATA_COPIES],
@@ -137,12 +189,19 @@ impl Checkpointer {
     /// # Panics
     /// If the pool is too small.
     #[must_use]
-    pub fn new(layout: BodyLayout, lanes: u32, geometry: &Geometry, frames: &mut Frames) -> Checkpointer {
+    pub fn new(
+        layout: BodyLayout,
+        lanes: u32,
+        interval: Option<Nanos>,
+        geometry: &Geometry,
+        frames: &mut Frames,
+    ) -> Checkpointer {
         let total = Checkpointer::frames_needed(lanes, geometry);
         let mut own = Vec::new();
         assert!(frames.acquire_many(FrameForm::Bytes, total, &mut own), "the pool was sized for a checkpoint");
         Checkpointer {
             layout,
+            interval,
             phase: Phase::Idle,
             copies: std::array::from_fn(|_| {
                 ((0..lanes).map(|_| Lane { open: None, partial: None, extents: Vec::new() }).collect(), 0)
@@ -211,230 +270,201 @@ impl Checkpointer {
     }
 }
 
-impl BlockFtl {
+impl Checkpointer {
     /// Begins a checkpoint, unless one is being written.
-    pub(crate) fn begin_checkpoint(&mut self) {
-        if self.checkpoint.is_working() || !self.flash.may_program() {
+    pub(crate) fn begin(&mut self, flash: &mut Flash, log: &Log, committed: u64) {
+        if self.is_working() || !flash.may_program() {
             return;
         }
-        let checkpoint = &mut self.checkpoint;
-        checkpoint.phase = Phase::Writing;
-        (checkpoint.next, checkpoint.next_copy) = (0, 0);
-        checkpoint.first_lsn = self.log.next_lsn();
-        checkpoint.position = self.buffer.committed();
-        checkpoint.began_at = Some(self.log.position());
-        checkpoint.due = Time::NEVER;
-        for lane in checkpoint.copies.iter_mut().flat_map(|(lanes, _)| lanes) {
+        self.phase = Phase::Writing;
+        (self.next, self.next_copy) = (0, 0);
+        self.first_lsn = log.next_lsn();
+        self.position = committed;
+        self.began_at = Some(log.position());
+        self.due = Time::NEVER;
+        for lane in self.copies.iter_mut().flat_map(|(lanes, _)| lanes) {
             lane.extents.clear();
         }
-        self.flash.stirred = true;
+        flash.stirred = true;
     }
 
     /// Starts the interval with the first change that no checkpoint has, and forgets it where none may begin.
-    fn watch_interval(&mut self) {
-        let Some(interval) = self.config.checkpoint_interval else { return };
-        if self.flash.phase != crate::words::Phase::Working || self.flash.read_only.is_some() {
-            self.checkpoint.due = Time::NEVER;
-        } else if self.checkpoint.due == Time::NEVER && self.has_unsaved_changes() {
-            self.checkpoint.due = self.flash.now + interval;
+    fn watch_interval(&mut self, flash: &Flash, log: &Log, superblock: &SuperblockWriter) {
+        let Some(interval) = self.interval else { return };
+        if flash.phase != crate::words::Phase::Working || flash.read_only.is_some() {
+            self.due = Time::NEVER;
+        } else if self.due == Time::NEVER && self.has_unsaved_changes(log, superblock) {
+            self.due = flash.now + interval;
         }
     }
 
     /// Whether anything was logged since the newest checkpoint began.
-    fn has_unsaved_changes(&self) -> bool {
-        match self.checkpoint.began_at {
-            Some(position) => self.log.position() > position,
-            None => self.log.position() > 0 || self.log.next_lsn() > self.superblock.current().first_lsn,
+    fn has_unsaved_changes(&self, log: &Log, superblock: &SuperblockWriter) -> bool {
+        match self.began_at {
+            Some(position) => log.position() > position,
+            None => log.position() > 0 || log.next_lsn() > superblock.current().first_lsn,
         }
     }
 
-    pub(crate) fn advance_checkpoint(&mut self) {
-        self.watch_interval();
-        match self.checkpoint.phase {
+    /// Begins one that is due, if anything `has_been_taken` for it, or goes on with the one that is being written of `body`.
+    pub(crate) fn advance(
+        &mut self,
+        flash: &mut Flash,
+        log: &mut Log,
+        superblock: &mut SuperblockWriter,
+        body: &impl Body,
+        has_been_taken: bool,
+    ) {
+        self.watch_interval(flash, log, superblock);
+        match self.phase {
             Phase::Idle => {
-                let superblock = self.superblock.current();
-                let since = (self.log.next_lsn() - superblock.first_lsn).saturating_sub(superblock.log_skipped());
+                let current = superblock.current();
+                let since = (log.next_lsn() - current.first_lsn).saturating_sub(current.log_skipped());
                 // Padding of recoveries and failed programs take room too, and are not counted.
-                let is_long = since > 0 && self.log_is_long();
-                if (since >= self.flash.plan.log_blocks_max || is_long || self.checkpoint.due <= self.flash.now)
-                    && self.flash.phase == crate::words::Phase::Working
-                    && (self.flash.read_only.is_none() || (self.has_taken() && self.superblock.can_go_on()))
+                let is_long = since > 0 && log.is_long(flash);
+                if (since >= flash.plan.log_blocks_max || is_long || self.due <= flash.now)
+                    && flash.phase == crate::words::Phase::Working
+                    && (flash.read_only.is_none() || (has_been_taken && superblock.can_go_on()))
                 {
-                    self.begin_checkpoint();
+                    self.begin(flash, log, body.committed());
                 }
             }
-            Phase::Writing => self.write_body(),
+            Phase::Writing => self.write_body(flash, log, superblock, body),
             Phase::Logging { position } => {
-                if self.log.durable() >= position || self.config.has(Canary::CheckpointBeforeLog) {
-                    self.publish_checkpoint();
-                } else if !self.log.is_submitted(position) && self.log.is_idle() {
-                    self.force_log();
+                if log.durable() >= position || flash.bugs.has(Canary::CheckpointBeforeLog) {
+                    self.publish(flash, log, superblock);
+                } else if !log.is_submitted(position) && log.is_idle() {
+                    log.write_what_there_is(flash);
                 }
             }
-            Phase::Publishing { superblock } => {
-                if self.superblock.durable() >= superblock {
-                    for chunk in std::mem::take(&mut self.checkpoint.ended) {
-                        self.flash.provisioning.end_metadata();
-                        self.flash.reset_when_durable(chunk, 0);
+            Phase::Publishing { superblock: sequence } => {
+                if superblock.durable() >= sequence {
+                    for chunk in std::mem::take(&mut self.ended) {
+                        flash.provisioning.end_metadata();
+                        flash.reset_when_durable(chunk, 0);
                     }
-                    self.flash.statistics.checkpoints += 1;
-                    self.log.trust();
-                    self.checkpoint.phase = Phase::Idle;
-                    self.flash.stirred = true;
+                    flash.statistics.checkpoints += 1;
+                    log.trust();
+                    self.phase = Phase::Idle;
+                    flash.stirred = true;
                 }
             }
         }
     }
 
-    fn write_body(&mut self) {
-        let ws_min = self.flash.geometry.ws_min as usize;
-        let blocks = self.checkpoint.layout.blocks();
-        self.checkpoint.stalled = false;
-        while let Some((copy, frames)) = self.checkpoint.again.pop() {
-            if !self.write_body_unit(copy, &frames) {
-                self.checkpoint.again.push((copy, frames));
-                self.checkpoint.stalled = true;
+    fn write_body(&mut self, flash: &mut Flash, log: &Log, superblock: &SuperblockWriter, body: &impl Body) {
+        let ws_min = flash.geometry.ws_min as usize;
+        let blocks = self.layout.blocks();
+        self.stalled = false;
+        while let Some((copy, frames)) = self.again.pop() {
+            if !self.write_unit(flash, copy, &frames) {
+                self.again.push((copy, frames));
+                self.stalled = true;
                 return;
             }
         }
-        while self.checkpoint.next < blocks && self.checkpoint.frames.len() >= ws_min {
-            let from = self.checkpoint.frames.len() - ws_min;
-            let frames = self.checkpoint.frames.split_off(from);
-            let sequence = self.checkpoint_sequence();
-            let copy = self.checkpoint.next_copy;
-            for (index, frame) in (self.checkpoint.next..).zip(&frames) {
+        while self.next < blocks && self.frames.len() >= ws_min {
+            let from = self.frames.len() - ws_min;
+            let frames = self.frames.split_off(from);
+            let sequence = self.sequence(superblock);
+            let copy = self.next_copy;
+            for (index, frame) in (self.next..).zip(&frames) {
                 if index < blocks {
-                    self.fill_body_block(*frame, index);
+                    self.layout.fill(flash, body, *frame, index);
                     let oob = Oob { kind: BlockKind::Checkpoint, address: u64::from(index), sequence };
-                    oob.seal(&mut self.flash.frames, *frame);
+                    oob.seal(&mut flash.frames, *frame);
                 } else {
-                    self.flash.frames.zero(*frame);
-                    Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut self.flash.frames, *frame);
+                    flash.frames.zero(*frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence }.seal(&mut flash.frames, *frame);
                 }
             }
-            self.checkpoint.next_copy = (copy + 1) % METADATA_COPIES;
-            if self.checkpoint.next_copy == 0 {
-                self.checkpoint.next += ws_min as u32;
+            self.next_copy = (copy + 1) % METADATA_COPIES;
+            if self.next_copy == 0 {
+                self.next += ws_min as u32;
             }
-            if !self.write_body_unit(copy, &frames) {
-                self.checkpoint.again.push((copy, frames));
-                self.checkpoint.stalled = true;
+            if !self.write_unit(flash, copy, &frames) {
+                self.again.push((copy, frames));
+                self.stalled = true;
                 return;
             }
         }
-        if self.checkpoint.next < blocks {
+        if self.next < blocks {
             return;
         }
-        if self.checkpoint.frames.len() == self.checkpoint.frames_total {
-            self.checkpoint.phase = Phase::Logging { position: self.log.position() };
-            self.flash.stirred = true;
+        if self.frames.len() == self.frames_total {
+            self.phase = Phase::Logging { position: log.position() };
+            flash.stirred = true;
             return;
         }
         for copy in 0..METADATA_COPIES {
-            for lane in 0..self.checkpoint.copies[copy].0.len() {
-                if let Some(open) = self.checkpoint.copies[copy].0[lane].open
-                    && self.flash.geometry.mw_cunits > 0
-                    && self.flash.units.wants_padding(open)
+            for lane in 0..self.copies[copy].0.len() {
+                if let Some(open) = self.copies[copy].0[lane].open
+                    && flash.geometry.mw_cunits > 0
+                    && flash.units.wants_padding(open)
                 {
-                    self.flash.pad(open);
+                    flash.pad(open);
                 }
             }
         }
     }
 
     /// Appends a unit to the next lane of `copy`. Returns false if no chunk is to be had now.
-    fn write_body_unit(&mut self, copy: usize, frames: &[Frame]) -> bool {
-        let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
+    fn write_unit(&mut self, flash: &mut Flash, copy: usize, frames: &[Frame]) -> bool {
+        let (lanes, next_lane) = &mut self.copies[copy];
         let (index, count) = (*next_lane, lanes.len());
-        let open = match lanes[index].open.filter(|open| self.flash.units.room(*open) > 0) {
+        let open = match lanes[index].open.filter(|open| flash.units.room(*open) > 0) {
             Some(open) => open,
             None => {
                 let opened = match lanes[index].partial.take() {
-                    Some((chunk, next)) => Some(self.flash.units.open(chunk, next)),
-                    None => self.flash.open_chunk(Claim::Metadata { copy, turn: index as u32 }, Label::Ordinary),
+                    Some((chunk, next)) => Some(flash.units.open(chunk, next)),
+                    None => flash.open_chunk(Claim::Metadata { copy, turn: index as u32 }, Label::Ordinary),
                 };
-                self.checkpoint.copies[copy].0[index].open = opened;
+                self.copies[copy].0[index].open = opened;
                 let Some(open) = opened else { return false };
                 open
             }
         };
-        let (chunk, first) = (self.flash.units.chunk(open).chunk.0, self.flash.units.chunk(open).next);
+        let (chunk, first) = (flash.units.chunk(open).chunk.0, flash.units.chunk(open).next);
         let blocks = frames.len() as u32;
-        let (lanes, next_lane) = &mut self.checkpoint.copies[copy];
+        let (lanes, next_lane) = &mut self.copies[copy];
         *next_lane = (index + 1) % count;
         let lane = &mut lanes[index];
         match lane.extents.last_mut() {
             Some(last) if last.chunk == chunk && last.first + last.blocks == first => last.blocks += blocks,
             _ => lane.extents.push(Extent { chunk, first, blocks }),
         }
-        self.flash.write_unit(
+        flash.write_unit(
             open,
             Purpose::Checkpoint,
             copy as u64,
             &frames[..frames.len().min(VECTOR_BLOCKS_MAX)],
             blocks,
         );
-        self.flash.stirred = true;
+        flash.stirred = true;
         true
     }
 
-    fn fill_body_block(&mut self, frame: Frame, index: u32) {
-        let layout = self.checkpoint.layout;
-        let bytes = self.flash.frames.bytes_mut(frame);
-        if index < layout.map_blocks {
-            let first = index as usize * ENTRIES_PER_BLOCK;
-            let last = (first + ENTRIES_PER_BLOCK).min(self.mapping.len() as usize);
-            bytes[(last - first) * 4..].fill(0xFF);
-            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
-                *word = self.buffer.base(&self.mapping, block as u32).0.to_le_bytes();
-            }
-        } else if index >= layout.map_blocks + layout.table_blocks {
-            let first = (index - layout.map_blocks - layout.table_blocks) as usize * ENTRIES_PER_BLOCK;
-            let last = (first + ENTRIES_PER_BLOCK).min(self.mapping.len() as usize);
-            bytes.fill(0);
-            for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
-                if let Place::Media(ppa) = self.buffer.base(&self.mapping, block as u32).place() {
-                    *word = self.flash.seals.borrowed(ppa).to_le_bytes();
-                }
-            }
-        } else {
-            let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
-            bytes.fill(0);
-            for (chunk, entry) in self.flash.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
-                let flags = match self.flash.chunks.usage(chunk) {
-                    ChunkUse::Retired => CHUNK_RETIRED,
-                    _ if self.flash.chunks.is_suspect(chunk) && !self.flash.chunks.is_offline(chunk) => CHUNK_SUSPECT,
-                    _ => 0,
-                };
-                let resets = self.flash.chunks.resets(chunk).min(CHUNK_RESETS) | flags;
-                entry[..4].copy_from_slice(&resets.to_le_bytes());
-                entry[4..].copy_from_slice(&self.flash.seals.get(chunk).to_le_bytes());
-            }
-        }
-    }
-
     /// The sequence of the checkpoint that is being written.
-    fn checkpoint_sequence(&self) -> u64 {
-        (self.superblock.current().checkpoint.sequence + 1).max(self.checkpoint.first_lsn)
+    fn sequence(&self, superblock: &SuperblockWriter) -> u64 {
+        (superblock.current().checkpoint.sequence + 1).max(self.first_lsn)
     }
 
-    fn publish_checkpoint(&mut self) {
-        let sequence = self.checkpoint_sequence();
-        let checkpoint = &self.checkpoint;
-        let copies = checkpoint
+    fn publish(&mut self, flash: &mut Flash, log: &mut Log, superblock: &mut SuperblockWriter) {
+        let sequence = self.sequence(superblock);
+        let copies = self
             .copies
             .each_ref()
             .map(|(lanes, _)| lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect());
-        let current = self.superblock.current_mut();
-        let newer = CheckpointPlace { sequence, blocks: checkpoint.layout.blocks(), copies };
+        let current = superblock.current_mut();
+        let newer = CheckpointPlace { sequence, blocks: self.layout.blocks(), copies };
         let older = std::mem::replace(&mut current.checkpoint, newer);
-        current.first_lsn = checkpoint.first_lsn;
-        current.position = checkpoint.position;
-        current.log_gaps.retain(|gap| gap.next > checkpoint.first_lsn);
-        let units = &self.flash.units;
+        current.first_lsn = self.first_lsn;
+        current.position = self.position;
+        current.log_gaps.retain(|gap| gap.next > self.first_lsn);
+        let units = &flash.units;
         let in_lane = |chunk: u32| {
             let open = |lane: &Lane| lane.open.and_then(|open| units.chunk_if_open(open));
-            checkpoint.lanes().any(|lane| open(lane) == Some(ChunkId(chunk)))
+            self.lanes().any(|lane| open(lane) == Some(ChunkId(chunk)))
         };
         let named = |chunk: u32| current.checkpoint.extents().any(|extent| extent.chunk == chunk);
         let mut ended: Vec<ChunkId> = older
@@ -445,22 +475,20 @@ impl BlockFtl {
             .collect();
         ended.sort_unstable();
         ended.dedup();
-        let writing: Vec<ChunkId> = self
-            .log
+        let writing: Vec<ChunkId> = log
             .copies
             .iter()
             .flat_map(|copy| {
-                let open = copy.open.and_then(|open| self.flash.units.chunk_if_open(open));
+                let open = copy.open.and_then(|open| flash.units.chunk_if_open(open));
                 open.into_iter().chain(copy.successors.iter().map(|successor| successor.chunk))
             })
             .collect();
-        ended.extend(self.log.truncate(checkpoint.first_lsn, &writing));
-        self.checkpoint.ended = ended;
+        ended.extend(log.truncate(self.first_lsn, &writing));
+        self.ended = ended;
         // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
-        let clean =
-            self.flash.phase == crate::words::Phase::Closing && self.log.next_lsn() == self.checkpoint.first_lsn;
-        self.superblock.current_mut().clean = clean;
-        let superblock = self.request_superblock();
-        self.checkpoint.phase = Phase::Publishing { superblock };
+        let clean = flash.phase == crate::words::Phase::Closing && log.next_lsn() == self.first_lsn;
+        superblock.current_mut().clean = clean;
+        let superblock = log.request_superblock(flash, superblock);
+        self.phase = Phase::Publishing { superblock };
     }
 }

@@ -42,12 +42,12 @@ impl BlockFtl {
             self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
             for _ in 0..CHECKPOINTS_MAX {
                 // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
-                self.force_log();
+                self.journal.force_log(&mut self.flash);
                 self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
-                self.begin_checkpoint();
+                self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
                 self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
                 // Where it had to wait for room, what was moved to make it is in the log.
-                if self.superblock.current().clean || ended(self) {
+                if self.journal.superblock.current().clean || ended(self) {
                     break;
                 }
             }
@@ -59,7 +59,7 @@ impl BlockFtl {
         if self.flash.read_only != Some(ReadOnlyReason::Stalled) {
             self.run(clock, |ftl| ftl.flash.under_way == 0)?;
         }
-        let is_aged = self.is_aged();
+        let is_aged = self.flash.is_aged();
         match self.flash.read_only {
             // Everything is durable. There is no checkpoint, and the next start replays the log.
             Some(ReadOnlyReason::NoRoom | ReadOnlyReason::Spent) if is_saved && is_aged => Ok(()),
@@ -71,7 +71,7 @@ impl BlockFtl {
 
     /// Whether the drive has taken anything since it was opened. A worn-out one that has not has nothing to save.
     pub(crate) fn has_taken(&self) -> bool {
-        !self.transactions.is_idle() || self.buffer.held() > 0 || self.log.position() > 0
+        !self.transactions.is_idle() || self.buffer.held() > 0 || self.journal.log.position() > 0
     }
 
     fn pad_data_frontiers(&mut self) {
@@ -86,12 +86,7 @@ impl BlockFtl {
     }
 
     fn is_quiet(&self) -> bool {
-        !self.checkpoint.is_working()
-            && !self.superblock.is_writing()
-            && self.log.is_idle()
-            && self.flash.under_way == 0
-            && self.flash.is_handed_over()
-            && !self.flash.stirred
+        self.journal.is_idle() && self.flash.under_way == 0 && self.flash.is_handed_over() && !self.flash.stirred
     }
 
     /// Works until `until` holds, waiting for the device as it needs.

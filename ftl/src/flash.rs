@@ -13,8 +13,8 @@
 //! over ([`Flash::hand_over`]) when they have acted. So no part ever knows what the device is.
 
 pub(crate) mod reads;
+pub(crate) mod resets;
 
-use crate::bad_chunks::BadChunks;
 use crate::canary::{Bugs, Canary};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::encounters::Meetings;
@@ -24,10 +24,12 @@ use crate::provisioning::{Claim, Provisioning};
 use crate::seals::Seals;
 use crate::statistics::Statistics;
 use crate::units::{OpenId, UnitId, Units};
+use crate::victim::VictimPolicy;
 use crate::words::{Label, Phase, Purpose, ReadOnlyReason};
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Tag};
 use reads::{ReadId, Reader, Reads};
+use resets::Resets;
 use std::collections::VecDeque;
 
 /// The flash of a drive.
@@ -38,12 +40,14 @@ pub(crate) struct Flash {
     pub frames: Frames,
     /// Zeroes, sealed as padding.
     pub padding: Frame,
+    /// Frames that hosts get when the drive turns read-only.
+    pub rescue: Vec<Frame>,
     pub seals: Seals,
     pub chunks: ChunkTable,
     pub provisioning: Provisioning,
     pub units: Units,
     pub reads: Reads,
-    pub bad_chunks: BadChunks,
+    pub resets: Resets,
     pub meetings: Meetings,
     pub statistics: Statistics,
     /// What came before the statistics began.
@@ -113,16 +117,48 @@ impl Flash {
 
     /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
     pub fn is_aged(&self) -> bool {
-        self.bad_chunks.good() < self.plan.chunks()
+        self.resets.good() < self.plan.chunks()
     }
 
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting);
         let barrier = if self.bugs.has(Canary::ResetBeforeLog) { 0 } else { barrier };
-        self.bad_chunks.wait(chunk, barrier, self.reads.grace());
+        self.resets.wait(chunk, barrier, self.reads.grace());
         self.provisioning.expect(self.group_of(chunk));
         self.stirred = true;
+    }
+
+    /// From now on nothing new is taken. A worn-out drive can still fail for a graver reason.
+    pub fn turn_read_only(&mut self, reason: ReadOnlyReason) {
+        if self.may_program() {
+            self.read_only = Some(reason);
+            self.stirred = true;
+            self.provisioning.end_of_life();
+            self.lend_metadata_where_resets_fail();
+            // Room for what was acknowledged comes before what the policy is to show or to even out.
+            self.chunks.choose_victims(VictimPolicy::Greedy, 0);
+            self.provisioning.keep_apart(0);
+            // Reads need frames too, and what the buffer holds now may hold them for good.
+            for frame in self.rescue.drain(..) {
+                self.frames.release(frame);
+            }
+        }
+    }
+
+    /// Where erases fail collection may cost as many chunks as it makes free: at the end of a drive's life what it has to save
+    /// goes rather to the chunks that are kept for metadata.
+    pub fn lend_metadata_where_resets_fail(&mut self) {
+        // An empty chunk costs nothing but itself.
+        let has_empty = (0..self.geometry.groups).any(|group| self.chunks.fewest_valid(group) == Some(0));
+        if self.statistics.reset_failures > 0 && !has_empty {
+            self.provisioning.lend_metadata();
+        }
+    }
+
+    /// What happened since the drive was formatted, as far as it is known.
+    pub fn life(&self) -> Life {
+        self.life.with(&self.statistics, self.now)
     }
 
     /// Takes a free chunk and opens it.

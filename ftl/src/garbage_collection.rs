@@ -240,7 +240,7 @@ impl BlockFtl {
 
     /// Whether collection may move anything now.
     fn may_collect(&self) -> bool {
-        let metadata_is_stalled = self.metadata_is_stalled();
+        let metadata_is_stalled = self.journal.is_stalled(&self.flash);
         // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
         let is_stalled = self.transactions.stalled || metadata_is_stalled;
         let wanted = self.flash.read_only.is_none() || (self.flash.may_program() && is_stalled);
@@ -641,7 +641,7 @@ impl BlockFtl {
         self.collection.whole -= u32::from(victim.whole);
         assert!(self.flash.chunks.valid(chunk) == 0, "all that was valid in a victim has moved");
         self.placement.events.emptied(chunk, self.flash.now);
-        self.flash.reset_when_durable(chunk, self.log.position());
+        self.flash.reset_when_durable(chunk, self.journal.log.position());
         self.flash.room_changed = true;
         self.flash.stirred = true;
     }

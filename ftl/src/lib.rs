@@ -50,6 +50,7 @@ mod found_checkpoint;
 mod found_log;
 pub mod garbage_collection;
 pub mod handle_events;
+mod journal;
 pub mod latency;
 pub mod life;
 pub mod lifetimes;

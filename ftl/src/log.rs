@@ -38,6 +38,8 @@
 //!
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
+mod writing;
+
 use crate::oob::{BlockKind, Oob};
 use crate::units::OpenId;
 use crate::words::METADATA_COPIES;

@@ -283,8 +283,8 @@ impl BlockFtl {
         if access == Access::Inspect {
             self.flash.read_only = Some(ReadOnlyReason::Inspection);
         }
-        self.keep_in_doubt(left_in_doubt);
-        self.place_superblocks(superblocks);
+        self.flash.resets.keep_in_doubt(left_in_doubt);
+        self.journal.superblock.put_in_place(&mut self.flash, superblocks);
         self.adopt_metadata(&chunks, &log);
         for chunk in checkpoint.retired {
             self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
@@ -297,36 +297,36 @@ impl BlockFtl {
             self.recovery = steps.report;
             return Ok(());
         }
-        self.superblock.current_mut().clean = false;
+        self.journal.superblock.current_mut().clean = false;
         self.turn_read_only_if_worn_out();
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
         let (is_worn_out, is_repaired) = (self.flash.read_only.is_some(), steps.report.repair.is_some());
         if log.is_in_doubt() {
-            self.log.doubt(log.durable_below());
+            self.journal.log.doubt(log.durable_below());
         }
-        if !is_worn_out || (self.superblock.can_go_on() && !is_repaired) {
+        if !is_worn_out || (self.journal.superblock.can_go_on() && !is_repaired) {
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
             let is_skipped = !is_repaired && self.skip(gap);
-            let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || self.log_is_long());
+            let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || self.journal.log.is_long(&self.flash));
             // A worn-out drive takes no chunk for it.
             if !is_replaced && is_mendable && (!is_worn_out || self.has_room_to_mend(&mend)) {
-                self.log.trust();
-                mend.iter().filter(|_| is_mended).for_each(|unit| self.log.mend(&mut self.flash.frames, unit));
+                self.journal.log.trust();
+                mend.iter().filter(|_| is_mended).for_each(|unit| self.journal.log.mend(&mut self.flash.frames, unit));
             }
             if is_repaired {
-                self.superblock.confirm();
+                self.journal.superblock.confirm();
             } else {
-                let superblock = self.request_superblock();
+                let superblock = self.journal.request_superblock(&mut self.flash);
                 self.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
             }
             if is_replaced {
-                self.begin_checkpoint();
-                self.run(steps.clock, |ftl| !ftl.checkpoint.is_working() || !ftl.flash.may_program())?;
-                let blocks = self.superblock.current().checkpoint.blocks;
+                self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
+                self.run(steps.clock, |ftl| !ftl.journal.checkpoint.is_working() || !ftl.flash.may_program())?;
+                let blocks = self.journal.superblock.current().checkpoint.blocks;
                 steps.end(read, format!("checkpoint of {blocks} blocks"));
             } else {
-                let superblock = self.superblock.durable();
+                let superblock = self.journal.superblock.durable();
                 steps.end(read, format!("superblock {superblock}, the log goes on at LSN {next_lsn}"));
             }
         }
@@ -335,7 +335,7 @@ impl BlockFtl {
         self.recycle_left_open();
         let is_single = checkpoint.lacking != [0; METADATA_COPIES];
         if is_single && steps.report.repair.is_none() {
-            self.begin_checkpoint();
+            self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
         }
         self.forget_notifications();
         self.recovery = steps.report;
@@ -349,7 +349,7 @@ impl BlockFtl {
     /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more. Right
     /// behind a gap that gap grows, so recoveries cut short use up none.
     fn skip(&mut self, gap: Option<LogGap>) -> bool {
-        let superblock = self.superblock.current_mut();
+        let superblock = self.journal.superblock.current_mut();
         let Some(gap) = gap else { return true };
         if self.config.has(Canary::UnrecordedGap) {
             return true;
@@ -364,12 +364,13 @@ impl BlockFtl {
     /// Whether `superblock` is on media and the log is mended, or as much of it as there is room for.
     fn is_opened(&self, superblock: u64) -> bool {
         let is_at_rest = self.flash.under_way == 0 && self.flash.is_handed_over();
-        !self.flash.may_program() || (self.superblock.durable() >= superblock && (self.log.is_idle() || is_at_rest))
+        !self.flash.may_program()
+            || (self.journal.superblock.durable() >= superblock && (self.journal.log.is_idle() || is_at_rest))
     }
 
     /// Whether the open chunks of the log have room for what their copies lack.
     fn has_room_to_mend(&self, mend: &[MendedUnit]) -> bool {
-        self.log.copies.iter().enumerate().all(|(copy, lane)| {
+        self.journal.log.copies.iter().enumerate().all(|(copy, lane)| {
             let lacking = mend.iter().filter(|unit| unit.copies[copy]).count() as u32;
             lane.open.map_or(0, |open| self.flash.units.room(open)) >= lacking * self.flash.geometry.ws_min
         })

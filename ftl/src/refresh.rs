@@ -102,10 +102,10 @@ impl BlockFtl {
         if self.refresh.metadata
             && self.flash.phase == Phase::Working
             && self.flash.read_only.is_none()
-            && !self.checkpoint.is_working()
+            && !self.journal.checkpoint.is_working()
         {
             self.refresh.metadata = false;
-            self.begin_checkpoint();
+            self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
         }
     }
 

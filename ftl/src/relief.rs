@@ -25,7 +25,7 @@
 //! A crash finds the room that it needs because of three rules. A victim that only the reserve of its group has room for
 //! moves as one transaction (`Victim::whole`): after a crash either the victim or the chunk it moved to holds nothing. Open
 //! chunks that hold nothing when a drive is opened are recycled where room is short. And the log does not outgrow its plan:
-//! while a checkpoint is being written commits stop before the log needs a chunk more (`log_may_grow`).
+//! while a checkpoint is being written commits stop before the log needs a chunk more (`Journal::may_grow`).
 //!
 //! Where the drive is worn out and the log cannot go on without a chunk, it goes before relocation: what a victim leaves is reset only
 //! when the log is durable.
@@ -33,10 +33,9 @@
 use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
-use crate::log::{LOG_UNITS_MAX, LogChunk};
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, RELOCATION_RESERVE_CHUNKS};
 use crate::units::OpenId;
-use crate::words::{METADATA_COPIES, Phase, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
+use crate::words::{Phase, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::ChunkId;
 
 /// What the measures have set going.
@@ -50,23 +49,13 @@ pub(crate) struct Relief {
 }
 
 impl BlockFtl {
-    /// Whether the log or a checkpoint wants a chunk and gets none.
-    pub(crate) fn metadata_is_stalled(&self) -> bool {
-        let log_is_stalled = (0..METADATA_COPIES).any(|copy| {
-            let lane = &self.log.copies[copy];
-            let room = lane.open.map_or(0, |open| self.flash.units.room(open));
-            room == 0 && lane.successors.is_empty() && self.log.has_unwritten(copy)
-        });
-        log_is_stalled || self.checkpoint.is_stalled()
-    }
-
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
     /// go on for ever.
     fn is_stuck(&self) -> bool {
         (!self.transactions.is_idle()
             || self.transactions.stalled
             || self.collection.is_stalled()
-            || self.metadata_is_stalled())
+            || self.journal.is_stalled(&self.flash))
             && !self.flash.stirred
             && !self.transactions.trims.wants_turn()
             && self.flash.under_way == self.flash.reads.under_way()
@@ -93,15 +82,15 @@ impl BlockFtl {
     /// Takes the measures that make room, cheapest first, when nothing else will.
     pub(crate) fn relieve(&mut self) {
         // Not yet stuck, but chunks wait for the log: do not let them pile up.
-        let waiting = self.flash.bad_chunks.waiting_for_log(self.log.durable());
+        let waiting = self.flash.resets.waiting_for_log(self.journal.log.durable());
         if waiting > 0
-            && self.log.is_idle()
+            && self.journal.log.is_idle()
             && (self.transactions.stalled
                 || self.collection.is_stalled()
                 || self.collection.is_ahead()
                 || waiting >= self.flash.geometry.groups.max(4) as usize)
         {
-            self.force_log();
+            self.journal.force_log(&mut self.flash);
         }
         self.free_frames();
         if !self.flash.may_program() || !self.is_stuck() {
@@ -117,8 +106,8 @@ impl BlockFtl {
         }
         // A reset that waits for reads is room to come; without a confirmed superblock nothing is reset.
         if self.flash.reads.under_way() > 0
-            && self.superblock.is_confirmed()
-            && self.flash.bad_chunks.is_waiting_for_reads(self.log.durable())
+            && self.journal.superblock.is_confirmed()
+            && self.flash.resets.is_waiting_for_reads(self.journal.log.durable())
         {
             return;
         }
@@ -126,7 +115,7 @@ impl BlockFtl {
             return self.relieved();
         }
         self.turn_read_only(match self.flash.read_only {
-            None if self.is_aged() => ReadOnlyReason::WornOut,
+            None if self.flash.is_aged() => ReadOnlyReason::WornOut,
             Some(ReadOnlyReason::WornOut) if self.is_beyond_saving() => ReadOnlyReason::Spent,
             _ => ReadOnlyReason::NoRoom,
         });
@@ -147,8 +136,8 @@ impl BlockFtl {
             self.transactions.push = self.buffer.head();
             return true;
         }
-        if self.log.position() > self.log.durable() && self.log.is_idle() {
-            self.force_log();
+        if self.journal.log.position() > self.journal.log.durable() && self.journal.log.is_idle() {
+            self.journal.force_log(&mut self.flash);
             return self.flash.stirred;
         }
         self.mark_all() || self.spill()
@@ -164,27 +153,10 @@ impl BlockFtl {
             return true;
         }
         let is_recovering = self.flash.phase == Phase::Recovering;
-        self.shorten_log()
+        self.journal.shorten_log(&mut self.flash, self.buffer.committed())
             || self.flash.provisioning.lend_metadata()
             || (!is_recovering && self.collect_emptiest(self.flash.geometry.blocks_per_chunk))
             || self.flash.provisioning.lend_reserves()
-    }
-
-    /// Begins a checkpoint on a worn-out drive whose log would give back chunks by that: where chunks have gone bad, they may be
-    /// wanted before the log has come to the end of its plan. Returns whether there was anything to give back.
-    fn shorten_log(&mut self) -> bool {
-        let is_worn_out =
-            self.flash.read_only == Some(ReadOnlyReason::WornOut) && self.flash.phase != Phase::Recovering;
-        let next = self.log.next_lsn();
-        let is_ended = |chunk: &LogChunk| chunk.last_lsn > 0 && chunk.last_lsn < next;
-        let ended = self.log.chunks().filter(|chunk| is_ended(chunk)).count();
-        // All but the open one of each copy.
-        let may =
-            is_worn_out && !self.checkpoint.is_working() && self.superblock.can_go_on() && ended > METADATA_COPIES;
-        if may {
-            self.begin_checkpoint();
-        }
-        may
     }
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.
@@ -253,7 +225,7 @@ impl BlockFtl {
         let is_empty = self.holds_nothing(chunk);
         if is_empty {
             self.placement.events.emptied(chunk, self.flash.now);
-            self.flash.reset_when_durable(chunk, self.log.position());
+            self.flash.reset_when_durable(chunk, self.journal.log.position());
         }
         is_empty
     }
@@ -266,37 +238,10 @@ impl BlockFtl {
         here < self.flash.provisioning.fewest_in_group(group) || all + headroom < self.flash.provisioning.target()
     }
 
-    /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
-    /// whatever happens: what is appended and not written yet, and what is padded behind it.
-    fn log_room(&self, copy: usize) -> (u64, u64) {
-        let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
-        let planned = self.flash.plan.log_chunks / METADATA_COPIES as u64;
-        let lane = &self.log.copies[copy];
-        let chunks = planned.saturating_sub(lane.chunks.len() as u64) + lane.successors.len() as u64;
-        let room = lane.open.map_or(0, |open| u64::from(self.flash.units.room(open)));
-        let margin =
-            LOG_UNITS_MAX as u64 * u64::from(self.flash.geometry.ws_min) + 2 * u64::from(self.flash.geometry.mw_cunits);
-        (chunks * blocks + room, margin.min(planned * blocks / 2))
-    }
-
-    /// Whether the log has come so near to the end of its plan that a checkpoint is due.
-    pub(crate) fn log_is_long(&self) -> bool {
-        (0..METADATA_COPIES).any(|copy| {
-            let (room, margin) = self.log_room(copy);
-            room < margin
-        })
-    }
-
-    /// Whether changes may be logged: not while a checkpoint, which would shorten the log, has to be waited for.
-    #[inline]
-    pub(crate) fn log_may_grow(&self) -> bool {
-        !self.checkpoint.is_working() || self.metadata_is_stalled() || !self.log_is_long()
-    }
-
     /// What a drive that was just opened, and knows whose everything is, lacks of the room that any crash should leave it. One
     /// whose chunks have gone bad has less, and is worn out in time.
     pub(crate) fn note_missing_room(&mut self) {
-        let is_healthy = self.flash.read_only.is_none() && !self.is_aged();
+        let is_healthy = self.flash.read_only.is_none() && !self.flash.is_aged();
         self.recovery.missing_room = if is_healthy { self.missing_room() } else { None };
     }
 

@@ -20,12 +20,9 @@
 //!
 //! On the profile `cosmos` that is 2 % at 1 GiB and 16 % from 8 GiB on.
 
-use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
-use crate::flash::Errand;
-use crate::log::{LogChunk, LogCopy, Successor};
+use crate::flash::{Errand, Flash};
 use crate::oob::{BlockKind, Oob};
-use crate::provisioning::Claim;
 use crate::superblock::Superblock;
 use crate::units::OpenId;
 use crate::words::{Purpose, ReadOnlyReason};
@@ -178,15 +175,15 @@ impl SuperblockWriter {
     }
 }
 
-impl BlockFtl {
-    /// Gives the writer its places.
-    pub(crate) fn place_superblocks(&mut self, states: Vec<PlaceState>) {
+impl SuperblockWriter {
+    /// Gives it its places.
+    pub(crate) fn put_in_place(&mut self, flash: &mut Flash, states: Vec<PlaceState>) {
         for state in states {
-            let open = state.active.map(|(chunk, next)| self.flash.units.open(chunk, next));
+            let open = state.active.map(|(chunk, next)| flash.units.open(chunk, next));
             for chunk in [state.active.map(|(chunk, _)| chunk), state.spare, state.full].into_iter().flatten() {
-                self.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
+                flash.chunks.set_usage(chunk, ChunkUse::Metadata);
             }
-            self.superblock.places.push(Place {
+            self.places.push(Place {
                 open,
                 active: state.active.map(|(chunk, _)| chunk),
                 has_record: state.has_record,
@@ -198,113 +195,83 @@ impl BlockFtl {
         }
     }
 
-    /// Takes chunks to follow the open one of a copy of the log, and has a superblock name them.
-    pub(crate) fn name_log_successors(&mut self, copy: usize) {
-        let first = self.log.copies[copy].chunks.len();
-        // On a worn-out drive chunks are scarce.
-        let most = if self.flash.read_only.is_none() { self.flash.plan.log_successors as usize } else { 1 };
-        for number in 0..most {
-            let Some(chunk) = self.flash.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
-                break;
-            };
-            self.flash.chunks.set_usage(chunk, ChunkUse::Metadata);
-            self.log.copies[copy].chunks.push_back(LogChunk { chunk, last_lsn: 0 });
-        }
-        if self.log.copies[copy].chunks.len() == first {
-            return;
-        }
-        self.flash.sample_spare();
-        self.flash.room_changed = true;
-        let superblock = self.request_superblock();
-        let LogCopy { chunks, successors, .. } = &mut self.log.copies[copy];
-        successors.extend(chunks.range(first..).map(|taken| Successor { chunk: taken.chunk, superblock }));
-    }
-
-    /// Asks for a superblock with the log's present chunks.
-    pub(crate) fn request_superblock(&mut self) -> u64 {
-        let chunks = self.log.copies.each_ref().map(|copy| copy.chunks.iter().map(|chunk| chunk.chunk.0).collect());
-        self.superblock.current_mut().log_chunks = chunks;
-        self.flash.stirred = true;
-        self.superblock.request()
-    }
-
     /// Writes the superblock that is wanted, and says when it is durable.
-    pub(crate) fn advance_superblock(&mut self) {
-        if self.superblock.writing.is_none() && self.superblock.wanted && self.flash.may_program() {
-            self.begin_superblock();
+    pub(crate) fn advance(&mut self, flash: &mut Flash, durable_below: u64) {
+        if self.writing.is_none() && self.wanted && flash.may_program() {
+            self.begin(flash, durable_below);
         }
-        let Some(sequence) = self.superblock.writing else { return };
-        for index in 0..self.superblock.places.len() {
-            if self.superblock.places[index].state == CopyState::Waiting {
-                self.write_copy(index);
+        let Some(sequence) = self.writing else { return };
+        for index in 0..self.places.len() {
+            if self.places[index].state == CopyState::Waiting {
+                self.write_copy(flash, index);
             }
-            if self.superblock.places[index].state == CopyState::Writing
-                && self.flash.geometry.mw_cunits > 0
-                && let Some(open) = self.superblock.places[index].open
-                && self.flash.units.wants_padding(open)
+            if self.places[index].state == CopyState::Writing
+                && flash.geometry.mw_cunits > 0
+                && let Some(open) = self.places[index].open
+                && flash.units.wants_padding(open)
             {
-                self.flash.pad(open);
+                flash.pad(open);
             }
         }
-        let is = |state: CopyState| self.superblock.places.iter().any(|place| place.state == state);
+        let is = |state: CopyState| self.places.iter().any(|place| place.state == state);
         if is(CopyState::Waiting) || is(CopyState::Writing) {
             return;
         }
-        self.superblock.writing = None;
+        self.writing = None;
         if !is(CopyState::Written) {
-            self.turn_read_only(ReadOnlyReason::NoSuperblock);
+            flash.turn_read_only(ReadOnlyReason::NoSuperblock);
             return;
         }
-        (self.superblock.durable, self.superblock.is_confirmed) = (sequence, true);
-        self.flash.stirred = true;
-        for index in 0..self.superblock.places.len() {
-            let place = &mut self.superblock.places[index];
+        (self.durable, self.is_confirmed) = (sequence, true);
+        flash.stirred = true;
+        for index in 0..self.places.len() {
+            let place = &mut self.places[index];
             if place.state == CopyState::Written {
                 place.state = CopyState::Idle;
                 if let Some(full) = place.full.take() {
                     place.resetting = Some(full);
-                    self.flash.submit(Errand::Reset(full));
+                    flash.submit(Errand::Reset(full));
                 }
             }
         }
     }
 
-    fn begin_superblock(&mut self) {
-        self.superblock.current.durable_below = self.log.durable_below();
-        self.superblock.current.life = self.life();
-        let bytes = self.superblock.current.encode();
-        let sequence = self.superblock.current.sequence;
-        let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(self.flash.geometry.ws_min as usize);
-        assert!(blocks <= self.superblock.frames.len(), "the plan admits only drives whose superblock fits a record");
-        for (index, frame) in self.superblock.frames[..blocks].iter().enumerate() {
-            let block = self.flash.frames.bytes_mut(*frame);
+    fn begin(&mut self, flash: &mut Flash, durable_below: u64) {
+        self.current.durable_below = durable_below;
+        self.current.life = flash.life();
+        let bytes = self.current.encode();
+        let sequence = self.current.sequence;
+        let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(flash.geometry.ws_min as usize);
+        assert!(blocks <= self.frames.len(), "the plan admits only drives whose superblock fits a record");
+        for (index, frame) in self.frames[..blocks].iter().enumerate() {
+            let block = flash.frames.bytes_mut(*frame);
             match bytes.get(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES) {
                 Some(bytes) => block.copy_from_slice(bytes),
                 None => block.fill(0),
             }
             let oob = Oob { kind: BlockKind::Superblock, address: index as u64, sequence };
-            oob.seal(&mut self.flash.frames, *frame);
+            oob.seal(&mut flash.frames, *frame);
         }
-        self.superblock.record_blocks = blocks;
-        self.superblock.wanted = false;
-        self.superblock.writing = Some(sequence);
-        for place in &mut self.superblock.places {
+        self.record_blocks = blocks;
+        self.wanted = false;
+        self.writing = Some(sequence);
+        for place in &mut self.places {
             if place.state != CopyState::Lost {
                 place.state = CopyState::Waiting;
             }
         }
     }
 
-    fn write_copy(&mut self, index: usize) {
-        let blocks = self.superblock.record_blocks;
-        let place = &mut self.superblock.places[index];
+    fn write_copy(&mut self, flash: &mut Flash, index: usize) {
+        let blocks = self.record_blocks;
+        let place = &mut self.places[index];
         if let Some(open) = place.open {
-            let room = self.flash.units.room(open);
+            let room = flash.units.room(open);
             if room as usize >= blocks {
                 place.state = CopyState::Writing;
-                let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
-                unit[..blocks].copy_from_slice(&self.superblock.frames[..blocks]);
-                self.flash.write_unit(open, Purpose::Superblock, index as u64, &unit[..blocks], blocks as u32);
+                let mut unit = [flash.padding; VECTOR_BLOCKS_MAX];
+                unit[..blocks].copy_from_slice(&self.frames[..blocks]);
+                flash.write_unit(open, Purpose::Superblock, index as u64, &unit[..blocks], blocks as u32);
                 return;
             }
             // Only a closed chunk can be reset: fill what is too short for a record.
@@ -320,22 +287,21 @@ impl BlockFtl {
             };
             let mut left = room;
             while left > 0 {
-                let count =
-                    left.min(VECTOR_BLOCKS_MAX as u32 / self.flash.geometry.ws_min * self.flash.geometry.ws_min);
-                let unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
-                self.flash.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
+                let count = left.min(VECTOR_BLOCKS_MAX as u32 / flash.geometry.ws_min * flash.geometry.ws_min);
+                let unit = [flash.padding; VECTOR_BLOCKS_MAX];
+                flash.write_unit(open, Purpose::Padding, 0, &unit[..count as usize], 0);
                 left -= count;
             }
             if let Some(chunk) = again {
-                self.superblock.places[index].resetting = Some(chunk);
-                self.flash.submit(Errand::Reset(chunk));
+                self.places[index].resetting = Some(chunk);
+                flash.submit(Errand::Reset(chunk));
             }
         }
-        let place = &mut self.superblock.places[index];
+        let place = &mut self.places[index];
         if let Some(chunk) = place.spare.take() {
             (place.active, place.has_record) = (Some(chunk), false);
-            place.open = Some(self.flash.units.open(chunk, 0));
-            self.write_copy(index);
+            place.open = Some(flash.units.open(chunk, 0));
+            self.write_copy(flash, index);
         } else if place.resetting.is_none() {
             place.state = CopyState::Lost;
         }

@@ -35,6 +35,7 @@
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | `moving` | what is weak of a table, on its way to another chunk |
 //! | [`drive`] | the drive: what a host may ask |
+//! | `finding` | what is found of tables when a drive is opened |
 //! | `checking` | every block of every table, verified |
 //! | `waits` | how long units wait, and for whom |
 //! | `sizing` | how much flash a drive needs |
@@ -43,6 +44,7 @@ pub mod catalog;
 mod checking;
 pub mod columns;
 pub mod drive;
+mod finding;
 mod moving;
 mod sizing;
 mod table;

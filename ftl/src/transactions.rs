@@ -24,13 +24,13 @@
 use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::flash::Errand;
-use crate::log::{LogCopy, LogUnit, Record};
+use crate::log::Record;
 use crate::oob::{BlockKind, Oob};
 use crate::target::{Done, Durability, IoError, REQUESTS_MAX};
 use crate::throttle::{Room, Throttle};
 use crate::trims::Trims;
 use crate::units::OpenId;
-use crate::words::{Class, Handle, METADATA_COPIES, Phase, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
+use crate::words::{Class, Handle, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{ChunkId, Frame, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::Status;
 use std::collections::VecDeque;
@@ -437,9 +437,13 @@ impl BlockFtl {
         // A trim waits for what is older, and what is newer waits for the trim.
         let limit = self.transactions.trims.position().unwrap_or(u64::MAX);
         let mut within = false;
-        let may_grow = self.log_may_grow();
+        let may_grow = self.journal.may_grow(&self.flash);
         while self.buffer.has_complete()
-            && (within || (may_grow && self.buffer.committed() < limit && self.log_chunks() && self.log.has_room()))
+            && (within
+                || (may_grow
+                    && self.buffer.committed() < limit
+                    && self.journal.log.append_chunks(&mut self.flash)
+                    && self.journal.log.has_room()))
         {
             let committed = self.buffer.commit().expect("it is complete");
             if let Some(old) = committed.old {
@@ -447,7 +451,7 @@ impl BlockFtl {
             }
             self.flash.chunks.commit(committed.ppa);
             let record = Record::Mapped { block: committed.block, ppa: committed.ppa, last: committed.last };
-            self.log.append(&mut self.flash.frames, record);
+            self.journal.log.append(&mut self.flash.frames, record);
             within = !committed.last;
             self.flash.stirred = true;
         }
@@ -499,18 +503,18 @@ impl BlockFtl {
     }
 
     fn advance_waiters(&mut self) {
-        let (committed, appended) = (self.buffer.committed(), self.log.position());
+        let (committed, appended) = (self.buffer.committed(), self.journal.log.position());
         for waiter in &mut self.transactions.waiters {
             if waiter.position > committed {
                 break;
             }
             waiter.log_position.get_or_insert(appended);
         }
-        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.log.durable()) };
+        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.journal.log.durable()) };
         // What was found in the log may be gone the next time, and nothing will write it again.
-        let is_lost = self.log.is_doubted() && self.flash.read_only.is_some();
+        let is_lost = self.journal.log.is_doubted() && self.flash.read_only.is_some();
         while let Some(waiter) = self.transactions.waiters.front() {
-            let is_kept = |position: u64| Some(position) <= kept && !self.log.is_in_doubt();
+            let is_kept = |position: u64| Some(position) <= kept && !self.journal.log.is_in_doubt();
             let result = match waiter.log_position {
                 Some(position) if is_kept(position) || self.config.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.flash.may_program() || is_lost => Err(IoError::ReadOnly),
@@ -527,17 +531,17 @@ impl BlockFtl {
             self.end_with(tag, result);
         }
         let Some(Waiter { log_position: Some(position), .. }) = self.transactions.waiters.front() else { return };
-        if *position <= self.log.durable() {
+        if *position <= self.journal.log.durable() {
             self.flush_media();
-        } else if !self.log.is_submitted(*position) && self.log.is_idle() {
-            self.force_log();
+        } else if !self.journal.log.is_submitted(*position) && self.journal.log.is_idle() {
+            self.journal.force_log(&mut self.flash);
         }
     }
 
     /// Has the device flush what it has, unless it does, or need not.
     pub(crate) fn flush_media(&mut self) {
         if self.transactions.flushing.is_none() && self.media.needs_flush() && self.flash.may_program() {
-            self.transactions.flushing = Some(self.log.durable());
+            self.transactions.flushing = Some(self.journal.log.durable());
             self.flash.statistics.media_flushes += 1;
             self.flash.submit(Errand::Flush);
         }
@@ -549,69 +553,6 @@ impl BlockFtl {
             Status::Success => self.transactions.flushed = Some(position),
             // Tried again it might seem to work, and the data would still not be there.
             _ => self.turn_read_only(ReadOnlyReason::StoreFault),
-        }
-    }
-
-    /// Lets the log's last words be written though their unit is not full.
-    pub(crate) fn force_log(&mut self) {
-        self.flash.stirred |= self.log.force(&mut self.flash.frames);
-    }
-
-    /// Writes what the log has ready.
-    pub(crate) fn advance_log(&mut self) {
-        for copy in 0..METADATA_COPIES {
-            self.advance_log_copy(copy);
-        }
-    }
-
-    fn advance_log_copy(&mut self, copy: usize) {
-        loop {
-            let LogCopy { open, successors, .. } = &self.log.copies[copy];
-            let open = *open;
-            let room = open.map_or(0, |open| self.flash.units.room(open));
-            // Successors are named in a superblock before they are needed.
-            let is_due = match self.flash.read_only {
-                None => room <= self.flash.geometry.blocks_per_chunk / 2,
-                // Superblocks may be what is scarce on a worn-out drive.
-                Some(_) => room == 0 && self.log.has_unwritten(copy),
-            };
-            // A recovery that could not name its gap writes no superblock before its checkpoint.
-            let may_name = self.flash.phase != Phase::Recovering || self.log.has_unwritten(copy);
-            if is_due && successors.is_empty() && self.flash.may_program() && may_name {
-                self.name_log_successors(copy);
-            }
-            if !self.log.has_unwritten(copy) {
-                break;
-            }
-            if room == 0 {
-                let durable = self.superblock.durable();
-                let successors = &mut self.log.copies[copy].successors;
-                let Some(successor) = successors.pop_front_if(|successor| successor.superblock <= durable) else {
-                    break;
-                };
-                self.log.copies[copy].open = Some(self.flash.units.open(successor.chunk, 0));
-                continue;
-            }
-            let open = open.expect("it has room");
-            let chunk = self.flash.units.chunk(open).chunk;
-            let LogUnit { owner, frames, used, last_lsn } = self.log.next_unit(copy).expect("a unit waits");
-            let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
-            unit[..frames.len()].copy_from_slice(frames);
-            let count = frames.len();
-            let entry = self.log.copies[copy].chunks.iter_mut().find(|entry| entry.chunk == chunk);
-            let entry = entry.expect("the open chunk belongs to the log");
-            entry.last_lsn = entry.last_lsn.max(last_lsn);
-            // What was left empty in it counts as padding.
-            self.flash.write_unit(open, Purpose::Log, owner, &unit[..count], used);
-            self.flash.stirred = true;
-        }
-        if self.flash.geometry.mw_cunits > 0
-            && self.flash.geometry.volatile_cache
-            && let Some(open) = self.log.copies[copy].open
-            && self.log.is_waiting(copy)
-            && self.flash.units.wants_padding(open)
-        {
-            self.flash.pad(open);
         }
     }
 }

@@ -153,7 +153,7 @@ impl BlockFtl {
     }
 
     pub(crate) fn advance_trims(&mut self) {
-        let may_grow = self.log_may_grow();
+        let may_grow = self.journal.may_grow(&self.flash);
         while let Some(trim) = self.transactions.trims.waiting.front() {
             let (tag, began, durability, position) = (trim.tag, trim.began, trim.durability, trim.position);
             if self.flash.read_only.is_some() {
@@ -162,7 +162,7 @@ impl BlockFtl {
                 self.end_with(tag, Err(IoError::ReadOnly));
                 continue;
             }
-            if self.buffer.committed() < position || !may_grow || !self.log.has_room() {
+            if self.buffer.committed() < position || !may_grow || !self.journal.log.has_room() {
                 break;
             }
             if self.transactions.trims.budget == 0 {
@@ -184,7 +184,7 @@ impl BlockFtl {
                 }
                 Durability::Durable => {
                     self.flash.statistics.host_flushes += 1;
-                    self.wait_durable((tag, began), false, self.buffer.committed(), Some(self.log.position()));
+                    self.wait_durable((tag, began), false, self.buffer.committed(), Some(self.journal.log.position()));
                 }
             }
         }
@@ -241,7 +241,7 @@ impl BlockFtl {
             next += 1;
         }
         if any {
-            self.log.append(&mut self.flash.frames, Record::Trimmed { first, blocks: end - first });
+            self.journal.log.append(&mut self.flash.frames, Record::Trimmed { first, blocks: end - first });
         }
         self.flash.statistics.host_blocks_trimmed += u64::from(end - first);
         is_last

@@ -21,6 +21,7 @@
 //!
 //! Reads take the newest; checkpoints and garbage collection take the newest that is committed ([`WriteBuffer::base`]).
 
+use crate::checkpoint::Body;
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
 use crate::words::Class;
@@ -405,6 +406,26 @@ impl WriteBuffer {
             entry = slot.older;
         }
         false
+    }
+}
+
+/// The map as far as it is committed.
+pub(crate) struct CommittedMap<'a> {
+    pub mapping: &'a Mapping,
+    pub buffer: &'a WriteBuffer,
+}
+
+impl Body for CommittedMap<'_> {
+    fn len(&self) -> u64 {
+        self.mapping.len()
+    }
+
+    fn entry(&self, block: u32) -> Entry {
+        self.buffer.base(self.mapping, block)
+    }
+
+    fn committed(&self) -> u64 {
+        self.buffer.committed()
     }
 }
 

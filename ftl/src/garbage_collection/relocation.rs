@@ -557,9 +557,9 @@ impl BlockFtl {
     fn log_relocated(&mut self, Relocated { block, to, .. }: Relocated, last: bool) {
         let borrowed = self.flash.seals.borrowed(to);
         if borrowed != 0 {
-            self.log.append(&mut self.flash.frames, Record::Copied { ppa: to, borrowed });
+            self.journal.log.append(&mut self.flash.frames, Record::Copied { ppa: to, borrowed });
         }
-        self.log.append(&mut self.flash.frames, Record::Mapped { block, ppa: to, last });
+        self.journal.log.append(&mut self.flash.frames, Record::Mapped { block, ppa: to, last });
     }
 
     /// Enters what has moved of `whole` victims, once all of it has, as one transaction.
@@ -571,7 +571,9 @@ impl BlockFtl {
             };
             let Some(victim) = victims.iter_mut().find(is_complete) else { continue };
             let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
-            if !self.log_chunks() || !self.log.has_room_for(self.words_of(moved.len())) {
+            if !self.journal.log.append_chunks(&mut self.flash)
+                || !self.journal.log.has_room_for(self.words_of(moved.len()))
+            {
                 self.victim_mut(group, chunk).moved = moved;
                 continue;
             }
@@ -617,8 +619,12 @@ impl BlockFtl {
 
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(super) fn map_relocated(&mut self) {
-        let may_grow = self.log_may_grow();
-        while !self.collection.written.is_empty() && may_grow && self.log_chunks() && self.log.has_room() {
+        let may_grow = self.journal.may_grow(&self.flash);
+        while !self.collection.written.is_empty()
+            && may_grow
+            && self.journal.log.append_chunks(&mut self.flash)
+            && self.journal.log.has_room()
+        {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.flash.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);

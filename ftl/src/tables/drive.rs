@@ -7,13 +7,13 @@
 //! All changes of the catalog and all writes to the log area are transactions of one block FTL, so what survives a power cut is
 //! a prefix of them, in the order in which they were acknowledged. A flush makes all before it durable.
 
-use super::catalog::{Catalog, CatalogError, Entry, NOTE_BYTES_MAX, Parts, Reader};
+use super::catalog::{Catalog, Entry, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
+use super::finding::read_catalog;
 use super::moving::{COPY, Moved};
-use super::table::Table;
 use super::waits::TableWaits;
 use super::writing::Room;
-use super::{Found, TableBlock, Tables};
+use super::{TableBlock, Tables};
 use crate::block::{BlockFtl, ROUNDS_MAX};
 use crate::canary::Canary;
 use crate::config::Config;
@@ -35,9 +35,6 @@ const OF_TABLE: u64 = 1 << 62;
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = OF_TABLE;
-
-/// Blocks of the catalog that are read at a time when a drive is opened.
-const READ_BLOCKS: u32 = 64;
 
 /// Names a table for as long as it is there and nobody has released it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -833,90 +830,7 @@ fn expect_short(note: &[u8]) -> Result<(), TableError> {
     if bytes > NOTE_BYTES_MAX { Err(TableError::NoteTooLong { bytes }) } else { Ok(()) }
 }
 
-/// Reads every block of the catalog that was ever written.
-fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<Reader, OpenError> {
-    let mut reader = Reader::default();
-    let mut frames = Vec::new();
-    let blocks = ftl.config().catalog_blocks;
-    let count = READ_BLOCKS.min(blocks);
-    assert!(
-        ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames),
-        "a drive has frames for a read"
-    );
-    for first in (0..blocks).step_by(count as usize) {
-        let wanted = (first..(first + count).min(blocks))
-            .filter(|block| !matches!(ftl.place(u64::from(*block)), crate::mapping::Place::Unmapped));
-        for block in wanted.collect::<Vec<u32>>() {
-            let frame = frames[(block - first) as usize];
-            let read = Request::Read { first: block.into(), frames: &[frame] };
-            let now = clock.now();
-            ftl.submit(now, block.into(), read).map_err(|error| lost(block, &error))?;
-        }
-        ftl.run(clock, |ftl| ftl.reading.is_idle())?;
-        let mut done = Vec::new();
-        ftl.poll(clock.now(), &mut done);
-        for Done { tag, result, .. } in done {
-            let block = tag as u32;
-            result.map_err(|error| lost(block, &error))?;
-            reader.take(block, ftl.flash.frames.bytes(frames[(block - first) as usize]))?;
-        }
-    }
-    for frame in frames {
-        ftl.flash.frames.release(frame);
-    }
-    Ok(reader)
-}
-
-fn lost(block: u32, error: &IoError) -> CatalogError {
-    CatalogError::Lost { block, reason: error.to_string() }
-}
-
 impl BlockFtl {
-    /// Takes over a table that the catalog describes.
-    fn adopt_table(&mut self, number: u64, found: &super::catalog::TableRuns) -> Result<u32, CatalogError> {
-        let wrong = |reason: String| CatalogError::Entry { number, block: 0, reason };
-        let unit_blocks = self.tables.unit_blocks;
-        for run in &found.runs {
-            let end = u64::from(run.first) + u64::from(run.units) * u64::from(unit_blocks);
-            if !self.flash.geometry.has_chunk(run.chunk) || end > u64::from(self.flash.geometry.blocks_per_chunk) {
-                return Err(wrong(format!("{run:?} is beyond the device")));
-            }
-        }
-        let table = Table::from_runs(number, found.blocks, unit_blocks, self.flash.format, &found.runs);
-        let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
-        for chunk in &table.chunks {
-            match self.tables.found.remove(chunk) {
-                Some(Found { write_pointer, is_open: true }) => {
-                    let open = self.flash.units.open(*chunk, write_pointer);
-                    self.tables.half_full.insert(*chunk, open);
-                }
-                Some(_) => {}
-                // What the device has taken out of use is lost, and the rest of the table is not.
-                None if self.flash.chunks.usage(*chunk) == crate::chunk_table::ChunkUse::Retired => {}
-                None => {
-                    let address = self.flash.format.unpack_chunk(*chunk);
-                    return Err(wrong(format!("the chunk of {address} is free, or of something else")));
-                }
-            }
-        }
-        Ok(self.tables.add(table))
-    }
-
-    /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
-    fn release_found_chunks(&mut self) {
-        let mut found: Vec<_> = self.tables.found.drain().collect();
-        // In an order that is the same each time.
-        found.sort_unstable_by_key(|(chunk, _)| *chunk);
-        for (chunk, Found { write_pointer, is_open }) in found {
-            if is_open {
-                // Its opening may not be in the log, and what it holds does not count.
-                self.flash.seals.open(chunk);
-            }
-            let open = is_open.then(|| self.flash.units.open(chunk, write_pointer));
-            self.release_table_chunk(chunk, open);
-        }
-    }
-
     fn table_space(&self) -> (u64, u64) {
         let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
         let groups = 0..self.flash.geometry.groups;

@@ -90,8 +90,8 @@ impl BlockFtl {
             return false;
         }
         // Nobody else may be in a hurry for what waits for the log.
-        if self.flash.bad_chunks.waiting_for_log(self.log.durable()) > 0 && self.log.is_idle() {
-            self.force_log();
+        if self.flash.resets.waiting_for_log(self.journal.log.durable()) > 0 && self.journal.log.is_idle() {
+            self.journal.force_log(&mut self.flash);
         }
         true
     }
