@@ -12,10 +12,12 @@
 //! | [`reading`] | read |
 //! | [`provisioning`] | which chunk is opened next |
 //! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
+//! | `flash` | the medium as parts share it: units, reads, resets, room; what goes to the device |
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
 //! | [`garbage_collection`], [`victim`], [`closing_order`], [`throttle`] | making room |
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
+//! | `journal` | what survives a power cut beside data: the three below, as one part |
 //! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
 //! | `assembly`, `chunks`, `survey`, `found_checkpoint`, `found_log`, `recovery`, `closing` | making, opening and closing a drive |
@@ -27,7 +29,7 @@
 //! | FTL | is |
 //! |---|---|
 //! | [`block`] | OX-Block: 4 KiB blocks, transactions up to 1 MiB |
-
+//! | [`tables`] | LightLSM: tables of whole chunks beside a log area |
 //!
 //! But for methods of `BlockFtl`, imports go in one direction.
 
