@@ -9,6 +9,7 @@ use crate::chunks::Chunks;
 use crate::config::{Config, RelocateBy};
 use crate::encounters::Meetings;
 use crate::flash::Flash;
+use crate::flash::allowance::Allowance;
 use crate::flash::resets::Resets;
 use crate::found_log::FoundLog;
 use crate::garbage_collection::Collection;
@@ -237,6 +238,8 @@ impl<M: Media> BlockFtl<M> {
             outbox: VecDeque::new(),
             is_full: false,
             is_deaf: false,
+            allowance: Allowance::new(&geometry),
+            is_unusual: true,
             bugs: config.bugs(),
             geometry,
             plan,
@@ -328,7 +331,7 @@ impl BlockFtl {
         suspects.retain(|chunk| chunks.get(*chunk).is_some_and(|chunk| chunk.state != ChunkState::Free));
         suspects.iter().for_each(|chunk| self.flash.chunks.suspect(*chunk));
         if self.config.catalog_blocks > 0 {
-            self.share_with_tables(chunks);
+            self.tables.share_out(&mut self.flash, chunks);
         }
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
@@ -336,7 +339,7 @@ impl BlockFtl {
                 continue;
             }
             let valid = self.flash.chunks.valid(chunk);
-            if self.config.catalog_blocks > 0 && valid == 0 && self.find_table_chunk(descriptor) {
+            if self.config.catalog_blocks > 0 && valid == 0 && self.tables.find_chunk(&mut self.flash, descriptor) {
                 continue;
             }
             match descriptor.state {

@@ -28,7 +28,7 @@ impl BlockFtl {
     /// Whether more chunks have gone bad since the drive was worn out than its reserves for relocation make up for: all that it
     /// has taken may not find room any more.
     pub(crate) fn is_beyond_saving(&self) -> bool {
-        let good = self.flash.resets.good().saturating_sub(self.chunks_of_tables());
+        let good = self.flash.resets.good().saturating_sub(self.tables.chunks_in_use(&self.flash));
         good + u64::from(self.flash.geometry.groups * RELOCATION_RESERVE_CHUNKS) < self.flash.resets.good_min()
     }
 
@@ -54,13 +54,13 @@ impl BlockFtl {
 
     fn leave_resetting(&mut self, chunk: ChunkId) {
         self.flash.provisioning.arrived(self.flash.group_of(chunk));
-        self.leave_tables(chunk);
+        self.tables.leave(&mut self.flash, chunk);
         self.flash.room_changed = true;
     }
 
     pub(crate) fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
         if status != Status::Success {
-            self.refresh.ask();
+            self.flash.is_unusual = true;
         }
         if self.journal.superblock.reset_ended(chunk, status == Status::Success) {
             self.flash.chunks.strengthen(chunk);
@@ -149,7 +149,7 @@ impl BlockFtl {
     /// Early enough to save what was acknowledged: there are chunks left, and room for a superblock.
     pub(crate) fn turn_read_only_if_worn_out(&mut self) {
         // What tables have is not there for the log area.
-        let good = self.flash.resets.good().saturating_sub(self.chunks_of_tables());
+        let good = self.flash.resets.good().saturating_sub(self.tables.chunks_in_use(&self.flash));
         if good < self.flash.resets.good_min() || !self.journal.superblock.can_go_on() {
             self.turn_read_only(ReadOnlyReason::WornOut);
         }

@@ -505,7 +505,7 @@ impl BlockFtl {
                     Reader::Host => self.host_read_ended(read, completion),
                     Reader::Collection => self.collection_read_ended(read, completion),
                     Reader::Scrub => self.scrub_read_ended(read, completion),
-                    Reader::Table => self.table_read_ended(read, completion),
+                    Reader::Table => self.tables.read_ended(&mut self.flash, read, completion),
                 },
                 Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
                 Errand::Flush => self.media_flush_ended(completion.status),
@@ -534,7 +534,7 @@ impl BlockFtl {
             self.advance_refresh();
             self.advance_collection();
             self.hand_over();
-            self.advance_tables();
+            self.tables.advance(&mut self.flash, &mut self.journal);
             self.advance_resets();
             self.advance_journal();
             self.hand_over();
@@ -583,7 +583,7 @@ impl BlockFtl {
             Status::WriteFault => self.turn_read_only(ReadOnlyReason::StoreFault),
             // Closed early, or behind one that was, or offline.
             _ => {
-                self.refresh.ask();
+                self.flash.is_unusual = true;
                 let (open, chunk) = (self.flash.units.unit(unit).open, self.flash.units.unit(unit).chunk);
                 if self.flash.units.room(open) > 0 {
                     self.placement.closed_early(open, self.flash.chunks.label(chunk), self.flash.now);
@@ -607,7 +607,7 @@ impl BlockFtl {
                             self.buffer.advance();
                         }
                         Purpose::Log => self.journal.log.copy_durable(unit.owner),
-                        Purpose::Table => self.table_unit_programmed(id),
+                        Purpose::Table => self.tables.unit_programmed(&mut self.flash, id),
                         _ => {}
                     }
                 }
@@ -626,14 +626,14 @@ impl BlockFtl {
                         }
                         Purpose::Checkpoint => self.journal.checkpoint.written(unit.frames()),
                         Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
-                        Purpose::Table => self.table_unit_readable(id),
+                        Purpose::Table => self.tables.unit_readable(&mut self.flash, id),
                         Purpose::Log | Purpose::Padding => {}
                     }
                     self.flash.units.finish(id);
                 }
                 Event::Failed(id) => self.unit_failed(id),
                 Event::Closed(chunk) => {
-                    self.table_chunk_closed(chunk);
+                    self.tables.chunk_closed(&mut self.flash, chunk);
                     if self.flash.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
                         self.flash.chunks.set_usage(chunk, ChunkUse::Closed);
                         self.flash.room_changed = true;
@@ -673,7 +673,7 @@ impl BlockFtl {
             Purpose::Log => self.journal.log.copy_failed(unit.owner),
             Purpose::Checkpoint => self.journal.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
-            Purpose::Table => self.table_unit_failed(id),
+            Purpose::Table => self.tables.unit_failed(&mut self.flash, id),
             Purpose::Padding => {}
         }
         self.flash.units.finish(id);

@@ -12,6 +12,7 @@
 //! The device stands beside it. Parts say what is to be done, and it goes to an *outbox*; whoever has the device hands that
 //! over ([`Flash::hand_over`]) when they have acted. So no part ever knows what the device is.
 
+pub(crate) mod allowance;
 pub(crate) mod reads;
 pub(crate) mod resets;
 
@@ -26,6 +27,7 @@ use crate::statistics::Statistics;
 use crate::units::{OpenId, UnitId, Units};
 use crate::victim::VictimPolicy;
 use crate::words::{Label, Phase, Purpose, ReadOnlyReason};
+use allowance::Allowance;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Tag};
 use reads::{ReadId, Reader, Reads};
@@ -69,6 +71,10 @@ pub(crate) struct Flash {
     pub is_full: bool,
     /// Reads were given up whose frames the device may still write to: it is not asked for anything any more.
     pub is_deaf: bool,
+    /// What may be moved because it is weak.
+    pub allowance: Allowance,
+    /// Something unusual has happened: the device may have something to say.
+    pub is_unusual: bool,
     pub bugs: Bugs,
 }
 

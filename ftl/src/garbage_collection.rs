@@ -346,7 +346,7 @@ impl BlockFtl {
         self.collection.turns += 1;
         (marked.marked_at, marked.turn) = (self.flash.now, self.collection.turns);
         self.flash.meetings.mark(group);
-        self.refresh.ask();
+        self.flash.is_unusual = true;
         self.flash.statistics.groups[group as usize].marked += 1;
         self.flash.stirred = true;
     }
@@ -553,7 +553,7 @@ impl BlockFtl {
         }
         match care {
             Care::Wear => self.wear_levelling.begin(group),
-            _ => self.refresh.spend(valid),
+            _ => self.flash.allowance.spend(valid),
         }
         Some((chunk, care))
     }

@@ -95,7 +95,7 @@ impl BlockFtl {
         self.check_read_range(first, frames.len())?;
         self.flash.statistics.host_blocks_read += frames.len() as u64;
         let mut gathered = Gathered::new(tag, None);
-        self.refresh.earn(frames.len());
+        self.flash.allowance.earn(frames.len());
         for (index, frame) in frames.iter().enumerate() {
             let block = first as u32 + index as u32;
             match self.mapping.get(block).place() {
@@ -123,10 +123,10 @@ impl BlockFtl {
     /// Reads blocks of a table from block `first` on: no more than it has.
     pub(crate) fn read_table(&mut self, tag: u64, slot: u32, number: u64, first: u32, frames: &[Frame]) {
         self.flash.statistics.host_blocks_read += frames.len() as u64;
-        self.refresh.earn(frames.len());
+        self.flash.allowance.earn(frames.len());
         let mut gathered = Gathered::new(tag, Some(number));
         for (block, frame) in (first..).zip(frames) {
-            match self.table_block(slot, block) {
+            match self.tables.block(&self.flash, slot, block) {
                 TableBlock::Frame(buffered) => {
                     self.flash.statistics.buffer_hits += 1;
                     self.flash.frames.copy(buffered, *frame);
@@ -264,7 +264,7 @@ impl BlockFtl {
         for place in places[..blocks].iter().enumerate().filter(|(at, _)| completion.failed >> at & 1 != 0) {
             self.weak_block(*place.1, Care::HostRead);
         }
-        self.refresh.ask();
+        self.flash.is_unusual = true;
         self.flash.stirred = true;
     }
 }

@@ -24,24 +24,13 @@ use std::collections::VecDeque;
 /// Chunks of a group that wait for their refresh, at most. One more is found weak again when it is read again.
 pub const REFRESHES_MAX: usize = 1024;
 
-/// Blocks that are read for each that is moved because it is weak, at least.
-const READS_PER_BLOCK_MIN: i64 = 16;
-
-/// Chunks that may be moved before that counts.
-const CHUNKS_AT_ONCE: i64 = 4;
-
 /// What waits to be refreshed.
 pub struct Refresh {
     queues: Vec<VecDeque<ChunkId>>,
     /// Chunks in all queues.
     waiting: usize,
-    /// What may be moved now, in parts of a block: each read of a block is worth one, moving it [`READS_PER_BLOCK_MIN`].
-    allowance: i64,
-    allowance_max: i64,
     /// Log, checkpoint or superblock are to be written anew.
     metadata: bool,
-    /// The device may have something to say.
-    ask: bool,
     /// Notifications up to this count have been heeded.
     heeded: u64,
     notifications: Vec<Notification>,
@@ -51,38 +40,13 @@ impl Refresh {
     /// Nothing waits.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Refresh {
-        let allowance_max = CHUNKS_AT_ONCE * i64::from(geometry.blocks_per_chunk) * READS_PER_BLOCK_MIN;
         Refresh {
             queues: (0..geometry.groups).map(|_| VecDeque::new()).collect(),
             waiting: 0,
-            allowance: allowance_max,
-            allowance_max,
             metadata: false,
-            ask: true,
             heeded: 0,
             notifications: Vec::new(),
         }
-    }
-
-    /// Look at the device's notifications: something unusual has happened.
-    pub(crate) fn ask(&mut self) {
-        self.ask = true;
-    }
-
-    /// So many blocks are read to whoever wanted them.
-    #[inline]
-    pub(crate) fn earn(&mut self, blocks: usize) {
-        self.allowance = (self.allowance + blocks as i64).min(self.allowance_max);
-    }
-
-    /// So many blocks are moved.
-    pub(crate) fn spend(&mut self, blocks: u32) {
-        self.allowance -= READS_PER_BLOCK_MIN * i64::from(blocks);
-    }
-
-    /// Whether anything may be moved now.
-    pub(crate) fn may_spend(&self) -> bool {
-        self.allowance > 0
     }
 
     /// Chunks that wait.
@@ -96,7 +60,7 @@ impl Refresh {
 impl BlockFtl {
     /// Heeds what the device has to say, and has weak metadata written anew.
     pub(crate) fn advance_refresh(&mut self) {
-        if std::mem::take(&mut self.refresh.ask) {
+        if std::mem::take(&mut self.flash.is_unusual) {
             self.heed_notifications();
         }
         if self.refresh.metadata
@@ -124,7 +88,7 @@ impl BlockFtl {
             ChunkUse::Metadata => self.refresh.metadata |= self.flash.chunks.weaken(chunk, care),
             ChunkUse::Open => _ = self.flash.chunks.weaken(chunk, care),
             ChunkUse::Closed if self.flash.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
-            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.queue_table_chunk(chunk),
+            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.tables.queue_weak(&mut self.flash, chunk),
             _ => {}
         }
         self.flash.stirred = true;
@@ -143,7 +107,7 @@ impl BlockFtl {
 
     /// The next weak chunk of `group` that can be emptied, and why it should be.
     pub(crate) fn weakest(&mut self, group: u32) -> Option<(ChunkId, Care)> {
-        if !self.refresh.may_spend() {
+        if !self.flash.allowance.is_left() {
             return None;
         }
         while let Some(chunk) = self.refresh.queues[group as usize].front().copied() {

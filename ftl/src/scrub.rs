@@ -141,7 +141,7 @@ impl BlockFtl {
 
     /// The part of the interval that `blocks` get.
     fn scrub_time(&self, blocks: usize) -> Nanos {
-        let whole = u64::from(self.flash.provisioning.metadata_in_use()) + self.chunks_of_tables();
+        let whole = u64::from(self.flash.provisioning.metadata_in_use()) + self.tables.chunks_in_use(&self.flash);
         let all = self.flash.chunks.valid_total() + whole * u64::from(self.flash.geometry.blocks_per_chunk);
         let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
@@ -154,7 +154,7 @@ impl BlockFtl {
         let held = match self.flash.chunks.usage(chunk) {
             ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
             ChunkUse::Metadata => Some(Held::Metadata),
-            ChunkUse::Table => self.blocks_of_table_in(chunk).map(|(number, blocks)| {
+            ChunkUse::Table => self.tables.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
                 self.scrub.of_table = blocks;
                 Held::Table(number)
             }),
@@ -243,7 +243,7 @@ impl BlockFtl {
             read.add(*place, *frame);
         }
         self.flash.statistics.scrub.blocks += blocks as u64;
-        self.refresh.earn(blocks);
+        self.flash.allowance.earn(blocks);
         self.flash.submit_read(id);
     }
 
@@ -264,7 +264,7 @@ impl BlockFtl {
             failed |= u64::from(is_in_use && !is_good) << at;
         }
         if completion.status != Status::Success {
-            self.refresh.ask();
+            self.flash.is_unusual = true;
         }
         if failed != 0 && !is_again {
             self.flash.read_again(id, failed);

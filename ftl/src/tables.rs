@@ -57,8 +57,8 @@ pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStati
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 
-use crate::block::BlockFtl;
 use crate::chunks::Chunks;
+use crate::flash::Flash;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState};
@@ -190,41 +190,41 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
     (1..=most).rev().find(fits).unwrap_or(1) * geometry.ws_min
 }
 
-impl BlockFtl {
+impl Tables {
     /// Gives tables what the device has beyond the plan and the spares, group by group.
-    pub(crate) fn share_with_tables(&mut self, chunks: &Chunks) {
-        let groups = self.flash.geometry.groups as usize;
+    pub(crate) fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
+        let groups = flash.geometry.groups as usize;
         let mut good = vec![0_u32; groups];
         for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            if self.flash.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
-                good[self.flash.group_of(descriptor.chunk) as usize] += 1;
+            if flash.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
+                good[flash.group_of(descriptor.chunk) as usize] += 1;
             }
         }
-        let others = self.flash.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
+        let others = flash.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
         let others = others.div_ceil(groups as u64) as u32;
-        self.flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
+        flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
     }
 
     /// A chunk in which the map has nothing may be of a table: the catalog will say. Returns false if it cannot be.
-    pub(crate) fn find_table_chunk(&mut self, descriptor: &ChunkDescriptor) -> bool {
+    pub(crate) fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
         let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
         if matches!(state, ChunkState::Free | ChunkState::Offline) {
             return false;
         }
-        self.flash.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
-        self.flash.provisioning.begin_table_chunk(self.flash.group_of(chunk));
-        self.tables.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        flash.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
+        flash.provisioning.begin_table_chunk(flash.group_of(chunk));
+        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         true
     }
 
     /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
-    pub(crate) fn chunks_of_tables(&self) -> u64 {
-        let others = self.tables.leaving.len() + self.tables.found.len();
-        u64::from(self.flash.provisioning.tables_in_use()).saturating_sub(others as u64)
+    pub(crate) fn chunks_in_use(&self, flash: &Flash) -> u64 {
+        let others = self.leaving.len() + self.found.len();
+        u64::from(flash.provisioning.tables_in_use()).saturating_sub(others as u64)
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.
-    pub(crate) fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
-        self.flash.provisioning.table_chunks_on_pu(pu) + self.tables.partial[pu.0 as usize].len() as u32
+    pub(crate) fn chunks_on_pu(&self, flash: &Flash, pu: PuId) -> u32 {
+        flash.provisioning.table_chunks_on_pu(pu) + self.partial[pu.0 as usize].len() as u32
     }
 }

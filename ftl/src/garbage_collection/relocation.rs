@@ -204,7 +204,7 @@ impl BlockFtl {
         places[..blocks].copy_from_slice(read.places());
         frames[..blocks].copy_from_slice(read.frames());
         if completion.status != Status::Success {
-            self.refresh.ask();
+            self.flash.is_unusual = true;
         }
         let addresses = frames[..blocks].iter().map(|frame| Oob::peek(&self.flash.frames, *frame));
         self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));

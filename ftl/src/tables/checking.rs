@@ -69,7 +69,7 @@ impl TableFtl {
             IoError::WrongBlock { .. } => "came back damaged or as another block",
             _ => "cannot be read from the medium",
         };
-        let place = match self.ftl.table_block(slot, block) {
+        let place = match self.ftl.tables.block(&self.ftl.flash, slot, block) {
             TableBlock::Media(ppa) => format!(" (it is at {})", self.ftl.flash.format.unpack(ppa)),
             TableBlock::Frame(_) => String::new(),
         };

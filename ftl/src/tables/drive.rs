@@ -17,6 +17,7 @@ use super::{TableBlock, Tables};
 use crate::block::{BlockFtl, ROUNDS_MAX};
 use crate::canary::Canary;
 use crate::config::Config;
+use crate::flash::Flash;
 use crate::open_error::OpenError;
 use crate::recovery_report::RecoveryReport;
 use crate::statistics::Statistics;
@@ -206,7 +207,7 @@ impl<M: Media> TableFtl<M> {
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
         let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
         let mut ftl = BlockFtl::format(media, config, clock)?;
-        ftl.release_found_chunks();
+        ftl.tables.release_found_chunks(&mut ftl.flash);
         Ok(TableFtl::new(ftl, Catalog::new(catalog_blocks)))
     }
 
@@ -227,13 +228,15 @@ impl<M: Media> TableFtl<M> {
         let mut found = Vec::new();
         for Entry { number, note, table } in entries {
             let table = match table {
-                Some(runs) => Some((TableId { slot: ftl.adopt_table(number, &runs)?, number }, runs.blocks)),
+                Some(runs) => {
+                    Some((TableId { slot: ftl.tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
+                }
                 None => None,
             };
             found.push(FoundEntry { number, note, table });
         }
         if access != Access::Inspect {
-            ftl.release_found_chunks();
+            ftl.tables.release_found_chunks(&mut ftl.flash);
             ftl.hand_over();
             ftl.turn_read_only_if_worn_out();
             ftl.note_missing_room();
@@ -372,7 +375,7 @@ impl TableFtl {
     /// there were none.
     #[must_use]
     pub fn table_space(&self) -> (u64, u64) {
-        self.ftl.table_space()
+        self.ftl.tables.space(&self.ftl.flash)
     }
 
     /// Blocks of a write unit of a table.
@@ -397,7 +400,11 @@ impl TableFtl {
     pub fn begin(&mut self, wish: Wish) -> Result<TableId, TableError> {
         self.expect_writable()?;
         let number = self.catalog.new_number();
-        let slot = self.ftl.begin_table(number, self.placement, wish).ok_or(TableError::TooManyWriters)?;
+        let slot = self
+            .ftl
+            .tables
+            .begin(&mut self.ftl.flash, number, self.placement, wish)
+            .ok_or(TableError::TooManyWriters)?;
         self.statistics.begun += 1;
         Ok(TableId { slot, number })
     }
@@ -409,7 +416,7 @@ impl TableFtl {
     pub fn room(&mut self, now: Time, table: TableId) -> Result<u32, TableError> {
         self.expect_writable()?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        let room = self.ftl.table_room(table.slot);
+        let room = self.ftl.tables.room(&mut self.ftl.flash, &mut self.ftl.journal, table.slot);
         self.ftl.hand_over();
         match room {
             Room::Blocks(blocks) => Ok(blocks),
@@ -427,7 +434,7 @@ impl TableFtl {
     /// Appends blocks to a table, as many as there is room for at most. Their frames are the drive's from now on.
     pub fn append(&mut self, now: Time, table: TableId, frames: &[Frame]) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.append_to_table(table.slot, frames);
+        self.ftl.tables.append(&mut self.ftl.flash, table.slot, frames);
         self.ftl.hand_over();
     }
 
@@ -440,7 +447,7 @@ impl TableFtl {
     /// Where block `block` of a table is on the medium; `None` if it is not there yet.
     #[must_use]
     pub fn place_on_media(&self, table: TableId, block: u32) -> Option<Ppa> {
-        match self.ftl.table_block(table.slot, block) {
+        match self.ftl.tables.block(&self.ftl.flash, table.slot, block) {
             TableBlock::Media(ppa) => Some(ppa),
             TableBlock::Frame(_) => None,
         }
@@ -454,7 +461,7 @@ impl TableFtl {
         self.expect_writable()?;
         expect_short(note)?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.end_table(table.slot);
+        self.ftl.tables.end(&mut self.ftl.flash, table.slot);
         self.ftl.hand_over();
         self.commits.push(Commit { tag, table, note: note.to_vec() });
         Ok(())
@@ -463,7 +470,7 @@ impl TableFtl {
     /// Gives a table up that was not committed.
     pub fn abandon(&mut self, now: Time, table: TableId) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.abandon_table(table.slot);
+        self.ftl.tables.abandon(&mut self.ftl.flash, table.slot);
         self.ftl.hand_over();
         self.abandoned.push(table.slot);
     }
@@ -506,7 +513,8 @@ impl TableFtl {
         self.expect_writable()?;
         expect_short(note)?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        let runs = table.map(|table| self.ftl.table_runs(table.slot).expect("a committed table is on media"));
+        let runs = table
+            .map(|table| self.ftl.tables.runs(&self.ftl.flash, table.slot).expect("a committed table is on media"));
         let parts = self.catalog.put(number, note, runs.as_ref()).ok_or(TableError::CatalogFull)?;
         self.change(parts, Some(tag));
         Ok(())
@@ -526,7 +534,7 @@ impl TableFtl {
         let change = self.change(vec![parts], Some(tag));
         if let Some(table) = table {
             self.statistics.deleted += 1;
-            self.ftl.delete_table(table.slot);
+            self.ftl.tables.delete(&mut self.ftl.flash, table.slot);
             self.doomed.push(Doomed { what: Unnamed::Table(table), change: Some(change), acknowledged: 0 });
         }
         Ok(())
@@ -720,13 +728,13 @@ impl TableFtl {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
                 Some(reason) if !self.ftl.flash.may_program() => Some(TableError::ReadOnly(reason)),
-                _ if self.ftl.table_has_failed(slot) && self.can_release() => {
+                _ if self.ftl.tables.has_failed(slot) && self.can_release() => {
                     self.flush_for_room();
                     None
                 }
-                _ => self.ftl.table_has_failed(slot).then_some(TableError::NoSpace),
+                _ => self.ftl.tables.has_failed(slot).then_some(TableError::NoSpace),
             };
-            if failed.is_none() && !self.ftl.table_is_at_rest(slot) {
+            if failed.is_none() && !self.ftl.tables.is_at_rest(slot) {
                 continue;
             }
             has_acted = true;
@@ -734,21 +742,21 @@ impl TableFtl {
             let put = match failed {
                 Some(error) => Err(error),
                 None => {
-                    self.ftl.table_written(slot);
-                    let runs = self.ftl.table_runs(slot).expect("all of it is on media");
+                    self.ftl.tables.written(&mut self.ftl.flash, slot);
+                    let runs = self.ftl.tables.runs(&self.ftl.flash, slot).expect("all of it is on media");
                     self.catalog.put(number, &note, Some(&runs)).ok_or(TableError::CatalogFull)
                 }
             };
             match put {
                 Ok(parts) => {
                     self.statistics.committed += 1;
-                    self.ftl.try_moving_again();
+                    self.ftl.tables.try_moving_again(&mut self.ftl.flash);
                     self.change(parts, Some(tag));
                 }
                 Err(error) => {
                     self.done.push(TableDone { tag, result: Err(error), at: self.ftl.flash.now });
-                    if self.ftl.table_is_at_rest(slot) {
-                        self.ftl.release_table(slot);
+                    if self.ftl.tables.is_at_rest(slot) {
+                        self.ftl.tables.release(&mut self.ftl.flash, slot);
                     } else {
                         self.abandon(self.ftl.flash.now, table);
                     }
@@ -760,13 +768,13 @@ impl TableFtl {
 
     /// Enters into the catalog where a table is now of which a part has moved. Returns whether there was any.
     fn enter_moved(&mut self) -> bool {
-        let Some(Moved { number, runs }) = self.ftl.moved() else { return false };
+        let Some(Moved { number, runs }) = self.ftl.tables.moved(&self.ftl.flash) else { return false };
         let Some(parts) = self.catalog.put_elsewhere(number, &runs) else {
-            self.ftl.leave_moving_table();
+            self.ftl.tables.leave_moving_table(&mut self.ftl.flash);
             return true;
         };
         let change = self.change(parts, None);
-        if let Some(chunk) = self.ftl.end_move() {
+        if let Some(chunk) = self.ftl.tables.end_move(&mut self.ftl.flash) {
             self.doomed.push(Doomed { what: Unnamed::Chunk(chunk), change: Some(change), acknowledged: 0 });
         }
         true
@@ -782,17 +790,17 @@ impl TableFtl {
             if (is_durable || is_early) && !self.is_pinned(what) {
                 self.doomed.swap_remove(at);
                 match what {
-                    Unnamed::Table(table) => self.ftl.release_table(table.slot),
-                    Unnamed::Chunk(chunk) => self.ftl.release_moved_chunk(chunk),
+                    Unnamed::Table(table) => self.ftl.tables.release(&mut self.ftl.flash, table.slot),
+                    Unnamed::Chunk(chunk) => self.ftl.tables.release_moved_chunk(&mut self.ftl.flash, chunk),
                 }
                 has_acted = true;
             }
         }
         for at in (0..self.abandoned.len()).rev() {
             let slot = self.abandoned[at];
-            if self.ftl.table_is_at_rest(slot) {
+            if self.ftl.tables.is_at_rest(slot) {
                 self.abandoned.swap_remove(at);
-                self.ftl.release_table(slot);
+                self.ftl.tables.release(&mut self.ftl.flash, slot);
                 has_acted = true;
             }
         }
@@ -830,15 +838,15 @@ fn expect_short(note: &[u8]) -> Result<(), TableError> {
     if bytes > NOTE_BYTES_MAX { Err(TableError::NoteTooLong { bytes }) } else { Ok(()) }
 }
 
-impl BlockFtl {
-    fn table_space(&self) -> (u64, u64) {
-        let blocks = u64::from(self.flash.geometry.blocks_per_chunk);
-        let groups = 0..self.flash.geometry.groups;
+impl Tables {
+    fn space(&self, flash: &Flash) -> (u64, u64) {
+        let blocks = u64::from(flash.geometry.blocks_per_chunk);
+        let groups = 0..flash.geometry.groups;
         let (left, all) = groups
-            .map(|group| (self.flash.provisioning.table_share_left(group), self.flash.provisioning.table_share(group)))
+            .map(|group| (flash.provisioning.table_share_left(group), flash.provisioning.table_share(group)))
             .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
-        let partial = self.tables.partial.iter().flatten().map(|open| u64::from(self.flash.units.room(*open)));
-        (left * blocks + partial.sum::<u64>() + self.tables.leaving.len() as u64 * blocks, all * blocks)
+        let partial = self.partial.iter().flatten().map(|open| u64::from(flash.units.room(*open)));
+        (left * blocks + partial.sum::<u64>() + self.leaving.len() as u64 * blocks, all * blocks)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What is found of tables when a drive is opened: the catalog is read, its tables take over their chunks, and those that are of
 //! none are released.
 
-use super::Found;
 use super::catalog::{CatalogError, Reader, TableRuns};
 use super::table::Table;
+use super::{Found, Tables};
 use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
+use crate::flash::Flash;
 use crate::mapping::Place;
 use crate::open_error::OpenError;
 use crate::target::{BlockTarget, Done, IoError, Request};
@@ -52,49 +53,49 @@ fn lost(block: u32, error: &IoError) -> CatalogError {
     CatalogError::Lost { block, reason: error.to_string() }
 }
 
-impl BlockFtl {
+impl Tables {
     /// Takes over a table that the catalog describes.
-    pub(super) fn adopt_table(&mut self, number: u64, found: &TableRuns) -> Result<u32, CatalogError> {
+    pub(super) fn adopt(&mut self, flash: &mut Flash, number: u64, found: &TableRuns) -> Result<u32, CatalogError> {
         let wrong = |reason: String| CatalogError::Entry { number, block: 0, reason };
-        let unit_blocks = self.tables.unit_blocks;
+        let unit_blocks = self.unit_blocks;
         for run in &found.runs {
             let end = u64::from(run.first) + u64::from(run.units) * u64::from(unit_blocks);
-            if !self.flash.geometry.has_chunk(run.chunk) || end > u64::from(self.flash.geometry.blocks_per_chunk) {
+            if !flash.geometry.has_chunk(run.chunk) || end > u64::from(flash.geometry.blocks_per_chunk) {
                 return Err(wrong(format!("{run:?} is beyond the device")));
             }
         }
-        let table = Table::from_runs(number, found.blocks, unit_blocks, self.flash.format, &found.runs);
+        let table = Table::from_runs(number, found.blocks, unit_blocks, flash.format, &found.runs);
         let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
         for chunk in &table.chunks {
-            match self.tables.found.remove(chunk) {
+            match self.found.remove(chunk) {
                 Some(Found { write_pointer, is_open: true }) => {
-                    let open = self.flash.units.open(*chunk, write_pointer);
-                    self.tables.half_full.insert(*chunk, open);
+                    let open = flash.units.open(*chunk, write_pointer);
+                    self.half_full.insert(*chunk, open);
                 }
                 Some(_) => {}
                 // What the device has taken out of use is lost, and the rest of the table is not.
-                None if self.flash.chunks.usage(*chunk) == ChunkUse::Retired => {}
+                None if flash.chunks.usage(*chunk) == ChunkUse::Retired => {}
                 None => {
-                    let address = self.flash.format.unpack_chunk(*chunk);
+                    let address = flash.format.unpack_chunk(*chunk);
                     return Err(wrong(format!("the chunk of {address} is free, or of something else")));
                 }
             }
         }
-        Ok(self.tables.add(table))
+        Ok(self.add(table))
     }
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
-    pub(super) fn release_found_chunks(&mut self) {
-        let mut found: Vec<_> = self.tables.found.drain().collect();
+    pub(super) fn release_found_chunks(&mut self, flash: &mut Flash) {
+        let mut found: Vec<_> = self.found.drain().collect();
         // In an order that is the same each time.
         found.sort_unstable_by_key(|(chunk, _)| *chunk);
         for (chunk, Found { write_pointer, is_open }) in found {
             if is_open {
                 // Its opening may not be in the log, and what it holds does not count.
-                self.flash.seals.open(chunk);
+                flash.seals.open(chunk);
             }
-            let open = is_open.then(|| self.flash.units.open(chunk, write_pointer));
-            self.release_table_chunk(chunk, open);
+            let open = is_open.then(|| flash.units.open(chunk, write_pointer));
+            self.release_chunk(flash, chunk, open);
         }
     }
 }

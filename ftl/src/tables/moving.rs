@@ -16,8 +16,8 @@
 use super::Tables;
 use super::catalog::TableRuns;
 use super::table::{Table, UnitPlace};
-use crate::block::BlockFtl;
 use crate::chunk_table::ChunkUse;
+use crate::flash::Flash;
 use crate::flash::reads::{ReadId, Reader};
 use crate::oob::{BlockKind, Oob};
 use crate::refresh::REFRESHES_MAX;
@@ -97,28 +97,28 @@ fn units_behind(geometry: &Geometry, unit_blocks: u32) -> u32 {
     geometry.mw_cunits.div_ceil(unit_blocks)
 }
 
-impl BlockFtl {
+impl Tables {
     /// A chunk of tables is weak, and was not before.
-    pub(crate) fn queue_table_chunk(&mut self, chunk: ChunkId) {
-        if self.tables.weak.len() < REFRESHES_MAX {
-            self.tables.weak.push_back(chunk);
-            self.tables.may_move = true;
+    pub(crate) fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.weak.len() < REFRESHES_MAX {
+            self.weak.push_back(chunk);
+            self.may_move = true;
         } else {
-            self.flash.chunks.strengthen(chunk);
+            flash.chunks.strengthen(chunk);
         }
     }
 
     /// Blocks of `chunk` that are of a table in the catalog, in their order, and its number.
-    pub(crate) fn blocks_of_table_in(&self, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
-        let table = self.tables.table(self.tables.slot_of(chunk)?);
+    pub(crate) fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        let table = self.table(self.slot_of(chunk)?);
         if table.writing.is_some() {
             return None;
         }
-        let unit_blocks = self.tables.unit_blocks;
+        let unit_blocks = self.unit_blocks;
         let mut ranges: Vec<Range<u32>> = Vec::new();
         for unit in 0..table.units() {
-            if let Some(ppa) = self.place_in(table, unit, chunk) {
-                let first = self.flash.format.block_of(ppa);
+            if let Some(ppa) = self.place_in(flash, table, unit, chunk) {
+                let first = flash.format.block_of(ppa);
                 ranges.push(first..first + unit_blocks.min(table.blocks - unit * unit_blocks));
             }
         }
@@ -127,71 +127,71 @@ impl BlockFtl {
     }
 
     /// Where unit `unit` of a table is, if it is in `chunk`.
-    fn place_in(&self, table: &Table, unit: u32, chunk: ChunkId) -> Option<Ppa> {
+    fn place_in(&self, flash: &Flash, table: &Table, unit: u32, chunk: ChunkId) -> Option<Ppa> {
         match table.place(unit) {
-            UnitPlace::Media(ppa) if self.flash.format.chunk_of(ppa) == chunk => Some(ppa),
+            UnitPlace::Media(ppa) if flash.format.chunk_of(ppa) == chunk => Some(ppa),
             _ => None,
         }
     }
 
     /// Goes on with what moves, or begins with what should.
-    pub(super) fn advance_move(&mut self) {
-        if self.flash.phase != Phase::Working || self.flash.read_only.is_some() {
+    pub(super) fn advance_move(&mut self, flash: &mut Flash) {
+        if flash.phase != Phase::Working || flash.read_only.is_some() {
             return;
         }
-        let Some(moving) = &self.tables.moving else { return self.begin_move() };
+        let Some(moving) = &self.moving else { return self.begin_move(flash) };
         if moving.reading.is_some() {
             return;
         }
         match moving.stage {
-            Stage::Copying if moving.seen < moving.units.len() => self.read_next_unit(),
-            Stage::Copying => self.end_copy(),
+            Stage::Copying if moving.seen < moving.units.len() => self.read_next_unit(flash),
+            Stage::Copying => self.end_copy(flash),
             Stage::GivenUp => {
                 let copy = moving.copy;
                 self.moving().stage = Stage::Leaving;
-                self.abandon_table(copy);
+                self.abandon(flash, copy);
             }
-            Stage::Leaving if self.table_is_at_rest(moving.copy) => {
+            Stage::Leaving if self.is_at_rest(moving.copy) => {
                 let copy = moving.copy;
-                self.tables.moving = None;
-                self.release_table(copy);
+                self.moving = None;
+                self.release(flash, copy);
                 // Units of other tables may have waited for what it gives back.
-                self.flash.stirred = true;
+                flash.stirred = true;
             }
             Stage::Leaving => {}
         }
     }
 
     /// What could not move before may be able to now.
-    pub(super) fn try_moving_again(&mut self) {
-        self.tables.may_move = true;
-        self.flash.stirred |= !self.tables.weak.is_empty();
+    pub(super) fn try_moving_again(&mut self, flash: &mut Flash) {
+        self.may_move = true;
+        flash.stirred |= !self.weak.is_empty();
     }
 
     fn moving(&mut self) -> &mut Move {
-        self.tables.moving.as_mut().expect("a chunk is being moved")
+        self.moving.as_mut().expect("a chunk is being moved")
     }
 
-    fn begin_move(&mut self) {
-        if !self.tables.may_move || self.tables.lacks_room || !self.refresh.may_spend() {
+    fn begin_move(&mut self, flash: &mut Flash) {
+        if !self.may_move || self.lacks_room || !flash.allowance.is_left() {
             return;
         }
-        self.tables.may_move = false;
-        for _ in 0..self.tables.weak.len() {
-            let Some(chunk) = self.tables.weak.pop_front() else { return };
+        self.may_move = false;
+        for _ in 0..self.weak.len() {
+            let Some(chunk) = self.weak.pop_front() else { return };
             // It may have been reset since, and be of anybody.
-            let care = self.flash.chunks.weakness(chunk).filter(|_| self.flash.chunks.usage(chunk) == ChunkUse::Table);
-            let Some(care) = care.filter(|_| !self.flash.chunks.is_offline(chunk)) else { continue };
-            let Some(slot) = self.tables.slot_of(chunk) else {
-                self.flash.chunks.strengthen(chunk);
+            let care = flash.chunks.weakness(chunk).filter(|_| flash.chunks.usage(chunk) == ChunkUse::Table);
+            let Some(care) = care.filter(|_| !flash.chunks.is_offline(chunk)) else { continue };
+            let Some(slot) = self.slot_of(chunk) else {
+                flash.chunks.strengthen(chunk);
                 continue;
             };
-            let table = self.tables.table(slot);
+            let table = self.table(slot);
             if table.writing.is_some() {
-                self.tables.weak.push_back(chunk);
+                self.weak.push_back(chunk);
             } else if !table.is_deleted {
-                if !self.try_move(slot, chunk, care) {
-                    self.tables.weak.push_front(chunk);
+                if !self.try_move(flash, slot, chunk, care) {
+                    self.weak.push_front(chunk);
                 }
                 return;
             }
@@ -199,27 +199,28 @@ impl BlockFtl {
     }
 
     /// Begins to move `chunk` of a table, if there is a chunk to move it to.
-    fn try_move(&mut self, slot: u32, chunk: ChunkId, care: Care) -> bool {
-        let frames = Tables::frames_to_move(&self.flash.geometry, self.tables.unit_blocks) as usize;
-        if self.flash.frames.available(FrameForm::Bytes) < frames {
+    fn try_move(&mut self, flash: &mut Flash, slot: u32, chunk: ChunkId, care: Care) -> bool {
+        let frames = Tables::frames_to_move(&flash.geometry, self.unit_blocks) as usize;
+        if flash.frames.available(FrameForm::Bytes) < frames {
             return false;
         }
-        let pu = self.flash.format.pu_of(chunk);
-        let copy = self.tables.add(Table::new(COPY, std::iter::once(pu)));
-        self.tables.writers[pu.0 as usize] += 1;
-        let table = self.tables.table(slot);
-        let units: Vec<u32> = (0..table.units()).filter(|unit| self.place_in(table, *unit, chunk).is_some()).collect();
+        let pu = flash.format.pu_of(chunk);
+        let copy = self.add(Table::new(COPY, std::iter::once(pu)));
+        self.writers[pu.0 as usize] += 1;
+        let table = self.table(slot);
+        let units: Vec<u32> =
+            (0..table.units()).filter(|unit| self.place_in(flash, table, *unit, chunk).is_some()).collect();
         // It begins only where there is room for all of it, or it would be in the way of the host for nothing.
-        let has_room = self.table_frontier(copy).is_some_and(|open| {
-            let pu = self.flash.format.pu_of(self.flash.units.chunk(open).chunk);
-            let needed = units.len() as u32 * self.tables.unit_blocks;
-            self.flash.units.room(open) >= needed || self.flash.provisioning.table_chunks_on_pu(pu) > 0
+        let has_room = self.frontier(flash, copy).is_some_and(|open| {
+            let pu = flash.format.pu_of(flash.units.chunk(open).chunk);
+            let needed = units.len() as u32 * self.unit_blocks;
+            flash.units.room(open) >= needed || flash.provisioning.table_chunks_on_pu(pu) > 0
         });
         if !has_room {
-            self.release_table(copy);
+            self.release(flash, copy);
             return false;
         }
-        self.tables.moving = Some(Move {
+        self.moving = Some(Move {
             slot,
             chunk,
             care,
@@ -231,170 +232,168 @@ impl BlockFtl {
             copied: Vec::new(),
             blocks: 0,
         });
-        self.flash.stirred = true;
+        flash.stirred = true;
         true
     }
 
-    fn read_next_unit(&mut self) {
-        let (behind, unit_blocks) =
-            (units_behind(&self.flash.geometry, self.tables.unit_blocks), self.tables.unit_blocks);
-        let moving = self.tables.moving.as_ref().expect("a chunk is being moved");
+    fn read_next_unit(&mut self, flash: &mut Flash) {
+        let (behind, unit_blocks) = (units_behind(&flash.geometry, self.unit_blocks), self.unit_blocks);
+        let moving = self.moving.as_ref().expect("a chunk is being moved");
         let (unit, chunk, slot, copy) = (moving.units[moving.seen], moving.chunk, moving.slot, moving.copy);
-        let writing = self.tables.table_mut(copy).writing();
+        let writing = self.table_mut(copy).writing();
         if writing.has_failed {
-            return self.give_up_move(true);
+            return self.give_up_move(flash, true);
         }
         // With more of them some will be readable without any written behind them.
         if writing.unreadable >= (behind + 2) * writing.open.len().max(1) as u32 {
             return;
         }
-        let table = self.tables.table(slot);
-        let first = self.place_in(table, unit, chunk).expect("the table is as it was");
+        let table = self.table(slot);
+        let first = self.place_in(flash, table, unit, chunk).expect("the table is as it was");
         let blocks = unit_blocks.min(table.blocks - unit * unit_blocks);
         let mut frames = Vec::new();
-        if !self.flash.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
-            return self.give_up_move(true);
+        if !flash.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
+            return self.give_up_move(flash, true);
         }
-        let id = self.flash.reads.begin(Reader::Table, 0);
-        let read = self.flash.reads.get_mut(id);
+        let id = flash.reads.begin(Reader::Table, 0);
+        let read = flash.reads.get_mut(id);
         for (at, frame) in (0..).zip(&frames) {
             read.add(Ppa(first.0 + at), *frame);
         }
-        self.flash.statistics.relocation_reads += u64::from(blocks);
-        self.refresh.spend(blocks);
+        flash.statistics.relocation_reads += u64::from(blocks);
+        flash.allowance.spend(blocks);
         let moving = self.moving();
         moving.seen += 1;
         let left = (unit * unit_blocks..).take(blocks as usize).collect();
         moving.reading = Some(Reading { unit, frames, left });
-        self.flash.submit_read(id);
+        flash.submit_read(id);
     }
 
-    pub(crate) fn table_read_ended(&mut self, id: ReadId, completion: Completion) {
-        let moving = self.tables.moving.as_mut().expect("a chunk is being moved");
+    pub(crate) fn read_ended(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
+        let moving = self.moving.as_mut().expect("a chunk is being moved");
         let mut reading = moving.reading.take().expect("a unit was read");
         let (copy, slot) = (moving.copy, moving.slot);
-        let (is_wanted, is_again) = (moving.stage == Stage::Copying, self.flash.reads.get(id).is_again);
+        let (is_wanted, is_again) = (moving.stage == Stage::Copying, flash.reads.get(id).is_again);
         let failed = match is_wanted {
-            true => self.failed_of(id, &reading.left, self.tables.table(slot).number, completion),
+            true => self.failed_of(flash, id, &reading.left, self.table(slot).number, completion),
             false => 0,
         };
         if completion.status != Status::Success {
-            self.refresh.ask();
+            flash.is_unusual = true;
         }
         if failed != 0 && !is_again {
             let mut at = 0..;
             reading.left.retain(|_| at.next().is_some_and(|at| failed >> at & 1 != 0));
             self.moving().reading = Some(reading);
-            self.flash.read_again(id, failed);
+            flash.read_again(id, failed);
             return;
         }
         let is_good = is_wanted && failed == 0;
-        self.flash.reads.end(id);
-        self.flash.stirred = true;
+        flash.reads.end(id);
+        flash.stirred = true;
         if is_good {
             let moving = self.moving();
             let at = moving.copied.len() as u32;
             moving.copied.push(reading.unit);
             moving.blocks += reading.frames.len() as u64;
-            self.write_table_unit(copy, at, &reading.frames);
+            self.write_unit(flash, copy, at, &reading.frames);
         } else {
-            self.flash.statistics.read_failures += u64::from(is_wanted);
-            reading.frames.into_iter().for_each(|frame| self.flash.frames.release(frame));
+            flash.statistics.read_failures += u64::from(is_wanted);
+            reading.frames.into_iter().for_each(|frame| flash.frames.release(frame));
         }
     }
 
     /// Which of the blocks of a read could not be read, or are not those blocks of table `number`.
-    fn failed_of(&self, id: ReadId, blocks: &[u32], number: u64, completion: Completion) -> u64 {
-        let frames = self.flash.reads.get(id).frames();
+    fn failed_of(&self, flash: &Flash, id: ReadId, blocks: &[u32], number: u64, completion: Completion) -> u64 {
+        let frames = flash.reads.get(id).frames();
         let failed = |(at, (block, frame)): (usize, (&u32, &Frame))| {
             let is_read = completion.status.data_is_good() || completion.failed >> at & 1 == 0;
             let expected = Oob { kind: BlockKind::Table, address: (*block).into(), sequence: number };
-            u64::from(!is_read || Oob::verify(&self.flash.frames, *frame) != Ok(expected)) << at
+            u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << at
         };
         blocks.iter().zip(frames).enumerate().map(failed).sum()
     }
 
     /// All of it that can be read is in the copy, or on its way there.
-    fn end_copy(&mut self) {
+    fn end_copy(&mut self, flash: &mut Flash) {
         let moving = self.moving();
         let copy = moving.copy;
         if moving.copied.is_empty() {
-            return self.give_up_move(false);
+            return self.give_up_move(flash, false);
         }
-        let writing = self.tables.table_mut(copy).writing();
+        let writing = self.table_mut(copy).writing();
         if writing.has_failed {
-            self.give_up_move(true);
+            self.give_up_move(flash, true);
         } else if !writing.is_ended {
-            self.end_table(copy);
+            self.end(flash, copy);
         }
     }
 
     /// What has been copied is not needed. The chunk is to be moved later if `again`.
-    fn give_up_move(&mut self, again: bool) {
+    fn give_up_move(&mut self, flash: &mut Flash, again: bool) {
         let moving = self.moving();
         moving.stage = Stage::GivenUp;
         let chunk = moving.chunk;
         if again {
-            self.tables.weak.push_back(chunk);
+            self.weak.push_back(chunk);
         }
-        self.flash.stirred = true;
+        flash.stirred = true;
     }
 
     /// The table in `slot` is in the catalog no more: nothing of it needs to move.
-    pub(super) fn delete_table(&mut self, slot: u32) {
-        self.tables.table_mut(slot).is_deleted = true;
-        if self.tables.moving.as_ref().is_some_and(|moving| moving.slot == slot) {
-            self.leave_moving_table();
+    pub(super) fn delete(&mut self, flash: &mut Flash, slot: u32) {
+        self.table_mut(slot).is_deleted = true;
+        if self.moving.as_ref().is_some_and(|moving| moving.slot == slot) {
+            self.leave_moving_table(flash);
         }
     }
 
     /// What is being moved stays where it is.
-    pub(super) fn leave_moving_table(&mut self) {
+    pub(super) fn leave_moving_table(&mut self, flash: &mut Flash) {
         if self.moving().stage == Stage::Copying {
-            self.give_up_move(false);
+            self.give_up_move(flash, false);
         }
     }
 
     /// A chunk that was of a table is released: all that it held has moved.
-    pub(super) fn release_moved_chunk(&mut self, chunk: ChunkId) {
-        let open = self.tables.half_full.remove(&chunk);
-        self.release_table_chunk(chunk, open);
+    pub(super) fn release_moved_chunk(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        let open = self.half_full.remove(&chunk);
+        self.release_chunk(flash, chunk, open);
     }
 
     /// Where the table is of which a chunk has been copied. It is still read where it was.
-    pub(super) fn moved(&self) -> Option<Moved> {
-        let moving = self.tables.moving.as_ref().filter(|moving| moving.stage == Stage::Copying)?;
+    pub(super) fn moved(&self, flash: &Flash) -> Option<Moved> {
+        let moving = self.moving.as_ref().filter(|moving| moving.stage == Stage::Copying)?;
         let is_copied = moving.seen == moving.units.len() && !moving.copied.is_empty() && moving.reading.is_none();
-        if !is_copied || !self.table_is_at_rest(moving.copy) {
+        if !is_copied || !self.is_at_rest(moving.copy) {
             return None;
         }
-        let (table, copy) = (self.tables.table(moving.slot), self.tables.table(moving.copy));
+        let (table, copy) = (self.table(moving.slot), self.table(moving.copy));
         let places = (0..).zip(&moving.copied).map(|(at, unit)| (*unit, copy.place(at)));
-        let runs = table.runs_with(places, self.tables.unit_blocks, self.flash.format)?;
+        let runs = table.runs_with(places, self.unit_blocks, flash.format)?;
         Some(Moved { number: table.number, runs: TableRuns { blocks: table.blocks, runs } })
     }
 
     /// From now on the table is where [`BlockFtl::moved`] says. Gives back its old chunk if nothing of it is there any more.
-    pub(super) fn end_move(&mut self) -> Option<ChunkId> {
-        let Move { slot, chunk, care, copied, copy, blocks, .. } =
-            self.tables.moving.take().expect("a chunk was moved");
-        self.table_written(copy);
-        let copy = self.tables.remove(copy);
-        let table = self.tables.table_mut(slot);
+    pub(super) fn end_move(&mut self, flash: &mut Flash) -> Option<ChunkId> {
+        let Move { slot, chunk, care, copied, copy, blocks, .. } = self.moving.take().expect("a chunk was moved");
+        self.written(flash, copy);
+        let copy = self.remove(copy);
+        let table = self.table_mut(slot);
         for (at, unit) in (0..).zip(&copied) {
             table.set_place(*unit, copy.place(at));
         }
         table.chunks.extend(copy.chunks);
-        let moved = &mut self.flash.statistics.cared[care as usize];
+        let moved = &mut flash.statistics.cared[care as usize];
         moved.chunks += 1;
         moved.blocks += blocks;
-        self.try_moving_again();
+        self.try_moving_again(flash);
         // Units of other tables wait for the room that it gives back, which takes a flush.
-        self.flash.stirred = true;
-        let table = self.tables.table(slot);
-        let is_empty = (0..table.units()).all(|unit| self.place_in(table, unit, chunk).is_none());
+        flash.stirred = true;
+        let table = self.table(slot);
+        let is_empty = (0..table.units()).all(|unit| self.place_in(flash, table, unit, chunk).is_none());
         if is_empty {
-            self.tables.table_mut(slot).chunks.retain(|other| *other != chunk);
+            self.table_mut(slot).chunks.retain(|other| *other != chunk);
         }
         is_empty.then_some(chunk)
     }

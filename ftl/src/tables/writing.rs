@@ -4,13 +4,14 @@
 //! that has room: the table says where each of its units is, so none has to be where it would have been. Blocks that cannot
 //! be read yet are read from their frames, and a table that has ended is padded as far as MW_CUNITS asks for it.
 
-use super::WRITING_MAX;
 use super::catalog::TableRuns;
 use super::columns::{self, TablePlacement, Unit, Wish};
 use super::moving::COPY;
 use super::table::{Table, UnitPlace};
-use crate::block::BlockFtl;
+use super::{Tables, WRITING_MAX};
 use crate::chunk_table::ChunkUse;
+use crate::flash::Flash;
+use crate::journal::Journal;
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
 use crate::units::{OpenChunk, OpenId, UnitId};
@@ -28,179 +29,183 @@ pub enum Room {
     None,
 }
 
-impl BlockFtl {
-    fn pus(&self) -> Vec<PuId> {
-        self.flash.geometry.pu_ids().collect()
+impl Tables {
+    fn pus(&self, flash: &Flash) -> Vec<PuId> {
+        flash.geometry.pu_ids().collect()
     }
 
     /// Begins a table. `None` if too many are being written.
-    pub(super) fn begin_table(&mut self, number: u64, placement: TablePlacement, wish: Wish) -> Option<u32> {
-        let writing = self.tables.writing();
-        if writing >= WRITING_MAX.min(self.open_chunks_of_tables() as usize) {
+    pub(super) fn begin(
+        &mut self,
+        flash: &mut Flash,
+        number: u64,
+        placement: TablePlacement,
+        wish: Wish,
+    ) -> Option<u32> {
+        let writing = self.writing();
+        if writing >= WRITING_MAX.min(self.open_chunks(flash) as usize) {
             return None;
         }
-        let pus = self.pus();
-        let place_mask = (1 << self.flash.format.pu_bits) - 1;
+        let pus = self.pus(flash);
+        let place_mask = (1 << flash.format.pu_bits) - 1;
         let unit = |pu: &PuId| Unit {
-            group: self.flash.format.group_of(*pu),
+            group: flash.format.group_of(*pu),
             place: pu.0 & place_mask,
-            chunks: self.table_chunks_on_pu(*pu),
-            writers: self.tables.writers[pu.0 as usize],
+            chunks: self.chunks_on_pu(flash, *pu),
+            writers: self.writers[pu.0 as usize],
         };
         let units: Vec<Unit> = pus.iter().map(unit).collect();
-        let mut chosen =
-            columns::columns(placement, wish, &units, writing as u32, self.tables.turns, self.tables.unit_blocks);
-        chosen.truncate(self.open_chunks_of_one_table() as usize);
-        self.tables.turns += 1;
+        let mut chosen = columns::columns(placement, wish, &units, writing as u32, self.turns, self.unit_blocks);
+        chosen.truncate(self.open_chunks_of_one(flash) as usize);
+        self.turns += 1;
         for index in &chosen {
-            self.tables.writers[pus[*index].0 as usize] += 1;
+            self.writers[pus[*index].0 as usize] += 1;
         }
-        Some(self.tables.add(Table::new(number, chosen.into_iter().map(|index| pus[index]))))
+        Some(self.add(Table::new(number, chosen.into_iter().map(|index| pus[index]))))
     }
 
     /// How many blocks can be appended now. Opens a chunk for the next unit if it has to.
-    pub(super) fn table_room(&mut self, slot: u32) -> Room {
-        let unit = self.tables.unit_blocks;
-        let filled = self.tables.table_mut(slot).writing().filling.len() as u32;
-        if filled > 0 || self.table_frontier(slot).is_some() {
-            self.tables.lacks_room = false;
+    pub(super) fn room(&mut self, flash: &mut Flash, journal: &mut Journal, slot: u32) -> Room {
+        let unit = self.unit_blocks;
+        let filled = self.table_mut(slot).writing().filling.len() as u32;
+        if filled > 0 || self.frontier(flash, slot).is_some() {
+            self.lacks_room = false;
             return Room::Blocks(unit - filled);
         }
-        if self.is_room_coming(slot) { Room::Wait } else { Room::None }
+        if self.is_room_coming(flash, journal, slot) { Room::Wait } else { Room::None }
     }
 
     /// Whether the table in `slot`, which has no room now, will have some, whatever the host does.
-    fn is_room_coming(&mut self, slot: u32) -> bool {
-        let copy = self.tables.moving.as_ref().map(super::moving::Move::copy);
-        self.tables.lacks_room |= copy != Some(slot);
+    fn is_room_coming(&mut self, flash: &mut Flash, journal: &mut Journal, slot: u32) -> bool {
+        let copy = self.moving.as_ref().map(super::moving::Move::copy);
+        self.lacks_room |= copy != Some(slot);
         // What moves ends by itself, and then gives back as many chunks as it took. On a read-only drive it does not.
-        if copy.is_some_and(|copy| copy != slot) && self.flash.read_only.is_none() {
+        if copy.is_some_and(|copy| copy != slot) && flash.read_only.is_none() {
             return true;
         }
         // What is full is about to be closed, and another may be opened then.
         let is_closing = |open: &OpenChunk| {
-            self.flash.chunks.usage(open.chunk) == ChunkUse::Table
-                && open.is_closing(self.flash.geometry.blocks_per_chunk)
+            flash.chunks.usage(open.chunk) == ChunkUse::Table && open.is_closing(flash.geometry.blocks_per_chunk)
         };
-        if !self.tables.leaving.is_empty() || self.flash.units.count_open(is_closing) > 0 {
+        if !self.leaving.is_empty() || flash.units.count_open(is_closing) > 0 {
             return true;
         }
-        let is_owed = (0..self.flash.geometry.groups).any(|group| self.flash.provisioning.table_share_left(group) > 0);
-        if !is_owed || self.flash.provisioning.coming() == 0 {
+        let is_owed = (0..flash.geometry.groups).any(|group| flash.provisioning.table_share_left(group) > 0);
+        if !is_owed || flash.provisioning.coming() == 0 {
             return false;
         }
         // Nobody else may be in a hurry for what waits for the log.
-        if self.flash.resets.waiting_for_log(self.journal.log.durable()) > 0 && self.journal.log.is_idle() {
-            self.journal.force_log(&mut self.flash);
+        if flash.resets.waiting_for_log(journal.log.durable()) > 0 && journal.log.is_idle() {
+            journal.force_log(flash);
         }
         true
     }
 
     /// Chunks that all tables together may have open, where the device has a limit.
-    fn open_chunks_of_tables(&self) -> u32 {
-        let on_pus = self.flash.plan.open_table_chunks_on_pu.saturating_mul(self.flash.geometry.pus());
-        self.flash.plan.open_table_chunks.min(on_pus)
+    fn open_chunks(&self, flash: &Flash) -> u32 {
+        let on_pus = flash.plan.open_table_chunks_on_pu.saturating_mul(flash.geometry.pus());
+        flash.plan.open_table_chunks.min(on_pus)
     }
 
     /// Chunks that each of them may have open, so that none ever waits for another to end.
-    fn open_chunks_of_one_table(&self) -> u32 {
-        let all = self.open_chunks_of_tables();
+    fn open_chunks_of_one(&self, flash: &Flash) -> u32 {
+        let all = self.open_chunks(flash);
         all / all.min(WRITING_MAX as u32)
     }
 
-    fn has_limit(&self) -> bool {
-        self.open_chunks_of_tables() < u32::MAX
+    fn has_limit(&self, flash: &Flash) -> bool {
+        self.open_chunks(flash) < u32::MAX
     }
 
     /// Whether table `slot` may open one more chunk on `pu`.
-    fn may_open_table_chunk(&self, slot: u32, pu: PuId) -> bool {
-        if !self.has_limit() {
+    fn may_open_chunk(&self, flash: &Flash, slot: u32, pu: PuId) -> bool {
+        if !self.has_limit(flash) {
             return true;
         }
-        let is_of_table = |open: &OpenChunk| self.flash.chunks.usage(open.chunk) == ChunkUse::Table;
-        let is_here = |open: &OpenChunk| is_of_table(open) && self.flash.format.pu_of(open.chunk) == pu;
-        let writing = self.tables.table(slot).writing.as_ref().expect("a table that is being written");
-        let own = writing.open.iter().filter(|open| self.flash.units.room(**open) > 0).count() as u32;
-        own < self.open_chunks_of_one_table()
-            && self.flash.units.count_open(is_of_table) < self.flash.plan.open_table_chunks
-            && self.flash.units.count_open(is_here) < self.flash.plan.open_table_chunks_on_pu
+        let is_of_table = |open: &OpenChunk| flash.chunks.usage(open.chunk) == ChunkUse::Table;
+        let is_here = |open: &OpenChunk| is_of_table(open) && flash.format.pu_of(open.chunk) == pu;
+        let writing = self.table(slot).writing.as_ref().expect("a table that is being written");
+        let own = writing.open.iter().filter(|open| flash.units.room(**open) > 0).count() as u32;
+        own < self.open_chunks_of_one(flash)
+            && flash.units.count_open(is_of_table) < flash.plan.open_table_chunks
+            && flash.units.count_open(is_here) < flash.plan.open_table_chunks_on_pu
     }
 
     /// Appends blocks, as many as there is room for at most. Their frames are the FTL's from now on.
-    pub(super) fn append_to_table(&mut self, slot: u32, frames: &[Frame]) {
-        let unit_blocks = self.tables.unit_blocks as usize;
-        self.flash.statistics.host_blocks_written += frames.len() as u64;
+    pub(super) fn append(&mut self, flash: &mut Flash, slot: u32, frames: &[Frame]) {
+        let unit_blocks = self.unit_blocks as usize;
+        flash.statistics.host_blocks_written += frames.len() as u64;
         for frame in frames {
-            let table = self.tables.table_mut(slot);
+            let table = self.table_mut(slot);
             let oob = Oob { kind: BlockKind::Table, address: table.blocks.into(), sequence: table.number };
-            oob.seal(&mut self.flash.frames, *frame);
+            oob.seal(&mut flash.frames, *frame);
             table.blocks += 1;
             let writing = table.writing();
             writing.filling.push(*frame);
             if writing.filling.len() == unit_blocks {
                 let unit = table.units();
                 let frames = std::mem::take(&mut table.writing().filling);
-                self.write_table_unit(slot, unit, &frames);
+                self.write_unit(flash, slot, unit, &frames);
                 // The list is used again, empty.
                 let mut frames = frames;
                 frames.clear();
-                self.tables.table_mut(slot).writing().filling = frames;
+                self.table_mut(slot).writing().filling = frames;
             }
         }
     }
 
     /// Nothing more comes, and nothing of it will be needed.
-    pub(super) fn abandon_table(&mut self, slot: u32) {
-        let writing = self.tables.table_mut(slot).writing();
+    pub(super) fn abandon(&mut self, flash: &mut Flash, slot: u32) {
+        let writing = self.table_mut(slot).writing();
         (writing.is_ended, writing.is_abandoned) = (true, true);
         let dropped = writing.again.len() as u32;
         (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - dropped, writing.unreadable - dropped);
         let again = std::mem::take(&mut writing.again).into_iter().flat_map(|(_, frames)| frames);
         for frame in again.chain(std::mem::take(&mut writing.filling)) {
-            self.flash.frames.release(frame);
+            flash.frames.release(frame);
         }
-        self.unsettle(slot);
+        self.unsettle(flash, slot);
     }
 
     /// Nothing more comes.
-    pub(super) fn end_table(&mut self, slot: u32) {
-        let table = self.tables.table_mut(slot);
+    pub(super) fn end(&mut self, flash: &mut Flash, slot: u32) {
+        let table = self.table_mut(slot);
         let unit = table.units();
         let writing = table.writing();
         writing.is_ended = true;
         let frames = std::mem::take(&mut writing.filling);
         if !frames.is_empty() {
-            self.write_table_unit(slot, unit, &frames);
+            self.write_unit(flash, slot, unit, &frames);
         }
-        self.unsettle(slot);
+        self.unsettle(flash, slot);
     }
 
-    fn unsettle(&mut self, slot: u32) {
-        if !self.tables.unsettled.contains(&slot) {
-            self.tables.unsettled.push(slot);
+    fn unsettle(&mut self, flash: &mut Flash, slot: u32) {
+        if !self.unsettled.contains(&slot) {
+            self.unsettled.push(slot);
         }
-        self.flash.stirred = true;
+        flash.stirred = true;
     }
 
     /// Writes unit `unit` of a table to its next column, or has it wait if there is no room anywhere.
-    pub(super) fn write_table_unit(&mut self, slot: u32, unit: u32, frames: &[Frame]) {
-        let Some(open) = self.table_frontier(slot) else {
-            let table = self.tables.table_mut(slot);
+    pub(super) fn write_unit(&mut self, flash: &mut Flash, slot: u32, unit: u32, frames: &[Frame]) {
+        let Some(open) = self.frontier(flash, slot) else {
+            let table = self.table_mut(slot);
             table.writing().again.push_back((unit, frames.to_vec()));
             table.set_place(unit, UnitPlace::Again);
             table.writing().unprogrammed += 1;
             table.writing().unreadable += 1;
-            self.unsettle(slot);
+            self.unsettle(flash, slot);
             return;
         };
-        let mut blocks = [self.flash.padding; VECTOR_BLOCKS_MAX];
+        let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
         blocks[..frames.len()].copy_from_slice(frames);
-        let count = frames.len().next_multiple_of(self.flash.geometry.ws_min as usize);
+        let count = frames.len().next_multiple_of(flash.geometry.ws_min as usize);
         let owner = u64::from(slot) << 32 | u64::from(unit);
-        let id = self.flash.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
-        let chunk = self.flash.units.unit(id).chunk;
-        self.tables.waits.begin(id, slot, self.flash.format.pu_of(chunk), self.flash.now);
-        let table = self.tables.table_mut(slot);
+        let id = flash.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
+        let chunk = flash.units.unit(id).chunk;
+        self.waits.begin(id, slot, flash.format.pu_of(chunk), flash.now);
+        let table = self.table_mut(slot);
         table.set_place(unit, UnitPlace::UnderWay(id));
         if !table.chunks.contains(&chunk) {
             table.chunks.push(chunk);
@@ -212,150 +217,150 @@ impl BlockFtl {
     }
 
     /// The open chunk that the next unit of a table goes to: of its next column, or of the first one after it that has room.
-    pub(super) fn table_frontier(&mut self, slot: u32) -> Option<OpenId> {
-        let unit = self.tables.unit_blocks;
-        let count = self.tables.table_mut(slot).writing().columns.len();
+    pub(super) fn frontier(&mut self, flash: &mut Flash, slot: u32) -> Option<OpenId> {
+        let unit = self.unit_blocks;
+        let count = self.table_mut(slot).writing().columns.len();
         for step in 0..count {
-            let writing = self.tables.table_mut(slot).writing();
+            let writing = self.table_mut(slot).writing();
             let index = (writing.next + step) % count;
             let column = &writing.columns[index];
             let (pu, open) = (column.pu, column.open);
-            let open = match open.filter(|open| self.flash.units.room(*open) >= unit) {
+            let open = match open.filter(|open| flash.units.room(*open) >= unit) {
                 Some(open) => Some(open),
-                None => self.open_table_chunk(slot, pu),
+                None => self.open_chunk(flash, slot, pu),
             };
             if let Some(open) = open {
-                let writing = self.tables.table_mut(slot).writing();
+                let writing = self.table_mut(slot).writing();
                 writing.columns[index].open = Some(open);
                 writing.next = index;
                 return Some(open);
             }
         }
         // Nothing is left where it should go: anywhere will do.
-        let may_open = self.pus().into_iter().filter(|pu| self.may_open_table_chunk(slot, *pu));
-        let elsewhere = may_open.max_by_key(|pu| self.table_chunks_on_pu(*pu))?;
-        let open = self.open_table_chunk(slot, elsewhere)?;
-        self.tables.writers[elsewhere.0 as usize] += 1;
-        let writing = self.tables.table_mut(slot).writing();
+        let may_open = self.pus(flash).into_iter().filter(|pu| self.may_open_chunk(flash, slot, *pu));
+        let elsewhere = may_open.max_by_key(|pu| self.chunks_on_pu(flash, *pu))?;
+        let open = self.open_chunk(flash, slot, elsewhere)?;
+        self.writers[elsewhere.0 as usize] += 1;
+        let writing = self.table_mut(slot).writing();
         writing.columns.push(super::table::Column { pu: elsewhere, open: Some(open) });
         writing.next = writing.columns.len() - 1;
         Some(open)
     }
 
     /// A chunk on `pu` for a table: one that is partly written and of no table, or a free one.
-    fn open_table_chunk(&mut self, slot: u32, pu: PuId) -> Option<OpenId> {
-        if !self.may_open_table_chunk(slot, pu) {
+    fn open_chunk(&mut self, flash: &mut Flash, slot: u32, pu: PuId) -> Option<OpenId> {
+        if !self.may_open_chunk(flash, slot, pu) {
             return None;
         }
         // What was written before stays dead in it for as long as the table lives. That costs nothing while there are free
         // chunks; without them a chunk is used again only where that is little, and reset first where it is much.
-        let is_short = self.flash.provisioning.table_chunks_on_pu(pu) == 0;
-        let wanted = if is_short { self.flash.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
-        let wanted = wanted.max(self.tables.unit_blocks);
+        let is_short = flash.provisioning.table_chunks_on_pu(pu) == 0;
+        let wanted = if is_short { flash.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
+        let wanted = wanted.max(self.unit_blocks);
         let open = loop {
-            let Some(open) = self.tables.partial[pu.0 as usize].pop_front() else { break None };
-            if self.flash.units.room(open) >= wanted {
+            let Some(open) = self.partial[pu.0 as usize].pop_front() else { break None };
+            if flash.units.room(open) >= wanted {
                 break Some(open);
             }
             // A chunk is released when it is full.
-            self.close_table_chunk(open);
+            self.close_chunk(flash, open);
         };
         let open = match open {
             Some(open) => open,
             None => {
-                let chunk = self.flash.provisioning.take(Claim::Table(pu))?;
-                self.flash.chunks.set_usage(chunk, ChunkUse::Table);
-                self.flash.chunks.set_label(chunk, Label::Ordinary);
-                self.flash.seals.open(chunk);
-                self.flash.units.open(chunk, 0)
+                let chunk = flash.provisioning.take(Claim::Table(pu))?;
+                flash.chunks.set_usage(chunk, ChunkUse::Table);
+                flash.chunks.set_label(chunk, Label::Ordinary);
+                flash.seals.open(chunk);
+                flash.units.open(chunk, 0)
             }
         };
-        self.tables.table_mut(slot).writing().open.push(open);
+        self.table_mut(slot).writing().open.push(open);
         Some(open)
     }
 
     /// Fills an open chunk of no table, and lets it go.
-    fn close_table_chunk(&mut self, open: OpenId) {
-        let Some(chunk) = self.flash.units.chunk_if_open(open) else { return };
-        let room = self.flash.units.room(open);
+    fn close_chunk(&mut self, flash: &mut Flash, open: OpenId) {
+        let Some(chunk) = flash.units.chunk_if_open(open) else { return };
+        let room = flash.units.room(open);
         if room > 0 {
-            self.flash.pad_by(open, room);
+            flash.pad_by(open, room);
         }
-        self.tables.leaving.insert(chunk);
+        self.leaving.insert(chunk);
     }
 
     /// A unit of a table is safe.
-    pub(crate) fn table_unit_programmed(&mut self, id: UnitId) {
-        self.tables.waits.end(id, self.flash.now);
-        let owner = self.flash.units.unit(id).owner;
+    pub(crate) fn unit_programmed(&mut self, flash: &mut Flash, id: UnitId) {
+        self.waits.end(id, flash.now);
+        let owner = flash.units.unit(id).owner;
         let slot = (owner >> 32) as u32;
-        if let Some(table) = &mut self.tables.slots[slot as usize] {
+        if let Some(table) = &mut self.slots[slot as usize] {
             table.writing().unprogrammed -= 1;
         }
     }
 
     /// It can be read: its frames are no longer needed.
-    pub(crate) fn table_unit_readable(&mut self, id: UnitId) {
-        let unit = self.flash.units.unit(id);
+    pub(crate) fn unit_readable(&mut self, flash: &mut Flash, id: UnitId) {
+        let unit = flash.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
-        let ppa = self.flash.format.ppa(unit.chunk, unit.first);
+        let ppa = flash.format.ppa(unit.chunk, unit.first);
         for frame in &unit.frames()[..unit.used as usize] {
-            self.flash.frames.release(*frame);
+            flash.frames.release(*frame);
         }
-        let table = self.tables.table_mut(slot);
+        let table = self.table_mut(slot);
         table.set_place(index, UnitPlace::Media(ppa));
         table.writing().unreadable -= 1;
     }
 
     /// Its program failed: it is written elsewhere.
-    pub(crate) fn table_unit_failed(&mut self, id: UnitId) {
-        self.tables.waits.end(id, self.flash.now);
-        let unit = self.flash.units.unit(id);
+    pub(crate) fn unit_failed(&mut self, flash: &mut Flash, id: UnitId) {
+        self.waits.end(id, flash.now);
+        let unit = flash.units.unit(id);
         let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
         let frames = unit.frames()[..unit.used as usize].to_vec();
-        let table = self.tables.table_mut(slot);
+        let table = self.table_mut(slot);
         table.set_place(index, UnitPlace::Again);
         let writing = table.writing();
         if writing.is_abandoned {
             (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
-            frames.into_iter().for_each(|frame| self.flash.frames.release(frame));
+            frames.into_iter().for_each(|frame| flash.frames.release(frame));
         } else {
             writing.again.push_back((index, frames));
         }
-        self.unsettle(slot);
+        self.unsettle(flash, slot);
     }
 
     /// Lets tables that have something left to do do it.
-    pub(crate) fn advance_tables(&mut self) {
-        for at in (0..self.tables.unsettled.len()).rev() {
-            let slot = self.tables.unsettled[at];
-            if self.settle_table(slot) {
-                self.tables.unsettled.swap_remove(at);
+    pub(crate) fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
+        for at in (0..self.unsettled.len()).rev() {
+            let slot = self.unsettled[at];
+            if self.settle(flash, journal, slot) {
+                self.unsettled.swap_remove(at);
             }
         }
-        self.advance_move();
+        self.advance_move(flash);
     }
 
     /// Writes again what failed, and pads what has ended. Returns whether nothing is left to be done.
-    fn settle_table(&mut self, slot: u32) -> bool {
-        if !self.flash.may_program() {
+    fn settle(&mut self, flash: &mut Flash, journal: &mut Journal, slot: u32) -> bool {
+        if !flash.may_program() {
             return false;
         }
-        while let Some((unit, frames)) = self.tables.table_mut(slot).writing().again.pop_front() {
-            if self.table_frontier(slot).is_none() {
-                let coming = self.is_room_coming(slot);
-                let writing = self.tables.table_mut(slot).writing();
+        while let Some((unit, frames)) = self.table_mut(slot).writing().again.pop_front() {
+            if self.frontier(flash, slot).is_none() {
+                let coming = self.is_room_coming(flash, journal, slot);
+                let writing = self.table_mut(slot).writing();
                 writing.again.push_front((unit, frames));
                 writing.has_failed = !coming;
                 return false;
             }
-            self.write_table_unit(slot, unit, &frames);
-            let writing = self.tables.table_mut(slot).writing();
+            self.write_unit(flash, slot, unit, &frames);
+            let writing = self.table_mut(slot).writing();
             writing.has_failed = false;
             // It was counted when it was first written.
             (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
         }
-        let writing = self.tables.table_mut(slot).writing();
+        let writing = self.table_mut(slot).writing();
         if !writing.is_ended {
             return true;
         }
@@ -364,91 +369,91 @@ impl BlockFtl {
         }
         let open = writing.open.clone();
         for open in open {
-            if self.flash.geometry.mw_cunits > 0 && self.flash.units.wants_padding(open) {
-                self.flash.pad(open);
+            if flash.geometry.mw_cunits > 0 && flash.units.wants_padding(open) {
+                flash.pad(open);
             }
         }
         false
     }
 
     /// Whether nothing of a table is on its way any more.
-    pub(super) fn table_is_at_rest(&self, slot: u32) -> bool {
-        let writing = self.tables.table(slot).writing.as_ref();
+    pub(super) fn is_at_rest(&self, slot: u32) -> bool {
+        let writing = self.table(slot).writing.as_ref();
         writing.is_none_or(|writing| writing.is_ended && writing.unprogrammed == 0 && writing.unreadable == 0)
     }
 
     /// Where all of a table is, once it is on media.
-    pub(super) fn table_runs(&self, slot: u32) -> Option<TableRuns> {
-        let table = self.tables.table(slot);
-        let runs = table.runs(self.tables.unit_blocks, self.flash.format)?;
+    pub(super) fn runs(&self, flash: &Flash, slot: u32) -> Option<TableRuns> {
+        let table = self.table(slot);
+        let runs = table.runs(self.unit_blocks, flash.format)?;
         Some(TableRuns { blocks: table.blocks, runs })
     }
 
     /// Whether a unit of a table can be written nowhere.
-    pub(super) fn table_has_failed(&mut self, slot: u32) -> bool {
-        self.tables.table_mut(slot).writing().has_failed
+    pub(super) fn has_failed(&mut self, slot: u32) -> bool {
+        self.table_mut(slot).writing().has_failed
     }
 
     /// A table is written no more.
-    pub(super) fn table_written(&mut self, slot: u32) {
-        let table = self.tables.table_mut(slot);
+    pub(super) fn written(&mut self, flash: &mut Flash, slot: u32) {
+        let table = self.table_mut(slot);
         let Some(writing) = table.writing.take() else { return };
         for column in &writing.columns {
-            self.tables.writers[column.pu.0 as usize] -= 1;
+            self.writers[column.pu.0 as usize] -= 1;
         }
         for open in writing.open {
-            let Some(chunk) = self.flash.units.chunk_if_open(open) else { continue };
-            if !self.tables.table(slot).chunks.contains(&chunk) {
+            let Some(chunk) = flash.units.chunk_if_open(open) else { continue };
+            if !self.table(slot).chunks.contains(&chunk) {
                 // It was opened for a unit that never came.
-                self.release_table_chunk(chunk, Some(open));
+                self.release_chunk(flash, chunk, Some(open));
                 continue;
             }
             // What has room left keeps it until the table is deleted.
-            self.tables.half_full.insert(chunk, open);
-            if self.has_limit() {
-                self.flash.pad_by(open, self.flash.units.room(open));
+            self.half_full.insert(chunk, open);
+            if self.has_limit(flash) {
+                flash.pad_by(open, flash.units.room(open));
             }
         }
     }
 
     /// A table is no more, and nobody reads it who did not begin before: its chunks are reset, or used for others.
-    pub(super) fn release_table(&mut self, slot: u32) {
-        self.table_written(slot);
-        let table = self.tables.remove(slot);
+    pub(super) fn release(&mut self, flash: &mut Flash, slot: u32) {
+        self.written(flash, slot);
+        let table = self.remove(slot);
         // A copy that was given up makes none that was not there before.
-        self.tables.makes_room |= table.number != COPY;
+        self.makes_room |= table.number != COPY;
         for chunk in table.chunks {
-            let open = self.tables.half_full.remove(&chunk);
-            self.release_table_chunk(chunk, open);
+            let open = self.half_full.remove(&chunk);
+            self.release_chunk(flash, chunk, open);
         }
     }
 
     /// A chunk is of no table any more.
-    pub(super) fn release_table_chunk(&mut self, chunk: ChunkId, open: Option<OpenId>) {
-        let group = self.flash.group_of(chunk);
-        match open.filter(|open| self.flash.units.room(*open) > 0) {
-            Some(open) if self.flash.units.room(open) == self.flash.geometry.blocks_per_chunk => {
-                self.flash.units.forget(open);
-                self.flash.chunks.set_usage(chunk, ChunkUse::Free);
-                self.flash.provisioning.end_table_chunk(group);
-                self.flash.provisioning.give(chunk, self.flash.chunks.resets(chunk));
+    pub(super) fn release_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, open: Option<OpenId>) {
+        let group = flash.group_of(chunk);
+        match open.filter(|open| flash.units.room(*open) > 0) {
+            Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
+                flash.units.forget(open);
+                flash.chunks.set_usage(chunk, ChunkUse::Free);
+                flash.provisioning.end_table_chunk(group);
+                flash.provisioning.give(chunk, flash.chunks.resets(chunk));
             }
             Some(open)
-                if self.flash.chunks.is_suspect(chunk)
-                    || self.has_limit()
-                    || self.flash.provisioning.tables_have_too_much(group) =>
+                if flash.chunks.is_suspect(chunk)
+                    || self.has_limit(flash)
+                    || flash.provisioning.tables_have_too_much(group) =>
             {
-                self.close_table_chunk(open);
+                self.close_chunk(flash, open);
             }
             Some(open) => {
                 // Nobody misses what is weak in it.
-                self.flash.chunks.strengthen(chunk);
-                self.tables.partial[self.flash.format.pu_of(chunk).0 as usize].push_back(open);
+                flash.chunks.strengthen(chunk);
+                self.partial[flash.format.pu_of(chunk).0 as usize].push_back(open);
             }
-            None if self.flash.chunks.usage(chunk) == ChunkUse::Table => {
-                self.tables.leaving.insert(chunk);
-                if open.is_none_or(|open| self.flash.units.chunk_if_open(open).is_none()) {
-                    self.flash.reset_when_durable(chunk, 0);
+            None if flash.chunks.usage(chunk) == ChunkUse::Table => {
+                self.leaving.insert(chunk);
+                if open.is_none_or(|open| flash.units.chunk_if_open(open).is_none()) {
+                    flash.reset_when_durable(chunk, 0);
                 }
             }
             None => {}
@@ -456,26 +461,26 @@ impl BlockFtl {
     }
 
     /// All units of a table's chunk have ended, and nothing more can be written to it.
-    pub(crate) fn table_chunk_closed(&mut self, chunk: ChunkId) {
-        if self.tables.leaving.contains(&chunk) && self.flash.chunks.usage(chunk) == ChunkUse::Table {
-            self.flash.reset_when_durable(chunk, 0);
+    pub(crate) fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Table {
+            flash.reset_when_durable(chunk, 0);
         }
     }
 
     /// A chunk has been reset, or has gone bad.
-    pub(crate) fn leave_tables(&mut self, chunk: ChunkId) {
-        if self.tables.leaving.remove(&chunk) {
-            self.flash.provisioning.end_table_chunk(self.flash.group_of(chunk));
-            if self.tables.leaving.is_empty() && std::mem::take(&mut self.tables.makes_room) {
-                self.tables.lacks_room = false;
-                self.try_moving_again();
+    pub(crate) fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.remove(&chunk) {
+            flash.provisioning.end_table_chunk(flash.group_of(chunk));
+            if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
+                self.lacks_room = false;
+                self.try_moving_again(flash);
             }
         }
     }
 
     /// Where block `block` of a table is: on media, or in a frame.
-    pub(crate) fn table_block(&self, slot: u32, block: u32) -> TableBlock {
-        let (table, unit_blocks) = (self.tables.table(slot), self.tables.unit_blocks);
+    pub(crate) fn block(&self, flash: &Flash, slot: u32, block: u32) -> TableBlock {
+        let (table, unit_blocks) = (self.table(slot), self.unit_blocks);
         let (unit, within) = (block / unit_blocks, (block % unit_blocks) as usize);
         let writing = || table.writing.as_ref().expect("only a table that is being written has frames");
         if unit == table.units() {
@@ -483,7 +488,7 @@ impl BlockFtl {
         }
         match table.place(unit) {
             UnitPlace::Media(first) => TableBlock::Media(Ppa(first.0 + within as u64)),
-            UnitPlace::UnderWay(id) => TableBlock::Frame(self.flash.units.unit(id).frames()[within]),
+            UnitPlace::UnderWay(id) => TableBlock::Frame(flash.units.unit(id).frames()[within]),
             UnitPlace::Again => {
                 let again = writing().again.iter().find(|(other, _)| *other == unit);
                 TableBlock::Frame(again.expect("a unit whose program failed waits").1[within])
