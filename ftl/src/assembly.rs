@@ -356,7 +356,9 @@ impl BlockFtl {
                         suspects.push(chunk);
                     }
                 }
-                ChunkState::Closed if self.flash.chunks.is_suspect(chunk) => self.retire(chunk),
+                ChunkState::Closed if self.flash.chunks.is_suspect(chunk) => {
+                    self.flash.retire(&self.journal.superblock, chunk)
+                }
                 ChunkState::Closed => self.flash.reset_when_durable(chunk, 0),
                 ChunkState::Open => {
                     self.flash.chunks.set_usage(chunk, ChunkUse::Open);
@@ -370,7 +372,7 @@ impl BlockFtl {
         }
         // As when it happened: what holds less than its size takes the room of another.
         suspects.retain(|chunk| self.flash.chunks.usage(*chunk) != ChunkUse::Retired);
-        suspects.into_iter().for_each(|chunk| self.suspect(chunk));
+        suspects.into_iter().for_each(|chunk| self.flash.suspect(&self.journal.superblock, chunk));
         for (ChunkDescriptor { chunk, write_pointer, .. }, by) in take_up(open, self.flash.format, &self.flash.plan) {
             let pu = self.flash.format.pu_of(chunk);
             if self.flash.chunks.valid(chunk) == 0 && self.is_short_of_room(self.flash.format.group_of(pu)) {

@@ -21,7 +21,7 @@
 use crate::chunk_table::ChunkUse;
 use crate::config::Config;
 use crate::flash::reads::Reader;
-use crate::flash::{Errand, Flash};
+use crate::flash::{Errand, Flash, Reset};
 use crate::garbage_collection::Collection;
 use crate::journal::Journal;
 use crate::life::Life;
@@ -42,7 +42,7 @@ use crate::target::{BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError
 use crate::transactions::Transactions;
 use crate::units::{Event, OpenId, UnitId};
 use crate::wear_levelling::WearLevelling;
-use crate::words::{Class, Handle, Label, Purpose, ReadOnlyReason};
+use crate::words::{Care, Class, Handle, Label, Purpose, ReadOnlyReason};
 use crate::write_buffer::{CommittedMap, WriteBuffer};
 use openftl_core::{ChunkId, Frame, FrameForm, Frames, Nanos, Ppa, PuId, Time};
 use openftl_media::{Completion, Media, Status};
@@ -308,6 +308,48 @@ impl BlockFtl {
         if self.flash.read_only.is_some_and(|reason| reason != ReadOnlyReason::Inspection) {
             self.placement.keep_nothing_apart();
         }
+    }
+
+    /// Resets what can be reset.
+    fn advance_resets(&mut self) {
+        let mut retired = Vec::new();
+        self.flash.advance_resets(&self.journal, &mut retired);
+        self.heed_read_only();
+        for chunk in retired {
+            self.tables.leave(&mut self.flash, chunk);
+        }
+    }
+
+    fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
+        let reset = self.flash.reset_ended(&mut self.journal.superblock, chunk, status);
+        self.heed_read_only();
+        if reset != Reset::OfSuperblocks {
+            self.tables.leave(&mut self.flash, chunk);
+        }
+        if reset == Reset::Free {
+            self.watch_wear(chunk);
+        }
+    }
+
+    /// The device has taken `chunk` out of use.
+    pub(crate) fn chunk_went_offline(&mut self, chunk: ChunkId) {
+        let is_news = self.flash.went_offline(&self.journal.superblock, chunk);
+        self.heed_read_only();
+        if is_news {
+            self.weak_chunk(chunk, Care::Notification);
+        }
+    }
+
+    /// A drive that has too few good chunks turns read-only.
+    pub(crate) fn turn_read_only_if_worn_out(&mut self) {
+        self.flash.turn_read_only_if_worn_out(&self.journal.superblock);
+        self.heed_read_only();
+    }
+
+    /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
+    #[must_use]
+    pub fn is_aged(&self) -> bool {
+        self.flash.is_aged()
     }
 
     /// Goes on with log, checkpoint and superblock.
@@ -649,7 +691,9 @@ impl BlockFtl {
     /// What was in the unit goes elsewhere. The chunk is retired once its other data has moved.
     fn unit_failed(&mut self, id: UnitId) {
         self.flash.statistics.program_failures += 1;
-        self.program_failed(self.flash.units.unit(id).chunk);
+        let chunk = self.flash.units.unit(id).chunk;
+        self.flash.program_failed(&self.journal.superblock, chunk);
+        self.heed_read_only();
         let unit = self.flash.units.unit(id);
         let used = &unit.frames()[..unit.used as usize];
         match unit.purpose {

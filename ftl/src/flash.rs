@@ -13,6 +13,7 @@
 //! over ([`Flash::hand_over`]) when they have acted. So no part ever knows what the device is.
 
 pub(crate) mod allowance;
+mod bad_chunks;
 pub(crate) mod reads;
 pub(crate) mod resets;
 
@@ -28,6 +29,7 @@ use crate::units::{OpenId, UnitId, Units};
 use crate::victim::VictimPolicy;
 use crate::words::{Label, Phase, Purpose, ReadOnlyReason};
 use allowance::Allowance;
+pub(crate) use bad_chunks::Reset;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Tag};
 use reads::{ReadId, Reader, Reads};
@@ -121,11 +123,6 @@ impl Flash {
         matches!(self.read_only, None | Some(ReadOnlyReason::WornOut))
     }
 
-    /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
-    pub fn is_aged(&self) -> bool {
-        self.resets.good() < self.plan.chunks()
-    }
-
     /// `chunk` holds nothing that will be needed once the log is durable up to `barrier`.
     pub fn reset_when_durable(&mut self, chunk: ChunkId, barrier: u64) {
         self.chunks.set_usage(chunk, ChunkUse::Resetting);
@@ -149,16 +146,6 @@ impl Flash {
             for frame in self.rescue.drain(..) {
                 self.frames.release(frame);
             }
-        }
-    }
-
-    /// Where erases fail collection may cost as many chunks as it makes free: at the end of a drive's life what it has to save
-    /// goes rather to the chunks that are kept for metadata.
-    pub fn lend_metadata_where_resets_fail(&mut self) {
-        // An empty chunk costs nothing but itself.
-        let has_empty = (0..self.geometry.groups).any(|group| self.chunks.fewest_valid(group) == Some(0));
-        if self.statistics.reset_failures > 0 && !has_empty {
-            self.provisioning.lend_metadata();
         }
     }
 

@@ -12,9 +12,9 @@
 //! | [`reading`] | read |
 //! | [`provisioning`] | which chunk is opened next |
 //! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
-//! | `flash` | the medium as parts share it: units, reads, resets, room; what goes to the device |
+//! | `flash` | the medium as parts share it: units, reads, resets, bad chunks, room; what goes to the device |
 //! | [`units`] | write units under way, and open chunks |
-//! | [`chunk_table`], [`bad_chunks`] | what is known of each chunk; resets and retirement |
+//! | [`chunk_table`] | what is known of each chunk |
 //! | [`garbage_collection`], [`victim`], [`closing_order`], [`throttle`] | making room |
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | `journal` | what survives a power cut beside data: the three below, as one part |
@@ -36,7 +36,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod assembly;
-pub mod bad_chunks;
 pub mod block;
 mod canary;
 pub mod check;

@@ -71,6 +71,8 @@ pub struct Provisioning {
     /// Chunks of each group that tables may have, and those that they have.
     table_share: Vec<u32>,
     tables_in_use: Vec<u32>,
+    /// Of those, chunks on their way to be free, or found and not yet known to be of any table.
+    tables_leave: u32,
     is_at_end_of_life: bool,
     /// Nothing else makes room: metadata may take the reserves, and relocation chunks of other groups.
     reserves_are_lent: bool,
@@ -95,6 +97,7 @@ impl Provisioning {
             kept_apart: 0,
             table_share: vec![0; geometry.groups as usize],
             tables_in_use: vec![0; geometry.groups as usize],
+            tables_leave: 0,
             is_at_end_of_life: false,
             reserves_are_lent: false,
         }
@@ -131,6 +134,17 @@ impl Provisioning {
     #[must_use]
     pub fn tables_in_use(&self) -> u32 {
         self.tables_in_use.iter().sum()
+    }
+
+    /// Of the chunks in use for tables so many are on their way to be free, or not yet known to be of any.
+    pub fn leave_by_tables(&mut self, chunks: usize) {
+        self.tables_leave = chunks as u32;
+    }
+
+    /// Chunks that tables have for now.
+    #[must_use]
+    pub fn held_by_tables(&self) -> u32 {
+        self.tables_in_use().saturating_sub(self.tables_leave)
     }
 
     /// Whether tables have more of `group` than their share: what was left open there may have been found in use for them.

@@ -116,7 +116,7 @@ impl BlockFtl {
         }
         self.turn_read_only(match self.flash.read_only {
             None if self.flash.is_aged() => ReadOnlyReason::WornOut,
-            Some(ReadOnlyReason::WornOut) if self.is_beyond_saving() => ReadOnlyReason::Spent,
+            Some(ReadOnlyReason::WornOut) if self.flash.is_beyond_saving() => ReadOnlyReason::Spent,
             _ => ReadOnlyReason::NoRoom,
         });
     }

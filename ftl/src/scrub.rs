@@ -141,7 +141,7 @@ impl BlockFtl {
 
     /// The part of the interval that `blocks` get.
     fn scrub_time(&self, blocks: usize) -> Nanos {
-        let whole = u64::from(self.flash.provisioning.metadata_in_use()) + self.tables.chunks_in_use(&self.flash);
+        let whole = u64::from(self.flash.provisioning.metadata_in_use() + self.flash.provisioning.held_by_tables());
         let all = self.flash.chunks.valid_total() + whole * u64::from(self.flash.geometry.blocks_per_chunk);
         let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)

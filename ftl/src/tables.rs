@@ -214,13 +214,13 @@ impl Tables {
         flash.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
         flash.provisioning.begin_table_chunk(flash.group_of(chunk));
         self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        self.note_leaving(flash);
         true
     }
 
-    /// Chunks that are tables' for now: those that are not on their way to be free, nor found and not yet known to be any's.
-    pub(crate) fn chunks_in_use(&self, flash: &Flash) -> u64 {
-        let others = self.leaving.len() + self.found.len();
-        u64::from(flash.provisioning.tables_in_use()).saturating_sub(others as u64)
+    /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
+    pub(crate) fn note_leaving(&self, flash: &mut Flash) {
+        flash.provisioning.leave_by_tables(self.leaving.len() + self.found.len());
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.

@@ -81,12 +81,14 @@ impl Tables {
                 }
             }
         }
+        self.note_leaving(flash);
         Ok(self.add(table))
     }
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
     pub(super) fn release_found_chunks(&mut self, flash: &mut Flash) {
         let mut found: Vec<_> = self.found.drain().collect();
+        self.note_leaving(flash);
         // In an order that is the same each time.
         found.sort_unstable_by_key(|(chunk, _)| *chunk);
         for (chunk, Found { write_pointer, is_open }) in found {

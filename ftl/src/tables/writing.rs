@@ -287,6 +287,7 @@ impl Tables {
             flash.pad_by(open, room);
         }
         self.leaving.insert(chunk);
+        self.note_leaving(flash);
     }
 
     /// A unit of a table is safe.
@@ -452,6 +453,7 @@ impl Tables {
             }
             None if flash.chunks.usage(chunk) == ChunkUse::Table => {
                 self.leaving.insert(chunk);
+                self.note_leaving(flash);
                 if open.is_none_or(|open| flash.units.chunk_if_open(open).is_none()) {
                     flash.reset_when_durable(chunk, 0);
                 }
@@ -470,6 +472,7 @@ impl Tables {
     /// A chunk has been reset, or has gone bad.
     pub(crate) fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
         if self.leaving.remove(&chunk) {
+            self.note_leaving(flash);
             flash.provisioning.end_table_chunk(flash.group_of(chunk));
             if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
                 self.lacks_room = false;
