@@ -2,7 +2,7 @@
 //!
 //! A new drive is that and a first superblock; what an old one needs beyond stands in [`crate::recovery`].
 
-use crate::block::{BlockFtl, HostFrontiers};
+use crate::block::BlockFtl;
 use crate::checkpoint::{BodyLayout, Checkpointer};
 use crate::chunk_table::{ChunkTable, ChunkUse};
 use crate::chunks::Chunks;
@@ -12,6 +12,7 @@ use crate::flash::Flash;
 use crate::flash::allowance::Allowance;
 use crate::flash::resets::Resets;
 use crate::found_log::FoundLog;
+use crate::frontiers::HostFrontiers;
 use crate::garbage_collection::Collection;
 use crate::journal::Journal;
 use crate::life::Life;

@@ -18,7 +18,8 @@
 //! Whatever was logged beyond the end keeps its numbers to itself: the next superblock names them as a gap.
 
 use crate::chunks::Chunks;
-use crate::log::{self, LOG_UNITS_MAX, MendedUnit, Record};
+use crate::log::{LOG_UNITS_MAX, MendedUnit};
+use crate::log_block::{self, Record};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::BlockKind;
 use crate::open_error::OpenError;
@@ -104,7 +105,7 @@ impl FoundLog {
         let places = interleaved(format, written);
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
             let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Log) else { return };
-            let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+            let Ok(block) = log_block::parse_block(frames.bytes(frame), superblock.drive) else { return };
             let is_possible = block.lsn.max(block.durable_below) < COUNTS_END;
             if !is_possible || block.lsn != oob.sequence {
                 return;
@@ -176,7 +177,7 @@ impl FoundLog {
 
     /// Chunks in which programs failed since the checkpoint began, as blocks that count say.
     pub(crate) fn suspects(&self) -> impl Iterator<Item = ChunkId> {
-        let records = self.blocks.range(..self.end).flat_map(|(_, block)| log::records(&block.words).flatten());
+        let records = self.blocks.range(..self.end).flat_map(|(_, block)| log_block::records(&block.words).flatten());
         records.filter_map(|record| match record {
             Record::Suspect { chunk } => Some(chunk),
             _ => None,
@@ -219,7 +220,7 @@ impl FoundLog {
             if copies == [false; METADATA_COPIES] {
                 continue;
             }
-            let image = log::image(drive, *lsn, block.durable_below, &block.words);
+            let image = log_block::image(drive, *lsn, block.durable_below, &block.words);
             match units.last_mut() {
                 Some(unit) if unit.copies == copies && unit.blocks.len() < unit_blocks as usize => {
                     unit.blocks.push((*lsn, image));
@@ -251,7 +252,7 @@ impl FoundLog {
             }
             before = lsn + 1;
             let is_in_doubt = *lsn >= self.durable_below;
-            for record in log::records(&block.words) {
+            for record in log_block::records(&block.words) {
                 match record {
                     Some(Record::Mapped { block, ppa, last }) if u64::from(block) < mapping.len() => {
                         transaction.push((block, ppa));
@@ -330,7 +331,7 @@ impl FoundLog {
                 known.fill(false);
             }
             expected = lsn + 1;
-            for record in log::records(&block.words).flatten() {
+            for record in log_block::records(&block.words).flatten() {
                 match record {
                     Record::Mapped { block, ppa, last } => {
                         transaction.push((block, ppa));

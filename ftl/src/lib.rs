@@ -10,15 +10,15 @@
 //! | [`write_buffer`] | what the host wrote and the medium does not have yet |
 //! | [`transactions`] | write, trim, flush: whole, in order, durable |
 //! | [`reading`] | read |
-//! | [`provisioning`] | which chunk is opened next |
+//! | [`provisioning`], `frontiers` | which chunk is opened next, and for whom |
 //! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
 //! | `flash` | the medium as parts share it: units, reads, resets, bad chunks, room; what goes to the device |
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`] | what is known of each chunk |
 //! | [`garbage_collection`], [`victim`], [`closing_order`], [`throttle`] | making room |
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
-//! | `journal` | what survives a power cut beside data: the three below, as one part |
-//! | [`log`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
+//! | `journal` | what survives a power cut beside data: what follows, as one part |
+//! | [`log`], [`log_block`], [`checkpoint`], [`superblock`], [`superblock_writer`] | what is on media beside data |
 //! | [`oob`] | what each block says of itself |
 //! | `assembly`, `chunks`, `survey`, `found_checkpoint`, `found_log`, `recovery`, `closing` | making, opening and closing a drive |
 //! | [`recovery_report`], [`open_error`] | how a drive was opened, or why it was not |
@@ -49,6 +49,7 @@ pub mod encounters;
 mod flash;
 mod found_checkpoint;
 mod found_log;
+mod frontiers;
 pub mod garbage_collection;
 pub mod handle_events;
 mod journal;
@@ -56,6 +57,7 @@ pub mod latency;
 pub mod life;
 pub mod lifetimes;
 pub mod log;
+pub mod log_block;
 pub mod mapping;
 pub mod objects;
 pub mod oob;

@@ -44,7 +44,7 @@ pub(crate) const WRITES: usize = 0;
 /// Of the budgets: chunks for what collection keeps apart.
 pub(crate) const KEPT_APART: usize = 1;
 
-/// The open chunks of one class; of the ordinary one [`crate::block::HostFrontiers`] has them.
+/// The open chunks of one class; of the ordinary one [`crate::frontiers::HostFrontiers`] has them.
 #[derive(Default)]
 pub(crate) struct Frontier {
     pub open: Vec<OpenId>,

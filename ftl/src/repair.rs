@@ -33,7 +33,7 @@
 use crate::chunks::Chunks;
 use crate::found_checkpoint::FoundCheckpoint;
 use crate::found_log::FoundLog;
-use crate::log::{self, Record};
+use crate::log_block::{self, Record};
 use crate::mapping::{Entry, Mapping, Place};
 use crate::oob::{BlockKind, Oob};
 use crate::open_error::OpenError;
@@ -141,7 +141,7 @@ impl Versions {
                     disagreeing.entry(chunk).or_default().push(Disagreeing { ppa, oob, salts });
                     return;
                 }
-                let is_log = || log::parse_block(frames.bytes(frame), superblock.drive).is_ok();
+                let is_log = || log_block::parse_block(frames.bytes(frame), superblock.drive).is_ok();
                 match kind {
                     _ if sequence >= COUNTS_END => {}
                     kind if kind.is_of_host() => versions.add(ppa, address, sequence, is_good),
@@ -216,10 +216,10 @@ fn replay_openings(
         if oob.is_none_or(|oob| oob.kind != BlockKind::Log) {
             return;
         }
-        if let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive)
+        if let Ok(block) = log_block::parse_block(frames.bytes(frame), superblock.drive)
             && block.lsn >= superblock.first_lsn
         {
-            let records = log::records(block.words).flatten();
+            let records = log_block::records(block.words).flatten();
             let is_of_seals = |record: &Record| matches!(record, Record::Opened { .. } | Record::Copied { .. });
             found.insert(block.lsn, records.filter(is_of_seals).collect());
         }

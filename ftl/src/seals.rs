@@ -53,7 +53,7 @@
 #[cfg(feature = "canary")]
 use crate::canary::Canary;
 use crate::config::Config;
-use crate::log::Record;
+use crate::log_block::Record;
 use crate::oob::{BlockKind, Oob};
 use openftl_core::checksum::crc32c;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa};

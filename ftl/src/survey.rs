@@ -5,7 +5,7 @@
 
 use crate::chunks::Chunks;
 use crate::found_log::FoundLog;
-use crate::log;
+use crate::log_block;
 use crate::oob::{BlockKind, Oob};
 use crate::open_error::OpenError;
 use crate::plan::{Plan, SUPERBLOCK_COPIES};
@@ -208,7 +208,7 @@ pub(crate) fn newer_log(
         if oob.is_none_or(|oob| oob.kind != BlockKind::Log) {
             return;
         }
-        let Ok(block) = log::parse_block(frames.bytes(frame), superblock.drive) else { return };
+        let Ok(block) = log_block::parse_block(frames.bytes(frame), superblock.drive) else { return };
         let counts = block.lsn >= superblock.first_lsn && !superblock.is_in_gap(block.lsn);
         // One that is in a known chunk, too, was written here by mistake, or is no loss: where the log goes on beyond the
         // chunks that are known, the first block of one of the others is only there.

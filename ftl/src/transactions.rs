@@ -24,7 +24,7 @@
 use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::flash::Errand;
-use crate::log::Record;
+use crate::log_block::Record;
 use crate::oob::{BlockKind, Oob};
 use crate::target::{Done, Durability, IoError, REQUESTS_MAX};
 use crate::throttle::{Room, Throttle};

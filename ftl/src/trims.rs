@@ -25,7 +25,7 @@
 
 use crate::block::BlockFtl;
 use crate::config::TRIM_STEP_ENTRIES;
-use crate::log::Record;
+use crate::log_block::Record;
 use crate::mapping::{Entry, Place};
 use crate::target::{Durability, Extent, IoError, REQUESTS_MAX};
 use crate::words::TRANSACTION_BLOCKS_MAX;

@@ -9,7 +9,7 @@ use openftl_ftl::plan::{CHECKPOINT_LANES_MAX, SUPERBLOCK_CHUNKS, SUPERBLOCK_COPI
 use openftl_ftl::recovery_report::STEPS;
 use openftl_ftl::superblock::{LOG_GAPS_MAX, SEARCH_CHUNKS, SUPERBLOCK_BYTES_MAX, SUPERBLOCK_VERSION, SuperblockError};
 use openftl_ftl::words::METADATA_COPIES;
-use openftl_ftl::{ReadOnlyReason, log, oob, superblock};
+use openftl_ftl::{ReadOnlyReason, log_block, oob, superblock};
 use openftl_media::parts::PART_NAME_BYTES_MAX;
 use openftl_media::store::format::{self, Header, JournalHeader, JournalRecord, PartEntry, Record};
 use std::fmt::Write as _;
@@ -73,10 +73,12 @@ fn rows(head: &str, rows: impl IntoIterator<Item = String>) -> String {
 fn format_table(name: &str) -> String {
     match name {
         "oob" => fields(oob::format_table()),
-        "log block" => fields(log::format_table()),
+        "log block" => fields(log_block::format_table()),
         "log words" => rows(
             "| word | example | meaning |",
-            log::word_table().iter().map(|(bits, example, meaning)| format!("| {bits} | `{example}` | {meaning} |")),
+            log_block::word_table()
+                .iter()
+                .map(|(bits, example, meaning)| format!("| {bits} | `{example}` | {meaning} |")),
         ),
         "checkpoint body" => rows(
             "| blocks | contents |",
@@ -107,11 +109,11 @@ fn format_table(name: &str) -> String {
                 format!(
                     "| format version of superblock, log block, out-of-band bytes | {}, {}, {} |",
                     SUPERBLOCK_VERSION,
-                    log::LOG_VERSION,
+                    log_block::LOG_VERSION,
                     oob::OOB_VERSION
                 ),
                 format!("| out-of-band bytes used of each block | {OOB_BYTES_MIN} |"),
-                format!("| words in a log block | {} |", log::WORDS_PER_BLOCK),
+                format!("| words in a log block | {} |", log_block::WORDS_PER_BLOCK),
                 format!("| places of superblocks, chunks of each | {SUPERBLOCK_COPIES}, {SUPERBLOCK_CHUNKS} |"),
                 format!("| chunks of a parallel unit in which superblocks are looked for | {SEARCH_CHUNKS} |"),
                 format!("| longest superblock | {SUPERBLOCK_BYTES_MAX} bytes |"),
@@ -261,7 +263,7 @@ fn the_tables_have_no_gaps_and_no_overlaps() {
         assert_eq!(behind, end);
     };
     complete(oob::format_table(), OOB_BYTES_MIN);
-    complete(log::format_table(), openftl_core::BLOCK_BYTES);
+    complete(log_block::format_table(), openftl_core::BLOCK_BYTES);
     let table = superblock::format_table();
     let (header, behind) = table.split_at(table.len() - BEHIND_SUPERBLOCK);
     complete(header, behind[0].0);

@@ -3,7 +3,8 @@
 
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Ppa, VirtualClock};
 use openftl_ftl::block::BlockFtl;
-use openftl_ftl::log::{Log, Record};
+use openftl_ftl::log::Log;
+use openftl_ftl::log_block::Record;
 use openftl_ftl::oob::{BlockKind, OOB_VERSION, Oob};
 use openftl_ftl::open_error::OpenError;
 use openftl_ftl::seals::Seals;

@@ -1,9 +1,10 @@
 //! The log on its way to the medium: its units to the open chunk of each copy, and the chunks after these, which a superblock
 //! names before they are written.
 
-use super::{LOG_UNITS_MAX, Log, LogChunk, LogCopy, LogUnit, Record, Successor};
+use super::{LOG_UNITS_MAX, Log, LogChunk, LogCopy, LogUnit, Successor};
 use crate::chunk_table::ChunkUse;
 use crate::flash::Flash;
+use crate::log_block::Record;
 use crate::provisioning::Claim;
 use crate::superblock_writer::SuperblockWriter;
 use crate::words::{METADATA_COPIES, Phase, Purpose};
