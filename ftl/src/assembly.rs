@@ -24,6 +24,7 @@ use crate::owners::Owners;
 use crate::placement::Placement;
 use crate::plan::{Plan, PlanError};
 use crate::provisioning::{Claim, Provisioning};
+use crate::recovery::expect_blocks_alone;
 use crate::recovery_report::RecoveryReport;
 use crate::refresh::Refresh;
 use crate::scan::Scan;
@@ -33,7 +34,7 @@ use crate::statistics::{GroupStatistics, Statistics};
 use crate::superblock::{SEARCH_CHUNKS, Superblock};
 use crate::superblock_writer::{PlaceState, SuperblockWriter};
 use crate::survey::{TakenUp, make_free, pad, superblock_pus, take_up};
-use crate::tables::Tables;
+use crate::tenant::{Nobody, Tenant};
 use crate::transactions::Transactions;
 use crate::units::Units;
 use crate::wear_levelling::WearLevelling;
@@ -65,7 +66,18 @@ impl<M: Media> BlockFtl<M> {
     ///
     /// # Errors
     /// If the capacity does not fit the device, or the device fails.
-    pub fn format(mut media: M, mut config: Config, clock: &mut dyn Clock) -> Result<BlockFtl<M>, OpenError> {
+    pub fn format(media: M, config: Config, clock: &mut dyn Clock) -> Result<BlockFtl<M>, OpenError> {
+        expect_blocks_alone(&config)?;
+        BlockFtl::format_beside(media, config, clock, &mut Nobody)
+    }
+
+    /// Makes a new drive of which `tenant` has chunks, too.
+    pub(crate) fn format_beside(
+        mut media: M,
+        mut config: Config,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<BlockFtl<M>, OpenError> {
         let mut chunks = Chunks::report(&mut media, clock.now())?;
         let geometry = chunks.geometry;
         config.has_copies = config.relocate_by == RelocateBy::DeviceCopy;
@@ -132,9 +144,10 @@ impl<M: Media> BlockFtl<M> {
             media,
             Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 },
             now,
+            tenant,
         );
         ftl.journal.superblock.put_in_place(&mut ftl.flash, states);
-        ftl.sort_chunks(&chunks, Vec::new());
+        ftl.sort_chunks(tenant, &chunks, Vec::new());
         for copy in 0..METADATA_COPIES {
             let claim = Claim::Log { copy, turn: 0 };
             let chunk = ftl.flash.provisioning.take(claim).expect("the plan has room for a log");
@@ -143,7 +156,7 @@ impl<M: Media> BlockFtl<M> {
             ftl.journal.log.copies[copy].open = Some(ftl.flash.units.open(chunk, 0));
         }
         let superblock = ftl.journal.request_superblock(&mut ftl.flash);
-        ftl.run(clock, |ftl| ftl.journal.superblock.durable() >= superblock || ftl.flash.read_only.is_some())?;
+        ftl.run(clock, tenant, |ftl| ftl.journal.superblock.durable() >= superblock || ftl.flash.read_only.is_some())?;
         match ftl.flash.read_only {
             Some(reason) => Err(OpenError::Unwritable(reason)),
             None => {
@@ -154,7 +167,7 @@ impl<M: Media> BlockFtl<M> {
     }
 
     /// A drive with its parts in place, and no chunk sorted yet.
-    pub(crate) fn assemble(media: M, origin: Origin, now: Time) -> BlockFtl<M> {
+    pub(crate) fn assemble(media: M, origin: Origin, now: Time, tenant: &dyn Tenant) -> BlockFtl<M> {
         let Origin { config, plan, superblock, mapping, mut chunks, seals, good, next_lsn } = origin;
         chunks.choose_victims(config.victim, superblock.drive);
         let geometry = *media.geometry();
@@ -173,9 +186,9 @@ impl<M: Media> BlockFtl<M> {
         let stuck = (plan.host_frontiers + plan.placement_chunks) as usize * (unit_blocks + mw_cunits) as usize
             + placement.classes() * unit_blocks as usize;
         let scrub_frames = Scrub::frames_needed(&config);
-        let table_frames = if config.catalog_blocks > 0 { Tables::frames_needed(&geometry) } else { 0 };
+        let tenant_frames = tenant.frames_needed(&geometry);
         let payload = collection_frames
-            + table_frames
+            + tenant_frames
             + stuck
             + TRANSACTION_BLOCKS_MAX
             + config.host_frames as usize
@@ -215,7 +228,7 @@ impl<M: Media> BlockFtl<M> {
         order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));
         let mut provisioning = Provisioning::new(&geometry, &plan);
         let beyond = good.saturating_sub(plan.chunks());
-        let spares = if config.catalog_blocks > 0 { beyond.min(Tables::spares(good)) } else { beyond };
+        let spares = tenant.spares(good, beyond);
         provisioning.hold_spares(spares as u32);
         provisioning.keep_apart(placement.kept_apart());
         let flash = Flash {
@@ -241,6 +254,7 @@ impl<M: Media> BlockFtl<M> {
             is_deaf: false,
             allowance: Allowance::new(&geometry),
             is_unusual: true,
+            weak_of_tenant: Vec::new(),
             bugs: config.bugs(),
             geometry,
             plan,
@@ -263,7 +277,6 @@ impl<M: Media> BlockFtl<M> {
             scrub,
             relief: Default::default(),
             transactions: Transactions::default(),
-            tables: Tables::new(&geometry),
             reading: Default::default(),
             recovery: RecoveryReport::default(),
             done: Vec::new(),
@@ -327,20 +340,18 @@ impl BlockFtl {
     }
 
     /// Sorts every chunk that has no use yet by what the device says of it and what is valid in it. In `suspects` programs failed.
-    pub(crate) fn sort_chunks(&mut self, chunks: &Chunks, mut suspects: Vec<ChunkId>) {
+    pub(crate) fn sort_chunks(&mut self, tenant: &mut dyn Tenant, chunks: &Chunks, mut suspects: Vec<ChunkId>) {
         let mut open = Vec::new();
         suspects.retain(|chunk| chunks.get(*chunk).is_some_and(|chunk| chunk.state != ChunkState::Free));
         suspects.iter().for_each(|chunk| self.flash.chunks.suspect(*chunk));
-        if self.config.catalog_blocks > 0 {
-            self.tables.share_out(&mut self.flash, chunks);
-        }
+        tenant.share_out(&mut self.flash, chunks);
         for descriptor in chunks.all() {
             let chunk = descriptor.chunk;
             if self.flash.chunks.usage(chunk) != ChunkUse::Free {
                 continue;
             }
             let valid = self.flash.chunks.valid(chunk);
-            if self.config.catalog_blocks > 0 && valid == 0 && self.tables.find_chunk(&mut self.flash, descriptor) {
+            if valid == 0 && tenant.find_chunk(&mut self.flash, descriptor) {
                 continue;
             }
             match descriptor.state {

@@ -37,8 +37,8 @@ use crate::refresh::Refresh;
 use crate::relief::Relief;
 use crate::scrub::Scrub;
 use crate::statistics::{GroupStatistics, Statistics};
-use crate::tables::Tables;
 use crate::target::{BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
+use crate::tenant::{Nobody, Tenant};
 use crate::transactions::Transactions;
 use crate::units::{Event, UnitId};
 use crate::wear_levelling::WearLevelling;
@@ -80,7 +80,6 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) scrub: Scrub,
     pub(crate) relief: Relief,
     pub(crate) transactions: Transactions,
-    pub(crate) tables: Tables,
     pub(crate) reading: Reading,
     pub(crate) recovery: RecoveryReport,
     pub(crate) done: Vec<Done>,
@@ -298,20 +297,20 @@ impl BlockFtl {
     }
 
     /// Resets what can be reset.
-    fn advance_resets(&mut self) {
+    fn advance_resets(&mut self, tenant: &mut dyn Tenant) {
         let mut retired = Vec::new();
         self.flash.advance_resets(&self.journal, &mut retired);
         self.heed_read_only();
         for chunk in retired {
-            self.tables.leave(&mut self.flash, chunk);
+            tenant.leave(&mut self.flash, chunk);
         }
     }
 
-    fn reset_ended(&mut self, chunk: ChunkId, status: Status) {
+    fn reset_ended(&mut self, tenant: &mut dyn Tenant, chunk: ChunkId, status: Status) {
         let reset = self.flash.reset_ended(&mut self.journal.superblock, chunk, status);
         self.heed_read_only();
         if reset != Reset::OfSuperblocks {
-            self.tables.leave(&mut self.flash, chunk);
+            tenant.leave(&mut self.flash, chunk);
         }
         if reset == Reset::Free {
             self.watch_wear(chunk);
@@ -377,6 +376,13 @@ impl BlockFtl {
         placement.objects_replaced += ended.replaced;
     }
 
+    /// Lets the drive and whoever has chunks beside the blocks work, and appends what has ended by `now`.
+    pub(crate) fn poll_beside(&mut self, now: Time, done: &mut Vec<Done>, tenant: &mut dyn Tenant) {
+        self.advance(now, tenant);
+        self.progress += self.done.len() as u64;
+        done.append(&mut self.done);
+    }
+
     /// Hands to the device what parts want of it.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
@@ -384,7 +390,7 @@ impl BlockFtl {
     }
 
     /// Takes what the device has completed, and lets every part act on it.
-    pub(crate) fn advance(&mut self, now: Time) {
+    pub(crate) fn advance(&mut self, now: Time, tenant: &mut dyn Tenant) {
         let mut completions = std::mem::take(&mut self.completions);
         self.flash.poll(&mut self.media, now, &mut completions);
         for completion in completions.drain(..) {
@@ -397,9 +403,9 @@ impl BlockFtl {
                     Reader::Host => self.host_read_ended(read, completion),
                     Reader::Collection => self.collection_read_ended(read, completion),
                     Reader::Scrub => self.scrub_read_ended(read, completion),
-                    Reader::Table => self.tables.read_ended(&mut self.flash, read, completion),
+                    Reader::Tenant => tenant.read_ended(&mut self.flash, read, completion),
                 },
-                Errand::Reset(chunk) => self.reset_ended(chunk, completion.status),
+                Errand::Reset(chunk) => self.reset_ended(tenant, chunk, completion.status),
                 Errand::Flush => self.media_flush_ended(completion.status),
             }
             self.hand_over();
@@ -413,24 +419,27 @@ impl BlockFtl {
             self.begin_ahead();
         }
         if self.scrub_due().is_some_and(|due| due <= self.flash.now) {
-            self.advance_scrub();
+            self.advance_scrub(tenant);
         }
         self.hand_over();
         let mut rounds = 0;
         while std::mem::take(&mut self.flash.stirred) {
             rounds += 1;
             assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
-            self.settle_events();
+            self.settle_events(tenant);
             self.advance_transactions();
             self.hand_over();
             self.advance_refresh();
             self.advance_collection();
             self.hand_over();
-            self.tables.advance(&mut self.flash, &mut self.journal);
-            self.advance_resets();
+            for chunk in std::mem::take(&mut self.flash.weak_of_tenant) {
+                tenant.queue_weak(&mut self.flash, chunk);
+            }
+            tenant.advance(&mut self.flash, &mut self.journal);
+            self.advance_resets(tenant);
             self.advance_journal();
             self.hand_over();
-            self.relieve();
+            self.relieve(tenant);
             self.hand_over();
         }
     }
@@ -485,7 +494,7 @@ impl BlockFtl {
         }
     }
 
-    fn settle_events(&mut self) {
+    fn settle_events(&mut self, tenant: &mut dyn Tenant) {
         while let Some(event) = self.flash.units.events.pop_front() {
             self.flash.stirred = true;
             match event {
@@ -499,7 +508,7 @@ impl BlockFtl {
                             self.buffer.advance();
                         }
                         Purpose::Log => self.journal.log.copy_durable(unit.owner),
-                        Purpose::Table => self.tables.unit_programmed(&mut self.flash, id),
+                        Purpose::Table => tenant.unit_programmed(&mut self.flash, id),
                         _ => {}
                     }
                 }
@@ -518,14 +527,14 @@ impl BlockFtl {
                         }
                         Purpose::Checkpoint => self.journal.checkpoint.written(unit.frames()),
                         Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
-                        Purpose::Table => self.tables.unit_readable(&mut self.flash, id),
+                        Purpose::Table => tenant.unit_readable(&mut self.flash, id),
                         Purpose::Log | Purpose::Padding => {}
                     }
                     self.flash.units.finish(id);
                 }
-                Event::Failed(id) => self.unit_failed(id),
+                Event::Failed(id) => self.unit_failed(tenant, id),
                 Event::Closed(chunk) => {
-                    self.tables.chunk_closed(&mut self.flash, chunk);
+                    tenant.chunk_closed(&mut self.flash, chunk);
                     if self.flash.chunks.usage(chunk) == ChunkUse::Open && !self.is_recycled(chunk) {
                         self.flash.chunks.set_usage(chunk, ChunkUse::Closed);
                         self.flash.room_changed = true;
@@ -539,7 +548,7 @@ impl BlockFtl {
     }
 
     /// What was in the unit goes elsewhere. The chunk is retired once its other data has moved.
-    fn unit_failed(&mut self, id: UnitId) {
+    fn unit_failed(&mut self, tenant: &mut dyn Tenant, id: UnitId) {
         self.flash.statistics.program_failures += 1;
         let chunk = self.flash.units.unit(id).chunk;
         self.flash.program_failed(&self.journal.superblock, chunk);
@@ -567,7 +576,7 @@ impl BlockFtl {
             Purpose::Log => self.journal.log.copy_failed(unit.owner),
             Purpose::Checkpoint => self.journal.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
-            Purpose::Table => self.tables.unit_failed(&mut self.flash, id),
+            Purpose::Table => tenant.unit_failed(&mut self.flash, id),
             Purpose::Padding => {}
         }
         self.flash.units.finish(id);
@@ -619,9 +628,7 @@ impl BlockTarget for BlockFtl {
     }
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
-        self.advance(now);
-        self.progress += self.done.len() as u64;
-        done.append(&mut self.done);
+        self.poll_beside(now, done, &mut Nobody);
     }
 
     fn next_due(&self) -> Option<Time> {
@@ -655,7 +662,7 @@ impl BlockTarget for BlockFtl {
             self.flash.is_deaf = true;
             self.give_up_reads();
         }
-        self.advance(now);
+        self.advance(now, &mut Nobody);
         state
     }
 

@@ -6,6 +6,7 @@ use crate::chunk_table::ChunkUse;
 use crate::mapping::Place;
 use crate::open_error::OpenError;
 use crate::target::{BlockTarget, Done, IoError, Request};
+use crate::tenant::{Nobody, Tenant};
 use crate::words::{ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{Clock, Frame};
 use openftl_media::ChunkState;
@@ -108,6 +109,15 @@ impl BlockFtl {
         clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
+        self.check_beside(clock, progress, &mut Nobody)
+    }
+
+    pub(crate) fn check_beside(
+        &mut self,
+        clock: &mut dyn Clock,
+        progress: &mut dyn FnMut(u64, u64),
+        tenant: &mut dyn Tenant,
+    ) -> Result<CheckReport, OpenError> {
         let mut report = CheckReport::default();
         // On a drive that is in use, what was there only once is there twice again, or soon will be.
         if self.flash.read_only == Some(ReadOnlyReason::Inspection) {
@@ -121,10 +131,10 @@ impl BlockFtl {
         let mut first = 0;
         while first < capacity {
             let blocks = (capacity - first).min(frames.len() as u64) as usize;
-            if self.read_and_wait(clock, first, &frames[..blocks])?.is_err() {
+            if self.read_and_wait(clock, tenant, first, &frames[..blocks])?.is_err() {
                 // One by one, to say which.
                 for block in first..first + blocks as u64 {
-                    match self.read_and_wait(clock, block, &frames[..1])? {
+                    match self.read_and_wait(clock, tenant, block, &frames[..1])? {
                         Ok(()) => {}
                         Err(IoError::Uncorrectable { .. }) => report.blocks_uncorrectable += 1,
                         Err(error) => {
@@ -162,19 +172,24 @@ impl BlockFtl {
     fn read_and_wait(
         &mut self,
         clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
         first: u64,
         frames: &[Frame],
     ) -> Result<Result<(), IoError>, OpenError> {
         if let Err(error) = self.submit(clock.now(), CHECK_TAG, Request::Read { first, frames }) {
             return Ok(Err(error));
         }
-        self.wait_for_check(clock)
+        self.wait_for_check(clock, tenant)
     }
 
     /// Waits for the read that was begun with [`CHECK_TAG`].
-    pub(crate) fn wait_for_check(&mut self, clock: &mut dyn Clock) -> Result<Result<(), IoError>, OpenError> {
+    pub(crate) fn wait_for_check(
+        &mut self,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<Result<(), IoError>, OpenError> {
         let ended = |done: &Done| done.tag == CHECK_TAG;
-        self.run(clock, |ftl| ftl.done.iter().any(ended))?;
+        self.run(clock, tenant, |ftl| ftl.done.iter().any(ended))?;
         let index = self.done.iter().position(ended).expect("it has ended");
         Ok(self.done.swap_remove(index).result)
     }

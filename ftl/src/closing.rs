@@ -2,6 +2,7 @@
 
 use crate::block::BlockFtl;
 use crate::open_error::OpenError;
+use crate::tenant::{Nobody, Tenant};
 use crate::units::OpenId;
 use crate::words::{Phase, ReadOnlyReason};
 use openftl_core::Clock;
@@ -16,14 +17,18 @@ impl<M: Media> BlockFtl<M> {
     ///
     /// # Errors
     /// If the device stops completing commands, or the drive is read-only because of a failure.
-    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
-        self.come_to_rest(clock)?;
+    pub fn close(self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.close_beside(clock, &mut Nobody)
+    }
+
+    pub(crate) fn close_beside(mut self, clock: &mut dyn Clock, tenant: &mut dyn Tenant) -> Result<M, OpenError> {
+        self.come_to_rest(clock, tenant)?;
         Ok(self.media)
     }
 }
 
 impl BlockFtl {
-    fn come_to_rest(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+    fn come_to_rest(&mut self, clock: &mut dyn Clock, tenant: &mut dyn Tenant) -> Result<(), OpenError> {
         let is_worn_out = self.flash.read_only == Some(ReadOnlyReason::WornOut);
         let has_taken = self.has_taken();
         let mut is_saved = !has_taken;
@@ -31,33 +36,33 @@ impl BlockFtl {
             let ended = |ftl: &BlockFtl| !ftl.flash.may_program();
             let tag = u64::MAX;
             if self.flush(tag).is_err() {
-                self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
+                self.run(clock, tenant, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             }
-            self.run(clock, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
+            self.run(clock, tenant, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             is_saved |= !ended(self) && self.transactions.is_idle();
             self.flash.phase = Phase::Closing;
-            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
             self.pad_data_frontiers();
-            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
             for _ in 0..CHECKPOINTS_MAX {
                 // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
                 self.journal.force_log(&mut self.flash);
-                self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+                self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
                 self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
-                self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+                self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
                 // Where it had to wait for room, what was moved to make it is in the log.
                 if self.journal.superblock.current().clean || ended(self) {
                     break;
                 }
             }
             self.flush_media();
-            self.run(clock, |ftl| ftl.is_quiet() || ended(ftl))?;
+            self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
         self.flash.phase = Phase::Closing;
         // Whoever opens the device next is not told how commands of this drive ended. Those that a device has lost never do.
         if self.flash.read_only != Some(ReadOnlyReason::Stalled) {
-            self.run(clock, |ftl| ftl.flash.under_way == 0)?;
+            self.run(clock, tenant, |ftl| ftl.flash.under_way == 0)?;
         }
         let is_aged = self.flash.is_aged();
         match self.flash.read_only {
@@ -90,10 +95,15 @@ impl BlockFtl {
     }
 
     /// Works until `until` holds, waiting for the device as it needs.
-    pub(crate) fn run(&mut self, clock: &mut dyn Clock, until: impl Fn(&BlockFtl) -> bool) -> Result<(), OpenError> {
+    pub(crate) fn run(
+        &mut self,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+        until: impl Fn(&BlockFtl) -> bool,
+    ) -> Result<(), OpenError> {
         loop {
             let now = clock.now();
-            self.advance(now);
+            self.advance(now, tenant);
             if until(self) {
                 return Ok(());
             }

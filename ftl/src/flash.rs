@@ -77,6 +77,8 @@ pub(crate) struct Flash {
     pub allowance: Allowance,
     /// Something unusual has happened: the device may have something to say.
     pub is_unusual: bool,
+    /// Chunks of a tenant that are weak, and that it has not been told of.
+    pub weak_of_tenant: Vec<ChunkId>,
     pub bugs: Bugs,
 }
 

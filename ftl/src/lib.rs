@@ -13,6 +13,7 @@
 //! | [`provisioning`], `frontiers` | which chunk is opened next, and for whom |
 //! | [`placement`], [`objects`], [`lifetimes`] | what shares chunks because it will end together |
 //! | `flash` | the medium as parts share it: units, reads, resets, bad chunks, room; what goes to the device |
+//! | `tenant` | whoever has chunks of a drive beside its blocks |
 //! | [`units`] | write units under way, and open chunks |
 //! | [`chunk_table`] | what is known of each chunk |
 //! | [`garbage_collection`], [`victim`], [`closing_order`], [`throttle`] | making room |
@@ -82,6 +83,7 @@ pub mod superblock_writer;
 mod survey;
 pub mod tables;
 pub mod target;
+mod tenant;
 pub mod throttle;
 pub mod transactions;
 pub mod trims;

@@ -5,10 +5,10 @@
 //! once more before the host gets an error. What was good only with much correction, or only the second time, is refreshed.
 
 use crate::block::BlockFtl;
+use crate::flash::Flash;
 use crate::flash::reads::{ReadId, Reader};
 use crate::mapping::Place;
 use crate::oob::{BlockKind, Oob};
-use crate::tables::TableBlock;
 use crate::target::{Done, IoError};
 use crate::words::Care;
 use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
@@ -28,6 +28,12 @@ impl Request {
     fn fail(&mut self, error: IoError) {
         self.error = Some(self.error.map_or(error, |other| other.or_earlier(error)));
     }
+}
+
+/// Where a block is that can be read.
+pub(crate) enum BlockPlace {
+    Media(Ppa),
+    Frame(Frame),
 }
 
 /// What a command of a read asks for, beside where that is.
@@ -120,23 +126,29 @@ impl BlockFtl {
         Ok(())
     }
 
-    /// Reads blocks of a table from block `first` on: no more than it has.
-    pub(crate) fn read_table(&mut self, tag: u64, slot: u32, number: u64, first: u32, frames: &[Frame]) {
+    /// Reads blocks of table `number` from block `first` on, each from where `place` says.
+    pub(crate) fn read_elsewhere(
+        &mut self,
+        tag: u64,
+        number: u64,
+        first: u32,
+        frames: &[Frame],
+        place: impl Fn(&Flash, u32) -> BlockPlace,
+    ) {
         self.flash.statistics.host_blocks_read += frames.len() as u64;
         self.flash.allowance.earn(frames.len());
         let mut gathered = Gathered::new(tag, Some(number));
         for (block, frame) in (first..).zip(frames) {
-            match self.tables.block(&self.flash, slot, block) {
-                TableBlock::Frame(buffered) => {
+            match place(&self.flash, block) {
+                BlockPlace::Frame(buffered) => {
                     self.flash.statistics.buffer_hits += 1;
                     self.flash.frames.copy(buffered, *frame);
                 }
-                TableBlock::Media(ppa) => {
-                    self.gather(&mut gathered, ppa, block, *frame);
-                }
+                BlockPlace::Media(ppa) => self.gather(&mut gathered, ppa, block, *frame),
             }
         }
         self.submit_gathered(gathered);
+        self.hand_over();
     }
 
     /// Adds a block to a read, and submits what is full of it.

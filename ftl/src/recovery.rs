@@ -40,6 +40,7 @@ use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LogGap, Sizing, Superblock};
 use crate::superblock_writer::PlaceState;
 use crate::survey::{close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places};
+use crate::tenant::{Nobody, Tenant};
 use crate::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Time};
@@ -254,27 +255,45 @@ impl<M: Media> BlockFtl<M> {
     /// # Errors
     /// If no consistent state can be reached; nothing was written then.
     pub fn open_with(
-        mut media: M,
+        media: M,
         config: Config,
         access: Access,
         clock: &mut dyn Clock,
     ) -> Result<BlockFtl<M>, OpenError> {
+        expect_blocks_alone(&config)?;
+        BlockFtl::open_beside(media, config, access, clock, &mut Nobody)
+    }
+
+    /// Opens a drive of which `tenant` has chunks, too.
+    pub(crate) fn open_beside(
+        mut media: M,
+        config: Config,
+        access: Access,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<BlockFtl<M>, OpenError> {
         let mut steps = Steps::new(clock);
         let (origin, found) = Found::read(&mut media, config, access, &mut steps)?;
         let now = steps.clock.now();
-        let mut ftl = BlockFtl::assemble(media, origin, now);
+        let mut ftl = BlockFtl::assemble(media, origin, now, tenant);
         if access != Access::Inspect {
             ftl.flash.life.opened += 1;
             ftl.flash.life.not_closed += u64::from(!steps.report.clean);
         }
-        ftl.go_on(found, access, steps)?;
+        ftl.go_on(found, access, steps, tenant)?;
         Ok(ftl)
     }
 }
 
 impl BlockFtl {
     /// Goes on from what was found.
-    fn go_on(&mut self, found: Found, access: Access, mut steps: Steps<'_>) -> Result<(), OpenError> {
+    fn go_on(
+        &mut self,
+        found: Found,
+        access: Access,
+        mut steps: Steps<'_>,
+        tenant: &mut dyn Tenant,
+    ) -> Result<(), OpenError> {
         let Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend } =
             found;
         let is_mendable = mend.len() <= Log::mendable();
@@ -289,7 +308,7 @@ impl BlockFtl {
         for chunk in checkpoint.retired {
             self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
         }
-        self.sort_chunks(&chunks, checkpoint.suspects.into_iter().chain(log.suspects()).collect());
+        self.sort_chunks(tenant, &chunks, checkpoint.suspects.into_iter().chain(log.suspects()).collect());
         self.flash.chunks.set_written(position);
         steps.end(read, format!("{mapped} blocks mapped"));
 
@@ -318,11 +337,11 @@ impl BlockFtl {
                 self.journal.superblock.confirm();
             } else {
                 let superblock = self.journal.request_superblock(&mut self.flash);
-                self.run(steps.clock, |ftl| ftl.is_opened(superblock))?;
+                self.run(steps.clock, tenant, |ftl| ftl.is_opened(superblock))?;
             }
             if is_replaced {
                 self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
-                self.run(steps.clock, |ftl| !ftl.journal.checkpoint.is_working() || !ftl.flash.may_program())?;
+                self.run(steps.clock, tenant, |ftl| !ftl.journal.checkpoint.is_working() || !ftl.flash.may_program())?;
                 let blocks = self.journal.superblock.current().checkpoint.blocks;
                 steps.end(read, format!("checkpoint of {blocks} blocks"));
             } else {
@@ -340,7 +359,7 @@ impl BlockFtl {
         self.forget_notifications();
         self.recovery = steps.report;
         if self.config.catalog_blocks == 0 {
-            self.note_missing_room();
+            self.note_missing_room(tenant);
         }
         self.reset_statistics();
         Ok(())
@@ -412,6 +431,14 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
         return Err(OpenError::OtherSize { field, asked, formatted: known, needed: plan.chunks(), good });
     }
     Ok(plan.at_least(&formatted))
+}
+
+/// Whether a drive of blocks alone is asked for. One that has tables, too, is a [`TableFtl`](crate::tables::TableFtl).
+pub(crate) fn expect_blocks_alone(config: &Config) -> Result<(), OpenError> {
+    if config.catalog_blocks > 0 {
+        return Err(OpenError::OtherKind { found: "block", wanted: "table" });
+    }
+    Ok(())
 }
 
 /// Whether the drive was formatted for the FTL that is to open it.

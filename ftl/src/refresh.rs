@@ -88,7 +88,7 @@ impl BlockFtl {
             ChunkUse::Metadata => self.refresh.metadata |= self.flash.chunks.weaken(chunk, care),
             ChunkUse::Open => _ = self.flash.chunks.weaken(chunk, care),
             ChunkUse::Closed if self.flash.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
-            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.tables.queue_weak(&mut self.flash, chunk),
+            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.flash.weak_of_tenant.push(chunk),
             _ => {}
         }
         self.flash.stirred = true;

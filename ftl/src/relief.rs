@@ -34,6 +34,7 @@ use crate::block::BlockFtl;
 use crate::canary::Canary;
 use crate::chunk_table::ChunkUse;
 use crate::plan::{COLLECTION_HEADROOM_CHUNKS, RELOCATION_RESERVE_CHUNKS};
+use crate::tenant::Tenant;
 use crate::units::OpenId;
 use crate::words::{Phase, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use openftl_core::ChunkId;
@@ -80,7 +81,7 @@ impl BlockFtl {
     }
 
     /// Takes the measures that make room, cheapest first, when nothing else will.
-    pub(crate) fn relieve(&mut self) {
+    pub(crate) fn relieve(&mut self, tenant: &dyn Tenant) {
         // Not yet stuck, but chunks wait for the log: do not let them pile up.
         let waiting = self.flash.resets.waiting_for_log(self.journal.log.durable());
         if waiting > 0
@@ -98,7 +99,7 @@ impl BlockFtl {
         }
         let is_recovering = self.flash.phase == Phase::Recovering;
         // What a crash left of tables is room as soon as the catalog has been read.
-        if !is_recovering && self.tables.has_found() {
+        if !is_recovering && tenant.has_found() {
             return;
         }
         if !is_recovering && self.move_on() {
@@ -240,16 +241,16 @@ impl BlockFtl {
 
     /// What a drive that was just opened, and knows whose everything is, lacks of the room that any crash should leave it. One
     /// whose chunks have gone bad has less, and is worn out in time.
-    pub(crate) fn note_missing_room(&mut self) {
+    pub(crate) fn note_missing_room(&mut self, tenant: &dyn Tenant) {
         let is_healthy = self.flash.read_only.is_none() && !self.flash.is_aged();
-        self.recovery.missing_room = if is_healthy { self.missing_room() } else { None };
+        self.recovery.missing_room = if is_healthy { self.missing_room(tenant) } else { None };
     }
 
     /// In each group a chunk to relocate into, and in all the chunks that the plan has for metadata: what is missing of that.
-    fn missing_room(&self) -> Option<String> {
+    fn missing_room(&self, tenant: &dyn Tenant) -> Option<String> {
         let mut all = 0;
         for group in 0..self.flash.geometry.groups {
-            let coming = self.room_to_come(group);
+            let coming = self.room_to_come(tenant, group);
             let emptied = self.chunks_to_empty(group);
             all += coming + emptied;
             let fewest = self.valid_of_closed(group).min();
@@ -289,12 +290,11 @@ impl BlockFtl {
     }
 
     /// Chunks of `group` that are free or soon will be, but for those that tables may have.
-    fn room_to_come(&self, group: u32) -> u32 {
+    fn room_to_come(&self, tenant: &dyn Tenant, group: u32) -> u32 {
         let is_here = |chunk: &ChunkId| self.flash.group_of(*chunk) == group;
         let left_open = self.relief.left_open.iter().map(|(chunk, _)| *chunk);
         let recycled = self.relief.recycling.iter().copied().chain(left_open).filter(is_here).count();
-        let leaving: Vec<ChunkId> = self.tables.leaving().filter(is_here).collect();
-        let closing = leaving.iter().filter(|chunk| self.flash.chunks.usage(**chunk) == ChunkUse::Table).count();
-        self.flash.provisioning.room_to_come(group, (recycled + closing) as u32, leaving.len() as u32)
+        let (leaving, closing) = tenant.leaving(&self.flash, group);
+        self.flash.provisioning.room_to_come(group, recycled as u32 + closing, leaving)
     }
 }

@@ -17,6 +17,7 @@ use crate::chunk_table::ChunkUse;
 use crate::config::Config;
 use crate::flash::reads::{ReadId, Reader};
 use crate::oob::{BlockKind, Oob};
+use crate::tenant::Tenant;
 use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Completion, Status};
@@ -122,7 +123,7 @@ impl BlockFtl {
     }
 
     /// Reads the next blocks that are due.
-    pub(crate) fn advance_scrub(&mut self) {
+    pub(crate) fn advance_scrub(&mut self, tenant: &dyn Tenant) {
         let now = self.flash.now;
         while let Some(due) = self.scrub_due().filter(|due| *due <= now) {
             if self.scrub.due.is_none() {
@@ -133,7 +134,7 @@ impl BlockFtl {
             let earliest = Time(now.0.saturating_sub(self.scrub.interval.unwrap_or_default().0));
             self.scrub.due = Some(due.max(earliest));
             match self.scrub.chunk {
-                None => self.look_at_next_chunk(),
+                None => self.look_at_next_chunk(tenant),
                 Some(looking) => self.scrub_chunk(looking),
             }
         }
@@ -147,14 +148,14 @@ impl BlockFtl {
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
     }
 
-    fn look_at_next_chunk(&mut self) {
+    fn look_at_next_chunk(&mut self, tenant: &dyn Tenant) {
         let pus = u64::from(self.flash.geometry.pus());
         let pu = self.host.order[(self.scrub.number % pus) as usize];
         let chunk = self.flash.format.chunk_id(pu, (self.scrub.number / pus) as u32);
         let held = match self.flash.chunks.usage(chunk) {
             ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
             ChunkUse::Metadata => Some(Held::Metadata),
-            ChunkUse::Table => self.tables.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
+            ChunkUse::Table => tenant.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
                 self.scrub.of_table = blocks;
                 Held::Table(number)
             }),

@@ -37,6 +37,7 @@
 //! | [`drive`] | the drive: what a host may ask |
 //! | `finding` | what is found of tables when a drive is opened |
 //! | `checking` | every block of every table, verified |
+//! | `tenancy` | what the block FTL asks of tables, and tells them |
 //! | `waits` | how long units wait, and for whom |
 //! | `sizing` | how much flash a drive needs |
 
@@ -48,6 +49,7 @@ mod finding;
 mod moving;
 mod sizing;
 mod table;
+mod tenancy;
 mod waits;
 mod writing;
 
@@ -64,8 +66,6 @@ use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use table::Table;
-
-pub(crate) use writing::TableBlock;
 
 /// Tables that may be written at a time.
 pub const WRITING_MAX: usize = 32;
@@ -112,16 +112,6 @@ struct Found {
 }
 
 impl Tables {
-    /// Whether the catalog has yet to say whose the chunks are that were found when the drive was opened.
-    pub(crate) fn has_found(&self) -> bool {
-        !self.found.is_empty()
-    }
-
-    /// Chunks on their way to be free.
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = ChunkId> {
-        self.leaving.iter().copied()
-    }
-
     /// No table.
     pub(crate) fn new(geometry: &Geometry) -> Tables {
         let pus = geometry.format().pu_ids();
@@ -146,12 +136,12 @@ impl Tables {
     }
 
     /// Spares of a drive with so many good chunks.
-    pub(crate) fn spares(good: u64) -> u64 {
+    fn spares(good: u64) -> u64 {
         good.div_ceil(CHUNKS_PER_SPARE)
     }
 
     /// Frames for tables on their way: those that cannot be read yet, and those that fill the next unit.
-    pub(crate) fn frames_needed(geometry: &Geometry) -> usize {
+    fn frames_needed(geometry: &Geometry) -> usize {
         let unit = unit_blocks(geometry);
         // With columns everywhere; a unit may be under way behind those that wait for it.
         let behind = if geometry.mw_cunits == 0 { 0 } else { geometry.pus() * (geometry.mw_cunits + unit) };
@@ -192,7 +182,7 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
 
 impl Tables {
     /// Gives tables what the device has beyond the plan and the spares, group by group.
-    pub(crate) fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
+    fn share_out(flash: &mut Flash, chunks: &Chunks) {
         let groups = flash.geometry.groups as usize;
         let mut good = vec![0_u32; groups];
         for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {

@@ -14,8 +14,8 @@ pub(crate) enum Reader {
     Collection,
     /// The scrub.
     Scrub,
-    /// A table of which a part moves.
-    Table,
+    /// Whoever has chunks beside the blocks.
+    Tenant,
 }
 
 /// Names a read under way.

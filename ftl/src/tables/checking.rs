@@ -1,9 +1,10 @@
 //! Verifying the tables of a drive: every block of each is read, and says that it is that block.
 
-use super::TableBlock;
 use super::drive::TableFtl;
 use crate::check::{CHECK_TAG, CheckReport, DamagedTable};
+use crate::flash::Flash;
 use crate::open_error::OpenError;
+use crate::reading::BlockPlace;
 use crate::target::IoError;
 use openftl_core::{Clock, Frame};
 
@@ -20,7 +21,8 @@ impl TableFtl {
     ) -> Result<CheckReport, OpenError> {
         let tables: Vec<(u32, u64, u32)> = self.tables().collect();
         let of_tables: u64 = tables.iter().map(|(_, _, blocks)| u64::from(*blocks)).sum();
-        let mut report = self.ftl.check(clock, &mut |done, all| progress(done, all + of_tables))?;
+        let mut report =
+            self.ftl.check_beside(clock, &mut |done, all| progress(done, all + of_tables), &mut self.tables)?;
         report.tables = tables.len() as u64;
         let (log_area, all) = (self.block().plan().capacity_blocks, self.block().plan().capacity_blocks + of_tables);
         let frames = self.ftl.frames_to_check();
@@ -60,8 +62,9 @@ impl TableFtl {
         frames: &[Frame],
     ) -> Result<Result<(), IoError>, OpenError> {
         self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
-        self.ftl.read_table(CHECK_TAG, slot, number, first, frames);
-        self.ftl.wait_for_check(clock)
+        let place = |flash: &Flash, block: u32| self.tables.block(flash, slot, block);
+        self.ftl.read_elsewhere(CHECK_TAG, number, first, frames, place);
+        self.ftl.wait_for_check(clock, &mut self.tables)
     }
 
     fn finding(&self, slot: u32, number: u64, block: u32, error: IoError) -> String {
@@ -69,9 +72,9 @@ impl TableFtl {
             IoError::WrongBlock { .. } => "came back damaged or as another block",
             _ => "cannot be read from the medium",
         };
-        let place = match self.ftl.tables.block(&self.ftl.flash, slot, block) {
-            TableBlock::Media(ppa) => format!(" (it is at {})", self.ftl.flash.format.unpack(ppa)),
-            TableBlock::Frame(_) => String::new(),
+        let place = match self.tables.block(&self.ftl.flash, slot, block) {
+            BlockPlace::Media(ppa) => format!(" (it is at {})", self.ftl.flash.format.unpack(ppa)),
+            BlockPlace::Frame(_) => String::new(),
         };
         format!("block {block} of table {number} {what}{place}")
     }

@@ -7,18 +7,19 @@
 //! All changes of the catalog and all writes to the log area are transactions of one block FTL, so what survives a power cut is
 //! a prefix of them, in the order in which they were acknowledged. A flush makes all before it durable.
 
+use super::Tables;
 use super::catalog::{Catalog, Entry, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
 use super::finding::read_catalog;
 use super::moving::{COPY, Moved};
 use super::waits::TableWaits;
 use super::writing::Room;
-use super::{TableBlock, Tables};
 use crate::block::{BlockFtl, ROUNDS_MAX};
 use crate::canary::Canary;
 use crate::config::Config;
 use crate::flash::Flash;
 use crate::open_error::OpenError;
+use crate::reading::BlockPlace;
 use crate::recovery_report::RecoveryReport;
 use crate::statistics::Statistics;
 use crate::target::{BlockTarget, Done, Durability, IoError, Request};
@@ -180,6 +181,7 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     done: Vec<TableDone>,
     ended: Vec<Done>,
     statistics: TableStatistics,
+    pub(super) tables: Tables,
     pub(super) ftl: BlockFtl<M>,
 }
 
@@ -206,9 +208,10 @@ impl<M: Media> TableFtl<M> {
         let catalog_blocks = catalog_blocks(media.geometry());
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
         let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
-        let mut ftl = BlockFtl::format(media, config, clock)?;
-        ftl.tables.release_found_chunks(&mut ftl.flash);
-        Ok(TableFtl::new(ftl, Catalog::new(catalog_blocks)))
+        let mut tables = Tables::new(media.geometry());
+        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
+        tables.release_found_chunks(&mut ftl.flash);
+        Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
     }
 
     /// Opens a drive with the access that is wanted, and says what is in its catalog.
@@ -222,26 +225,27 @@ impl<M: Media> TableFtl<M> {
         clock: &mut dyn Clock,
     ) -> Result<(TableFtl<M>, Vec<FoundEntry>), OpenError> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
-        let mut ftl = BlockFtl::open_with(media, config, access, clock)?;
-        let reader = read_catalog(&mut ftl, clock)?;
+        let mut tables = Tables::new(media.geometry());
+        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables)?;
+        let reader = read_catalog(&mut ftl, clock, &mut tables)?;
         let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
         let mut found = Vec::new();
         for Entry { number, note, table } in entries {
             let table = match table {
                 Some(runs) => {
-                    Some((TableId { slot: ftl.tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
+                    Some((TableId { slot: tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
                 }
                 None => None,
             };
             found.push(FoundEntry { number, note, table });
         }
         if access != Access::Inspect {
-            ftl.tables.release_found_chunks(&mut ftl.flash);
+            tables.release_found_chunks(&mut ftl.flash);
             ftl.hand_over();
             ftl.turn_read_only_if_worn_out();
-            ftl.note_missing_room();
+            ftl.note_missing_room(&tables);
         }
-        let mut drive = TableFtl::new(ftl, catalog);
+        let mut drive = TableFtl::new(ftl, tables, catalog);
         if access != Access::Inspect {
             for parts in stale {
                 drive.change(vec![parts], None);
@@ -250,7 +254,7 @@ impl<M: Media> TableFtl<M> {
         Ok((drive, found))
     }
 
-    fn new(ftl: BlockFtl<M>, catalog: Catalog) -> TableFtl<M> {
+    fn new(ftl: BlockFtl<M>, tables: Tables, catalog: Catalog) -> TableFtl<M> {
         TableFtl {
             catalog,
             placement: TablePlacement::default(),
@@ -268,6 +272,7 @@ impl<M: Media> TableFtl<M> {
             done: Vec::new(),
             ended: Vec::new(),
             statistics: TableStatistics::default(),
+            tables,
             ftl,
         }
     }
@@ -289,7 +294,7 @@ impl<M: Media> TableFtl<M> {
     /// If the device stops completing commands, or the drive has failed.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         self.commit_what_waits(clock)?;
-        self.ftl.close(clock)
+        self.ftl.close_beside(clock, &mut self.tables)
     }
 }
 
@@ -315,7 +320,7 @@ impl TableFtl {
 
     /// Tables in the catalog, in the order of their numbers: their slots, numbers and blocks.
     pub(super) fn tables(&self) -> impl Iterator<Item = (u32, u64, u32)> {
-        let slots = (0..).zip(&self.ftl.tables.slots);
+        let slots = (0..).zip(&self.tables.slots);
         let tables = slots.filter_map(|(slot, table)| table.as_ref().map(|table| (slot, table.number, table.blocks)));
         let mut tables: Vec<_> = tables.filter(|(_, number, _)| self.catalog.has(*number)).collect();
         tables.sort_unstable_by_key(|(_, number, _)| *number);
@@ -331,7 +336,7 @@ impl TableFtl {
     /// How long units of tables waited.
     #[must_use]
     pub fn waits(&self) -> TableWaits {
-        self.ftl.tables.waits.total
+        self.tables.waits.total
     }
 
     /// The state of the parts in one line, for messages about what should never happen.
@@ -375,13 +380,13 @@ impl TableFtl {
     /// there were none.
     #[must_use]
     pub fn table_space(&self) -> (u64, u64) {
-        self.ftl.tables.space(&self.ftl.flash)
+        self.tables.space(&self.ftl.flash)
     }
 
     /// Blocks of a write unit of a table.
     #[must_use]
     pub fn unit_blocks(&self) -> u32 {
-        self.ftl.tables.unit_blocks
+        self.tables.unit_blocks
     }
 
     fn expect_writable(&self) -> Result<(), TableError> {
@@ -400,11 +405,8 @@ impl TableFtl {
     pub fn begin(&mut self, wish: Wish) -> Result<TableId, TableError> {
         self.expect_writable()?;
         let number = self.catalog.new_number();
-        let slot = self
-            .ftl
-            .tables
-            .begin(&mut self.ftl.flash, number, self.placement, wish)
-            .ok_or(TableError::TooManyWriters)?;
+        let slot =
+            self.tables.begin(&mut self.ftl.flash, number, self.placement, wish).ok_or(TableError::TooManyWriters)?;
         self.statistics.begun += 1;
         Ok(TableId { slot, number })
     }
@@ -416,7 +418,7 @@ impl TableFtl {
     pub fn room(&mut self, now: Time, table: TableId) -> Result<u32, TableError> {
         self.expect_writable()?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        let room = self.ftl.tables.room(&mut self.ftl.flash, &mut self.ftl.journal, table.slot);
+        let room = self.tables.room(&mut self.ftl.flash, &mut self.ftl.journal, table.slot);
         self.ftl.hand_over();
         match room {
             Room::Blocks(blocks) => Ok(blocks),
@@ -434,22 +436,22 @@ impl TableFtl {
     /// Appends blocks to a table, as many as there is room for at most. Their frames are the drive's from now on.
     pub fn append(&mut self, now: Time, table: TableId, frames: &[Frame]) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.tables.append(&mut self.ftl.flash, table.slot, frames);
+        self.tables.append(&mut self.ftl.flash, table.slot, frames);
         self.ftl.hand_over();
     }
 
     /// Blocks of a table, appended or found.
     #[must_use]
     pub fn blocks_of(&self, table: TableId) -> u32 {
-        self.ftl.tables.table(table.slot).blocks
+        self.tables.table(table.slot).blocks
     }
 
     /// Where block `block` of a table is on the medium; `None` if it is not there yet.
     #[must_use]
     pub fn place_on_media(&self, table: TableId, block: u32) -> Option<Ppa> {
-        match self.ftl.tables.block(&self.ftl.flash, table.slot, block) {
-            TableBlock::Media(ppa) => Some(ppa),
-            TableBlock::Frame(_) => None,
+        match self.tables.block(&self.ftl.flash, table.slot, block) {
+            BlockPlace::Media(ppa) => Some(ppa),
+            BlockPlace::Frame(_) => None,
         }
     }
 
@@ -461,7 +463,7 @@ impl TableFtl {
         self.expect_writable()?;
         expect_short(note)?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.tables.end(&mut self.ftl.flash, table.slot);
+        self.tables.end(&mut self.ftl.flash, table.slot);
         self.ftl.hand_over();
         self.commits.push(Commit { tag, table, note: note.to_vec() });
         Ok(())
@@ -470,7 +472,7 @@ impl TableFtl {
     /// Gives a table up that was not committed.
     pub fn abandon(&mut self, now: Time, table: TableId) {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.tables.abandon(&mut self.ftl.flash, table.slot);
+        self.tables.abandon(&mut self.ftl.flash, table.slot);
         self.ftl.hand_over();
         self.abandoned.push(table.slot);
     }
@@ -492,8 +494,8 @@ impl TableFtl {
             return Err(TableError::OutOfRange { first, count, blocks });
         }
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        self.ftl.read_table(tag | OF_TABLE, table.slot, table.number, first, frames);
-        self.ftl.hand_over();
+        let place = |flash: &Flash, block: u32| self.tables.block(flash, table.slot, block);
+        self.ftl.read_elsewhere(tag | OF_TABLE, table.number, first, frames, place);
         Ok(())
     }
 
@@ -513,8 +515,8 @@ impl TableFtl {
         self.expect_writable()?;
         expect_short(note)?;
         self.ftl.flash.now = self.ftl.flash.now.max(now);
-        let runs = table
-            .map(|table| self.ftl.tables.runs(&self.ftl.flash, table.slot).expect("a committed table is on media"));
+        let runs =
+            table.map(|table| self.tables.runs(&self.ftl.flash, table.slot).expect("a committed table is on media"));
         let parts = self.catalog.put(number, note, runs.as_ref()).ok_or(TableError::CatalogFull)?;
         self.change(parts, Some(tag));
         Ok(())
@@ -534,7 +536,7 @@ impl TableFtl {
         let change = self.change(vec![parts], Some(tag));
         if let Some(table) = table {
             self.statistics.deleted += 1;
-            self.ftl.tables.delete(&mut self.ftl.flash, table.slot);
+            self.tables.delete(&mut self.ftl.flash, table.slot);
             self.doomed.push(Doomed { what: Unnamed::Table(table), change: Some(change), acknowledged: 0 });
         }
         Ok(())
@@ -599,7 +601,7 @@ impl TableFtl {
     pub fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
-            self.ftl.poll(now, &mut self.ended);
+            self.ftl.poll_beside(now, &mut self.ended, &mut self.tables);
             let is_news = !self.ended.is_empty();
             for index in 0..self.ended.len() {
                 let ended = self.ended[index];
@@ -728,13 +730,13 @@ impl TableFtl {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
                 Some(reason) if !self.ftl.flash.may_program() => Some(TableError::ReadOnly(reason)),
-                _ if self.ftl.tables.has_failed(slot) && self.can_release() => {
+                _ if self.tables.has_failed(slot) && self.can_release() => {
                     self.flush_for_room();
                     None
                 }
-                _ => self.ftl.tables.has_failed(slot).then_some(TableError::NoSpace),
+                _ => self.tables.has_failed(slot).then_some(TableError::NoSpace),
             };
-            if failed.is_none() && !self.ftl.tables.is_at_rest(slot) {
+            if failed.is_none() && !self.tables.is_at_rest(slot) {
                 continue;
             }
             has_acted = true;
@@ -742,21 +744,21 @@ impl TableFtl {
             let put = match failed {
                 Some(error) => Err(error),
                 None => {
-                    self.ftl.tables.written(&mut self.ftl.flash, slot);
-                    let runs = self.ftl.tables.runs(&self.ftl.flash, slot).expect("all of it is on media");
+                    self.tables.written(&mut self.ftl.flash, slot);
+                    let runs = self.tables.runs(&self.ftl.flash, slot).expect("all of it is on media");
                     self.catalog.put(number, &note, Some(&runs)).ok_or(TableError::CatalogFull)
                 }
             };
             match put {
                 Ok(parts) => {
                     self.statistics.committed += 1;
-                    self.ftl.tables.try_moving_again(&mut self.ftl.flash);
+                    self.tables.try_moving_again(&mut self.ftl.flash);
                     self.change(parts, Some(tag));
                 }
                 Err(error) => {
                     self.done.push(TableDone { tag, result: Err(error), at: self.ftl.flash.now });
-                    if self.ftl.tables.is_at_rest(slot) {
-                        self.ftl.tables.release(&mut self.ftl.flash, slot);
+                    if self.tables.is_at_rest(slot) {
+                        self.tables.release(&mut self.ftl.flash, slot);
                     } else {
                         self.abandon(self.ftl.flash.now, table);
                     }
@@ -768,13 +770,13 @@ impl TableFtl {
 
     /// Enters into the catalog where a table is now of which a part has moved. Returns whether there was any.
     fn enter_moved(&mut self) -> bool {
-        let Some(Moved { number, runs }) = self.ftl.tables.moved(&self.ftl.flash) else { return false };
+        let Some(Moved { number, runs }) = self.tables.moved(&self.ftl.flash) else { return false };
         let Some(parts) = self.catalog.put_elsewhere(number, &runs) else {
-            self.ftl.tables.leave_moving_table(&mut self.ftl.flash);
+            self.tables.leave_moving_table(&mut self.ftl.flash);
             return true;
         };
         let change = self.change(parts, None);
-        if let Some(chunk) = self.ftl.tables.end_move(&mut self.ftl.flash) {
+        if let Some(chunk) = self.tables.end_move(&mut self.ftl.flash) {
             self.doomed.push(Doomed { what: Unnamed::Chunk(chunk), change: Some(change), acknowledged: 0 });
         }
         true
@@ -790,17 +792,17 @@ impl TableFtl {
             if (is_durable || is_early) && !self.is_pinned(what) {
                 self.doomed.swap_remove(at);
                 match what {
-                    Unnamed::Table(table) => self.ftl.tables.release(&mut self.ftl.flash, table.slot),
-                    Unnamed::Chunk(chunk) => self.ftl.tables.release_moved_chunk(&mut self.ftl.flash, chunk),
+                    Unnamed::Table(table) => self.tables.release(&mut self.ftl.flash, table.slot),
+                    Unnamed::Chunk(chunk) => self.tables.release_moved_chunk(&mut self.ftl.flash, chunk),
                 }
                 has_acted = true;
             }
         }
         for at in (0..self.abandoned.len()).rev() {
             let slot = self.abandoned[at];
-            if self.ftl.tables.is_at_rest(slot) {
+            if self.tables.is_at_rest(slot) {
                 self.abandoned.swap_remove(at);
-                self.ftl.tables.release(&mut self.ftl.flash, slot);
+                self.tables.release(&mut self.ftl.flash, slot);
                 has_acted = true;
             }
         }

@@ -16,7 +16,11 @@ use openftl_core::{Clock, FrameForm};
 const READ_BLOCKS: u32 = 64;
 
 /// Reads every block of the catalog that was ever written.
-pub(super) fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<Reader, OpenError> {
+pub(super) fn read_catalog(
+    ftl: &mut BlockFtl,
+    clock: &mut dyn Clock,
+    tables: &mut Tables,
+) -> Result<Reader, OpenError> {
     let mut reader = Reader::default();
     let mut frames = Vec::new();
     let blocks = ftl.config().catalog_blocks;
@@ -34,9 +38,9 @@ pub(super) fn read_catalog(ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<
             let now = clock.now();
             ftl.submit(now, block.into(), read).map_err(|error| lost(block, &error))?;
         }
-        ftl.run(clock, |ftl| ftl.reading.is_idle())?;
+        ftl.run(clock, tables, |ftl| ftl.reading.is_idle())?;
         let mut done = Vec::new();
-        ftl.poll(clock.now(), &mut done);
+        ftl.poll_beside(clock.now(), &mut done, tables);
         for Done { tag, result, .. } in done {
             let block = tag as u32;
             result.map_err(|error| lost(block, &error))?;

@@ -255,7 +255,7 @@ impl Tables {
         if !flash.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
             return self.give_up_move(flash, true);
         }
-        let id = flash.reads.begin(Reader::Table, 0);
+        let id = flash.reads.begin(Reader::Tenant, 0);
         let read = flash.reads.get_mut(id);
         for (at, frame) in (0..).zip(&frames) {
             read.add(Ppa(first.0 + at), *frame);

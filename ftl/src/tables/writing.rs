@@ -14,6 +14,7 @@ use crate::flash::Flash;
 use crate::journal::Journal;
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
+use crate::reading::BlockPlace;
 use crate::units::{OpenChunk, OpenId, UnitId};
 use crate::words::{Label, Purpose};
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
@@ -482,26 +483,20 @@ impl Tables {
     }
 
     /// Where block `block` of a table is: on media, or in a frame.
-    pub(crate) fn block(&self, flash: &Flash, slot: u32, block: u32) -> TableBlock {
+    pub(crate) fn block(&self, flash: &Flash, slot: u32, block: u32) -> BlockPlace {
         let (table, unit_blocks) = (self.table(slot), self.unit_blocks);
         let (unit, within) = (block / unit_blocks, (block % unit_blocks) as usize);
         let writing = || table.writing.as_ref().expect("only a table that is being written has frames");
         if unit == table.units() {
-            return TableBlock::Frame(writing().filling[within]);
+            return BlockPlace::Frame(writing().filling[within]);
         }
         match table.place(unit) {
-            UnitPlace::Media(first) => TableBlock::Media(Ppa(first.0 + within as u64)),
-            UnitPlace::UnderWay(id) => TableBlock::Frame(flash.units.unit(id).frames()[within]),
+            UnitPlace::Media(first) => BlockPlace::Media(Ppa(first.0 + within as u64)),
+            UnitPlace::UnderWay(id) => BlockPlace::Frame(flash.units.unit(id).frames()[within]),
             UnitPlace::Again => {
                 let again = writing().again.iter().find(|(other, _)| *other == unit);
-                TableBlock::Frame(again.expect("a unit whose program failed waits").1[within])
+                BlockPlace::Frame(again.expect("a unit whose program failed waits").1[within])
             }
         }
     }
-}
-
-/// Where a block of a table is.
-pub(crate) enum TableBlock {
-    Media(Ppa),
-    Frame(Frame),
 }
