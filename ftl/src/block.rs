@@ -182,10 +182,8 @@ impl BlockFtl {
 
     /// What each chunk is used for and how many of its blocks are valid, in address order.
     pub fn chunk_uses(&self) -> impl Iterator<Item = (ChunkId, ChunkUse, u32)> + '_ {
-        self.flash
-            .geometry
-            .chunk_ids()
-            .map(|chunk| (chunk, self.flash.chunks.usage(chunk), self.flash.chunks.valid(chunk)))
+        let chunks = &self.flash.chunks;
+        self.flash.geometry.chunk_ids().map(|chunk| (chunk, chunks.usage(chunk), chunks.valid(chunk)))
     }
 
     /// Where logical block `block` of this drive is.

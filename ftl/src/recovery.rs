@@ -40,7 +40,7 @@ use crate::scan::Scan;
 use crate::superblock::{CheckpointPlace, LogGap, Sizing, Superblock};
 use crate::superblock_writer::PlaceState;
 use crate::survey::{close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places};
-use crate::tenant::{Nobody, Tenant};
+use crate::tenant::{Nobody, Tenant, expect_blocks_alone};
 use crate::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Time};
@@ -431,14 +431,6 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
         return Err(OpenError::OtherSize { field, asked, formatted: known, needed: plan.chunks(), good });
     }
     Ok(plan.at_least(&formatted))
-}
-
-/// Whether a drive of blocks alone is asked for. One that has tables, too, is a [`TableFtl`](crate::tables::TableFtl).
-pub(crate) fn expect_blocks_alone(config: &Config) -> Result<(), OpenError> {
-    if config.catalog_blocks > 0 {
-        return Err(OpenError::OtherKind { found: "block", wanted: "table" });
-    }
-    Ok(())
 }
 
 /// Whether the drive was formatted for the FTL that is to open it.

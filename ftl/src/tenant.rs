@@ -4,9 +4,11 @@
 //! round. It knows nothing else of it, and most drives have none ([`Nobody`]).
 
 use crate::chunks::Chunks;
+use crate::config::Config;
 use crate::flash::Flash;
 use crate::flash::reads::ReadId;
 use crate::journal::Journal;
+use crate::open_error::OpenError;
 use crate::units::UnitId;
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, Completion};
@@ -84,3 +86,11 @@ pub(crate) trait Tenant {
 pub(crate) struct Nobody;
 
 impl Tenant for Nobody {}
+
+/// Whether a drive of blocks alone is asked for. One that has tables, too, is a [`TableFtl`](crate::tables::TableFtl).
+pub(crate) fn expect_blocks_alone(config: &Config) -> Result<(), OpenError> {
+    if config.catalog_blocks > 0 {
+        return Err(OpenError::OtherKind { found: "block", wanted: "table" });
+    }
+    Ok(())
+}

@@ -14,7 +14,7 @@ const LONG: [(&str, usize); 15] = [
     ("host/server/src/lib.rs", 1170),
     ("sim/src/world.rs", 1040),
     ("apps/openftl/src/cli.rs", 1000),
-    ("ftl/src/tables/drive.rs", 860),
+    ("ftl/src/tables/drive.rs", 850),
     ("sim/src/table_world.rs", 920),
     ("apps/openftl/src/control.rs", 890),
     ("host/files/src/client.rs", 850),

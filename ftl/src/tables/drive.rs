@@ -11,7 +11,7 @@ use super::Tables;
 use super::catalog::{Catalog, Entry, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
 use super::finding::read_catalog;
-use super::moving::{COPY, Moved};
+use super::moving::Moved;
 use super::waits::TableWaits;
 use super::writing::Room;
 use crate::block::{BlockFtl, ROUNDS_MAX};
@@ -838,24 +838,4 @@ pub fn catalog_blocks(geometry: &Geometry) -> u32 {
 fn expect_short(note: &[u8]) -> Result<(), TableError> {
     let bytes = note.len();
     if bytes > NOTE_BYTES_MAX { Err(TableError::NoteTooLong { bytes }) } else { Ok(()) }
-}
-
-impl Tables {
-    fn space(&self, flash: &Flash) -> (u64, u64) {
-        let blocks = u64::from(flash.geometry.blocks_per_chunk);
-        let groups = 0..flash.geometry.groups;
-        let (left, all) = groups
-            .map(|group| (flash.provisioning.table_share_left(group), flash.provisioning.table_share(group)))
-            .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
-        let partial = self.partial.iter().flatten().map(|open| u64::from(flash.units.room(*open)));
-        (left * blocks + partial.sum::<u64>() + self.leaving.len() as u64 * blocks, all * blocks)
-    }
-}
-
-impl Tables {
-    /// Tables that are being written.
-    #[must_use]
-    pub fn writing(&self) -> usize {
-        self.slots.iter().flatten().filter(|table| table.writing.is_some() && table.number != COPY).count()
-    }
 }

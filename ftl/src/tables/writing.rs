@@ -500,3 +500,23 @@ impl Tables {
         }
     }
 }
+
+impl Tables {
+    /// Blocks that tables may still take now or when chunks on their way have been reset, and blocks that they could take if there
+    /// were none.
+    pub(super) fn space(&self, flash: &Flash) -> (u64, u64) {
+        let blocks = u64::from(flash.geometry.blocks_per_chunk);
+        let groups = 0..flash.geometry.groups;
+        let (left, all) = groups
+            .map(|group| (flash.provisioning.table_share_left(group), flash.provisioning.table_share(group)))
+            .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
+        let partial = self.partial.iter().flatten().map(|open| u64::from(flash.units.room(*open)));
+        (left * blocks + partial.sum::<u64>() + self.leaving.len() as u64 * blocks, all * blocks)
+    }
+
+    /// Tables that are being written.
+    #[must_use]
+    pub fn writing(&self) -> usize {
+        self.slots.iter().flatten().filter(|table| table.writing.is_some() && table.number != COPY).count()
+    }
+}
