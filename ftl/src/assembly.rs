@@ -368,7 +368,7 @@ impl BlockFtl {
                     }
                 }
                 ChunkState::Closed if self.flash.chunks.is_suspect(chunk) => {
-                    self.flash.retire(&self.journal.superblock, chunk)
+                    self.flash.retire(&self.journal.superblock, chunk);
                 }
                 ChunkState::Closed => self.flash.reset_when_durable(chunk, 0),
                 ChunkState::Open => {

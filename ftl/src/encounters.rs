@@ -114,4 +114,18 @@ mod tests {
         assert_eq!(encounters.share_while_collecting(), 1.0 / 4.0);
         assert_eq!(Encounters::default().marked_share(), 0.0);
     }
+    #[test]
+    fn a_command_meets_collection_in_any_of_its_groups_and_only_while_the_device_works_for_it() {
+        let (mut meetings, mut encounters) = (Meetings::new(3), Encounters::default());
+        meetings.count([0, 1].into_iter(), &mut encounters);
+        meetings.mark(1);
+        meetings.count([0].into_iter(), &mut encounters);
+        meetings.count([0, 1].into_iter(), &mut encounters);
+        meetings.cleaning_began(1);
+        meetings.count([1, 2].into_iter(), &mut encounters);
+        meetings.cleaning_ended(1);
+        meetings.unmark(1);
+        meetings.count([1].into_iter(), &mut encounters);
+        assert_eq!(encounters, Encounters { commands: 5, collecting: 3, marked: 2, met: 1 });
+    }
 }

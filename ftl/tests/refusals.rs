@@ -46,6 +46,20 @@ fn refused_after_padding(world: &mut World) -> OpenError {
     world.open(Access::ReadWrite).expect_err("it cannot be opened")
 }
 
+/// It would take the chunks of the tables for its own.
+#[test]
+fn a_block_drive_is_not_opened_or_made_with_a_catalog_of_tables() {
+    let mut world = drive(true);
+    world.config.catalog_blocks = 8;
+    let error = refused(&mut world);
+    assert!(matches!(error, OpenError::OtherKind { found: "block", wanted: "table" }), "{error}");
+    let tiny = Profile::builtin("tiny").unwrap();
+    let media = EmulatedDevice::new(tiny, 20, Store::Stamps, Timing::Modelled, 1).unwrap();
+    let config = Config { catalog_blocks: 8, ..config(700, 1) };
+    let made = BlockFtl::format(media, config, &mut VirtualClock::default());
+    assert!(matches!(made.err(), Some(OpenError::OtherKind { .. })));
+}
+
 /// Writes raw blocks at the write pointer of a chunk, as somebody else would.
 fn write_raw(world: &mut World, chunk: ChunkId, units: &[Vec<(Oob, Vec<u8>)>]) {
     write_raw_as(world, chunk, units, OOB_VERSION);

@@ -37,3 +37,25 @@ impl Allowance {
         self.left > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_moved_for_every_sixteenth_that_is_read_and_nothing_is_saved_up() {
+        let geometry = Geometry::tiny();
+        let mut allowance = Allowance::new(&geometry);
+        let at_once = CHUNKS_AT_ONCE as u32 * geometry.blocks_per_chunk;
+        allowance.earn(1_000_000);
+        allowance.spend(at_once - 1);
+        assert!(allowance.is_left());
+        allowance.spend(1);
+        assert!(!allowance.is_left(), "what was read before counts for so much and no more");
+        allowance.spend(1);
+        allowance.earn(READS_PER_BLOCK_MIN as usize);
+        assert!(!allowance.is_left());
+        allowance.earn(1);
+        assert!(allowance.is_left());
+    }
+}
