@@ -12,7 +12,7 @@ use openftl_core::PuId;
 use std::cmp::Reverse;
 
 /// The chunks that ordinary host writes go to: at most one for each parallel unit. Those of other classes are in
-/// [`Placement`].
+/// [`crate::placement::Placement`].
 pub(crate) struct HostFrontiers {
     /// Parallel units in the order in which writes go round them.
     pub order: Vec<PuId>,

@@ -374,7 +374,7 @@ impl Tables {
         Some(Moved { number: table.number, runs: TableRuns { blocks: table.blocks, runs } })
     }
 
-    /// From now on the table is where [`BlockFtl::moved`] says. Gives back its old chunk if nothing of it is there any more.
+    /// From now on the table is where [`Tables::moved`] says. Gives back its old chunk if nothing of it is there any more.
     pub(super) fn end_move(&mut self, flash: &mut Flash) -> Option<ChunkId> {
         let Move { slot, chunk, care, copied, copy, blocks, .. } = self.moving.take().expect("a chunk was moved");
         self.written(flash, copy);
