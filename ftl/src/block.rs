@@ -281,24 +281,10 @@ impl BlockFtl {
         self.journal.log.is_in_doubt()
     }
 
-    /// From now on the drive takes no writes. A worn-out drive can still fail for a graver reason.
-    pub(crate) fn turn_read_only(&mut self, reason: ReadOnlyReason) {
-        self.flash.turn_read_only(reason);
-        self.heed_read_only();
-    }
-
-    /// On a drive that is read-only, room for what was acknowledged comes before what placement is to keep apart.
-    fn heed_read_only(&mut self) {
-        if self.flash.read_only.is_some_and(|reason| reason != ReadOnlyReason::Inspection) {
-            self.placement.keep_nothing_apart();
-        }
-    }
-
     /// Resets what can be reset.
     fn advance_resets(&mut self, tenant: &mut dyn Tenant) {
         let mut retired = Vec::new();
         self.flash.advance_resets(&self.journal, &mut retired);
-        self.heed_read_only();
         for chunk in retired {
             tenant.leave(&mut self.flash, chunk);
         }
@@ -306,7 +292,6 @@ impl BlockFtl {
 
     fn reset_ended(&mut self, tenant: &mut dyn Tenant, chunk: ChunkId, status: Status) {
         let reset = self.flash.reset_ended(&mut self.journal.superblock, chunk, status);
-        self.heed_read_only();
         if reset != Reset::OfSuperblocks {
             tenant.leave(&mut self.flash, chunk);
         }
@@ -318,16 +303,9 @@ impl BlockFtl {
     /// The device has taken `chunk` out of use.
     pub(crate) fn chunk_went_offline(&mut self, chunk: ChunkId) {
         let is_news = self.flash.went_offline(&self.journal.superblock, chunk);
-        self.heed_read_only();
         if is_news {
             self.weak_chunk(chunk, Care::Notification);
         }
-    }
-
-    /// A drive that has too few good chunks turns read-only.
-    pub(crate) fn turn_read_only_if_worn_out(&mut self) {
-        self.flash.turn_read_only_if_worn_out(&self.journal.superblock);
-        self.heed_read_only();
     }
 
     /// Whether more chunks have gone bad than there were spares: the drive has less room than its plan, and may wear out.
@@ -341,7 +319,6 @@ impl BlockFtl {
         let body = CommittedMap { mapping: &self.mapping, buffer: &self.buffer };
         let has_been_taken = self.has_taken();
         self.journal.advance(&mut self.flash, &body, has_been_taken);
-        self.heed_read_only();
     }
 
     /// Announces an object.
@@ -479,7 +456,7 @@ impl BlockFtl {
             Status::WriteFailedWriteNextUnit => self.flash.units.failed(unit, false),
             // Nothing was written, and nothing will be: the unit never ends, its blocks are read from their frames, and so
             // are those before it that MW_CUNITS hold back.
-            Status::WriteFault => self.turn_read_only(ReadOnlyReason::StoreFault),
+            Status::WriteFault => self.flash.turn_read_only(ReadOnlyReason::StoreFault),
             // Closed early, or behind one that was, or offline.
             _ => {
                 self.flash.is_unusual = true;
@@ -550,7 +527,6 @@ impl BlockFtl {
         self.flash.statistics.program_failures += 1;
         let chunk = self.flash.units.unit(id).chunk;
         self.flash.program_failed(&self.journal.superblock, chunk);
-        self.heed_read_only();
         let unit = self.flash.units.unit(id);
         let used = &unit.frames()[..unit.used as usize];
         match unit.purpose {
@@ -630,7 +606,8 @@ impl BlockTarget for BlockFtl {
     }
 
     fn next_due(&self) -> Option<Time> {
-        if !self.done.is_empty() || self.flash.stirred || self.transactions.trims.wants_turn() {
+        let is_owed_turn = self.flash.stirred || self.flash.may_hand_over() || self.transactions.trims.wants_turn();
+        if !self.done.is_empty() || is_owed_turn {
             return Some(Time::ZERO);
         }
         if self.flash.is_deaf {
@@ -655,7 +632,7 @@ impl BlockTarget for BlockFtl {
     fn give_up(&mut self, now: Time) -> String {
         let state = self.describe();
         self.standstill.get_or_insert_with(|| state.clone());
-        self.turn_read_only(ReadOnlyReason::Stalled);
+        self.flash.turn_read_only(ReadOnlyReason::Stalled);
         if !self.reading.is_idle() {
             self.flash.is_deaf = true;
             self.give_up_reads();

@@ -1,6 +1,6 @@
 //! What a drive's owner chooses about the block FTL.
 
-use crate::canary::{Bugs, Canary};
+use crate::canary::Bugs;
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::superblock::Sizing;
 use crate::victim::VictimPolicy;
@@ -225,11 +225,5 @@ impl Config {
         return Bugs::new(self.canary);
         #[cfg(not(feature = "canary"))]
         Bugs::default()
-    }
-
-    /// Whether this drive has that bug.
-    #[inline]
-    pub(crate) fn has(&self, canary: Canary) -> bool {
-        self.bugs().has(canary)
     }
 }

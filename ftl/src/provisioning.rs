@@ -224,7 +224,7 @@ impl Provisioning {
 
     /// Keeps so many chunks from the host, for what collection keeps apart.
     pub fn keep_apart(&mut self, chunks: u32) {
-        self.kept_apart = chunks;
+        self.kept_apart = if self.is_at_end_of_life { 0 } else { chunks };
     }
 
     /// A chunk is free from now on.
@@ -442,6 +442,8 @@ impl Provisioning {
     /// Nothing new will be written, only what was acknowledged is saved: what was kept for later may be used for that.
     pub fn end_of_life(&mut self) {
         self.spares_in_group.fill(0);
+        // Room for what was acknowledged comes before what placement is to keep apart.
+        self.kept_apart = 0;
         // No table is begun any more, and the log may have what they would have had.
         self.table_share.fill(0);
         self.is_at_end_of_life = true;

@@ -220,7 +220,7 @@ impl Found {
         let clean = steps.report.clean && steps.report.repair.is_none();
         // No number of a gap that is known is used again.
         let known = superblock.log_gaps.last().map_or(0, |gap| gap.next);
-        let is_reused = clean || config.has(Canary::ReusedNumber);
+        let is_reused = clean || config.bugs().has(Canary::ReusedNumber);
         let next_lsn = if is_reused { gap.end } else { gap.next.max(highest.lsn + 1).max(known) };
         let skipped = if clean { 0 } else { POSITIONS_SKIPPED };
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
@@ -297,7 +297,7 @@ impl BlockFtl {
         let Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend } =
             found;
         let is_mendable = mend.len() <= Log::mendable();
-        let is_mended = !self.config.has(Canary::UnmendedCopy);
+        let is_mended = !self.flash.bugs.has(Canary::UnmendedCopy);
         self.buffer = WriteBuffer::new(self.flash.frames.len(), self.placement.classes(), position);
         if access == Access::Inspect {
             self.flash.read_only = Some(ReadOnlyReason::Inspection);
@@ -317,7 +317,7 @@ impl BlockFtl {
             return Ok(());
         }
         self.journal.superblock.current_mut().clean = false;
-        self.turn_read_only_if_worn_out();
+        self.flash.turn_read_only_if_worn_out(&self.journal.superblock);
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
         // until then nothing is reset. On a drive whose places for superblocks have gone bad nothing ever is.
         let (is_worn_out, is_repaired) = (self.flash.read_only.is_some(), steps.report.repair.is_some());
@@ -370,7 +370,7 @@ impl BlockFtl {
     fn skip(&mut self, gap: Option<LogGap>) -> bool {
         let superblock = self.journal.superblock.current_mut();
         let Some(gap) = gap else { return true };
-        if self.config.has(Canary::UnrecordedGap) {
+        if self.flash.bugs.has(Canary::UnrecordedGap) {
             return true;
         }
         if superblock.skip_log(gap).is_none() {

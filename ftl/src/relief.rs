@@ -115,7 +115,7 @@ impl BlockFtl {
         if (!is_recovering && self.collect_emptiest(0)) || self.recycle_one() || self.lend() {
             return self.relieved();
         }
-        self.turn_read_only(match self.flash.read_only {
+        self.flash.turn_read_only(match self.flash.read_only {
             None if self.flash.is_aged() => ReadOnlyReason::WornOut,
             Some(ReadOnlyReason::WornOut) if self.flash.is_beyond_saving() => ReadOnlyReason::Spent,
             _ => ReadOnlyReason::NoRoom,
@@ -149,7 +149,7 @@ impl BlockFtl {
         if self.flash.provisioning.lend_spare() {
             return true;
         }
-        if self.placement.keep_nothing_apart() {
+        if self.flash.read_only.is_none() && self.placement.keep_nothing_apart() {
             self.flash.provisioning.keep_apart(0);
             return true;
         }
@@ -162,7 +162,7 @@ impl BlockFtl {
 
     /// Begins to recycle an open chunk that holds nothing. Returns whether there was one.
     fn recycle_one(&mut self) -> bool {
-        if self.config.has(Canary::ForgottenRoom) {
+        if self.flash.bugs.has(Canary::ForgottenRoom) {
             return false;
         }
         if let Some((chunk, next)) = self.relief.left_open.pop() {
@@ -200,7 +200,7 @@ impl BlockFtl {
 
     /// Recycles what was left open and holds nothing. On a drive that is read-only it stays as it is.
     pub(crate) fn recycle_left_open(&mut self) {
-        if self.config.has(Canary::ForgottenRoom) {
+        if self.flash.bugs.has(Canary::ForgottenRoom) {
             return;
         }
         for (chunk, next) in std::mem::take(&mut self.relief.left_open) {

@@ -141,7 +141,7 @@ impl Seals {
     pub(crate) fn heed_canary(&mut self, config: &Config) {
         #[cfg(feature = "canary")]
         {
-            self.is_untied = config.has(Canary::UntiedBlocks);
+            self.is_untied = config.bugs().has(Canary::UntiedBlocks);
         }
         #[cfg(not(feature = "canary"))]
         {

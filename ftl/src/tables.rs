@@ -59,19 +59,14 @@ pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStati
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 
-use crate::chunks::Chunks;
 use crate::flash::Flash;
 use crate::units::OpenId;
 use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
-use openftl_media::{ChunkDescriptor, ChunkState};
 use std::collections::{HashMap, HashSet, VecDeque};
 use table::Table;
 
 /// Tables that may be written at a time.
 pub const WRITING_MAX: usize = 32;
-
-/// Of so many good chunks one is a spare.
-const CHUNKS_PER_SPARE: u64 = 64;
 
 /// Every table of a drive, and the chunks of those that are no more.
 pub struct Tables {
@@ -135,19 +130,6 @@ impl Tables {
         }
     }
 
-    /// Spares of a drive with so many good chunks.
-    fn spares(good: u64) -> u64 {
-        good.div_ceil(CHUNKS_PER_SPARE)
-    }
-
-    /// Frames for tables on their way: those that cannot be read yet, and those that fill the next unit.
-    fn frames_needed(geometry: &Geometry) -> usize {
-        let unit = unit_blocks(geometry);
-        // With columns everywhere; a unit may be under way behind those that wait for it.
-        let behind = if geometry.mw_cunits == 0 { 0 } else { geometry.pus() * (geometry.mw_cunits + unit) };
-        WRITING_MAX * (behind + unit) as usize + Tables::frames_to_move(geometry, unit) as usize
-    }
-
     fn table(&self, slot: u32) -> &Table {
         self.slots[slot as usize].as_ref().expect("a slot that is named has a table")
     }
@@ -181,33 +163,6 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
 }
 
 impl Tables {
-    /// Gives tables what the device has beyond the plan and the spares, group by group.
-    fn share_out(flash: &mut Flash, chunks: &Chunks) {
-        let groups = flash.geometry.groups as usize;
-        let mut good = vec![0_u32; groups];
-        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            if flash.chunks.usage(descriptor.chunk) != crate::chunk_table::ChunkUse::Retired {
-                good[flash.group_of(descriptor.chunk) as usize] += 1;
-            }
-        }
-        let others = flash.plan.chunks() + Tables::spares(good.iter().map(|good| u64::from(*good)).sum());
-        let others = others.div_ceil(groups as u64) as u32;
-        flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
-    }
-
-    /// A chunk in which the map has nothing may be of a table: the catalog will say. Returns false if it cannot be.
-    pub(crate) fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
-        if matches!(state, ChunkState::Free | ChunkState::Offline) {
-            return false;
-        }
-        flash.chunks.set_usage(chunk, crate::chunk_table::ChunkUse::Table);
-        flash.provisioning.begin_table_chunk(flash.group_of(chunk));
-        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
-        self.note_leaving(flash);
-        true
-    }
-
     /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
     pub(crate) fn note_leaving(&self, flash: &mut Flash) {
         flash.provisioning.leave_by_tables(self.leaving.len() + self.found.len());

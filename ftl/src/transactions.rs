@@ -229,7 +229,7 @@ impl BlockFtl {
         if self.flash.meetings.marked() > 0 {
             self.transactions.throttle.spend(blocks);
         }
-        let splits = self.config.has(Canary::SplitTransaction);
+        let splits = self.flash.bugs.has(Canary::SplitTransaction);
         for (index, frame) in frames.enumerate() {
             if kind == BlockKind::Uncorrectable {
                 self.flash.frames.zero(frame);
@@ -353,7 +353,7 @@ impl BlockFtl {
             if let Some(owners) = &mut self.owners {
                 owners.set(slot.ppa, slot.block);
             }
-            let is_forgotten = self.config.has(Canary::ForgottenMark);
+            let is_forgotten = self.flash.bugs.has(Canary::ForgottenMark);
             let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
             let oob = Oob { kind, address: u64::from(slot.block), sequence };
             oob.seal(&mut self.flash.frames, frame);
@@ -361,7 +361,7 @@ impl BlockFtl {
         }
         self.flash.chunks.place(chunk, used as u32);
         self.flash.write_unit(open, Purpose::Data, 0, &unit[..count], used as u32);
-        if self.config.has(Canary::RecordBeforeData) {
+        if self.flash.bugs.has(Canary::RecordBeforeData) {
             unit[..used].iter().for_each(|frame| self.buffer.programmed(*frame));
             self.buffer.advance();
         }
@@ -516,7 +516,7 @@ impl BlockFtl {
         while let Some(waiter) = self.transactions.waiters.front() {
             let is_kept = |position: u64| Some(position) <= kept && !self.journal.log.is_in_doubt();
             let result = match waiter.log_position {
-                Some(position) if is_kept(position) || self.config.has(Canary::FlushBeforeLog) => Ok(()),
+                Some(position) if is_kept(position) || self.flash.bugs.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.flash.may_program() || is_lost => Err(IoError::ReadOnly),
                 _ => break,
             };
@@ -552,7 +552,7 @@ impl BlockFtl {
         match status {
             Status::Success => self.transactions.flushed = Some(position),
             // Tried again it might seem to work, and the data would still not be there.
-            _ => self.turn_read_only(ReadOnlyReason::StoreFault),
+            _ => self.flash.turn_read_only(ReadOnlyReason::StoreFault),
         }
     }
 }

@@ -355,7 +355,8 @@ impl BlockFtl {
         self.placement.opened[KEPT_APART] -= u32::from(frontier.open.take().is_some());
         self.flash.provisioning.keep_apart(self.placement.kept_apart());
         // What was promised to victims when they were begun stays theirs.
-        if !self.placement.may_open(KEPT_APART) || !self.has_room_for(group, MOVING, 0, 1) {
+        let may_keep_apart = self.flash.read_only.is_none() && self.placement.may_open(KEPT_APART);
+        if !may_keep_apart || !self.has_room_for(group, MOVING, 0, 1) {
             return None;
         }
         let label = self.placement.destination_label(at - DESTINATIONS);
@@ -598,7 +599,7 @@ impl BlockFtl {
     /// that is to be logged.
     fn enter_relocated(&mut self, group: u32, victim: ChunkId, Relocated { block, from, to }: Relocated) -> bool {
         let is_entered = self.buffer.rebase(&mut self.mapping, block, Entry::media(from), Entry::media(to));
-        if self.config.has(Canary::CollectionRace)
+        if self.flash.bugs.has(Canary::CollectionRace)
             && !is_entered
             && let Place::Media(newer) = self.mapping.get(block).place()
         {

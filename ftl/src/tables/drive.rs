@@ -242,7 +242,7 @@ impl<M: Media> TableFtl<M> {
         if access != Access::Inspect {
             tables.release_found_chunks(&mut ftl.flash);
             ftl.hand_over();
-            ftl.turn_read_only_if_worn_out();
+            ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
             ftl.note_missing_room(&tables);
         }
         let mut drive = TableFtl::new(ftl, tables, catalog);
@@ -787,7 +787,7 @@ impl TableFtl {
         let mut has_acted = false;
         for at in (0..self.doomed.len()).rev() {
             let Doomed { what, change, acknowledged } = self.doomed[at];
-            let is_early = matches!(what, Unnamed::Chunk(_)) && self.ftl.config().has(Canary::ReleaseBeforeCatalog);
+            let is_early = matches!(what, Unnamed::Chunk(_)) && self.ftl.flash.bugs.has(Canary::ReleaseBeforeCatalog);
             let is_durable = change.is_none() && acknowledged <= self.durable;
             if (is_durable || is_early) && !self.is_pinned(what) {
                 self.doomed.swap_remove(at);

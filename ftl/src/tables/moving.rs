@@ -20,7 +20,6 @@ use crate::chunk_table::ChunkUse;
 use crate::flash::Flash;
 use crate::flash::reads::{ReadId, Reader};
 use crate::oob::{BlockKind, Oob};
-use crate::refresh::REFRESHES_MAX;
 use crate::words::{Care, Phase};
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, Ppa};
 use openftl_media::{Completion, Status};
@@ -98,18 +97,8 @@ fn units_behind(geometry: &Geometry, unit_blocks: u32) -> u32 {
 }
 
 impl Tables {
-    /// A chunk of tables is weak, and was not before.
-    pub(crate) fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.weak.len() < REFRESHES_MAX {
-            self.weak.push_back(chunk);
-            self.may_move = true;
-        } else {
-            flash.chunks.strengthen(chunk);
-        }
-    }
-
     /// Blocks of `chunk` that are of a table in the catalog, in their order, and its number.
-    pub(crate) fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+    pub(super) fn ranges_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
         let table = self.table(self.slot_of(chunk)?);
         if table.writing.is_some() {
             return None;
@@ -269,7 +258,7 @@ impl Tables {
         flash.submit_read(id);
     }
 
-    pub(crate) fn read_ended(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
+    pub(super) fn unit_read(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
         let moving = self.moving.as_mut().expect("a chunk is being moved");
         let mut reading = moving.reading.take().expect("a unit was read");
         let (copy, slot) = (moving.copy, moving.slot);

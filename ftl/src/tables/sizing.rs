@@ -1,10 +1,17 @@
 //! How much flash a table drive needs.
 
-use super::Tables;
 use super::drive::catalog_blocks;
 use crate::config::Config;
 use crate::plan::{Plan, PlanError, SUPERBLOCK_CHUNKS};
 use openftl_core::Geometry;
+
+/// Of so many good chunks one is a spare.
+const CHUNKS_PER_SPARE: u64 = 64;
+
+/// Spares of a drive with so many good chunks.
+pub(super) fn spares(good: u64) -> u64 {
+    good.div_ceil(CHUNKS_PER_SPARE)
+}
 
 /// Chunks per parallel unit that a device of this shape needs for tables of `table_blocks` in all, in whole chunks, and the log area of
 /// `config`.
@@ -24,7 +31,7 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, table_blocks: u64) ->
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks(&shape));
         let plan = Plan::new(&shape, &Config { capacity_blocks, ..config.clone() })?;
         // As a drive shares them out: group by group.
-        let others = (plan.chunks() + Tables::spares(shape.chunks())).div_ceil(groups);
+        let others = (plan.chunks() + spares(shape.chunks())).div_ceil(groups);
         let needed = (others + tables).div_ceil(u64::from(geometry.pus_per_group));
         match u32::try_from(needed) {
             Ok(needed) if needed <= chunks_per_pu => return Ok(chunks_per_pu),
@@ -51,7 +58,7 @@ mod tests {
                 let shape = Geometry { chunks_per_pu, ..geometry };
                 let capacity_blocks = 300 + u64::from(catalog_blocks(&shape));
                 let plan = Plan::new(&shape, &Config { capacity_blocks, ..config.clone() }).unwrap();
-                let others = (plan.chunks() + Tables::spares(shape.chunks())).div_ceil(4);
+                let others = (plan.chunks() + spares(shape.chunks())).div_ceil(4);
                 (shape.chunks() / 4).saturating_sub(others) * 4 * u64::from(geometry.blocks_per_chunk)
             };
             assert!(share(chunks_per_pu) >= table_blocks);

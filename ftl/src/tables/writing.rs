@@ -15,7 +15,7 @@ use crate::journal::Journal;
 use crate::oob::{BlockKind, Oob};
 use crate::provisioning::Claim;
 use crate::reading::BlockPlace;
-use crate::units::{OpenChunk, OpenId, UnitId};
+use crate::units::{OpenChunk, OpenId};
 use crate::words::{Label, Purpose};
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 
@@ -181,7 +181,7 @@ impl Tables {
         self.unsettle(flash, slot);
     }
 
-    fn unsettle(&mut self, flash: &mut Flash, slot: u32) {
+    pub(super) fn unsettle(&mut self, flash: &mut Flash, slot: u32) {
         if !self.unsettled.contains(&slot) {
             self.unsettled.push(slot);
         }
@@ -291,49 +291,8 @@ impl Tables {
         self.note_leaving(flash);
     }
 
-    /// A unit of a table is safe.
-    pub(crate) fn unit_programmed(&mut self, flash: &mut Flash, id: UnitId) {
-        self.waits.end(id, flash.now);
-        let owner = flash.units.unit(id).owner;
-        let slot = (owner >> 32) as u32;
-        if let Some(table) = &mut self.slots[slot as usize] {
-            table.writing().unprogrammed -= 1;
-        }
-    }
-
-    /// It can be read: its frames are no longer needed.
-    pub(crate) fn unit_readable(&mut self, flash: &mut Flash, id: UnitId) {
-        let unit = flash.units.unit(id);
-        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
-        let ppa = flash.format.ppa(unit.chunk, unit.first);
-        for frame in &unit.frames()[..unit.used as usize] {
-            flash.frames.release(*frame);
-        }
-        let table = self.table_mut(slot);
-        table.set_place(index, UnitPlace::Media(ppa));
-        table.writing().unreadable -= 1;
-    }
-
-    /// Its program failed: it is written elsewhere.
-    pub(crate) fn unit_failed(&mut self, flash: &mut Flash, id: UnitId) {
-        self.waits.end(id, flash.now);
-        let unit = flash.units.unit(id);
-        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
-        let frames = unit.frames()[..unit.used as usize].to_vec();
-        let table = self.table_mut(slot);
-        table.set_place(index, UnitPlace::Again);
-        let writing = table.writing();
-        if writing.is_abandoned {
-            (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
-            frames.into_iter().for_each(|frame| flash.frames.release(frame));
-        } else {
-            writing.again.push_back((index, frames));
-        }
-        self.unsettle(flash, slot);
-    }
-
     /// Lets tables that have something left to do do it.
-    pub(crate) fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
+    pub(super) fn go_on(&mut self, flash: &mut Flash, journal: &mut Journal) {
         for at in (0..self.unsettled.len()).rev() {
             let slot = self.unsettled[at];
             if self.settle(flash, journal, slot) {
@@ -460,25 +419,6 @@ impl Tables {
                 }
             }
             None => {}
-        }
-    }
-
-    /// All units of a table's chunk have ended, and nothing more can be written to it.
-    pub(crate) fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Table {
-            flash.reset_when_durable(chunk, 0);
-        }
-    }
-
-    /// A chunk has been reset, or has gone bad.
-    pub(crate) fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.leaving.remove(&chunk) {
-            self.note_leaving(flash);
-            flash.provisioning.end_table_chunk(flash.group_of(chunk));
-            if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
-                self.lacks_room = false;
-                self.try_moving_again(flash);
-            }
         }
     }
 
