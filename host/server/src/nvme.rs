@@ -47,7 +47,8 @@ use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::output::ZEROES;
 use crate::parting::Parting;
 use crate::served::{Claim, Ended, Served};
-use crate::{Counters, Protocol, ServedDrive, ServerConfig, Ticket, What};
+use crate::ticket::{Ticket, What};
+use crate::{Counters, Protocol, ServedDrive, ServerConfig};
 
 /// Data of commands that a connection keeps in the heap: those of admin commands and range lists, what is compared and
 /// copied, and writes that wait for frames.
