@@ -21,7 +21,7 @@ use crate::authentication::Authority;
 use crate::operator::AttachError;
 use crate::secure::Secure;
 use crate::served::Served;
-use crate::{Ticket, What};
+use crate::ticket::{Ticket, What};
 
 /// A drive that can be served, and says how it is.
 pub trait ServedDrive: BlockTarget {

@@ -22,7 +22,8 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_ftl::target::Extent;
 use openftl_media::Media;
 
-use crate::{POOL_SHARES, ServedDrive, Ticket};
+use crate::ticket::Ticket;
+use crate::{POOL_SHARES, ServedDrive};
 
 /// Requests that are admitted to one drive at a time, of all connections: four connections with all that one may have. More
 /// wait as for frames. What a write in part compares itself with is no more than these.

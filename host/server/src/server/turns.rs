@@ -1,0 +1,181 @@
+//! A turn of the server takes requests from the connections, polls the drives, lets the operator act, and sends replies.
+
+use openftl_core::{Clock, Time};
+use openftl_nbd::protocol::ExportInfo;
+
+use super::bounds::LATE_PEERS_EVERY;
+use super::events::Woken;
+use super::{Server, Slot};
+use crate::connection::Connection;
+use crate::end::{End, ServeError};
+use crate::fabric::ServedDrive;
+use crate::link::Over;
+use crate::nvme::Turn;
+use crate::operator::{Drives, Operator};
+use crate::parting::Parting;
+use crate::served::Served;
+use crate::stop::Stop;
+use crate::ticket::{Ticket, What};
+
+/// Events of one wait.
+const EVENTS_MAX: usize = 128;
+
+/// Steps of authentications and of handshakes in one turn: each may compute for some milliseconds, and the others are to be served between
+/// them.
+const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
+
+impl Server {
+    pub(super) fn turns<T: ServedDrive, C: Clock, O: Operator<T>>(
+        &mut self,
+        operator: &mut O,
+        infos: &mut [ExportInfo],
+        read_only: &[bool],
+        served: &mut [Served<'_, T>],
+        clock: &mut C,
+        stop: &Stop,
+    ) -> Result<End, ServeError> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut stopping: Option<Time> = None;
+        let mut late_peers_at = Time::ZERO;
+        let mut first = 0;
+        // The first turn must not wait: drives may have work from before.
+        let mut again = true;
+        loop {
+            let Woken { late, called } =
+                self.wait(&mut events, again, stopping, operator.next_due(), served, clock, stop)?;
+            let now = clock.now();
+            self.counters.turns.add(1);
+            for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
+                info.read_only = *read_only || served.is_read_only();
+            }
+
+            if stop.is_requested() && stopping.is_none() {
+                stopping = Some(now + self.config.stop_max);
+                self.listeners.clear();
+                self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
+            }
+            // NVMe hosts connect to a target, wherever there is something behind it.
+            self.accept(now, !infos.is_empty(), !served.is_empty() && self.fabric.is_some());
+            self.make_room_for_handshakes(served);
+            if let Some(fabric) = &mut self.fabric {
+                fabric.authentication_steps_left = AUTHENTICATION_STEPS_PER_TURN_MAX;
+            }
+
+            self.take_keys(now, served);
+            // Whoever waits for frames goes first, in order; then everybody, each turn beginning with another.
+            for export in 0..served.len() {
+                for line in 0..served[export].first_waiters().len() {
+                    while let Some(front) = served[export].first_waiters()[line] {
+                        self.serve(now, front as usize, infos, served);
+                        if served[export].first_waiters()[line] == Some(front) {
+                            break;
+                        }
+                    }
+                }
+            }
+            first = if first + 1 < self.slots.len() { first + 1 } else { 0 };
+            for slot in (first..self.slots.len()).chain(0..first) {
+                self.serve(now, slot, infos, served);
+            }
+
+            let mut freed = self.poll_drives(clock, served);
+            for (export, state) in self.standstills.drain(..) {
+                operator.came_to_standstill(export, &state);
+            }
+            self.look_after_controllers(now, served);
+            let mut drives = Drives { served, fabric: self.fabric.as_mut() };
+            if operator.turn(clock.now(), called, &mut drives).is_break() {
+                return Ok(self.interrupted());
+            }
+            if called || self.fabric.as_ref().is_some_and(|fabric| fabric.is_restless) {
+                self.tell_hosts(now, served);
+            }
+            for slot in 0..self.slots.len() {
+                freed |= self.send(now, slot, served);
+            }
+            freed |= self.take_frames_from_slow_peers(now, served);
+            freed |= self.bound_what_is_kept(served);
+            if now >= late_peers_at || late.is_some_and(|late| now >= late) {
+                late_peers_at = now + LATE_PEERS_EVERY;
+                self.expel_late_peers(now, served);
+                self.tell_hosts(now, served);
+            }
+            if let Some(deadline) = stopping {
+                for slot in 0..self.slots.len() {
+                    if self.slots[slot].connection.as_ref().is_some_and(|connection| {
+                        now >= deadline || (connection.is_idle() && !connection.link().readable)
+                    }) {
+                        self.close(slot, Parting::Stop, served);
+                    }
+                }
+                if self.slots.iter().all(|slot| slot.connection.is_none()) {
+                    return Ok(End::Stopped);
+                }
+            }
+            again = self.can_go_on(freed, served);
+        }
+    }
+
+    fn interrupted(&self) -> End {
+        End::Interrupted {
+            connections: self.counters.connections.get(),
+            requests: self.connections().map(|connection| connection.requests_under_way() as u64).sum(),
+        }
+    }
+
+    /// Receives from one connection and takes its requests.
+    fn serve<T: ServedDrive>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[slot] else { return };
+        let (number, generation) = (slot as u32, *generation);
+        let result = match connection {
+            Connection::Nbd(connection) => {
+                let ticket = Ticket { slot: number, generation, what: What::Stop };
+                connection
+                    .receive(now, served, &mut self.buffers, &self.config)
+                    .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
+            }
+            Connection::Nvme(connection) => {
+                let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
+                let (config, counters) = (&self.config, &*self.counters);
+                let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
+                connection
+                    .receive(now, &mut self.buffers, turn.fabric, counters)
+                    .and_then(|()| connection.take_commands(&mut turn))
+            }
+        };
+        connection.link_mut().give_back(&mut self.buffers);
+        match result {
+            Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
+            Ok(()) => {}
+            Err(over) => self.end(slot, over, served),
+        }
+    }
+
+    /// Sends one connection's replies. Returns whether others may go on.
+    fn send<T: ServedDrive>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
+        let Some(connection) = &mut self.slots[slot].connection else { return false };
+        match connection.send(now, served) {
+            Ok(freed) => {
+                if connection.is_over() {
+                    self.end(slot, Over::Finished, served);
+                }
+                freed
+            }
+            Err(over) => {
+                self.end(slot, over, served);
+                true
+            }
+        }
+    }
+
+    /// Whether the next turn has something to do without waiting.
+    fn can_go_on<T: ServedDrive>(&self, freed: bool, served: &[Served<'_, T>]) -> bool {
+        served.iter().any(Served::has_finished)
+            // Events are edges: whoever still waits in a backlog after a full turn of accepts is not announced again.
+            || self.listeners.iter().any(|listener| listener.ready)
+            || self.fabric.as_ref().is_some_and(|fabric| fabric.is_disturbed)
+            || self
+                .connections()
+                .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))
+    }
+}
