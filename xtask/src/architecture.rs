@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 700;
 
 /// Files that are longer, and the lines that they may have: each is to be split where it folds, and none may grow.
-const LONG: [(&str, usize); 15] = [
+const LONG: [(&str, usize); 14] = [
     ("host/server/src/nvme.rs", 1700),
     ("host/server/src/lib.rs", 1170),
     ("sim/src/world.rs", 1040),
-    ("apps/openftl/src/cli.rs", 1000),
     ("ftl/src/tables/drive.rs", 850),
     ("sim/src/table_world.rs", 920),
     ("apps/openftl/src/control.rs", 890),
