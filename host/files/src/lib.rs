@@ -30,7 +30,7 @@
 //! | [`wire`] | what a process says to the one that has the drive open |
 //! | [`stream`] | the socket between them |
 //! | [`server`] | many clients, one drive |
-//! | [`client`] | the other end |
+//! | [`client`], with `link`, `session`, `writer` and `reader` | the other end |
 //! | [`volume`] | files of a drive that is here, or served |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
