@@ -8,6 +8,13 @@
 //!   power-on  ───────────────────────────────────────▶ the server is interrupted ──▶ Dark, Drive ──▶ came_on
 //! ```
 
+mod cut;
+mod fault;
+mod power_answer;
+mod refusal;
+
+pub use cut::{Moment, Toll};
+
 use crate::assembly::Drive;
 use crate::drive_events;
 use crate::failure::Failure;
@@ -17,25 +24,19 @@ use crate::namespaces::{Namespaces, of_kind};
 use crate::profiles::GeometryFacts;
 use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
+use cut::{ArmedCut, Counted, commands_of};
+use fault::{corrupt, fail_next_program, fail_program, fail_read, lie_about_flush, wear};
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
-use openftl_core::{ChunkId, ChunkName, Nanos, Ppa, Time};
-use openftl_ftl::mapping::Place;
-use openftl_ftl::{BlockTarget, ReadOnlyReason, RecoveryReport};
-use openftl_lab::picture::thousands;
-use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PowerLoss, ProgramFailure};
+use openftl_core::Time;
+use openftl_ftl::ReadOnlyReason;
+use openftl_media::{Media, PartKind, PartLabel, PowerLoss};
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use power_answer::{after_cut, after_on, cut_message, on_message};
+use refusal::{not_now, out_of_range, refusal, store_refusal};
 use rustix::fs::Mode;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use tracing::{debug, error, info, warn};
-
-/// A cut with a seed strikes after fewer device commands than this…
-const COMMANDS_MAX_LOG2: u64 = 9;
-
-/// …or after less time than this, whichever comes first: a drive that does nothing has no commands to count.
-const DELAY_MAX: Nanos = Nanos::from_millis(20);
 
 /// Operates what is on one device.
 pub struct Control {
@@ -64,40 +65,6 @@ pub struct Control {
 enum Asked {
     Cut(ArmedCut),
     On(ClientId),
-}
-
-/// A power cut on its way.
-pub struct ArmedCut {
-    pub client: ClientId,
-    /// Whether the power comes on again at once.
-    pub and_on: bool,
-    /// Whether units are left torn.
-    pub torn: bool,
-    asked_at: Time,
-    /// Strikes then at the latest; never, if it waits for something to be counted.
-    due: Time,
-    /// Strikes when this count…
-    counted: Counted,
-    /// …is so large.
-    count_due: u64,
-    commands_asked_at: u64,
-    commands_found: u64,
-}
-
-/// What is counted until a cut strikes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Counted {
-    Commands,
-    Writes,
-    Flushes,
-}
-
-/// What a cut took.
-#[derive(Clone, Copy, Debug)]
-pub struct Toll {
-    pub connections: u64,
-    pub requests: u64,
-    pub loss: PowerLoss,
 }
 
 /// A control socket at `endpoint`, for the user who serves the drive and nobody else.
@@ -609,99 +576,9 @@ impl Operator<Drive> for Control {
     }
 }
 
-impl ArmedCut {
-    /// Whether the power goes now, when hosts' writes and flushes that have ended are `ended`.
-    fn strikes(&mut self, now: Time, flash: &Flash, ended: (u64, u64)) -> bool {
-        self.commands_found = commands_of(flash);
-        let count = match self.counted {
-            Counted::Commands => self.commands_found,
-            Counted::Writes => ended.0,
-            Counted::Flushes => ended.1,
-        };
-        count >= self.count_due || now >= self.due
-    }
-
-    /// Whether it may wait for ever, and another cut may come before it.
-    fn may_be_overtaken(&self) -> bool {
-        self.due == Time::NEVER
-    }
-}
-
-/// When a cut strikes, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
-    /// After so many more commands to the device…
-    pub commands: u64,
-    /// …or after this time, whichever comes first.
-    pub delay: Nanos,
-    pub torn: bool,
-}
-
-impl Moment {
-    pub const NOW: Moment = Moment { commands: 0, delay: Nanos::ZERO, torn: false };
-
-    /// A few commands away more often than many.
-    pub fn chosen_by(seed: u64) -> Moment {
-        let mut chance = SplitMix64::seed_from_u64(seed);
-        let span = 1 << (chance.next_u64() % (COMMANDS_MAX_LOG2 + 1));
-        Moment {
-            commands: chance.next_u64() % span,
-            delay: Nanos(chance.next_u64() % DELAY_MAX.0),
-            torn: chance.next_u64() % 2 == 1,
-        }
-    }
-}
-
 /// A request as the log shows it.
 pub fn written(request: &Request) -> String {
     serde_json::to_string(request).expect("requests are plain data with text for keys")
-}
-
-fn not_now(what: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalKind::NotNow, what)
-}
-
-fn out_of_range(what: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalKind::OutOfRange, what)
-}
-
-fn refusal(failure: &Failure) -> Refusal {
-    let refusal = Refusal::new(RefusalKind::Failed, failure.what());
-    match failure.what_to_do() {
-        Some(fix) => refusal.fix(fix),
-        None => refusal,
-    }
-}
-
-/// Where a logical block is on the medium.
-fn place(drive: &Drive, block: u64) -> Result<Ppa, Refusal> {
-    let blocks = drive.blocks();
-    if block >= blocks {
-        return Err(out_of_range(format_args!("logical block {block} is not on this drive of {blocks} blocks"))
-            .fix("blocks are 4 KiB and counted from 0"));
-    }
-    match drive.place(block) {
-        Place::Media(ppa) => Ok(ppa),
-        Place::Unmapped => Err(not_now(format_args!("logical block {block} was never written, or trimmed"))
-            .fix("write it first, and flush")),
-        Place::Lost => {
-            Err(not_now(format_args!("logical block {block} is lost already")).fix("write it again, and flush"))
-        }
-        Place::Buffer(_) => Err(not_now(format_args!("logical block {block} is still in the write buffer"))
-            .fix("flush and turn the power off and on (openftl ctl DRIVE power-cycle), or write more behind it")),
-    }
-}
-
-/// A chunk of some flash, as it counts them.
-fn chunk(flash: &Flash, name: ChunkName) -> Result<ChunkId, Refusal> {
-    let geometry = flash.geometry();
-    geometry.chunk_named(name).ok_or_else(|| {
-        out_of_range(format_args!(
-            "chunk {name} is not on this drive: it has {} groups of {} parallel units of {} chunks, counted from 0",
-            geometry.groups, geometry.pus_per_group, geometry.chunks_per_pu
-        ))
-        .fix("`openftl inspect` shows a drive's chunks")
-    })
 }
 
 /// The flash in this place: of a drive, or a device that is served as it is.
@@ -715,16 +592,6 @@ fn flash<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> &'d mut Fla
     drives.device_mut(place).expect("something is served")
 }
 
-/// Operates the device behind some flash, if it is here.
-fn operate<R>(flash: &mut Flash, deed: impl FnOnce(&mut EmulatedDevice) -> R) -> Result<R, Refusal> {
-    flash.operate(deed).ok_or_else(|| not_now("the flash is on another machine").fix("ask the server that has it"))
-}
-
-/// Commands that the device has had.
-fn commands_of(flash: &Flash) -> u64 {
-    flash.look(|device| device.statistics().commands).unwrap_or_default()
-}
-
 /// One of the namespaces that the device is divided into.
 fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) -> Result<PartFacts, Refusal> {
     let facts = match drives.get_mut(place) {
@@ -732,152 +599,4 @@ fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) 
         None => inspect::part_of(flash(drives, place), label, place + 1),
     };
     facts.map_err(store_refusal)
-}
-
-fn store_refusal(error: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalKind::Failed, error)
-}
-
-fn shown(flash: &Flash, ppa: Ppa) -> String {
-    flash.geometry().format().unpack(ppa).to_string()
-}
-
-fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
-    let ppa = place(drive, block)?;
-    let at = drive.media().on_device(ppa);
-    operate(drive.media_mut(), |device| device.inject_read_failure(at))?.map_err(store_refusal)?;
-    let place = shown(drive.media(), ppa);
-    let message = format!("Logical block {block}, at {place}, cannot be read until it is overwritten or trimmed.");
-    Ok(Answer::new(message).with("block", block).with("place", place))
-}
-
-fn corrupt(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
-    let ppa = place(drive, block)?;
-    let at = drive.media().on_device(ppa);
-    operate(drive.media_mut(), |device| device.corrupt(at))?.map_err(store_refusal)?;
-    let place = shown(drive.media(), ppa);
-    let message = format!("One bit of logical block {block}, at {place}, is turned. The device does not notice.");
-    Ok(Answer::new(message).with("block", block).with("place", place))
-}
-
-fn failure_of(close: bool) -> (ProgramFailure, &'static str) {
-    if close { (ProgramFailure::ChunkClosed, " and closes its chunk") } else { (ProgramFailure::NextUnit, "") }
-}
-
-fn fail_program(flash: &mut Flash, name: ChunkName, close: bool) -> Result<Answer, Refusal> {
-    let (failure, how) = failure_of(close);
-    let chunk = flash.chunk_on_device(chunk(flash, name)?);
-    operate(flash, |device| device.inject_program_failure(chunk, failure))?;
-    let message = format!("The next program operation on chunk {name} fails{how}.");
-    Ok(Answer::new(message).with("chunk", name).with("close", close))
-}
-
-fn fail_next_program(flash: &mut Flash, close: bool) -> Result<Answer, Refusal> {
-    let (failure, how) = failure_of(close);
-    operate(flash, |device| device.inject_next_program_failure(failure))?;
-    let message = format!("The next program operation on the device fails{how}.");
-    Ok(Answer::new(message).with("chunk", None::<ChunkName>).with("close", close))
-}
-
-fn wear(flash: &mut Flash, name: ChunkName, resets: u32) -> Result<Answer, Refusal> {
-    let chunk = flash.chunk_on_device(chunk(flash, name)?);
-    let (worn, endurance) = operate(flash, |device| (device.set_wear(chunk, resets), device.endurance()))?;
-    worn.map_err(store_refusal)?;
-    let message = format!("Chunk {name} counts as erased {resets} times; it stands {endurance}.");
-    Ok(Answer::new(message).with("chunk", name).with("resets", resets).with("endurance", endurance))
-}
-
-fn lie_about_flush(drive: &mut Drive, on: bool) -> Answer {
-    drive.lie_about_flush(on);
-    let message = match on {
-        true => "Flushes and durable writes are acknowledged at once from now on, and make nothing durable.",
-        false => "Flushes and durable writes keep their promise again.",
-    };
-    Answer::new(message).with("lies_about_flush", on)
-}
-
-fn cut_message(toll: &Toll) -> String {
-    let Toll { connections, requests, loss } = toll;
-    let PowerLoss { programs_lost, programs_torn, erases_cut_short } = loss;
-    let mut text = format!(
-        "The power is off. Connections dropped: {connections}, with {} requests under way.",
-        thousands(*requests)
-    );
-    if *loss != PowerLoss::default() {
-        text += &format!(
-            "\nOn the flash: {programs_lost} programs lost, {programs_torn} torn, {erases_cut_short} erases cut short."
-        );
-    }
-    text
-}
-
-fn after_cut(answer: Answer, cut: &ArmedCut, now: Time, toll: &Toll) -> Answer {
-    answer
-        .with("connections_dropped", toll.connections)
-        .with("requests_under_way", toll.requests)
-        .with("torn", cut.torn)
-        .with("device_commands_later", cut.commands_found - cut.commands_asked_at)
-        .with("nanoseconds_later", now.since(cut.asked_at).0)
-        .with("flash", toll.loss)
-}
-
-fn on_message(namespaces: &Namespaces) -> String {
-    let names = of_kind(&namespaces.parts, PartKind::Block).map(|label| format!("{}: ", label.name));
-    let mut text = "The power is on".to_owned();
-    for (drive, name) in namespaces.drives.iter().zip(names.map(Some).chain(std::iter::repeat(None))) {
-        let report = drive.recovery_report();
-        text += if name.is_some() { ".\n  " } else { ": " };
-        text += &format!(
-            "{}{} in {}; {} log records replayed, {} of cut-off transactions dropped",
-            name.unwrap_or_default(),
-            crate::assembly::opened_how(report),
-            crate::assembly::opened_in(report),
-            thousands(report.replayed),
-            thousands(report.dropped)
-        );
-        if let Some(reason) = drive.read_only_reason() {
-            text += &format!(".\nThe drive takes no writes: {reason}");
-        }
-    }
-    text + "."
-}
-
-/// How it came on: of several drives each.
-fn after_on(answer: Answer, namespaces: &Namespaces) -> Answer {
-    #[derive(serde::Serialize)]
-    struct On<'a> {
-        name: &'a str,
-        recovery: &'a RecoveryReport,
-        read_only: Option<ReadOnlyReason>,
-    }
-    let answer = answer.with("power", "on");
-    if let ([], [drive]) = (&namespaces.parts[..], &namespaces.drives[..]) {
-        return answer.with("recovery", drive.recovery_report()).with("read_only", drive.read_only_reason());
-    }
-    let labels = of_kind(&namespaces.parts, PartKind::Block);
-    let on: Vec<On<'_>> = labels
-        .zip(&namespaces.drives)
-        .map(|(label, drive)| On {
-            name: label.name.as_str(),
-            recovery: drive.recovery_report(),
-            read_only: drive.read_only_reason(),
-        })
-        .collect();
-    answer.with("namespaces", on)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_chooses_the_same_moment_each_time_and_seeds_choose_different_ones() {
-        let moments: Vec<Moment> = (0..200).map(Moment::chosen_by).collect();
-        assert!(moments.iter().zip(0..).all(|(moment, seed)| *moment == Moment::chosen_by(seed)));
-        assert!(moments.iter().all(|moment| moment.commands < 512 && moment.delay < DELAY_MAX));
-        let share = |is: &dyn Fn(&Moment) -> bool| moments.iter().filter(|moment| is(moment)).count();
-        assert!((60..140).contains(&share(&|moment| moment.torn)));
-        assert!((60..140).contains(&share(&|moment| moment.commands < 8)));
-        assert!(share(&|moment| moment.commands > 100) > 5);
-    }
 }

@@ -1,5 +1,14 @@
 //! `openftl serve`: a drive for real clients, until it is told to stop.
 
+mod endpoints;
+mod greeting;
+mod nvme_target;
+mod signals;
+
+pub use endpoints::control_at;
+pub use greeting::write_recovery;
+pub use signals::{exit_with_parent, stop_at_signals};
+
 use crate::assembly::{self, Drive};
 use crate::cli::{self, NvmeFormat, Timing};
 use crate::companion::Companion;
@@ -18,31 +27,26 @@ use crate::serve_tables;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
-use openftl_control::socket_beside;
+use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
+use greeting::{greeting, to_nvme_hosts};
+use nvme_target::nvme_target;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_drive::description::{StoreName, another_seed, find_profile};
 use openftl_drive::table_drive::written;
-use openftl_ftl::{BlockTarget, Config, RecoveryReport};
-use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
-use openftl_nvme::{BlockFormat, HostsAllowed, Nqn};
+use openftl_ftl::{BlockTarget, Config};
+use openftl_media::{EmulatedDevice, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
+use openftl_nvme::{BlockFormat, Nqn};
 use openftl_nvme_media::Place;
 use openftl_server::{
-    Device, End, Endpoint, Export, ListenError, Listener, Protocol, ServeError, Server, ServerConfig, Stop, TlsPolicy,
-    WallClock,
+    Device, End, Endpoint, Export, ListenError, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
-use rustix::process::{Signal, set_parent_process_death_signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Instant;
 use tracing::{info, warn};
 
 /// What a drive in memory has unless the command says otherwise.
 const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
-
-/// Where clients connect unless the command says otherwise: the port that IANA gave to NBD.
-const NBD_DEFAULT: &str = "127.0.0.1:10809";
 
 /// The subsystem that NVMe hosts connect to unless the command says otherwise.
 const NQN_DEFAULT: &str = "nqn.2026-11.org.openftl:drive";
@@ -64,9 +68,6 @@ const POLL_MAX: Nanos = Nanos::from_millis(1_000);
 
 /// Frames for requests under way: two of NBD's longest, 32 MiB each.
 const HOST_FRAMES: u32 = 16_384;
-
-/// What the last words of a process are that a second Ctrl-C ended (128 + SIGINT, as shells count).
-const INTERRUPTED_TWICE: i32 = 130;
 
 /// What is served, and everything that it takes.
 struct Serving {
@@ -431,79 +432,6 @@ fn open_channel_devices(
     profiles.iter().enumerate().map(device).collect()
 }
 
-/// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
-fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
-    let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
-    let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
-    let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
-    let tls = if tls { " --tls" } else { "" };
-    let mut text = "# to NVMe hosts".to_owned();
-    for endpoint in endpoints {
-        let Endpoint::Tcp(address) = endpoint else { continue };
-        let (ip, port) = (address.ip(), address.port());
-        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
-        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
-    }
-    text
-}
-
-/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the Open-Channel ones of the device, and the
-/// devices beside it.
-fn nvme_target(
-    nqn: Nqn,
-    format: BlockFormat,
-    access: &HostAccess,
-    namespaces: &Namespaces,
-    others: &[Device<Flash>],
-    endpoints: &[Endpoint],
-) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
-    let Namespaces { parts, drives, bare } = namespaces;
-    let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
-    let drive_ids = drives.iter().map(|drive| drive.config().drive_id);
-    let first_id = drive_ids.chain(bare_ids.iter().copied()).next().expect("something is on the device");
-    let serial = format!("{first_id:016X}");
-    let firmware = env!("CARGO_PKG_VERSION");
-    let mut target = Target::new(&serial, "OpenFTL", firmware);
-    let subsystem = target
-        .add_subsystem(SubsystemConfig {
-            hosts: access.hosts.clone(),
-            requires_authentication: access.secrets.is_some(),
-            ..SubsystemConfig::new(nqn, &serial)
-        })
-        .map_err(Failure::bad_input)?;
-    let uuid = |id: u64| {
-        let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&id.to_be_bytes());
-        uuid[8..].copy_from_slice(&(!id).to_be_bytes());
-        uuid
-    };
-    let drives = drives.iter().map(|drive| {
-        let kind = NamespaceKind::Block {
-            format,
-            bytes: drive.blocks() * BLOCK_BYTES as u64,
-            hints: drive.placement().into(),
-        };
-        (uuid(drive.config().drive_id), kind)
-    });
-    let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
-    let own: Vec<_> = drives.chain(bare).collect();
-    let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {
-        let mut uuid = uuid(first_id);
-        uuid[15] ^= id as u8;
-        (uuid, NamespaceKind::OpenChannel(device.geometry()))
-    });
-    for (id, (uuid, kind)) in (1..).zip(own.into_iter().chain(others)) {
-        target.attach(subsystem, Namespace { id, uuid, kind }).map_err(Failure::bad_input)?;
-    }
-    for (id, endpoint) in endpoints.iter().enumerate() {
-        if let Endpoint::Tcp(address) = endpoint {
-            target.add_port(Port { id: id as u16 + 1, address: *address });
-        }
-    }
-    Ok(target)
-}
-
 fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
     if let Some(address) = arguments.device {
         let subsystem = arguments.device_nqn.as_ref().map_or(NQN_DEFAULT, Nqn::as_str).to_owned();
@@ -523,221 +451,6 @@ fn home(arguments: &cli::Serve, settings: &Settings) -> Result<Home, Failure> {
     }
 }
 
-/// An address where nobody can listen, and what to do about it.
-fn listen_failure(error: &ListenError, flag: &str) -> Failure {
-    let about = |error: &ListenError| format!("{flag}: {error}");
-    match error {
-        ListenError::NotLocal(_) => {
-            Failure::bad_input(about(error)).fix("listen on 127.0.0.1 or at a Unix socket, or say --allow-remote")
-        }
-        ListenError::InUse(_) | ListenError::NotASocket(_) => {
-            let message = about(error);
-            let (what, fix) = message.rsplit_once("; ").expect("these name a fix");
-            Failure::failed(what).fix(fix)
-        }
-        ListenError::System { error: reason, .. } if reason.kind() == std::io::ErrorKind::NotFound => {
-            Failure::bad_input(about(error)).fix("make the folder of the socket first, or name another")
-        }
-        ListenError::System { .. } => Failure::failed(about(error))
-            .fix(format_args!("choose another {flag} address, or end the server that has it")),
-    }
-}
-
-/// Where the command of `--run` connects: no two servers are in each other's way.
-fn socket_of_this_run() -> PathBuf {
-    std::env::temp_dir().join(format!("openftl-{}.sock", std::process::id()))
-}
-
-/// Where NBD clients connect, beside the sockets that were passed: by default somewhere only if nobody else could.
-fn endpoints(arguments: &cli::Serve, settings: &Settings, passed: &Passed) -> Result<Vec<Endpoint>, Failure> {
-    let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty() || !passed.nvme_tcp.is_empty();
-    let texts = match (arguments.nbd.is_empty(), settings.host.nbd.is_empty()) {
-        _ if !passed.nbd.is_empty() => Vec::new(),
-        (false, _) => arguments.nbd.clone(),
-        (true, false) => settings.host.nbd.clone(),
-        (true, true) if has_nvme => Vec::new(),
-        (true, true) if arguments.run.is_some() => vec![format!("unix:{}", socket_of_this_run().display())],
-        (true, true) => vec![NBD_DEFAULT.to_owned()],
-    };
-    texts.iter().map(|text| text.parse().map_err(|error| Failure::bad_input(format_args!("--nbd: {error}")))).collect()
-}
-
-/// Where the drive is to be controlled, if somebody said so.
-fn control_endpoint(arguments: &cli::Serve, settings: &Settings) -> Result<Option<Endpoint>, Failure> {
-    let Some(text) = arguments.control.as_ref().or(settings.host.control.as_ref()) else { return Ok(None) };
-    control_at(text).map(Some)
-}
-
-/// The place that `text` names for a control socket.
-pub fn control_at(text: &str) -> Result<Endpoint, Failure> {
-    match text.parse() {
-        Ok(endpoint @ Endpoint::Unix(_)) => Ok(endpoint),
-        Ok(Endpoint::Tcp(_)) => Err(Failure::bad_input(format_args!("--control: {text} is no Unix socket"))
-            .fix("write it like unix:/path/to/socket: whoever reaches it can do anything to the drive")),
-        Err(error) => Err(Failure::bad_input(format_args!("--control: {error}"))),
-    }
-}
-
-/// The control socket beside a drive's file. A drive that can have none is served without, so the reason is but told.
-fn control_beside(home: &Home) -> Result<Option<Listener>, String> {
-    let Home::File(path) = home else { return Ok(None) };
-    let endpoint =
-        format!("unix:{}", socket_beside(path).display()).parse::<Endpoint>().map_err(|error| error.to_string())?;
-    control::listen(endpoint).map(Some).map_err(|error| error.to_string())
-}
-
-/// The first SIGINT or SIGTERM ends the server cleanly, the second ends the process at once.
-pub fn stop_at_signals(stop: &Stop) -> Result<(), Failure> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::failed)?;
-    let stop = stop.clone();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for _ in signals.forever() {
-                if stop.is_requested() {
-                    std::process::exit(INTERRUPTED_TWICE);
-                }
-                stop.request();
-            }
-        })
-        .map_err(Failure::failed)?;
-    Ok(())
-}
-
-/// From now on this process gets SIGTERM when the one that started it dies.
-pub fn exit_with_parent() -> Result<(), Failure> {
-    let parent = rustix::process::getppid();
-    set_parent_process_death_signal(Some(Signal::TERM)).map_err(Failure::failed)?;
-    // It may have died before that.
-    match rustix::process::getppid() == parent && parent.is_some() {
-        true => Ok(()),
-        false => Err(Failure::failed("--exit-with-parent: the process that started this one is gone")),
-    }
-}
-
-fn greeting(
-    home: &Home,
-    namespaces: &Namespaces,
-    endpoints: &[Endpoint],
-    control: Option<&Listener>,
-    palette: Palette,
-) -> String {
-    let Namespaces { parts, drives, bare } = namespaces;
-    let mut text = String::new();
-    let what = match home {
-        Home::Memory => "a new drive in memory".to_owned(),
-        Home::File(path) => path.display().to_string(),
-        Home::Elsewhere(place) => format!("namespace {} at {}", place.namespace, place.address),
-    };
-    let what = palette.paint(Ink::Bold, &what);
-    if let ([], [drive]) = (&parts[..], &drives[..]) {
-        let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-        _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
-        write_drive(&mut text, home, drive, palette);
-    } else {
-        let flash = drives.first().map(|drive| drive.media()).or(bare.first()).expect("something is on the device");
-        _ = writeln!(text, "{what}  {} namespaces on {}", parts.len(), flash.name());
-        let blocks = of_kind(parts, PartKind::Block);
-        for (id, (label, drive)) in (1..).zip(blocks.zip(drives)) {
-            let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-            write_namespace(&mut text, id, label, capacity, palette);
-            write_drive(&mut text, home, drive, palette);
-        }
-        let open_channel = of_kind(parts, PartKind::OpenChannel);
-        for (id, (label, flash)) in (drives.len() + 1..).zip(open_channel.zip(bare)) {
-            write_namespace(&mut text, id, label, ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64), palette);
-        }
-    }
-    let names: Vec<&str> = match parts.is_empty() {
-        true => vec![""],
-        false => of_kind(parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
-    };
-    for uri in names.iter().flat_map(|name| endpoints.iter().map(|endpoint| endpoint.uri(name))) {
-        _ = writeln!(text, "  {} {uri}", palette.paint(Ink::Good, "listening on"));
-    }
-    if let (Some(endpoint), Some(name)) = (endpoints.first(), names.first()) {
-        for (note, command) in client_commands(&endpoint.uri(name)) {
-            _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
-        }
-    }
-    if let Some(Endpoint::Unix(socket)) = control.map(Listener::endpoint) {
-        let name = match home {
-            Home::File(path) if socket_beside(path) == *socket => path.display().to_string(),
-            _ => format!("unix:{}", socket.display()),
-        };
-        _ = writeln!(
-            text,
-            "\n  {}\n  openftl ctl {name} power-cut",
-            palette.paint(Ink::Dim, "# cut its power; --help shows what else can happen to it")
-        );
-    }
-    _ = writeln!(text, "\nCtrl-C ends it cleanly.");
-    text
-}
-
-/// One of several namespaces.
-fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: ByteSize, palette: Palette) {
-    let PartLabel { name, kind, partition, .. } = label;
-    let name = palette.paint(Ink::Bold, name.as_str());
-    _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
-}
-
-/// How a drive was opened, and what is unusual about it.
-fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) {
-    if !matches!(home, Home::Memory) && !drive.recovery_report().steps.is_empty() {
-        write_recovery(text, drive.recovery_report(), palette);
-    }
-    if let Some(reason) = drive.read_only_reason() {
-        _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
-    }
-    if drive.config().lies_about_flush {
-        _ = writeln!(
-            text,
-            "{} The drive lies about flush: nothing that it promises is kept.",
-            palette.paint(Ink::Bad, "!")
-        );
-    }
-}
-
-/// What to type to use a drive.
-fn client_commands(uri: &str) -> [(&'static str, String); 6] {
-    [
-        ("what is there", format!("nbdinfo '{uri}'")),
-        (
-            "random writes, verified",
-            format!(
-                "fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=256M --verify=crc32c"
-            ),
-        ),
-        ("bytes by hand", format!("qemu-io -f raw -c 'write -P 7 0 1M' -c 'read -P 7 0 1M' '{uri}'")),
-        ("a virtual machine's disk onto it", format!("qemu-img convert -n -f raw -O raw image.raw '{uri}'")),
-        ("all of it into a file", format!("nbdcopy '{uri}' backup.raw")),
-        ("as a file: mkfs, mount -o loop", format!("mkdir -p mnt && nbdfuse mnt/disk '{uri}'")),
-    ]
-}
-
-/// How a drive was opened: the steps, their times and what they found.
-pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palette) {
-    _ = writeln!(text, "  {} in {}", assembly::opened_how(report), assembly::opened_in(report));
-    for step in &report.steps {
-        let time = step.time.to_string();
-        _ = writeln!(text, "    {:<24} {time:>10}  {}", step.name, palette.paint(Ink::Dim, &step.found));
-    }
-}
-
 fn serve_failure(error: &ServeError) -> Failure {
     Failure::failed(error).fix("whatever was acknowledged and flushed is on the drive; `openftl check` verifies it")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn client_commands_hold_the_uri_in_quotes() {
-        let uri = "nbd+unix:///?socket=/tmp/a.sock";
-        for (_, command) in client_commands(uri) {
-            assert!(command.contains(&format!("'{uri}'")), "{command}");
-        }
-    }
 }

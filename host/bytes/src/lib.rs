@@ -34,179 +34,24 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+mod operation;
 mod places;
+mod request;
 mod span;
 
 use openftl_ftl::words::{Handle, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;
 
-use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, Extent, IoError, Request};
+use openftl_core::{Frame, FrameForm, Frames, Time};
+use openftl_ftl::target::{BlockTarget, Done, Extent, IoError, Request};
 
+use operation::{Changing, Op, Part, Stage, merge_edges};
 use places::Places;
-use span::{EDGES_MAX, Span};
+pub use request::{ByteRequest, Finished, RequestId};
+use span::EDGES_MAX;
 
 /// Trims that the drive has at a time; more wait in the order in which they came.
 pub const TRIMS_UNDER_WAY_MAX: usize = 64;
-
-/// What to do; offsets and lengths in bytes, inside the drive, lengths at least 1.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ByteRequest {
-    /// Reads. After it has finished, [`ByteRequests::slice`] shows the bytes until the release.
-    Read {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-    },
-    /// Writes. Between admission and start the host fills [`ByteRequests::slice_mut`].
-    Write {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-        /// When to acknowledge.
-        durability: Durability,
-        /// What it will live as long as. Of a block that is covered in part, all goes under it.
-        handle: Handle,
-    },
-    /// Reads, lets the host look, and writes: nothing else changes the blocks meanwhile. It finishes twice. First its bytes can be
-    /// looked at with [`ByteRequests::slice`]; then the host fills them and calls [`ByteRequests::write`], or releases the
-    /// request, and nothing was written. After the write it has finished for good.
-    Exchange {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-        /// When to acknowledge.
-        durability: Durability,
-        /// What it will live as long as.
-        handle: Handle,
-    },
-    /// Makes whole blocks errors until they are written, zeroed or trimmed.
-    WriteUncorrectable {
-        /// First byte, of a block.
-        offset: u64,
-        /// Bytes, of whole blocks.
-        length: u64,
-        /// When to acknowledge.
-        durability: Durability,
-    },
-    /// Makes bytes read as zeroes.
-    Zero {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-        /// When to acknowledge.
-        durability: Durability,
-    },
-    /// Says that bytes are needed no more. Whole blocks read as zeroes afterwards, others are left alone.
-    Trim {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-        /// When to acknowledge.
-        durability: Durability,
-    },
-    /// Makes everything that has finished durable.
-    Flush,
-    /// Says that blocks are an object about to be written. Between admission and start the host says which:
-    /// [`ByteRequests::set_extents`].
-    FlashAlloc,
-}
-
-/// Names an admitted request until its release.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RequestId(u32);
-
-impl RequestId {
-    /// The place of the request, for tables beside this one: below the requests that there may be.
-    #[inline]
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A request has ended; the host releases it when it has looked at its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Finished<K> {
-    /// The request.
-    pub id: RequestId,
-    /// The host's ticket.
-    pub ticket: K,
-    /// How.
-    pub result: Result<(), IoError>,
-}
-
-/// What a request is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The place is free.
-    Free,
-    /// Admitted; a write is being filled.
-    Admitted,
-    /// Started, but other requests have their turn first.
-    Waiting,
-    /// Reading head and tail, or all of an exchange.
-    Edges,
-    /// An exchange that was read: the host looks at it.
-    Shown,
-    /// Doing what was asked.
-    Body,
-    /// Ended; the host has not released it.
-    Finished,
-}
-
-/// One command to the drive on behalf of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
-    /// Transaction number so-and-so of a read or write; the trim of a zero or trim; the flush.
-    Body(u32),
-    /// Reads an edge block.
-    EdgeRead(u8),
-    /// Writes an edge block (of a zero; those of a write are in its body).
-    EdgeWrite(u8),
-}
-
-struct Op<K> {
-    request: ByteRequest,
-    ticket: K,
-    span: Span,
-    stage: Stage,
-    /// Order of arrival among started requests.
-    arrival: u64,
-    /// Earlier requests that have their turn first.
-    turns_before: u32,
-    /// Its place among those that change blocks, while it is there.
-    changing: u32,
-    parts_left: u32,
-    /// Whether the frames of a write's body are the drive's.
-    handed_over: bool,
-    result: Result<(), IoError>,
-    /// One a block, of reads and writes.
-    frames: Vec<Frame>,
-    /// Of an object.
-    extents: Vec<Extent>,
-    /// What edge blocks are read into.
-    edge_frames: [Option<Frame>; EDGES_MAX],
-}
-
-/// A request that is started, not finished, and changes blocks.
-struct Changing {
-    op: u32,
-    span: Span,
-    reads_first: bool,
-}
-
-impl Changing {
-    /// Whether the two take turns.
-    fn takes_turns_with(&self, other: &Changing) -> bool {
-        (self.reads_first || other.reads_first) && self.span.shares_a_block_with(&other.span)
-    }
-}
 
 /// The byte requests under way on one drive. Each carries a ticket of the host's, which comes back when it has finished.
 pub struct ByteRequests<K> {
@@ -227,111 +72,6 @@ pub struct ByteRequests<K> {
     runnable: Vec<u32>,
     finished: Vec<Finished<K>>,
     done: Vec<Done>,
-}
-
-impl ByteRequest {
-    fn span(self) -> Span {
-        match self {
-            ByteRequest::Read { offset, length }
-            | ByteRequest::Write { offset, length, .. }
-            | ByteRequest::Exchange { offset, length, .. }
-            | ByteRequest::WriteUncorrectable { offset, length, .. }
-            | ByteRequest::Zero { offset, length, .. }
-            | ByteRequest::Trim { offset, length, .. } => Span { offset, length },
-            ByteRequest::Flush | ByteRequest::FlashAlloc => Span { offset: 0, length: 0 },
-        }
-    }
-
-    /// Whether it makes blocks read otherwise.
-    fn changes_blocks(self) -> bool {
-        !matches!(self, ByteRequest::Read { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc)
-    }
-
-    /// Whether the drive keeps its frames.
-    fn is_write(self) -> bool {
-        matches!(
-            self,
-            ByteRequest::Write { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Exchange { .. }
-        )
-    }
-
-    /// How many frames the request holds from admission on.
-    #[must_use]
-    pub fn frames_needed(self) -> usize {
-        let span = self.span();
-        match self {
-            ByteRequest::Read { .. } | ByteRequest::WriteUncorrectable { .. } | ByteRequest::Exchange { .. } => {
-                span.blocks() as usize
-            }
-            ByteRequest::Write { .. } => span.blocks() as usize + span.edges().count(),
-            ByteRequest::Zero { .. } => span.edges().count(),
-            ByteRequest::Trim { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc => 0,
-        }
-    }
-}
-
-impl<K> Op<K> {
-    fn has_edges(&self) -> bool {
-        matches!(self.request, ByteRequest::Write { .. } | ByteRequest::Zero { .. })
-            && self.span.edges().next().is_some()
-    }
-
-    fn is_exchange(&self) -> bool {
-        matches!(self.request, ByteRequest::Exchange { .. })
-    }
-
-    /// Whether it reads before it writes, so that nothing else may change its blocks in between.
-    fn reads_first(&self) -> bool {
-        self.has_edges() || self.is_exchange()
-    }
-
-    /// Whether the command with this tag is its trim: that of a zero or trim, whose only other commands are those of edges.
-    fn is_trim(&self, tag: u64) -> bool {
-        matches!(self.request, ByteRequest::Zero { .. } | ByteRequest::Trim { .. }) && tag >> 62 == 0
-    }
-
-    /// Commands of the body.
-    fn body_parts(&self) -> u32 {
-        match self.request {
-            ByteRequest::Read { .. }
-            | ByteRequest::Write { .. }
-            | ByteRequest::Exchange { .. }
-            | ByteRequest::WriteUncorrectable { .. } => {
-                self.span.blocks().div_ceil(TRANSACTION_BLOCKS_MAX as u64) as u32
-            }
-            ByteRequest::Zero { .. } | ByteRequest::Trim { .. } => u32::from(!self.span.whole_blocks().is_empty()),
-            ByteRequest::Flush | ByteRequest::FlashAlloc => 1,
-        }
-    }
-
-    fn durability(&self) -> Durability {
-        match self.request {
-            ByteRequest::Write { durability, .. }
-            | ByteRequest::Exchange { durability, .. }
-            | ByteRequest::WriteUncorrectable { durability, .. }
-            | ByteRequest::Zero { durability, .. }
-            | ByteRequest::Trim { durability, .. } => durability,
-            ByteRequest::Read { .. } | ByteRequest::Flush | ByteRequest::FlashAlloc => Durability::Volatile,
-        }
-    }
-
-    /// Indices into `frames` of transaction `number`.
-    fn transaction(&self, number: u32) -> std::ops::Range<usize> {
-        let start = number as usize * TRANSACTION_BLOCKS_MAX;
-        start..self.frames.len().min(start + TRANSACTION_BLOCKS_MAX)
-    }
-}
-
-impl Part {
-    /// The drive's tag: the place of the request below, and above, for those who debug, which part it is.
-    fn tag(self, op: u32) -> u64 {
-        let part = match self {
-            Part::Body(number) => number,
-            Part::EdgeRead(edge) => 1 << 31 | u32::from(edge),
-            Part::EdgeWrite(edge) => 1 << 30 | u32::from(edge),
-        };
-        u64::from(part) << 32 | u64::from(op)
-    }
 }
 
 impl<K: Copy> ByteRequests<K> {
@@ -744,32 +484,6 @@ impl<K: Copy> ByteRequests<K> {
         // One long request does not make its place large for ever.
         op.frames.shrink_to(TRANSACTION_BLOCKS_MAX);
         self.ops.give_back(id.0);
-    }
-}
-
-/// Joins what was on the drive with what the host wants, when all edge blocks have been read.
-fn merge_edges<K>(op: &mut Op<K>, frames: &mut Frames) {
-    for (index, edge) in op.span.edges().enumerate() {
-        let old = op.edge_frames[index].expect("an edge has its frame until it is written");
-        if let ByteRequest::Write { .. } = op.request {
-            let new = op.frames[(edge.block - op.span.first_block()) as usize];
-            // The old block gets the new bytes and takes the place of the half-filled frame, or the other way round:
-            // whichever copies less.
-            if edge.changed.len() * 2 <= BLOCK_BYTES {
-                let [from, to] = frames.bytes_disjoint_mut([new, old]);
-                to[edge.changed.clone()].copy_from_slice(&from[edge.changed]);
-                op.frames[(edge.block - op.span.first_block()) as usize] = old;
-                frames.release(new);
-            } else {
-                let [from, to] = frames.bytes_disjoint_mut([old, new]);
-                to[..edge.changed.start].copy_from_slice(&from[..edge.changed.start]);
-                to[edge.changed.end..].copy_from_slice(&from[edge.changed.end..]);
-                frames.release(old);
-            }
-            op.edge_frames[index] = None;
-        } else {
-            frames.bytes_mut(old)[edge.changed].fill(0);
-        }
     }
 }
 

@@ -1,5 +1,12 @@
 //! The drive: its names, and what can be done with them.
 
+mod shared_state;
+mod statistics;
+
+pub(crate) use shared_state::Shared;
+pub(crate) use statistics::{Counts, NameCounts};
+pub use statistics::{FileStatistics, NameStatistics};
+
 use crate::dispatch::{Bell, Dispatcher, Pace, PaceClock, Watch};
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
@@ -7,13 +14,14 @@ use crate::note::{LogExtent, Note};
 use crate::reader::FileReader;
 use crate::writer::FileWriter;
 use crate::{FileError, FileKind, path};
-use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
-use openftl_ftl::tables::{TableFtl, TablePlacement, TableStatistics, TableWaits};
-use openftl_ftl::{Access, Config, Purpose, Request};
+use openftl_core::{BLOCK_BYTES, Clock, Time};
+use openftl_ftl::tables::{TableFtl, TablePlacement};
+use openftl_ftl::{Access, Config, Purpose};
 use openftl_media::Media;
-use std::collections::{BTreeMap, VecDeque};
+use shared_state::Area;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// What a file or folder is like.
@@ -25,108 +33,6 @@ pub struct Attributes {
     pub bytes: u64,
     /// When it was last written, in seconds since 1970.
     pub modified: u64,
-}
-
-/// What was done with files whose names are alike.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct NameStatistics {
-    /// Bytes written.
-    pub bytes_written: u64,
-    /// Syncs.
-    pub syncs: u64,
-}
-
-/// What a drive did since it was opened. Blocks are of 4 KiB.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct FileStatistics {
-    /// Bytes that were written to tables.
-    pub table_bytes_written: u64,
-    /// Bytes that were written to log files.
-    pub log_bytes_written: u64,
-    /// Read requests.
-    pub reads: u64,
-    /// Bytes that they asked for.
-    pub bytes_read: u64,
-    /// Blocks that were read from the drive for them.
-    pub blocks_read: u64,
-    /// Of these, blocks that were in the drive's memory.
-    pub blocks_in_memory: u64,
-    /// Syncs of files and of names.
-    pub syncs: u64,
-    /// Of these, syncs that had nothing left to do.
-    pub syncs_for_nothing: u64,
-    /// By what names begin or end with: `*.sst`, `*.log`, `MANIFEST`.
-    pub by_name: BTreeMap<String, NameStatistics>,
-    /// Blocks programmed, by what for.
-    pub programmed: Vec<(&'static str, u64)>,
-    /// Blocks programmed in all.
-    pub nand_blocks_written: u64,
-    /// Bytes programmed for each byte written.
-    pub write_amplification: f64,
-    /// Chunks reset.
-    pub resets: u64,
-    /// Program operations that failed; what they should have written went elsewhere.
-    pub program_failures: u64,
-    /// Resets that failed, and took the chunk out of use.
-    pub reset_failures: u64,
-    /// Reads of blocks that were lost.
-    pub read_failures: u64,
-    /// Blocks that moved because they, or others of their chunk, were weak.
-    pub blocks_moved: u64,
-    /// What was done with tables.
-    pub tables: TableStatistics,
-    /// What their units waited for, in nanoseconds.
-    pub waits: TableWaits,
-    /// Nanoseconds that each die was busy; empty if the device cannot tell.
-    pub pu_busy: Vec<Nanos>,
-}
-
-/// Counts of what threads do.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) table_bytes: AtomicU64,
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) reads: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) syncs_for_nothing: AtomicU64,
-    /// Changes given to the drive, and of them those that are durable.
-    pub(crate) changes: AtomicU64,
-    pub(crate) durable: AtomicU64,
-}
-
-/// Counts of files whose names are alike.
-#[derive(Default)]
-pub(crate) struct NameCounts {
-    pub(crate) bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn add(count: &AtomicU64, more: u64) {
-        count.fetch_add(more, Ordering::Relaxed);
-    }
-}
-
-/// The free blocks of the log area, and those that were given back and are not free before that is durable.
-pub(crate) struct Area {
-    pub(crate) free: LogArea,
-    leaving: VecDeque<LogExtent>,
-    /// Extents given back so far, those of them that are being trimmed or free again, and those that are free again.
-    left: u64,
-    taken: u64,
-    freed: u64,
-}
-
-/// What the users of a drive share.
-pub(crate) struct Shared<M> {
-    pub(crate) dispatcher: Dispatcher<M>,
-    pub(crate) names: Mutex<Names>,
-    pub(crate) area: Mutex<Area>,
-    pub(crate) counts: Counts,
-    by_name: Mutex<BTreeMap<String, Arc<NameCounts>>>,
-    /// Bytes that tables could take if there were none.
-    pub(crate) table_bytes_max: u64,
 }
 
 /// The files of a drive.
@@ -143,154 +49,6 @@ impl<M> Clone for Files<M> {
 /// Seconds since 1970.
 pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-impl<M: Media> Shared<M> {
-    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn area(&self) -> MutexGuard<'_, Area> {
-        self.area.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is counted of files that are called like `path`.
-    pub(crate) fn counts_of(&self, path: &str) -> Arc<NameCounts> {
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(by_name.entry(path::likeness(path)).or_default())
-    }
-
-    /// Everything before is durable.
-    pub(crate) fn flush(&self) -> Result<(), FileError> {
-        let (left, freed) = {
-            let area = self.area();
-            (area.left, area.freed)
-        };
-        // A database syncs a table and then the folder that it is in: the second time there is nothing to do.
-        let changes = self.counts.changes.load(Ordering::Acquire);
-        if changes == self.counts.durable.load(Ordering::Acquire) && left == freed {
-            Counts::add(&self.counts.syncs_for_nothing, 1);
-            return Ok(());
-        }
-        let mut owner = self.dispatcher.own()?;
-        let (now, tag) = (owner.now, owner.tag());
-        owner.drive.submit(now, tag, Request::Flush)?;
-        let (owner, result) = self.dispatcher.wait(owner, tag);
-        result?;
-        self.counts.durable.fetch_max(changes, Ordering::AcqRel);
-        drop(owner);
-        // What was given back before is of nobody, whatever happens to the power.
-        while let Some(extent) = self.next_to_free(left) {
-            let trimmed = self.trim(extent);
-            let mut area = self.area();
-            if let Err(error) = trimmed {
-                area.leaving.push_front(extent);
-                area.taken -= 1;
-                return Err(error);
-            }
-            area.free.give(extent);
-            area.freed += 1;
-        }
-        Ok(())
-    }
-
-    /// The next extent to free, of the first `left` that were given back.
-    fn next_to_free(&self, left: u64) -> Option<LogExtent> {
-        let mut area = self.area();
-        let extent = if area.taken < left { area.leaving.pop_front() } else { None };
-        area.taken += u64::from(extent.is_some());
-        extent
-    }
-
-    /// Trims an extent. Nobody may hold the log area meanwhile: whoever owns the drive may want it.
-    fn trim(&self, extent: LogExtent) -> Result<(), FileError> {
-        let mut owner = self.dispatcher.own()?;
-        let (now, tag) = (owner.now, owner.tag());
-        let trim = Request::Trim {
-            first: extent.first.into(),
-            blocks: extent.blocks.into(),
-            durability: openftl_ftl::Durability::Volatile,
-        };
-        owner.drive.submit(now, tag, trim)?;
-        self.dispatcher.wait(owner, tag).1
-    }
-
-    /// Extents that no file has any more.
-    pub(crate) fn give_back(&self, extents: impl IntoIterator<Item = LogExtent>) {
-        let mut area = self.area();
-        for extent in extents {
-            area.leaving.push_back(extent);
-            area.left += 1;
-        }
-    }
-
-    /// Takes up to `wanted` blocks of the log area.
-    pub(crate) fn take_extent(&self, wanted: u32) -> Result<LogExtent, FileError> {
-        loop {
-            {
-                let mut area = self.area();
-                if let Some(extent) = area.free.take(wanted) {
-                    return Ok(extent);
-                }
-                if area.left == area.freed {
-                    let all = area.free.blocks();
-                    return Err(FileError::NoSpace(format!(
-                        "the log area of {all} blocks is full; delete log files, or make a drive with a larger one"
-                    )));
-                }
-            }
-            // What was given back is free after a flush, this one or another's that is under way.
-            self.flush()?;
-        }
-    }
-
-    /// Writes the catalog's entry of a file that has a name.
-    pub(crate) fn put(&self, node: &Node, note: &Note) -> Result<(), FileError> {
-        let mut owner = self.dispatcher.own()?;
-        let (now, tag) = (owner.now, owner.tag());
-        owner.drive.put(now, tag, node.entry(), node.table.get().copied(), &note.encode())?;
-        let ended = self.dispatcher.wait(owner, tag).1;
-        self.has_changed();
-        ended
-    }
-
-    /// Something was written that is not durable yet.
-    pub(crate) fn has_changed(&self) {
-        self.counts.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Takes the catalog's entry of a file away, and gives back what it has, if nobody uses it.
-    pub(crate) fn forget(&self, node: &Node) -> Result<(), FileError> {
-        let mut contents = node.contents();
-        contents.is_deleted = true;
-        if contents.is_noted {
-            let mut owner = self.dispatcher.own()?;
-            let (now, tag) = (owner.now, owner.tag());
-            owner.drive.delete(now, tag, node.entry(), node.table.get().copied())?;
-            self.dispatcher.wait(owner, tag).1?;
-            self.has_changed();
-            contents.is_noted = false;
-        }
-        if contents.users == 0 {
-            self.give_back(std::mem::take(&mut contents.extents));
-        }
-        Ok(())
-    }
-
-    /// A reader or writer of a file is no more.
-    pub(crate) fn leave(&self, node: &Node) {
-        let mut contents = node.contents();
-        contents.users -= 1;
-        if contents.users > 0 {
-            return;
-        }
-        if let (Some(table), true) = (node.table.get(), node.is_pinned.swap(false, Ordering::Relaxed)) {
-            self.dispatcher.look().drive.unpin(*table);
-        }
-        if contents.is_deleted {
-            self.give_back(std::mem::take(&mut contents.extents));
-        }
-    }
 }
 
 /// The note of a file of this name.

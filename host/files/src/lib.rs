@@ -25,12 +25,12 @@
 //! | [`dispatch`] | one drive, many threads |
 //! | `writer`, `table_file`, `log_file` | files being written |
 //! | `reader` | files being read |
-//! | [`files`] | the drive |
+//! | [`files`], with `shared_state` and `statistics` | the drive, what its users share, and what is counted |
 //! | [`error`] | what can go wrong |
 //! | [`wire`] | what a process says to the one that has the drive open |
 //! | [`stream`] | the socket between them |
 //! | [`server`] | many clients, one drive |
-//! | [`client`] | the other end |
+//! | [`client`], with `link`, `session`, `writer` and `reader` | the other end |
 //! | [`volume`] | files of a drive that is here, or served |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

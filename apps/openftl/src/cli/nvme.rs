@@ -1,5 +1,6 @@
 //! The words of `openftl nvme`.
 
+use super::number::{positive, whole};
 use crate::nvme::Address;
 use clap::{Args, Subcommand, ValueEnum};
 use openftl_core::Nanos;
@@ -146,7 +147,7 @@ pub struct Identify {
     #[command(flatten)]
     pub subsystem: Subsystem,
     /// Show only this namespace [default: all].
-    #[arg(long, value_name = "N", value_parser = super::whole::<u32>(1, u64::from(u32::MAX)))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(u32::MAX)))]
     pub namespace: Option<u32>,
     /// Print as one JSON object.
     #[arg(long)]
@@ -159,7 +160,7 @@ pub struct Place {
     #[command(flatten)]
     pub subsystem: Subsystem,
     /// The namespace.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::whole::<u32>(1, u64::from(u32::MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1, u64::from(u32::MAX)))]
     pub namespace: u32,
     /// Where to begin, a multiple of the namespace's blocks.
     #[arg(long, value_name = "SIZE", default_value = "0")]
@@ -206,10 +207,10 @@ pub struct Write {
     #[arg(long)]
     pub fua: bool,
     /// Write to this stream, on a drive with streams: what is in one stream is expected to end together.
-    #[arg(long, value_name = "N", value_parser = super::whole::<u16>(1, u64::from(u16::MAX)))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, u64::from(u16::MAX)))]
     pub stream: Option<u16>,
     /// Write with this placement identifier, on a drive with Flexible Data Placement.
-    #[arg(long, value_name = "N", value_parser = super::whole::<u16>(0, u64::from(u16::MAX)), conflicts_with = "stream")]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(0, u64::from(u16::MAX)), conflicts_with = "stream")]
     pub placement: Option<u16>,
 }
 
@@ -227,22 +228,22 @@ pub struct NvmeBench {
     #[command(flatten)]
     pub subsystem: Subsystem,
     /// The namespace.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::whole::<u32>(1, u64::from(u32::MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1, u64::from(u32::MAX)))]
     pub namespace: u32,
     /// What is asked for.
     #[arg(long, value_enum, value_name = "NAME", default_value = "read")]
     pub workload: NvmeWorkload,
     /// Commands under way at a time.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = super::whole::<u16>(1, 65_534))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u16>(1, 65_534))]
     pub depth: u16,
     /// Bytes of a command, a multiple of the namespace's blocks.
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     pub block: ByteSize,
     /// How long to measure.
-    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = super::positive)]
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = positive)]
     pub seconds: f64,
     /// Decides which blocks are asked for.
-    #[arg(long, value_name = "N", value_parser = super::whole::<u64>(0, u64::MAX), default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 1)]
     pub seed: u64,
     /// Look again and again for answers instead of sleeping until they come: less latency, for a whole core.
     #[arg(long)]

@@ -1,0 +1,154 @@
+//! The greeting of a server says what is served and how its drives were opened, and lists the commands that use it.
+
+use crate::assembly::{self, Drive};
+use crate::host_access::HostAccess;
+use crate::namespaces::{Namespaces, of_kind};
+use crate::power::Home;
+use crate::terminal::{Ink, Palette};
+use openftl_control::socket_beside;
+use openftl_core::BLOCK_BYTES;
+use openftl_core::units::ByteSize;
+use openftl_ftl::{BlockTarget, RecoveryReport};
+use openftl_media::{Media, PartKind, PartLabel};
+use openftl_nvme::{HostsAllowed, Nqn};
+use openftl_server::{Endpoint, Listener, TlsPolicy};
+use std::fmt::Write as _;
+
+pub(super) fn greeting(
+    home: &Home,
+    namespaces: &Namespaces,
+    endpoints: &[Endpoint],
+    control: Option<&Listener>,
+    palette: Palette,
+) -> String {
+    let Namespaces { parts, drives, bare } = namespaces;
+    let mut text = String::new();
+    let what = match home {
+        Home::Memory => "a new drive in memory".to_owned(),
+        Home::File(path) => path.display().to_string(),
+        Home::Elsewhere(place) => format!("namespace {} at {}", place.namespace, place.address),
+    };
+    let what = palette.paint(Ink::Bold, &what);
+    if let ([], [drive]) = (&parts[..], &drives[..]) {
+        let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+        _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
+        write_drive(&mut text, home, drive, palette);
+    } else {
+        let flash = drives.first().map(|drive| drive.media()).or(bare.first()).expect("something is on the device");
+        _ = writeln!(text, "{what}  {} namespaces on {}", parts.len(), flash.name());
+        let blocks = of_kind(parts, PartKind::Block);
+        for (id, (label, drive)) in (1..).zip(blocks.zip(drives)) {
+            let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
+            write_namespace(&mut text, id, label, capacity, palette);
+            write_drive(&mut text, home, drive, palette);
+        }
+        let open_channel = of_kind(parts, PartKind::OpenChannel);
+        for (id, (label, flash)) in (drives.len() + 1..).zip(open_channel.zip(bare)) {
+            write_namespace(&mut text, id, label, ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64), palette);
+        }
+    }
+    let names: Vec<&str> = match parts.is_empty() {
+        true => vec![""],
+        false => of_kind(parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
+    };
+    for uri in names.iter().flat_map(|name| endpoints.iter().map(|endpoint| endpoint.uri(name))) {
+        _ = writeln!(text, "  {} {uri}", palette.paint(Ink::Good, "listening on"));
+    }
+    if let (Some(endpoint), Some(name)) = (endpoints.first(), names.first()) {
+        for (note, command) in client_commands(&endpoint.uri(name)) {
+            _ = writeln!(text, "\n  {}\n  {command}", palette.paint(Ink::Dim, &format!("# {note}")));
+        }
+    }
+    if let Some(Endpoint::Unix(socket)) = control.map(Listener::endpoint) {
+        let name = match home {
+            Home::File(path) if socket_beside(path) == *socket => path.display().to_string(),
+            _ => format!("unix:{}", socket.display()),
+        };
+        _ = writeln!(
+            text,
+            "\n  {}\n  openftl ctl {name} power-cut",
+            palette.paint(Ink::Dim, "# cut its power; --help shows what else can happen to it")
+        );
+    }
+    _ = writeln!(text, "\nCtrl-C ends it cleanly.");
+    text
+}
+
+/// One of several namespaces.
+fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: ByteSize, palette: Palette) {
+    let PartLabel { name, kind, partition, .. } = label;
+    let name = palette.paint(Ink::Bold, name.as_str());
+    _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
+}
+
+/// How a drive was opened, and what is unusual about it.
+fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) {
+    if !matches!(home, Home::Memory) && !drive.recovery_report().steps.is_empty() {
+        write_recovery(text, drive.recovery_report(), palette);
+    }
+    if let Some(reason) = drive.read_only_reason() {
+        _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
+    }
+    if drive.config().lies_about_flush {
+        _ = writeln!(
+            text,
+            "{} The drive lies about flush: nothing that it promises is kept.",
+            palette.paint(Ink::Bad, "!")
+        );
+    }
+}
+
+/// What to type to use a drive.
+fn client_commands(uri: &str) -> [(&'static str, String); 6] {
+    [
+        ("what is there", format!("nbdinfo '{uri}'")),
+        (
+            "random writes, verified",
+            format!(
+                "fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=256M --verify=crc32c"
+            ),
+        ),
+        ("bytes by hand", format!("qemu-io -f raw -c 'write -P 7 0 1M' -c 'read -P 7 0 1M' '{uri}'")),
+        ("a virtual machine's disk onto it", format!("qemu-img convert -n -f raw -O raw image.raw '{uri}'")),
+        ("all of it into a file", format!("nbdcopy '{uri}' backup.raw")),
+        ("as a file: mkfs, mount -o loop", format!("mkdir -p mnt && nbdfuse mnt/disk '{uri}'")),
+    ]
+}
+
+/// How a drive was opened: the steps, their times and what they found.
+pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palette) {
+    _ = writeln!(text, "  {} in {}", assembly::opened_how(report), assembly::opened_in(report));
+    for step in &report.steps {
+        let time = step.time.to_string();
+        _ = writeln!(text, "    {:<24} {time:>10}  {}", step.name, palette.paint(Ink::Dim, &step.found));
+    }
+}
+
+/// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
+pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
+    let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
+    let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
+    let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
+    let tls = if tls { " --tls" } else { "" };
+    let mut text = "# to NVMe hosts".to_owned();
+    for endpoint in endpoints {
+        let Endpoint::Tcp(address) = endpoint else { continue };
+        let (ip, port) = (address.ip(), address.port());
+        _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
+        _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_commands_hold_the_uri_in_quotes() {
+        let uri = "nbd+unix:///?socket=/tmp/a.sock";
+        for (_, command) in client_commands(uri) {
+            assert!(command.contains(&format!("'{uri}'")), "{command}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The NVMe target of a server has a namespace for each drive and each Open-Channel device.
+
+use crate::failure::Failure;
+use crate::flash::Flash;
+use crate::host_access::HostAccess;
+use crate::namespaces::{Namespaces, of_kind};
+use openftl_core::BLOCK_BYTES;
+use openftl_ftl::BlockTarget;
+use openftl_media::{Media, PartKind};
+use openftl_nvme::{BlockFormat, Nqn};
+use openftl_server::{Device, Endpoint};
+
+/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the Open-Channel ones of the device, and the
+/// devices beside it.
+pub(super) fn nvme_target(
+    nqn: Nqn,
+    format: BlockFormat,
+    access: &HostAccess,
+    namespaces: &Namespaces,
+    others: &[Device<Flash>],
+    endpoints: &[Endpoint],
+) -> Result<openftl_nvme::Target, Failure> {
+    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
+    let Namespaces { parts, drives, bare } = namespaces;
+    let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
+    let drive_ids = drives.iter().map(|drive| drive.config().drive_id);
+    let first_id = drive_ids.chain(bare_ids.iter().copied()).next().expect("something is on the device");
+    let serial = format!("{first_id:016X}");
+    let firmware = env!("CARGO_PKG_VERSION");
+    let mut target = Target::new(&serial, "OpenFTL", firmware);
+    let subsystem = target
+        .add_subsystem(SubsystemConfig {
+            hosts: access.hosts.clone(),
+            requires_authentication: access.secrets.is_some(),
+            ..SubsystemConfig::new(nqn, &serial)
+        })
+        .map_err(Failure::bad_input)?;
+    let uuid = |id: u64| {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&id.to_be_bytes());
+        uuid[8..].copy_from_slice(&(!id).to_be_bytes());
+        uuid
+    };
+    let drives = drives.iter().map(|drive| {
+        let kind = NamespaceKind::Block {
+            format,
+            bytes: drive.blocks() * BLOCK_BYTES as u64,
+            hints: drive.placement().into(),
+        };
+        (uuid(drive.config().drive_id), kind)
+    });
+    let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
+    let own: Vec<_> = drives.chain(bare).collect();
+    let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {
+        let mut uuid = uuid(first_id);
+        uuid[15] ^= id as u8;
+        (uuid, NamespaceKind::OpenChannel(device.geometry()))
+    });
+    for (id, (uuid, kind)) in (1..).zip(own.into_iter().chain(others)) {
+        target.attach(subsystem, Namespace { id, uuid, kind }).map_err(Failure::bad_input)?;
+    }
+    for (id, endpoint) in endpoints.iter().enumerate() {
+        if let Endpoint::Tcp(address) = endpoint {
+            target.add_port(Port { id: id as u16 + 1, address: *address });
+        }
+    }
+    Ok(target)
+}
