@@ -49,7 +49,7 @@ struct Slot {
     connection: Option<Connection>,
 }
 
-/// An NBD server.
+/// A server of drives, over NBD and NVMe/TCP.
 pub struct Server {
     config: ServerConfig,
     epoll: std::os::fd::OwnedFd,
