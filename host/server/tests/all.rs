@@ -12,6 +12,7 @@ mod nvme;
 
 mod nvme_attachment;
 mod nvme_authentication;
+mod nvme_commands;
 mod nvme_hints;
 mod nvme_hosts;
 mod nvme_tls;
