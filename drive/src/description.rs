@@ -72,12 +72,12 @@ use crate::failure::Failure;
 use crate::small_file::{self, SmallFileError};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_ftl::tables::TablePlacement;
-use openftl_ftl::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use openftl_nvme_auth::DhGroup;
+use openftl_parts::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
+use openftl_tables::TablePlacement;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -125,7 +125,7 @@ pub struct MediaSection {
     pub timing: Option<Timing>,
 }
 
-/// What is laid over the flash; as in [`openftl_ftl::Config`].
+/// What is laid over the flash; as in [`openftl_parts::Config`].
 #[derive(Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct FtlSection {

@@ -6,10 +6,10 @@ use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
-use openftl_ftl::tables::{self, TablePlacement};
-use openftl_ftl::{Access, Config};
 use openftl_media::{DeviceError, Durability, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use openftl_parts::{Access, Config};
 use openftl_server::Endpoint;
+use openftl_tables::TablePlacement;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -146,7 +146,7 @@ impl TableDrive {
     fn chunks_per_pu(&self) -> Result<u32, FileError> {
         let shape = self.profile.geometry(1).map_err(|error| device_error(&error.into()))?;
         let table_blocks = self.capacity.0 / BLOCK_BYTES as u64;
-        tables::chunks_per_pu(&shape, &self.config(0), table_blocks)
+        openftl_tables::chunks_per_pu(&shape, &self.config(0), table_blocks)
             .map_err(|error| FileError::Invalid(format!("media.capacity, ftl.log_area: {error}")))
     }
 

@@ -4,10 +4,8 @@
 //! is read as it is, with the header's magic and version, and once more as the bytes of an entry that is whole.
 
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::tables::CatalogError;
-use openftl_ftl::tables::catalog::{
-    CATALOG_MAGIC, CATALOG_VERSION, Catalog, Entry, PART_BYTES, PARTS_MAX, Parts, Reader,
-};
+use openftl_tables::CatalogError;
+use openftl_tables::catalog::{CATALOG_MAGIC, CATALOG_VERSION, Catalog, Entry, PART_BYTES, PARTS_MAX, Parts, Reader};
 use std::collections::BTreeMap;
 
 /// Blocks of the catalog.

@@ -9,20 +9,21 @@
 //! Each edit overwrites some bytes of one block that is no data: superblocks count first, then checkpoints, then
 //! the log, the newest of each first. Its checksums are made to agree, unless the edit says that they are to be left wrong.
 
+use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{
     BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Nanos, OOB_BYTES_MIN, Payload, PayloadMut, Ppa,
     Time, VirtualClock,
 };
-use openftl_ftl::oob::{BlockKind, Oob};
-use openftl_ftl::seals::Seals;
-use openftl_ftl::superblock::COUNTS_END;
-use openftl_ftl::{
-    Access, BlockFtl, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, superblock,
-};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull,
     Status, Store, Tag, Timing,
+};
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::seals::Seals;
+use openftl_parts::journal::superblock::COUNTS_END;
+use openftl_parts::{
+    Access, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, journal::superblock,
 };
 use std::cell::RefCell;
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! A block of the log: its records go into another log and come out of it the same.
 
 use openftl_core::{BLOCK_BYTES, Frames};
-use openftl_ftl::log::Log;
-use openftl_ftl::log_block::{LOG_VERSION, Record, parse_block, records};
+use openftl_parts::journal::log::Log;
+use openftl_parts::journal::log_block::{LOG_VERSION, Record, parse_block, records};
 
 const DRIVE: u64 = 0xD21E;
 

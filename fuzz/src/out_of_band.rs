@@ -1,7 +1,7 @@
 //! The bytes beside each block: sixteen of them first, then the beginning of the block.
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, OOB_BYTES_MIN};
-use openftl_ftl::oob::Oob;
+use openftl_parts::flash::oob::Oob;
 
 pub fn run(data: &[u8]) {
     let Some((oob, payload)) = data.split_at_checked(OOB_BYTES_MIN) else { return };

@@ -1,9 +1,10 @@
 //! A NAND device as TOML: what is accepted can be written, read back, and built if it is small.
 
+use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, VirtualClock};
-use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Config, chunks_per_pu};
 
 /// Larger devices are possible, and take as much memory and time as their size asks for.
 const PUS_MAX: u32 = 16;

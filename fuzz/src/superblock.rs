@@ -1,7 +1,7 @@
 //! A superblock, as it is and with the sums that a fuzzer would not find.
 
 use openftl_core::{BLOCK_BYTES, Geometry};
-use openftl_ftl::superblock::{SUPERBLOCK_BYTES_MAX, Superblock, seal};
+use openftl_parts::journal::superblock::{SUPERBLOCK_BYTES_MAX, Superblock, seal};
 
 pub fn run(data: &[u8]) {
     parse(data);

@@ -39,7 +39,7 @@ fn every_input_that_is_kept_passes() {
 fn superblocks_that_are_kept_have_the_version_of_today() {
     for entry in corpus().join("superblock").read_dir().unwrap() {
         let path = entry.unwrap().path();
-        let read = openftl_ftl::Superblock::decode(&std::fs::read(&path).unwrap());
+        let read = openftl_parts::Superblock::decode(&std::fs::read(&path).unwrap());
         assert!(read.is_ok(), "{}: {read:?}", path.display());
     }
 }

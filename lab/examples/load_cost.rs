@@ -4,8 +4,8 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Frames, Time, VirtualClock};
-use openftl_ftl::{BlockTarget, Done, IoError, Request};
 use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig};
+use openftl_parts::{BlockTarget, Done, IoError, Request};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;

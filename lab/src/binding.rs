@@ -10,7 +10,7 @@
 //! A binding never changes what is written, so drives can be compared under different bindings.
 
 use crate::load::Hint;
-use openftl_ftl::Handle;
+use openftl_parts::Handle;
 use std::fmt;
 use std::str::FromStr;
 

@@ -30,9 +30,9 @@ use crate::load::{Access, Filling, Flushing, Load, Operation};
 use crate::outcome::Outcome;
 use crate::trace::TraceError;
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Stamp, Time};
-use openftl_ftl::target::Extent;
-use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::target::Extent;
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::{BlockTarget, Done, Durability, IoError, Request};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 

@@ -6,7 +6,7 @@ use crate::trace::{Trace, TraceConfig};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
-use openftl_ftl::ObjectError;
+use openftl_parts::ObjectError;
 
 /// How the drive in memory misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -538,8 +538,9 @@ fn a_version_is_remembered_as_write_or_trim_until_eight_others_came() {
 
 /// A real drive, small enough that garbage collection works.
 fn real(load: &str, binding: &str) -> Outcome {
-    use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
+    use openftl_blocks::BlockFtl;
     use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+    use openftl_parts::{Config, chunks_per_pu};
     let profile = Profile::builtin("tiny").unwrap();
     let config = Config {
         capacity_blocks: 16_384,

@@ -10,7 +10,7 @@
 
 use crate::trace::TraceError;
 use openftl_core::Time;
-use openftl_ftl::target::Extent;
+use openftl_parts::target::Extent;
 
 /// What is done to the blocks of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -17,7 +17,7 @@ use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::{ByteSize, Share};
-use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::load::Load;
 use crate::load_spec::LoadSpec;
-use openftl_ftl::target::Extent;
+use openftl_parts::target::Extent;
 
 /// Blocks of the drives: a small one, and one where nothing is a power of two.
 const DRIVES: [u64; 3] = [4096, 50_021, 262_144];

@@ -12,11 +12,12 @@
 use crate::driver::Progress;
 use crate::steady::{SteadyState, WINDOWS_PER_DRIVE_WRITE};
 use crate::{Binding, Driver, Limit, Load, Outcome, Pattern, RunError, Workload, WorkloadConfig};
+use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{Clock, FrameForm, Frames, Geometry, Nanos, Time};
-use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockFtl, BlockTarget, Done, IoError, Request, Statistics};
 use openftl_media::Media;
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::{BlockTarget, Done, IoError, Request, Statistics};
 use std::ops::ControlFlow;
 
 /// Blocks of an access while a drive is read back.

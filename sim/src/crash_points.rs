@@ -24,7 +24,7 @@ use crate::history::{Found, History};
 use crate::liveness;
 use crate::stage::Stage;
 use crate::wire::CrashPoint;
-use openftl_ftl::Access;
+use openftl_parts::Access;
 use std::collections::HashMap;
 use std::rc::Rc;
 

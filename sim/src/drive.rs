@@ -2,10 +2,11 @@
 //! sees the log area.
 
 use crate::wire::Wire;
+use openftl_blocks::{BlockFtl, CheckReport};
 use openftl_core::{Clock, FrameForm, Frames, Time};
-use openftl_ftl::tables::drive::{FoundEntry, TableDone};
-use openftl_ftl::tables::{TableError, TableFtl};
-use openftl_ftl::{Access, BlockFtl, BlockTarget, CheckReport, Config, Done, IoError, OpenError, Request};
+use openftl_parts::{Access, BlockTarget, Config, Done, IoError, OpenError, Request};
+use openftl_tables::drive::{FoundEntry, TableDone};
+use openftl_tables::{TableError, TableFtl};
 
 /// Tags of requests for tables have this bit; others are of the log area.
 pub const TABLE_TAG: u64 = 1 << 61;

@@ -8,7 +8,7 @@ use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
 use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
-use openftl_ftl::{Access, BlockTarget, Extent, Handle};
+use openftl_parts::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 

@@ -9,10 +9,9 @@ use crate::drive::Drive;
 use crate::stage::Stage;
 use crate::step::Moment;
 use openftl_core::{Clock, Geometry, Nanos, Time, VirtualClock};
-use openftl_ftl::tables::CatalogError;
-use openftl_ftl::{Access, BlockTarget, Durability, OpenError};
 use openftl_media::profile::Faults;
 use openftl_media::{EmulatedDevice, Media};
+use openftl_parts::{Access, BlockTarget, Durability, OpenError};
 
 /// A drive may read, program and erase the whole of its slowest die so many times before it answers. Collection
 /// on a drive that is full moves each block several times; a drive that hangs exceeds any number.
@@ -161,7 +160,7 @@ fn there_once(stage: &impl Stage) -> Vec<String> {
     match world.open(Access::Inspect) {
         Ok(()) => {}
         // Until the last blocks of the log are padded, which looking does not do, the map is older than the chunks are.
-        Err(OpenError::Catalog(CatalogError::Lost { .. })) if may_want_padding => return Vec::new(),
+        Err(OpenError::Tenant { is_lost: true, .. }) if may_want_padding => return Vec::new(),
         Err(error) => panic!("a recovered drive cannot be looked at: {error}"),
     }
     world.ftl().block().recovery_report().single_copies.clone()

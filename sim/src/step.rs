@@ -30,7 +30,7 @@
 
 use crate::fate::Fates;
 use crate::fault::Fault;
-use openftl_ftl::Durability;
+use openftl_parts::Durability;
 use std::fmt;
 use std::str::FromStr;
 

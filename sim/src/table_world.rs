@@ -17,12 +17,12 @@ use crate::wire::CrashPoint;
 use crate::world::{Judgeable, World, head_of};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Nanos};
-use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::tables::catalog::NOTE_BYTES_MAX;
-use openftl_ftl::tables::drive::{FoundEntry, TableDone};
-use openftl_ftl::tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
-use openftl_ftl::{Access, BlockTarget, Config, Durability, IoError, OpenError, chunks_per_pu};
 use openftl_media::{ChunkDescriptor, ChunkState, Profile, Store};
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::{Access, BlockTarget, Config, Durability, IoError, OpenError, chunks_per_pu};
+use openftl_tables::catalog::NOTE_BYTES_MAX;
+use openftl_tables::drive::{FoundEntry, TableDone};
+use openftl_tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -127,7 +127,7 @@ pub fn table_chunks_per_pu(
     // The catalog grows with the device, and the device with the catalog.
     let mut chunks = 1;
     loop {
-        let catalog = openftl_ftl::tables::catalog_blocks(&profile.geometry(chunks).expect("a possible profile"));
+        let catalog = openftl_tables::catalog_blocks(&profile.geometry(chunks).expect("a possible profile"));
         let capacity_blocks = config.capacity_blocks + u64::from(catalog);
         let needed = chunks_per_pu(&shape, &Config { capacity_blocks, ..config.clone() }, spare)? + for_tables;
         if needed <= chunks {

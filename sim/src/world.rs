@@ -8,18 +8,18 @@ use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{
     BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
 };
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::config::{Left, TRIM_STEP_ENTRIES};
-use openftl_ftl::open_error::OpenError;
-use openftl_ftl::{
+use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
+use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
+use openftl_parts::open_error::OpenError;
+use openftl_parts::{
     Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
     VictimPolicy, chunks_per_pu,
 };
-use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cell::RefMut;

@@ -1,7 +1,7 @@
 //! The explorer finds what it is there to find: of an FTL with a known bug a bounded number of runs is enough to see one
 //! fail, and the history that shows it is short.
 
-use openftl_ftl::Canary;
+use openftl_parts::Canary;
 use openftl_sim::step::write_steps;
 use openftl_sim::swarm::Setting;
 use openftl_sim::{Run, explore, shrink};

@@ -3,8 +3,8 @@
 
 use openftl_core::Nanos;
 use openftl_core::units::Share;
-use openftl_ftl::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_media::Profile;
+use openftl_parts::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_sim::crash_points::CrashPoints;
 use openftl_sim::fate::States;
 use openftl_sim::fault::Fault;

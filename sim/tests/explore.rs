@@ -2,9 +2,9 @@
 
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
-use openftl_ftl::{CollectionScope, Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPolicy};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
+use openftl_parts::{CollectionScope, Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPolicy};
 use openftl_sim::step::{Step, parse_steps, write_steps};
 use openftl_sim::swarm::Setting;
 use openftl_sim::world::World;
@@ -460,13 +460,13 @@ fn exchanges_leave_a_copy_of_all_metadata_in_its_place() {
         let profile = Profile::builtin("tiny").unwrap();
         let config = Config { capacity_blocks: 512, payload: FrameForm::Stamp, ..Config::default() };
         let mut world = World::new(profile, config, 50, seed);
-        world.submit_write(0, 40, openftl_ftl::target::Durability::Volatile);
+        world.submit_write(0, 40, openftl_parts::target::Durability::Volatile);
         world.settle();
         for pick in 0..12 {
             world.inject(openftl_sim::fault::Fault { kind: FaultKind::Swap, pick: pick * 97 + seed as u32 });
         }
         world.power_cut(false);
-        world.open(openftl_ftl::words::Access::ReadWrite).unwrap();
+        world.open(openftl_parts::words::Access::ReadWrite).unwrap();
     }
 }
 

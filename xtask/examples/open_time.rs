@@ -11,11 +11,12 @@
 //! A time is the sum of what the NAND takes, in virtual time, and what the software takes, by the clock on the wall. On
 //! real hardware the two overlap, so it is an upper bound.
 
+use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, VirtualClock};
-use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
 use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Config, chunks_per_pu};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::time::Instant;

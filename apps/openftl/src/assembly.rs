@@ -5,17 +5,18 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide, of_kind};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
+use openftl_blocks::{BlockFtl, CheckReport};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_drive::description::another_seed;
-use openftl_ftl::config::Left;
-use openftl_ftl::tables::{CatalogError, FoundEntry, TableFtl};
-use openftl_ftl::{Access, BlockFtl, CheckReport, Config, OpenError, RecoveryReport};
 use openftl_media::{
     DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
 };
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
+use openftl_parts::config::Left;
+use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
+use openftl_tables::{FoundEntry, TableFtl};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::path::Path;
@@ -326,7 +327,7 @@ pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<St
 /// and good once the drive is open for use.
 pub fn open_as_it_is(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Option<StoredDrive>, Failure> {
     match open_for(Access::Inspect, stored, clock)? {
-        Err(OpenError::Catalog(CatalogError::Lost { .. })) => Ok(None),
+        Err(OpenError::Tenant { is_lost: true, .. }) => Ok(None),
         opened => opened.map(Some).map_err(|error| open_failure(stored, &error)),
     }
 }

@@ -9,9 +9,9 @@ use crate::terminal::say;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::{Shell, generate};
-use openftl_ftl::PlacementName;
 use openftl_lab::load_spec;
 use openftl_media::Profile;
+use openftl_parts::PlacementName;
 
 /// Victim policies; those with a number stand here with their usual one.
 const VICTIMS: [&str; 5] = ["greedy", "cost-benefit", "fifo", "windowed:25%", "d-choices:10"];

@@ -18,9 +18,9 @@ use clap::ValueEnum;
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_drive::description::is_file_name;
-use openftl_ftl::placement_name::{HANDLES_MAX, OBJECTS_MAX};
-use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_lab::Binding;
+use openftl_parts::placement_name::{HANDLES_MAX, OBJECTS_MAX};
+use openftl_parts::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::Path;
 use std::str::FromStr;
 

@@ -2,7 +2,7 @@
 
 use crate::assembly::{Drive, opened_how, opened_in};
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::{BlockTarget, RecoveryReport};
+use openftl_parts::{BlockTarget, RecoveryReport};
 use tracing::{debug, info, warn};
 
 /// A block drive is open: how that went, and what is unusual about it.

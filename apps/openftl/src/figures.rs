@@ -2,9 +2,9 @@
 
 use hdrhistogram::Histogram;
 use openftl_core::Nanos;
-use openftl_ftl::Purpose;
 use openftl_lab::outcome::Requests;
 use openftl_lab::{Measured, Outcome};
+use openftl_parts::Purpose;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,8 +81,8 @@ pub struct Figures {
     pub read_failures: u64,
     pub retired_chunks: u64,
     /// How often the host met garbage collection.
-    pub encounters: openftl_ftl::Encounters,
-    pub groups: Vec<openftl_ftl::GroupStatistics>,
+    pub encounters: openftl_parts::Encounters,
+    pub groups: Vec<openftl_parts::GroupStatistics>,
     /// Share of the time that each die was busy, in the order of the parallel units.
     pub pu_utilisation: Vec<f64>,
     pub turned_read_only: bool,

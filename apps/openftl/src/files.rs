@@ -7,7 +7,7 @@ use openftl_core::units::ByteSize;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_drive::table_drive::{self, TableDrive, TableVolume};
 use openftl_files::{Attributes, FileError, FileKind, Volume};
-use openftl_ftl::Access;
+use openftl_parts::Access;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -4,8 +4,8 @@ use crate::contender::Contender;
 use crate::figures::Latency;
 use crate::trial::Tried;
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::{Purpose, Statistics};
 use openftl_lab::experiments::{Cell, Table};
+use openftl_parts::{Purpose, Statistics};
 
 /// Figures that stand in one table.
 pub struct Group {

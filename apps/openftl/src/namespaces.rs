@@ -10,10 +10,11 @@
 use crate::assembly::{self, Drive};
 use crate::failure::Failure;
 use crate::flash::Flash;
+use openftl_blocks::BlockFtl;
 use openftl_core::Clock;
-use openftl_ftl::{BlockFtl, Config};
 use openftl_media::partition::{join, split};
 use openftl_media::{EmulatedDevice, PartKind, PartLabel, PartName};
+use openftl_parts::Config;
 use std::fmt;
 use std::path::Path;
 

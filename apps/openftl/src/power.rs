@@ -12,9 +12,9 @@ use crate::assembly::{self, Drive};
 use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
 use openftl_core::{Clock, Time};
-use openftl_ftl::Config;
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
+use openftl_parts::Config;
 use openftl_server::Stop;
 use std::path::{Path, PathBuf};
 

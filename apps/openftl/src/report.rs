@@ -3,9 +3,9 @@
 use crate::figures::Latency;
 use crate::terminal::{Ink, Palette};
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
-use openftl_ftl::{Care, GroupStatistics, Purpose, Statistics};
 use openftl_lab::Measured;
 use openftl_lab::picture::{bar, strip, thousands};
+use openftl_parts::{Care, GroupStatistics, Purpose, Statistics};
 use std::fmt::Write;
 
 /// A latency of no time.
@@ -214,8 +214,8 @@ pub fn write_mishaps(text: &mut String, statistics: &Statistics, palette: Palett
 mod tests {
     use super::*;
     use expect_test::expect;
-    use openftl_ftl::Encounters;
     use openftl_lab::Outcome;
+    use openftl_parts::Encounters;
 
     fn measured() -> Measured {
         let groups = [(1, 40, 4_000), (2, 60, 9_000), (1, 20, 1_000)]

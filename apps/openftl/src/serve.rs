@@ -34,10 +34,10 @@ use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_drive::description::{StoreName, another_seed, find_profile};
 use openftl_drive::table_drive::written;
-use openftl_ftl::{BlockTarget, Config};
 use openftl_media::{EmulatedDevice, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
 use openftl_nvme::{BlockFormat, Nqn};
 use openftl_nvme_media::Place;
+use openftl_parts::{BlockTarget, Config};
 use openftl_server::{
     Device, End, Endpoint, Export, ListenError, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };

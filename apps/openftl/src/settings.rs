@@ -2,16 +2,16 @@
 
 use crate::cli::{DriveFlags, Timing};
 use crate::failure::Failure;
+use openftl_blocks::garbage_collection::IDLE_MIN;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_drive::description::{
     DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
 };
-use openftl_ftl::config::Left;
-use openftl_ftl::garbage_collection::IDLE_MIN;
-use openftl_ftl::placement_name::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
-use openftl_ftl::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
+use openftl_parts::config::Left;
+use openftl_parts::placement_name::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
+use openftl_parts::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
 
 /// What a device is made of, and what is on it.
@@ -238,7 +238,7 @@ impl Settings {
     }
 
     fn needed_by(&self, config: &Config, geometry: &Geometry) -> Result<u32, Failure> {
-        let needed = |config: &Config| openftl_ftl::chunks_per_pu(geometry, config, self.profile.spare());
+        let needed = |config: &Config| openftl_parts::chunks_per_pu(geometry, config, self.profile.spare());
         needed(config).map_err(|error| {
             let fits = |capacity: u64| {
                 let capacity_blocks = capacity * CAPACITY_STEP / BLOCK_BYTES as u64;

@@ -12,11 +12,11 @@ use crate::inspect::cells;
 use crate::measure::{self, Trying, ended_early, expect_something};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
-use openftl_ftl::BlockTarget;
 use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View};
 use openftl_lab::{Limit, LoadSpec, Measured, Trial, TrialError, WarmUp};
 use openftl_media::Timing;
+use openftl_parts::BlockTarget;
 
 /// What is done to a drive.
 #[derive(Clone, PartialEq, Debug)]

@@ -39,11 +39,11 @@ mod places;
 mod request;
 mod span;
 
-use openftl_ftl::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;
 
 use openftl_core::{Frame, FrameForm, Frames, Time};
-use openftl_ftl::target::{BlockTarget, Done, Extent, IoError, Request};
+use openftl_parts::target::{BlockTarget, Done, Extent, IoError, Request};
 
 use operation::{Changing, Op, Part, Stage, merge_edges};
 use places::Places;

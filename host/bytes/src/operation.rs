@@ -3,8 +3,8 @@
 use crate::request::ByteRequest;
 use crate::span::{EDGES_MAX, Span};
 use openftl_core::{BLOCK_BYTES, Frame, Frames};
-use openftl_ftl::target::{Durability, Extent, IoError};
-use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::target::{Durability, Extent, IoError};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 
 /// What a request is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

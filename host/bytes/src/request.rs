@@ -1,8 +1,8 @@
 //! A byte request says what a host wants of a drive; its id names it until its release, and its end says what came of it.
 
 use crate::span::Span;
-use openftl_ftl::target::{Durability, IoError};
-use openftl_ftl::words::Handle;
+use openftl_parts::target::{Durability, IoError};
+use openftl_parts::words::Handle;
 
 /// What to do; offsets and lengths in bytes, inside the drive, lengths at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,7 +21,7 @@ pub use writer::{ClientSync, ClientWriter, GATHER_BYTES, UNCONFIRMED_BYTES_MAX};
 
 use crate::wire::{Answer, Request};
 use crate::{Attributes, FileError, FileKind};
-use openftl_ftl::tables::TableLifetime;
+use openftl_tables::TableLifetime;
 use session::{Links, Shared, Writing, lock};
 use std::sync::{Arc, Condvar, Mutex};
 

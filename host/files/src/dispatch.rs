@@ -18,8 +18,8 @@
 
 use crate::FileError;
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Time};
-use openftl_ftl::tables::{TableDone, TableError, TableFtl};
 use openftl_media::Media;
+use openftl_tables::{TableDone, TableError, TableFtl};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -390,8 +390,8 @@ fn sleep_at_most(span: Nanos) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openftl_ftl::Config;
     use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+    use openftl_parts::Config;
 
     fn dispatcher() -> Dispatcher<EmulatedDevice> {
         let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 64, Store::Ram, Timing::Modelled, 1);

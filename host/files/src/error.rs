@@ -1,7 +1,7 @@
 //! What can go wrong with a file.
 
-use openftl_ftl::tables::TableError;
-use openftl_ftl::{IoError, OpenError};
+use openftl_parts::{IoError, OpenError};
+use openftl_tables::TableError;
 
 /// Why something could not be done. Each has one fate: the caller is told, and the drive goes on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

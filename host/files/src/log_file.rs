@@ -10,8 +10,8 @@ use crate::reader::locate;
 use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::LogExtent};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::{Durability, Handle, Request};
 use openftl_media::Media;
+use openftl_parts::{Durability, Handle, Request};
 use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -2,7 +2,7 @@
 
 use crate::note::LogExtent;
 use crate::{FileError, FileKind, path};
-use openftl_ftl::tables::TableId;
+use openftl_tables::TableId;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -6,9 +6,9 @@ use crate::names::Node;
 use crate::note::LogExtent;
 use crate::{FileError, FileKind};
 use openftl_core::{BLOCK_BYTES, Frame};
-use openftl_ftl::Request;
-use openftl_ftl::tables::TableId;
 use openftl_media::Media;
+use openftl_parts::Request;
+use openftl_tables::TableId;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 

@@ -9,8 +9,8 @@ use crate::files::note_of;
 use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::Note};
 use openftl_core::{BLOCK_BYTES, Frame};
-use openftl_ftl::tables::{TableError, TableId};
 use openftl_media::Media;
+use openftl_tables::{TableError, TableId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

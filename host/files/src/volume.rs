@@ -2,8 +2,8 @@
 
 use crate::client::{Client, ClientReader, ClientSync, ClientWriter};
 use crate::{Attributes, FileError, FileKind, FileReader, FileWriter, Files, PendingSync, ReadRequest};
-use openftl_ftl::tables::TableLifetime;
 use openftl_media::Media;
+use openftl_tables::TableLifetime;
 
 /// The files of a drive.
 pub enum Volume<M: Media> {

@@ -15,7 +15,7 @@
 //! and end with the last. A file is written by the connection that made it, one at a time.
 
 use crate::{Attributes, FileError, FileKind};
-use openftl_ftl::tables::TableLifetime;
+use openftl_tables::TableLifetime;
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -6,8 +6,8 @@ use crate::names::Node;
 use crate::table_file::TableFile;
 use crate::{FileError, FileKind};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::tables::{TableLifetime, Wish};
 use openftl_media::Media;
+use openftl_tables::{TableLifetime, Wish};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

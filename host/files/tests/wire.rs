@@ -2,7 +2,7 @@
 
 use openftl_files::wire::{Answer, BODY_BYTES_MAX, HEAD_BYTES, Head, PARTS_MAX, Part, Request, WireError};
 use openftl_files::{Attributes, FileError, FileKind};
-use openftl_ftl::tables::TableLifetime;
+use openftl_tables::TableLifetime;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

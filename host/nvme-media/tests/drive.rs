@@ -3,15 +3,15 @@
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
 
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{Clock, Frame, FrameForm, Time};
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::plan::chunks_per_pu;
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, Request};
-use openftl_ftl::words::Handle;
-use openftl_ftl::{Config, ReadOnlyReason};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme_media::{FabricDevice, Place, ReachError, Waiting};
+use openftl_parts::flash::plan::chunks_per_pu;
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::words::Handle;
+use openftl_parts::{Config, ReadOnlyReason};
 use support::Served;
 
 const BLOCKS: u64 = 700;

@@ -4,11 +4,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Frames, Time};
-use openftl_ftl::Config;
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::target::BlockTarget;
 use openftl_media::partition::{Part, Partition, split};
 use openftl_media::{Blocks, ChunkState, Command, EmulatedDevice, Media, Profile, Status, Store, Timing};
 use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
@@ -17,6 +15,8 @@ use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::Blocks as LogicalBlocks;
+use openftl_parts::Config;
+use openftl_parts::target::BlockTarget;
 use openftl_server::{Device, Endpoint, Export, NoOperator, Protocol, Server, ServerConfig, Stop, WallClock};
 
 const NAME: &str = "nqn.2024-01.org.example:shared";

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A write that says no identifier, or one that means nothing, has identifier 0 (Base, "Flexible Data Placement"): it has no
-//! handle, and the drive takes it as if it had the first ([`openftl_ftl::PlacementName::default_handle`]).
+//! handle, and the drive takes it as if it had the first ([`openftl_parts::PlacementName::default_handle`]).
 
 use crate::command::Refusal;
 use crate::hints::Hints;
@@ -16,8 +16,8 @@ use crate::wire::U16;
 use crate::wire::data_placement::{HandleStatus, HandleStatusHead, PlacementEvent, Reallocated, event};
 use crate::wire::status::Status;
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::{Deed, HandleEvent, HandleSet, HandleWatch};
-use openftl_ftl::words::Handle;
+use openftl_parts::target::{Deed, HandleEvent, HandleSet, HandleWatch};
+use openftl_parts::words::Handle;
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -2,8 +2,8 @@
 
 use crate::health::Health;
 use openftl_core::{ChunkId, Time};
-use openftl_ftl::{HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, MediaError, Notification};
+use openftl_parts::{HandleEvent, HandleWatch};
 
 /// One namespace of one subsystem.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,11 +62,11 @@ pub trait Drives {
         PlacementCounts::default()
     }
 
-    /// As [`openftl_ftl::BlockTarget::watch_handles`], of the drive behind a block namespace. One that does nothing by itself
+    /// As [`openftl_parts::BlockTarget::watch_handles`], of the drive behind a block namespace. One that does nothing by itself
     /// takes no notice.
     fn watch_handles(&mut self, _namespace: NamespaceName, _watch: HandleWatch) {}
 
-    /// As [`openftl_ftl::BlockTarget::handle_events`], of the drive behind a block namespace.
+    /// As [`openftl_parts::BlockTarget::handle_events`], of the drive behind a block namespace.
     fn handle_events(&mut self, _namespace: NamespaceName, _events: &mut Vec<HandleEvent>) {}
 
     /// As [`openftl_media::Media::set_dulbe`], of the device behind an Open-Channel namespace.

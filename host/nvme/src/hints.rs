@@ -9,8 +9,8 @@
 
 use crate::data_placement::PlacementEvents;
 use crate::streams::Streams;
-use openftl_ftl::placement_name::PlacementName;
-use openftl_ftl::target::PlacementFacts;
+use openftl_parts::placement_name::PlacementName;
+use openftl_parts::target::PlacementFacts;
 
 /// What a namespace takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -10,7 +10,7 @@ use crate::command::Refusal;
 use crate::hints::Hints;
 use crate::wire::Status;
 use openftl_core::{BLOCK_BYTES, Geometry};
-use openftl_ftl::target::IoError;
+use openftl_parts::target::IoError;
 
 /// The greatest namespace id, and so how many namespaces a subsystem has at most.
 pub const NAMESPACES_MAX: u32 = 64;

@@ -10,7 +10,7 @@
 //!
 //! A write to one stream too many gets the handle of the stream that was not written to for the longest time, which is thereby
 //! released. A handle that has had a stream is renewed for the next one, which begins with chunks of its own. Streams are shared by all hosts (SSID): an identifier means the same stream, whoever says it.
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 
 #[derive(Clone, Copy, Debug)]
 struct Place {

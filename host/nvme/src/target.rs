@@ -76,7 +76,7 @@ use crate::wire::log::id as page;
 use crate::wire::status::Status;
 use crate::wire::{CompletionEntry, SubmissionEntry, ascii, opcode, text_of, zero_ended};
 use openftl_core::Time;
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

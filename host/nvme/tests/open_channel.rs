@@ -2,7 +2,6 @@
 //! understood again, every completion comes back in 16, and reports are read as log pages.
 
 use openftl_core::{ChunkId, Frame, Frames, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
-use openftl_ftl::target::Durability;
 use openftl_media::conformance::{Inject, suite_with_faults};
 use openftl_media::{
     ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, ProgramFailure,
@@ -18,6 +17,7 @@ use openftl_nvme::{
     Answer, CommandId, CompletionEntry, Connection, Drives, Health, Namespace, NamespaceKind, NamespaceName, Nqn,
     Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
 };
+use openftl_parts::target::Durability;
 use std::collections::HashMap;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

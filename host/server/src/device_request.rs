@@ -3,11 +3,11 @@
 use openftl_bytes::ByteRequest;
 use openftl_bytes::device::DeviceRequest;
 use openftl_core::{BLOCK_BYTES, Ppa, VECTOR_BLOCKS_MAX};
-use openftl_ftl::target::Durability;
 use openftl_media::Blocks;
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, scalar_blocks};
 use openftl_nvme::{IoCommand, Span};
+use openftl_parts::target::Durability;
 
 use crate::nvme::{Command, Part};
 

@@ -1,7 +1,7 @@
 //! A drive under the name that clients ask for, and what they may know of it.
 
 use openftl_core::{BLOCK_BYTES, FrameForm};
-use openftl_ftl::target::BlockTarget;
+use openftl_parts::target::BlockTarget;
 
 use crate::ServeError;
 use openftl_nbd::protocol::{ExportInfo, PAYLOAD_BYTES_MAX};

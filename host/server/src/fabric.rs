@@ -2,10 +2,8 @@
 //!
 //! There is one subsystem; namespace n is the server's drive n − 1.
 
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{BLOCK_BYTES, ChunkId, Time};
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::chunk_table::ChunkUse;
-use openftl_ftl::target::{BlockTarget, HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
@@ -15,6 +13,8 @@ use openftl_nvme::{
     Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
 };
 use openftl_nvme_auth::PskIdentity;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::target::{BlockTarget, HandleEvent, HandleWatch};
 use zerocopy::FromBytes;
 
 use crate::authentication::Authority;

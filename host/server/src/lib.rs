@@ -52,7 +52,7 @@
 //! | time of a handshake | [`ServerConfig::handshake_max`] |
 //! | time that a peer may leave the server waiting in the middle of a message or of its replies | [`ServerConfig::stall_max`], and `n` bytes at 16 KiB a second |
 //! | time to finish requests when stopping | [`ServerConfig::stop_max`] |
-//! | time that requests may wait for a drive that ends nothing | what the drive says of itself ([`openftl_ftl::target::Vitals`]), and none where nothing is under way; then it takes no more writes, and they end with errors |
+//! | time that requests may wait for a drive that ends nothing | what the drive says of itself ([`openftl_parts::target::Vitals`]), and none where nothing is under way; then it takes no more writes, and they end with errors |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

@@ -7,8 +7,8 @@
 //! ```
 
 use openftl_core::Time;
-use openftl_ftl::target::{Durability, IoError};
-use openftl_ftl::words::Handle;
+use openftl_parts::target::{Durability, IoError};
+use openftl_parts::words::Handle;
 
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};

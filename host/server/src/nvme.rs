@@ -32,14 +32,14 @@ use std::collections::VecDeque;
 
 use openftl_bytes::{ByteRequest, RequestId};
 use openftl_core::Time;
-use openftl_ftl::target::Extent;
-use openftl_ftl::words::Handle;
 use openftl_nvme::controller::Authentication;
 use openftl_nvme::wire::opcode::fabrics;
 use openftl_nvme::{Answer, CommandId, Io, Queue, QueueError, Status, SubmissionEntry};
 use openftl_nvme_auth::Controller;
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
+use openftl_parts::target::Extent;
+use openftl_parts::words::Handle;
 
 use crate::fabric::Fabric;
 use crate::link::{Buffers, INPUT_BYTES, Link, Over};

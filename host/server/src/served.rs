@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Nanos, Time};
-use openftl_ftl::target::Extent;
 use openftl_media::Media;
+use openftl_parts::target::Extent;
 
 use crate::ticket::Ticket;
 use crate::{POOL_SHARES, ServedDrive};

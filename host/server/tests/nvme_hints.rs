@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, FrameForm};
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::plan::chunks_per_pu;
-use openftl_ftl::target::BlockTarget;
-use openftl_ftl::{Config, PlacementName};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_tcp::client::{Ended, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, InitiatorConfig};
+use openftl_parts::flash::plan::chunks_per_pu;
+use openftl_parts::target::BlockTarget;
+use openftl_parts::{Config, PlacementName};
 use openftl_server::{Endpoint, Export, Protocol, Server, ServerConfig, Stop, WallClock};
 
 const BLOCKS: u64 = 1_600;

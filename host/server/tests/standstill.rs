@@ -11,15 +11,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use crate::client::Client;
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Geometry, Nanos, Time, VirtualClock};
-use openftl_ftl::block::BlockFtl;
-use openftl_ftl::{Config, OpenError, ReadOnlyReason, chunks_per_pu};
 use openftl_media::{
     ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull, Store,
     Tag, Timing,
 };
 use openftl_nbd::wire::ErrorCode;
+use openftl_parts::{Config, OpenError, ReadOnlyReason, chunks_per_pu};
 use openftl_server::{Counters, Drives, Endpoint, Export, Operator, Protocol, ServeError, Server, ServerConfig, Stop};
 
 /// How many of the next completions are lost.

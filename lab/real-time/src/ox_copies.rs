@@ -11,9 +11,9 @@
 //! hits all of them alike.
 
 use crate::bounced::Bounced;
+use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm};
-use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
 use openftl_lab::experiments::{
     Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
 };
@@ -23,6 +23,7 @@ use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::{self, Blocks};
 use openftl_nvme_tcp::{ClientError, InitiatorConfig};
+use openftl_parts::{Config, chunks_per_pu};
 use openftl_server::{Endpoint, Export, Protocol, Server, ServerConfig, Stop, WallClock};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

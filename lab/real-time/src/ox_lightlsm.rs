@@ -17,11 +17,11 @@ use crate::rocksdb::{Bench, Phase, RocksDb};
 use crate::stack::{Drive, Room, Stack};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
-use openftl_ftl::tables::TablePlacement;
 use openftl_lab::experiments::{
     Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
 };
 use openftl_media::Profile;
+use openftl_tables::TablePlacement;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

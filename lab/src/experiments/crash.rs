@@ -7,11 +7,12 @@
 
 use super::{Assistant, ExperimentError};
 use crate::{Driver, Limit, Pattern, Workload, WorkloadConfig};
+use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, VirtualClock};
-use openftl_ftl::words::TRANSACTION_BLOCKS_MAX;
-use openftl_ftl::{BlockFtl, Config, Durability, RecoveryReport, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::{Config, Durability, RecoveryReport, chunks_per_pu};
 use std::ops::ControlFlow;
 
 /// Accesses that are read back and compared after recovery.

@@ -20,8 +20,8 @@ use crate::{Binding, LoadSpec, Measured};
 use hdrhistogram::Histogram;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::{Config, PlacementName};
 use openftl_media::{Profile, Timing};
+use openftl_parts::{Config, PlacementName};
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

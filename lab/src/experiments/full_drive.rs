@@ -4,10 +4,11 @@ use super::ExperimentError;
 use crate::trial::unwatched;
 use crate::{Binding, Limit, LoadSpec, Measured, Trial, WarmUp};
 use hdrhistogram::Histogram;
+use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, VirtualClock};
-use openftl_ftl::{BlockFtl, Config, chunks_per_pu};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Config, chunks_per_pu};
 
 /// What is done to a drive.
 #[derive(Clone, Debug)]

@@ -19,8 +19,8 @@ use crate::load_spec::Model;
 use crate::{Binding, LoadSpec, Measured};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::{CollectionScope, Config};
 use openftl_media::{Profile, Timing};
+use openftl_parts::{CollectionScope, Config};
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -50,8 +50,8 @@ pub use table::{Cell, Column, Table};
 
 use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
-use openftl_ftl::{OpenError, PlanError};
 use openftl_media::{DeviceError, ProfileError, StoreError};
+use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
 pub const ALL: [Experiment; 5] = [

@@ -19,7 +19,7 @@ use super::{
 use crate::fit::Line;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::Config;
+use openftl_parts::Config;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -18,7 +18,7 @@ use super::crash::{Crash, Recovered};
 use super::{Assistant, Axis, Cell, Check, Experiment, ExperimentError, Options, Plot, Run, Series, Table};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::Config;
+use openftl_parts::Config;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

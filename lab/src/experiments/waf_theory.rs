@@ -11,8 +11,8 @@ use crate::theory;
 use crate::{Binding, LoadSpec, Measured};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_ftl::{Config, VictimPolicy};
 use openftl_media::{Profile, Timing};
+use openftl_parts::{Config, VictimPolicy};
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -23,7 +23,7 @@ use super::space::{File, Space};
 use super::{Numbers, ObjectConfig};
 use crate::load::{Access, Hint, Load, Operation};
 use crate::workload::below;
-use openftl_ftl::target::Extent;
+use openftl_parts::target::Extent;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;

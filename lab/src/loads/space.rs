@@ -7,7 +7,7 @@
 //! ```
 
 use crate::load::{Access, Hint, Operation};
-use openftl_ftl::target::Extent;
+use openftl_parts::target::Extent;
 use std::collections::BTreeMap;
 
 /// Which blocks no file has.

@@ -3,7 +3,7 @@
 use crate::load::{Access, Load, Operation};
 use crate::trace::TraceError;
 use crate::workload::below;
-use openftl_ftl::target::Extent;
+use openftl_parts::target::Extent;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

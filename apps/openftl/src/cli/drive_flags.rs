@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
-use openftl_ftl::{PlacementName, RelocateBy, VictimPolicy};
 use openftl_media::Durability;
+use openftl_parts::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
 
 /// What a new drive is made of; flags override the drive description.
@@ -66,7 +66,7 @@ pub enum Collection {
     DeviceWide,
 }
 
-impl From<Collection> for openftl_ftl::CollectionScope {
+impl From<Collection> for openftl_parts::CollectionScope {
     fn from(collection: Collection) -> Self {
         match collection {
             Collection::Marked => Self::Marked,

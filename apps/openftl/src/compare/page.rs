@@ -6,11 +6,11 @@ use crate::contender::Contender;
 use crate::metrics::GROUPS;
 use crate::provenance::{Provenance, VERSION};
 use crate::trial::Tried;
-use openftl_ftl::Purpose;
 use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series};
 use openftl_lab::outcome::Requests;
 use openftl_lab::picture::thousands;
 use openftl_lab::trial::Sample;
+use openftl_parts::Purpose;
 
 /// From so many samples before to so many later a point of a line is taken: what is programmed comes in bursts, and what is
 /// buffered at either end would be most of what is seen.

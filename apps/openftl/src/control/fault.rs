@@ -5,9 +5,9 @@ use crate::assembly::Drive;
 use crate::flash::Flash;
 use openftl_control::{Answer, Refusal};
 use openftl_core::{ChunkId, ChunkName, Ppa};
-use openftl_ftl::BlockTarget;
-use openftl_ftl::mapping::Place;
 use openftl_media::{EmulatedDevice, Media, ProgramFailure};
+use openftl_parts::BlockTarget;
+use openftl_parts::map::Place;
 
 pub(super) fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;

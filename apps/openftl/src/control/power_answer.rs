@@ -4,9 +4,9 @@ use super::cut::{ArmedCut, Toll};
 use crate::namespaces::{Namespaces, of_kind};
 use openftl_control::Answer;
 use openftl_core::Time;
-use openftl_ftl::{ReadOnlyReason, RecoveryReport};
 use openftl_lab::picture::thousands;
 use openftl_media::{PartKind, PowerLoss};
+use openftl_parts::{ReadOnlyReason, RecoveryReport};
 
 pub(super) fn cut_message(toll: &Toll) -> String {
     let Toll { connections, requests, loss } = toll;

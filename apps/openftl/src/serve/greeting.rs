@@ -8,9 +8,9 @@ use crate::terminal::{Ink, Palette};
 use openftl_control::socket_beside;
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
-use openftl_ftl::{BlockTarget, RecoveryReport};
 use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
+use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
 use std::fmt::Write as _;
 

@@ -5,9 +5,9 @@ use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::BlockTarget;
 use openftl_media::{Media, PartKind};
 use openftl_nvme::{BlockFormat, Nqn};
+use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
 
 /// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the Open-Channel ones of the device, and the

@@ -3,9 +3,10 @@
 
 use crate::drive::{Drive, run_openftl};
 use crate::program::Ended;
+use openftl_blocks::BlockFtl;
 use openftl_core::{ChunkId, Ppa, VirtualClock};
-use openftl_ftl::{Access, BlockFtl, Config, Superblock};
 use openftl_media::{EmulatedDevice, Media, Timing};
+use openftl_parts::{Access, Config, Superblock};
 
 /// A drive with something in it, stopped cleanly.
 fn written() -> Drive {

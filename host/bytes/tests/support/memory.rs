@@ -2,12 +2,12 @@
 //! refuse when its queue is full, hold everything back until told, and fail on chosen blocks. What it has acknowledged
 //! and what a flush has made durable are two images, so that a missing flush can be seen.
 
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Nanos, Time};
-use openftl_ftl::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -5,7 +5,7 @@ use crate::table_file::is_whole;
 use crate::wire::{Answer, DATA_BYTES_MAX, Request};
 use crate::writer::expect_end;
 use crate::{FileError, FileKind};
-use openftl_ftl::tables::TableLifetime;
+use openftl_tables::TableLifetime;
 use std::sync::{Arc, Mutex};
 
 /// Bytes that are gathered before they are sent.

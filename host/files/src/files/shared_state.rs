@@ -6,8 +6,8 @@ use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
 use crate::{FileError, path};
-use openftl_ftl::Request;
 use openftl_media::Media;
+use openftl_parts::Request;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +97,7 @@ impl<M: Media> Shared<M> {
         let trim = Request::Trim {
             first: extent.first.into(),
             blocks: extent.blocks.into(),
-            durability: openftl_ftl::Durability::Volatile,
+            durability: openftl_parts::Durability::Volatile,
         };
         owner.drive.submit(now, tag, trim)?;
         self.dispatcher.wait(owner, tag).1

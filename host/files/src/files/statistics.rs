@@ -1,7 +1,7 @@
 //! The statistics say what a drive did since it was opened; the counts behind them belong to the threads that use it.
 
 use openftl_core::Nanos;
-use openftl_ftl::tables::{TableStatistics, TableWaits};
+use openftl_tables::{TableStatistics, TableWaits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader};
-use openftl_ftl::tables::TablePlacement;
-use openftl_ftl::{Access, Config};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Access, Config};
+use openftl_tables::TablePlacement;
 use std::ops::Deref;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};

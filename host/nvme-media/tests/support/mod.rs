@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::Time;
-use openftl_ftl::block::BlockFtl;
 use openftl_media::EmulatedDevice;
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};

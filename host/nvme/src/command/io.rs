@@ -12,8 +12,8 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::target::{Durability, Extent};
-use openftl_ftl::words::Handle;
+use openftl_parts::target::{Durability, Extent};
+use openftl_parts::words::Handle;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a host wants of a namespace.

@@ -20,9 +20,9 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U32, U64};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa, VECTOR_BLOCKS_MAX};
-use openftl_ftl::target::Durability;
-use openftl_ftl::words::Handle;
 use openftl_media::{Blocks, Command, Completion};
+use openftl_parts::target::Durability;
+use openftl_parts::words::Handle;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A vector command.

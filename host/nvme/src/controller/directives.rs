@@ -10,7 +10,7 @@ use crate::wire::SubmissionEntry;
 use crate::wire::directive::{DirectiveParameters, ENABLE, StreamParameters, kind, receive, send};
 use crate::wire::status::Status;
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The best size of a write to a stream: one transaction.

@@ -46,7 +46,7 @@ use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
 use openftl_core::{Nanos, Time};
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 use properties::{Change, Properties};
 use zerocopy::IntoBytes;
 

@@ -20,7 +20,7 @@ use crate::wire::feature::{self, capability, id as feature_id, select};
 use crate::wire::log::id;
 use crate::wire::status::Status;
 use openftl_core::BLOCK_BYTES;
-use openftl_ftl::words::Handle;
+use openftl_parts::words::Handle;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The log pages.

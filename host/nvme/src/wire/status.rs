@@ -5,8 +5,8 @@
 //!   DNR │ M │ CRD   │ type  │ code     (Base, "Status Field Definition"; one bit further left in a completion)
 //! ```
 
-use openftl_ftl::target::{IoError, ObjectError};
 use openftl_media::Status as MediaStatus;
+use openftl_parts::target::{IoError, ObjectError};
 use std::fmt;
 
 /// A status field without the phase tag.

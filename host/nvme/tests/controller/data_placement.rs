@@ -2,14 +2,14 @@
 
 use crate::harness::*;
 use openftl_core::Time;
-use openftl_ftl::target::{Deed, Extent, HandleEvent, HandleSet, HandleWatch};
-use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::identify::cns;
 use openftl_nvme::wire::log::id;
 use openftl_nvme::wire::opcode::{admin, io};
 use openftl_nvme::{Health, Hints, Io, PlacementCounts, Queue, Status, SubmissionEntry};
+use openftl_parts::target::{Deed, Extent, HandleEvent, HandleSet, HandleWatch};
+use openftl_parts::words::Handle;
 
 const PLACED: Hints = Hints::DataPlacement { handles: 3, is_persistent: false, unit_blocks: 1024 };
 const KEPT: Hints = Hints::DataPlacement { handles: 2, is_persistent: true, unit_blocks: 512 };

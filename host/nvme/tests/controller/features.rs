@@ -2,11 +2,11 @@
 
 use crate::harness::*;
 use openftl_core::Time;
-use openftl_ftl::target::Durability;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::wire::feature::{id, select};
 use openftl_nvme::wire::opcode::{admin, io};
 use openftl_nvme::{Queue, Status};
+use openftl_parts::target::Durability;
 
 fn ready() -> (World, Queue) {
     let mut world = World::new();

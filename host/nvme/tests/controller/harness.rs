@@ -1,7 +1,6 @@
 //! A host without a transport, and drives that only know figures.
 
 use openftl_core::{ChunkId, Geometry, Time};
-use openftl_ftl::{HandleEvent, HandleWatch};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
@@ -11,6 +10,7 @@ use openftl_nvme::{
     Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, PlacementCounts, Queue, Status, SubmissionEntry,
     SubsystemConfig, Target,
 };
+use openftl_parts::{HandleEvent, HandleWatch};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub const SUBSYSTEM: &str = "nqn.2024-01.org.example:drive";

@@ -1,13 +1,13 @@
 //! I/O commands: what they ask of the drive, and the exact status of what is wrong with them.
 
 use crate::harness::*;
-use openftl_ftl::target::Durability;
-use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::opcode::io;
 use openftl_nvme::{Half, Io, Queue, QueueError, Span, Status, SubmissionEntry};
+use openftl_parts::target::Durability;
+use openftl_parts::words::Handle;
 
 fn ready() -> (World, Queue, Queue) {
     let mut world = World::new();

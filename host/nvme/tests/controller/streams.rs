@@ -1,11 +1,11 @@
 //! The Streams directive: what it says of itself, which handle a write gets, and every refusal.
 
 use crate::harness::*;
-use openftl_ftl::words::Handle;
 use openftl_nvme::command::IoCommand;
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::wire::opcode::{admin, io};
 use openftl_nvme::{Hints, Queue, Status, SubmissionEntry};
+use openftl_parts::words::Handle;
 
 const IDENTIFY: u8 = 0;
 const STREAMS: u8 = 1;

@@ -1,12 +1,12 @@
 //! I/O commands become requests of what is served: some at once, others when their data have come into the heap.
 
 use openftl_bytes::ByteRequest;
-use openftl_ftl::target::{BlockTarget, Durability, Extent};
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{Answer, Half, Io, IoCommand, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::Slot;
+use openftl_parts::target::{BlockTarget, Durability, Extent};
 
 use super::{NvmeConnection, Part, Stage, Turn};
 use crate::ServedDrive;

@@ -1,0 +1,658 @@
+//! How the blocks of a victim move: from where they are to an open chunk of the group.
+//!
+//! ```text
+//!                            ┌── read, verify ─────────▶ frames ──▶ write ──┐
+//!   valid blocks of a victim ┤                            ▲ cannot be read  ├──▶ readable ──▶ map, log
+//!                            └── owners say which ──▶ queue ──▶ device copy ┘
+//! ```
+//!
+//! [`RelocateBy::ReadAndWrite`](openftl_parts::RelocateBy) sees every block: what it cannot verify is given up, and nothing wrong is
+//! written anew. [`RelocateBy::DeviceCopy`](openftl_parts::RelocateBy) has the device move them (Open-Channel 2.0, vector copy), so
+//! that no payload crosses to the host; [`openftl_parts::map::owners`] says which logical blocks they are. A frame stands for each block
+//! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
+//! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
+
+use super::{Collection, Relocated, Victim};
+use crate::block_ftl::BlockFtl;
+use crate::placement::KEPT_APART;
+use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Status};
+use openftl_parts::canary::Canary;
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::provisioning::Claim;
+use openftl_parts::flash::reads::{ReadId, Reader};
+use openftl_parts::flash::units::{OpenId, UnitId};
+use openftl_parts::journal::log::Log;
+use openftl_parts::journal::log_block::Record;
+use openftl_parts::map::{Entry, Place};
+use openftl_parts::placement_name::Relocation;
+use openftl_parts::words::{Care, Label, Purpose};
+use std::collections::VecDeque;
+
+/// Reads under way in one group, at most.
+pub(crate) const READS_PER_GROUP_MAX: u32 = 2;
+
+/// Blocks that are being copied in one group, or wait for it, at most: the others need frames too.
+pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCKS_MAX as u32;
+
+/// Times that a block is read before it is given up: what is given up here is gone for good.
+const READS_OF_LOST_MIN: u32 = 4;
+
+/// No logical block.
+const NOBODY: u32 = u32::MAX;
+
+/// Of the frontiers of a group: what is moved for its room or because it is weak.
+pub(crate) const MOVING: usize = 0;
+/// Of the frontiers of a group: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
+pub(crate) const RESTING: usize = 1;
+/// Of the frontiers of a group: the first for what placement keeps apart.
+pub(crate) const DESTINATIONS: usize = 2;
+
+/// Where relocated blocks of a group go.
+#[derive(Default)]
+pub(crate) struct RelocationFrontier {
+    /// Blocks that wait for a full unit; their slots say what they are and where they come from.
+    pub queue: VecDeque<Frame>,
+    pub open: Option<OpenId>,
+    /// Wanted a chunk, and got none.
+    pub stalled: bool,
+    /// Write what is queued without waiting for a full unit.
+    pub push: bool,
+}
+
+/// A unit of relocated blocks belongs to a frontier of a group.
+fn owner(group: u32, frontier: usize) -> u64 {
+    u64::from(group) << 16 | frontier as u64
+}
+
+fn group_and_frontier(owner: u64) -> (u32, usize) {
+    ((owner >> 16) as u32, (owner & 0xFFFF) as usize)
+}
+
+/// For what collection reads.
+#[derive(Clone, Copy)]
+enum For {
+    /// A victim, to write its blocks elsewhere.
+    Victim(ChunkId),
+    /// A unit that the device could not copy.
+    Unit(UnitId),
+}
+
+/// A read of collection is known by what it is for, the group, and how often it was submitted.
+impl For {
+    fn owner(self, group: u32, tries: u32) -> u64 {
+        let (kind, index) = match self {
+            For::Victim(chunk) => (0, chunk.0),
+            For::Unit(unit) => (1, unit.0),
+        };
+        kind << 63 | u64::from(tries) << 48 | u64::from(group) << 32 | u64::from(index)
+    }
+
+    fn of(owner: u64) -> (For, u32, u32) {
+        let (index, group, tries) = (owner as u32, (owner >> 32) as u32 & 0xFFFF, (owner >> 48) as u32 & 0x7FFF);
+        (if owner >> 63 == 0 { For::Victim(ChunkId(index)) } else { For::Unit(UnitId(index)) }, group, tries)
+    }
+}
+
+impl Collection {
+    /// The program of a relocated block failed.
+    pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
+        let (group, frontier) = group_and_frontier(owner);
+        self.groups[group as usize].frontiers[frontier].queue.push_front(frame);
+    }
+}
+
+impl BlockFtl {
+    /// The victim that `chunk` is.
+    fn victim_mut(&mut self, group: u32, chunk: ChunkId) -> &mut Victim {
+        let victims = &mut self.collection.groups[group as usize].victims;
+        victims.iter_mut().find(|victim| victim.chunk == chunk).expect("blocks of it are on their way")
+    }
+
+    /// Pushes out relocated blocks that wait for a full unit, or for more behind them. Returns whether there were any.
+    pub(crate) fn push_relocations(&mut self) -> bool {
+        let mut pushed = false;
+        for group in 0..self.flash.geometry.groups {
+            for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
+                let RelocationFrontier { queue, open, stalled, push } =
+                    &mut self.collection.groups[group as usize].frontiers[frontier];
+                if !queue.is_empty() && !*stalled {
+                    *push = true;
+                    pushed |= self.place_on(group, frontier);
+                } else if let Some(open) = *open
+                    && self.flash.units.wants_padding(open)
+                {
+                    self.flash.pad(open);
+                    pushed = true;
+                }
+            }
+        }
+        if self.placement.relocation() == Relocation::WithHost && !pushed {
+            let before = self.flash.statistics.programmed_for(Purpose::Padding);
+            self.pad_host_frontiers();
+            pushed = self.flash.statistics.programmed_for(Purpose::Padding) > before;
+        }
+        self.flash.stirred |= pushed;
+        pushed
+    }
+
+    /// Begins to move the next valid blocks of a victim.
+    pub(crate) fn move_victim(&mut self, group: u32, index: usize) {
+        let victim = &mut self.collection.groups[group as usize].victims[index];
+        let (chunk, mut next) = (victim.chunk, victim.next);
+        let mut places = [Ppa(0); VECTOR_BLOCKS_MAX];
+        let mut blocks = 0;
+        while blocks < VECTOR_BLOCKS_MAX
+            && let Some(block) = self.flash.chunks.next_valid(chunk, next)
+        {
+            places[blocks] = self.flash.format.ppa(chunk, block);
+            blocks += 1;
+            next = block + 1;
+        }
+        victim.next = next;
+        victim.outstanding += blocks as u32;
+        victim.scanned = blocks < VECTOR_BLOCKS_MAX;
+        if blocks == 0 {
+            self.end_victim_if_done(group, chunk);
+            return;
+        }
+        let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
+        let from = self.collection.frames.len() - blocks;
+        for (frame, taken) in frames.iter_mut().zip(self.collection.frames.drain(from..)) {
+            *frame = taken;
+        }
+        if self.owners.is_some() {
+            self.queue_for_copy(group, chunk, &places[..blocks], &frames[..blocks]);
+        } else {
+            let victim = &mut self.collection.groups[group as usize].victims[index];
+            victim.reading += 1;
+            self.read_for_collection(group, For::Victim(chunk), &places[..blocks], &frames[..blocks]);
+        }
+        self.flash.stirred = true;
+    }
+
+    /// The device is to copy blocks of a victim: nothing is read.
+    fn queue_for_copy(&mut self, group: u32, chunk: ChunkId, places: &[Ppa], frames: &[Frame]) {
+        self.collection.groups[group as usize].copying += places.len() as u32;
+        for (from, frame) in places.iter().zip(frames) {
+            let block = self.owners.as_ref().expect("this drive knows them").get(*from);
+            debug_assert!(
+                self.buffer.base(&self.mapping, block) == Entry::media(*from),
+                "a valid block is what the map has of its owner"
+            );
+            let slot = self.buffer.slot_mut(*frame);
+            (slot.block, slot.older) = (block, Entry::media(*from));
+            slot.set_copied(true);
+            self.queue_to_move(group, chunk, *frame);
+        }
+    }
+
+    fn read_for_collection(&mut self, group: u32, what: For, places: &[Ppa], frames: &[Frame]) {
+        self.collection.groups[group as usize].reading += 1;
+        let id = self.flash.reads.begin(Reader::Collection, what.owner(group, 1));
+        let read = self.flash.reads.get_mut(id);
+        for (place, frame) in places.iter().zip(frames) {
+            read.add(*place, *frame);
+        }
+        self.flash.statistics.relocation_reads += places.len() as u64;
+        self.flash.submit_read(id);
+    }
+
+    pub(crate) fn collection_read_ended(&mut self, id: ReadId, completion: Completion) {
+        let read = self.flash.reads.get(id);
+        let ((what, group, tries), blocks) = (For::of(read.owner), read.places().len());
+        let (mut places, mut frames) = ([Ppa(0); VECTOR_BLOCKS_MAX], [Frame(0); VECTOR_BLOCKS_MAX]);
+        places[..blocks].copy_from_slice(read.places());
+        frames[..blocks].copy_from_slice(read.frames());
+        if completion.status != Status::Success {
+            self.flash.is_unusual = true;
+        }
+        let addresses = frames[..blocks].iter().map(|frame| Oob::peek(&self.flash.frames, *frame));
+        self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+        if let For::Victim(chunk) = what {
+            self.victim_mut(group, chunk).reading -= 1;
+        }
+        let (mut lost, mut dropped) = (0u64, 0);
+        for at in 0..blocks {
+            let (from, frame) = (places[at], frames[at]);
+            let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            let block = if failed { None } else { self.data_at(frame, from) };
+            let is_needed = block.is_some() || self.flash.chunks.is_valid(from);
+            if is_needed && block.is_none() && tries < READS_OF_LOST_MIN {
+                lost |= 1 << at;
+                continue;
+            }
+            match what {
+                // Overwritten or trimmed meanwhile.
+                For::Victim(_) if !is_needed => {
+                    self.collection.frames.push(frame);
+                    dropped += 1;
+                }
+                For::Victim(chunk) => {
+                    let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
+                    let slot = self.buffer.slot_mut(frame);
+                    (slot.block, slot.older) = (block, Entry::media(from));
+                    slot.set_copied(false);
+                    self.queue_to_move(group, chunk, frame);
+                }
+                // It has its place in the unit.
+                For::Unit(_) if !is_needed => {
+                    self.flash.frames.zero(frame);
+                    Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut self.flash.frames, frame);
+                }
+                For::Unit(_) => {
+                    if block.is_none() {
+                        self.give_up(group, from, frame);
+                    }
+                }
+            }
+        }
+        if lost != 0 {
+            if let For::Victim(chunk) = what {
+                self.victim_mut(group, chunk).reading += 1;
+            }
+            self.flash.reads.get_mut(id).owner = what.owner(group, tries + 1);
+            self.flash.read_again(id, lost);
+        } else {
+            self.collection.groups[group as usize].reading -= 1;
+            self.flash.reads.end(id);
+        }
+        match what {
+            For::Victim(chunk) => self.block_settled(group, chunk, dropped),
+            For::Unit(unit) if lost == 0 => self.write_what_was_read(unit),
+            For::Unit(_) => {}
+        }
+    }
+
+    /// The device could not read what it was to copy, and has programmed nothing: the unit is read, and written where the
+    /// copy was to be.
+    pub(crate) fn read_instead_of_copy(&mut self, id: UnitId) {
+        let unit = self.flash.units.unit(id);
+        let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
+        let (mut places, mut frames) = ([Ppa(0); VECTOR_BLOCKS_MAX], [Frame(0); VECTOR_BLOCKS_MAX]);
+        places[..used].copy_from_slice(&unit.sources()[..used]);
+        frames[..used].copy_from_slice(&unit.frames()[..used]);
+        self.flash.units.read_instead(id);
+        self.read_for_collection(group, For::Unit(id), &places[..used], &frames[..used]);
+    }
+
+    fn write_what_was_read(&mut self, id: UnitId) {
+        let unit = self.flash.units.unit(id);
+        for frame in &unit.frames()[..unit.used as usize] {
+            self.buffer.slot_mut(*frame).set_copied(false);
+        }
+        let (group, _) = group_and_frontier(unit.owner);
+        self.collection.groups[group as usize].copying -= unit.used;
+        self.flash.units.has_been_read(id);
+        self.flash.submit_held(id);
+    }
+
+    /// The device has copied a unit.
+    pub(crate) fn copy_ended(&mut self, id: UnitId) {
+        let unit = self.flash.units.unit(id);
+        let ((group, _), used) = (group_and_frontier(unit.owner), unit.used);
+        let first = self.flash.format.ppa(unit.chunk, unit.first);
+        for (index, from) in (0..).zip(&unit.sources()[..used as usize]) {
+            self.flash.seals.copied(*from, Ppa(first.0 + index));
+        }
+        self.collection.groups[group as usize].copying -= used;
+        self.flash.statistics.relocation_copies += u64::from(used);
+        self.flash.units.completed(id);
+    }
+
+    /// A block of a victim waits for its unit, where it belongs.
+    fn queue_to_move(&mut self, group: u32, victim: ChunkId, frame: Frame) {
+        let frontier = match self.victim_mut(group, victim).care {
+            Some(Care::Wear) => RESTING,
+            _ => self.moving_to(group, victim, frame),
+        };
+        self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
+    }
+
+    /// The frontier of `group` that a block of a victim goes to: one of its own where placement wants that and it has room
+    /// for it.
+    #[inline]
+    fn moving_to(&mut self, group: u32, victim: ChunkId, frame: Frame) -> usize {
+        if matches!(self.placement.relocation(), Relocation::WithHost | Relocation::Together) {
+            return MOVING;
+        }
+        let slot = self.buffer.slot(frame);
+        let written = match &self.placement.lifetimes {
+            Some(lifetimes) if slot.is_copied() => lifetimes.written(slot.block, self.buffer.head()),
+            _ if slot.is_copied() => 0,
+            _ => Oob::peek(&self.flash.frames, frame).map_or(0, |oob| oob.sequence),
+        };
+        let age = self.buffer.head().saturating_sub(written);
+        match self.placement.destination(self.flash.chunks.label(victim), age) {
+            None => MOVING,
+            Some(destination) if self.has_place(group, destination) => DESTINATIONS + destination,
+            Some(_) => {
+                self.flash.statistics.placement.merged += 1;
+                MOVING
+            }
+        }
+    }
+
+    /// Whether one more block can be kept apart at this destination of `group`; opens a chunk for it where it may.
+    fn has_place(&mut self, group: u32, destination: usize) -> bool {
+        let at = DESTINATIONS + destination;
+        let RelocationFrontier { queue, open, push, .. } = &mut self.collection.groups[group as usize].frontiers[at];
+        let room = open.map_or(0, |open| self.flash.units.room(open) as usize);
+        if room > queue.len() {
+            return true;
+        }
+        if !queue.is_empty() {
+            // They fill the chunk to its end.
+            *push = true;
+            self.place_on(group, at);
+        }
+        self.open_destination(group, at).is_some()
+    }
+
+    /// Opens the next chunk of a destination, whose last one is full.
+    fn open_destination(&mut self, group: u32, at: usize) -> Option<OpenId> {
+        let frontier = &mut self.collection.groups[group as usize].frontiers[at];
+        self.placement.opened[KEPT_APART] -= u32::from(frontier.open.take().is_some());
+        self.flash.provisioning.keep_apart(self.placement.kept_apart());
+        // What was promised to victims when they were begun stays theirs.
+        let may_keep_apart = self.flash.read_only.is_none() && self.placement.may_open(KEPT_APART);
+        if !may_keep_apart || !self.has_room_for(group, MOVING, 0, 1) {
+            return None;
+        }
+        let label = self.placement.destination_label(at - DESTINATIONS);
+        let open = self.flash.open_chunk(Claim::Destination(group), label)?;
+        self.placement.opened[KEPT_APART] += 1;
+        self.flash.provisioning.keep_apart(self.placement.kept_apart());
+        self.collection.groups[group as usize].frontiers[at].open = Some(open);
+        Some(open)
+    }
+
+    /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
+    pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
+        let oob = Oob::verify(&self.flash.frames, frame).ok()?;
+        let is_in_map = oob.kind.is_of_host() && oob.address < self.mapping.len();
+        let block = oob.address as u32;
+        (is_in_map && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
+    }
+
+    /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns
+    /// which logical block that is.
+    fn give_up(&mut self, group: u32, ppa: Ppa, frame: Frame) -> u32 {
+        self.flash.statistics.read_failures += 1;
+        self.flash.statistics.lost_blocks += 1;
+        let block = match &self.owners {
+            Some(owners) => owners.get(ppa),
+            None => self.search_owner(group, ppa),
+        };
+        assert!(
+            self.buffer.base(&self.mapping, block) == Entry::media(ppa),
+            "a valid block is what the map has of one logical block"
+        );
+        self.flash.frames.zero(frame);
+        // Newer than the version that is lost, and older than any that is still to be committed.
+        let sequence = self.buffer.committed().saturating_sub(1);
+        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.flash.frames, frame);
+        block
+    }
+
+    /// The logical block at `ppa`, which cannot say it. Only the map knows, and it has to be gone through, once for a chunk.
+    fn search_owner(&mut self, group: u32, ppa: Ppa) -> u32 {
+        let chunk = self.flash.format.chunk_of(ppa);
+        let (format, mapping, buffer) = (self.flash.format, &self.mapping, &self.buffer);
+        let victims = &mut self.collection.groups[group as usize].victims;
+        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
+        let owners = victim.owners.get_or_insert_with(|| {
+            let mut owners = vec![NOBODY; self.flash.geometry.blocks_per_chunk as usize];
+            for block in 0..mapping.len() as u32 {
+                if let Place::Media(ppa) = buffer.base(mapping, block).place()
+                    && format.chunk_of(ppa) == chunk
+                {
+                    owners[format.block_of(ppa) as usize] = block;
+                }
+            }
+            owners
+        });
+        owners[format.block_of(ppa) as usize]
+    }
+
+    /// Writes queued blocks of the group: full units, and the rest if pushed.
+    pub(crate) fn place_relocations(&mut self, group: u32) {
+        for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
+            self.place_on(group, frontier);
+        }
+    }
+
+    /// Blocks of a unit that failed go elsewhere, whether or not their group is still collected.
+    pub(crate) fn place_again(&mut self, failed: UnitId) {
+        let (group, frontier) = group_and_frontier(self.flash.units.unit(failed).owner);
+        self.place_on(group, frontier);
+        let collecting = &mut self.collection.groups[group as usize];
+        // Without room they wait until it is.
+        collecting.frontiers[frontier].stalled &= self.flash.meetings.is_marked(group);
+    }
+
+    /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
+    /// any.
+    pub(crate) fn place_on(&mut self, group: u32, frontier: usize) -> bool {
+        let mut placed = false;
+        loop {
+            let RelocationFrontier { queue, open, push, .. } =
+                &mut self.collection.groups[group as usize].frontiers[frontier];
+            let queued = queue.len();
+            if queued == 0 || (queued < self.unit_blocks as usize && !*push) {
+                *push = false;
+                return placed;
+            }
+            let own = open.filter(|open| self.flash.units.room(*open) > 0);
+            let open = match own {
+                Some(open) => Some(open),
+                None if frontier == RESTING => self.flash.open_chunk(Claim::WornRelocation(group), Label::Ordinary),
+                None if frontier == MOVING => self.open_moving(group),
+                None => self.open_destination(group, frontier),
+            };
+            let Some(open) = open else {
+                if frontier == MOVING || frontier == RESTING {
+                    self.collection.groups[group as usize].frontiers[frontier].stalled = true;
+                } else {
+                    // Programs failed, and what was meant for the last chunk finds none: it goes with the others.
+                    let frontiers = &mut self.collection.groups[group as usize].frontiers;
+                    let queue = std::mem::take(&mut frontiers[frontier].queue);
+                    frontiers[frontier].push = false;
+                    self.flash.statistics.placement.merged += queue.len() as u64;
+                    frontiers[MOVING].queue.extend(queue);
+                    self.flash.stirred = true;
+                }
+                return placed;
+            };
+            let is_shared = own.is_none() && frontier == MOVING && self.host.open.contains(&Some(open));
+            let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
+            if !is_shared {
+                collecting.open = Some(open);
+            }
+            collecting.stalled = false;
+            let room = self.flash.units.room(open) as usize;
+            // A unit is copied, or it is written. As much as one command can is copied at once, because blocks of one page
+            // are sensed together.
+            let is_copied = |frame: &Frame| self.buffer.slot(*frame).is_copied();
+            let (is_copy, unit_blocks) = (is_copied(&collecting.queue[0]), self.unit_blocks as usize);
+            let largest = if is_copy { VECTOR_BLOCKS_MAX / unit_blocks * unit_blocks } else { unit_blocks };
+            let most = queued.min(largest).min(room);
+            let most = if most > unit_blocks { most / unit_blocks * unit_blocks } else { most };
+            let alike = collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copy);
+            let used = 1 + alike.count();
+            let count = used.next_multiple_of(self.flash.geometry.ws_min as usize);
+            let (chunk, next) = (self.flash.units.chunk(open).chunk, self.flash.units.chunk(open).next);
+            let first = self.flash.format.ppa(chunk, next);
+            let mut unit = [self.flash.padding; VECTOR_BLOCKS_MAX];
+            for (index, place) in unit[..used].iter_mut().enumerate() {
+                let frame = collecting.queue.pop_front().expect("counted");
+                let slot = self.buffer.slot_mut(frame);
+                slot.ppa = Ppa(first.0 + index as u64);
+                if let Some(owners) = &mut self.owners {
+                    owners.set(slot.ppa, slot.block);
+                }
+                // The out-of-band bytes travel along as they were read: same block, same write, same CRC.
+                *place = frame;
+            }
+            self.flash.chunks.place(chunk, used as u32);
+            let owner = owner(group, frontier);
+            if is_copy {
+                let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
+                for (source, frame) in sources.iter_mut().zip(&unit[..used]) {
+                    *source = Ppa(u64::from(self.buffer.slot(*frame).older.0));
+                }
+                self.flash.copy_unit(open, owner, &unit[..count], used as u32, &sources[..used]);
+            } else {
+                self.flash.write_unit(open, Purpose::Relocation, owner, &unit[..count], used as u32);
+            }
+            if frontier >= DESTINATIONS && self.flash.units.room(open) == 0 {
+                self.collection.groups[group as usize].frontiers[frontier].open = None;
+                self.placement.opened[KEPT_APART] -= 1;
+                self.flash.provisioning.keep_apart(self.placement.kept_apart());
+            }
+            self.flash.stirred = true;
+            placed = true;
+        }
+    }
+
+    /// Gives the host the chunk on `pu` that moved blocks go to, where they share chunks and there is room without it for
+    /// all that is on its way.
+    pub(crate) fn moving_chunk_on(&mut self, pu: PuId) -> Option<OpenId> {
+        if self.placement.relocation() != Relocation::WithHost {
+            return None;
+        }
+        let group = self.flash.format.group_of(pu);
+        let moving = &self.collection.groups[group as usize];
+        let open = moving.frontiers[MOVING].open.filter(|_| !moving.has_whole())?;
+        let room = self.flash.units.room(open);
+        let is_here = room > 0 && self.flash.format.pu_of(self.flash.units.chunk(open).chunk) == pu;
+        if !is_here || !self.has_room_for(group, MOVING, room, 0) {
+            return None;
+        }
+        self.collection.groups[group as usize].frontiers[MOVING].open = None;
+        Some(open)
+    }
+
+    /// Where what is moved for its room goes on when its last chunk is full.
+    fn open_moving(&mut self, group: u32) -> Option<OpenId> {
+        if let Some((chunk, next)) = self.collection.partial[group as usize].pop() {
+            return Some(self.flash.units.open(chunk, next));
+        }
+        let shared = match self.placement.relocation() {
+            Relocation::WithHost => self.ordinary_frontier_in(group).or_else(|| self.open_ordinary_in(group)),
+            _ => None,
+        };
+        shared.or_else(|| self.flash.open_chunk(Claim::Relocation(group), Label::Ordinary))
+    }
+
+    /// Whether the log can take so many relocated blocks at once.
+    pub(crate) fn fits_log(&self, blocks: u32) -> bool {
+        self.words_of(blocks as usize) <= Log::words_max(self.flash.geometry.ws_min)
+    }
+
+    /// Words of the log that so many relocated blocks take at most. What is said of a copy never spans two blocks of the log.
+    fn words_of(&self, blocks: usize) -> usize {
+        blocks * if self.flash.seals.has_copies() { 4 } else { 1 }
+    }
+
+    /// Logs where a relocated block is.
+    fn log_relocated(&mut self, Relocated { block, to, .. }: Relocated, last: bool) {
+        let borrowed = self.flash.seals.borrowed(to);
+        if borrowed != 0 {
+            self.journal.log.append(&mut self.flash.frames, Record::Copied { ppa: to, borrowed });
+        }
+        self.journal.log.append(&mut self.flash.frames, Record::Mapped { block, ppa: to, last });
+    }
+
+    /// Enters what has moved of `whole` victims, once all of it has, as one transaction.
+    fn map_whole(&mut self) {
+        for group in 0..self.flash.geometry.groups {
+            let victims = &mut self.collection.groups[group as usize].victims;
+            let is_complete = |victim: &&mut Victim| {
+                !victim.moved.is_empty() && victim.scanned && victim.moved.len() == victim.outstanding as usize
+            };
+            let Some(victim) = victims.iter_mut().find(is_complete) else { continue };
+            let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
+            if !self.journal.log.append_chunks(&mut self.flash)
+                || !self.journal.log.has_room_for(self.words_of(moved.len()))
+            {
+                self.victim_mut(group, chunk).moved = moved;
+                continue;
+            }
+            let mut last = None;
+            for relocated in &moved {
+                if self.enter_relocated(group, chunk, *relocated)
+                    && let Some(before) = last.replace(*relocated)
+                {
+                    self.log_relocated(before, false);
+                }
+            }
+            if let Some(last) = last {
+                self.log_relocated(last, true);
+            }
+            self.block_settled(group, chunk, moved.len() as u32);
+            self.flash.stirred = true;
+        }
+    }
+
+    /// The map says where a block of `victim` is now, unless the host has overwritten or trimmed it meanwhile. Returns whether
+    /// that is to be logged.
+    fn enter_relocated(&mut self, group: u32, victim: ChunkId, Relocated { block, from, to }: Relocated) -> bool {
+        let is_entered = self.buffer.rebase(&mut self.mapping, block, Entry::media(from), Entry::media(to));
+        if self.flash.bugs.has(Canary::CollectionRace)
+            && !is_entered
+            && let Place::Media(newer) = self.mapping.get(block).place()
+        {
+            self.mapping.set(block, Entry::media(to));
+            self.flash.chunks.invalidate(newer);
+            self.flash.chunks.commit(to);
+            return true;
+        }
+        if is_entered {
+            self.flash.chunks.invalidate(from);
+            self.flash.chunks.commit(to);
+            self.flash.statistics.groups[group as usize].relocated += 1;
+            self.placement.events.moved(victim, self.flash.chunks.label(victim), block);
+        } else {
+            self.flash.chunks.abandon(to);
+        }
+        is_entered
+    }
+
+    /// Enters relocated blocks that can be read at their new place into the map and the log.
+    pub(crate) fn map_relocated(&mut self) {
+        let may_grow = self.journal.may_grow(&self.flash);
+        while !self.collection.written.is_empty()
+            && may_grow
+            && self.journal.log.append_chunks(&mut self.flash)
+            && self.journal.log.has_room()
+        {
+            let id = self.collection.written.pop_front().expect("there is a first");
+            let unit = self.flash.units.unit(id);
+            let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
+            let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
+            frames[..used].copy_from_slice(&unit.frames()[..used]);
+            for frame in &frames[..used] {
+                let slot = *self.buffer.slot(*frame);
+                let from = Ppa(u64::from(slot.older.0));
+                let victim = self.flash.format.chunk_of(from);
+                let relocated = Relocated { block: slot.block, from, to: slot.ppa };
+                self.collection.frames.push(*frame);
+                let moving = self.victim_mut(group, victim);
+                if moving.whole {
+                    moving.moved.push(relocated);
+                    continue;
+                }
+                if self.enter_relocated(group, victim, relocated) {
+                    self.log_relocated(relocated, true);
+                }
+                self.block_settled(group, victim, 1);
+            }
+            self.flash.units.finish(id);
+            self.flash.stirred = true;
+        }
+        if may_grow && self.collection.whole > 0 {
+            self.map_whole();
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Reading: a lookup in the map, and nothing else.
+//!
+//! A block is read from its frame if it is still buffered, from media if it is mapped, and as zeroes if it is not. What
+//! the medium returns is trusted only if it says that it is that logical block and its CRC32C agrees; if not, it is read
+//! once more before the host gets an error. What was good only with much correction, or only the second time, is refreshed.
+
+use crate::block_ftl::BlockFtl;
+use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Status};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::reads::{ReadId, Reader};
+use openftl_parts::map::Place;
+use openftl_parts::target::{Done, IoError};
+use openftl_parts::words::Care;
+
+#[derive(Clone, Copy)]
+struct Request {
+    tag: u64,
+    began: Time,
+    /// Commands under way for it.
+    commands: u32,
+    error: Option<IoError>,
+}
+
+impl Request {
+    /// Blocks of it cannot be read; the host is told of the first.
+    fn fail(&mut self, error: IoError) {
+        self.error = Some(self.error.map_or(error, |other| other.or_earlier(error)));
+    }
+}
+
+/// Where a block is that can be read.
+pub enum BlockPlace {
+    /// On media.
+    Media(Ppa),
+    /// In a frame, on its way to media.
+    Frame(Frame),
+}
+
+/// What a command of a read asks for, beside where that is.
+#[derive(Clone, Copy)]
+struct ReadCommand {
+    /// The number of the table that is read; `None`: the map.
+    table: Option<u64>,
+    logical: [u32; VECTOR_BLOCKS_MAX],
+}
+
+/// Host reads under way.
+#[derive(Default)]
+pub struct Reading {
+    requests: Vec<Request>,
+    free_requests: Vec<u32>,
+    /// By [`ReadId`].
+    commands: Vec<ReadCommand>,
+}
+
+impl Reading {
+    /// Whether no read of the host is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.len() == self.free_requests.len()
+    }
+
+    fn begin_request(&mut self, tag: u64, began: Time) -> u32 {
+        let request = Request { tag, began, commands: 0, error: None };
+        if let Some(index) = self.free_requests.pop() {
+            self.requests[index as usize] = request;
+            return index;
+        }
+        self.requests.push(request);
+        self.requests.len() as u32 - 1
+    }
+
+    /// One more command of `request`.
+    fn begin_command(&mut self, request: u32, id: ReadId, table: Option<u64>) {
+        self.requests[request as usize].commands += 1;
+        let index = id.0 as usize;
+        if index >= self.commands.len() {
+            self.commands.resize(index + 1, ReadCommand { table: None, logical: [0; VECTOR_BLOCKS_MAX] });
+        }
+        self.commands[index].table = table;
+    }
+}
+
+/// A read of the host as it is put together.
+struct Gathered {
+    tag: u64,
+    table: Option<u64>,
+    request: Option<u32>,
+    /// The command that is not full yet.
+    command: Option<ReadId>,
+    lost: Option<IoError>,
+}
+
+impl Gathered {
+    fn new(tag: u64, table: Option<u64>) -> Gathered {
+        Gathered { tag, table, request: None, command: None, lost: None }
+    }
+}
+
+impl BlockFtl {
+    /// Whether reads of the host are under way.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        !self.reading.is_idle()
+    }
+
+    pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
+        self.check_read_range(first, frames.len())?;
+        self.flash.statistics.host_blocks_read += frames.len() as u64;
+        let mut gathered = Gathered::new(tag, None);
+        self.flash.allowance.earn(frames.len());
+        for (index, frame) in frames.iter().enumerate() {
+            let block = first as u32 + index as u32;
+            match self.mapping.get(block).place() {
+                Place::Unmapped => self.flash.frames.zero(*frame),
+                Place::Lost => _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
+                Place::Buffer(buffered) if self.buffer.slot(buffered).kind == BlockKind::Uncorrectable => {
+                    _ = gathered.lost.get_or_insert(IoError::Uncorrectable { block: u64::from(block) });
+                }
+                Place::Buffer(buffered) => {
+                    self.flash.statistics.buffer_hits += 1;
+                    self.flash.frames.copy(buffered, *frame);
+                }
+                Place::Media(_) if self.flash.is_deaf => {
+                    _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) });
+                }
+                Place::Media(ppa) => {
+                    self.gather(&mut gathered, ppa, block, *frame);
+                }
+            }
+        }
+        self.submit_gathered(gathered);
+        Ok(())
+    }
+
+    /// Reads blocks of table `number` from block `first` on, each from where `place` says.
+    pub fn read_elsewhere(
+        &mut self,
+        tag: u64,
+        number: u64,
+        first: u32,
+        frames: &[Frame],
+        place: impl Fn(&Flash, u32) -> BlockPlace,
+    ) {
+        self.flash.statistics.host_blocks_read += frames.len() as u64;
+        self.flash.allowance.earn(frames.len());
+        let mut gathered = Gathered::new(tag, Some(number));
+        for (block, frame) in (first..).zip(frames) {
+            match place(&self.flash, block) {
+                BlockPlace::Frame(buffered) => {
+                    self.flash.statistics.buffer_hits += 1;
+                    self.flash.frames.copy(buffered, *frame);
+                }
+                BlockPlace::Media(ppa) => self.gather(&mut gathered, ppa, block, *frame),
+            }
+        }
+        self.submit_gathered(gathered);
+        self.hand_over();
+    }
+
+    /// Adds a block to a read, and submits what is full of it.
+    #[inline]
+    fn gather(&mut self, gathered: &mut Gathered, ppa: Ppa, block: u32, frame: Frame) {
+        let request = *gathered.request.get_or_insert_with(|| self.reading.begin_request(gathered.tag, self.flash.now));
+        let id = *gathered.command.get_or_insert_with(|| {
+            let id = self.flash.reads.begin(Reader::Host, u64::from(request));
+            self.reading.begin_command(request, id, gathered.table);
+            id
+        });
+        let read = self.flash.reads.get_mut(id);
+        self.reading.commands[id.0 as usize].logical[read.places().len()] = block;
+        if read.add(ppa, frame) {
+            self.flash.submit_read(id);
+            gathered.command = None;
+        }
+    }
+
+    /// Submits the last command of a read, if it is not full, and ends a read that needs none.
+    #[inline]
+    fn submit_gathered(&mut self, Gathered { tag, request, command, lost, .. }: Gathered) {
+        if let Some(command) = command {
+            self.flash.submit_read(command);
+        }
+        match request {
+            None => {
+                self.flash.statistics.read_latency.record(Nanos::ZERO);
+                self.flash.statistics.host_errors += u64::from(lost.is_some());
+                self.done.push(Done { tag, result: lost.map_or(Ok(()), Err), at: self.flash.now });
+            }
+            Some(request) => self.reading.requests[request as usize].error = lost,
+        }
+    }
+
+    /// Ends every read with an error. What the device still has of them must never come back: their frames are the host's. So
+    /// their commands never end, and nothing is reset any more that waits for them.
+    pub(crate) fn give_up_reads(&mut self) {
+        let of_host = self.flash.reads.of(Reader::Host);
+        let first_of = |id: ReadId| {
+            let request = self.flash.reads.get(id).owner as u32;
+            (request, self.reading.commands[id.0 as usize].logical[0])
+        };
+        let mut given_up: Vec<(u32, u32)> = of_host.map(first_of).collect();
+        given_up.sort_unstable();
+        given_up.dedup_by_key(|(request, _)| *request);
+        for (request, block) in given_up {
+            let reading = &mut self.reading.requests[request as usize];
+            reading.fail(IoError::Unrecovered { block: u64::from(block) });
+            let (tag, error) = (reading.tag, reading.error.expect("it has just failed"));
+            self.reading.free_requests.push(request);
+            self.flash.statistics.read_failures += 1;
+            self.end_with(tag, Err(error));
+        }
+    }
+
+    pub(crate) fn host_read_ended(&mut self, id: ReadId, completion: Completion) {
+        if completion.status != Status::Success {
+            self.refresh_what_was_read(id, completion);
+        }
+        let (read, command) = (self.flash.reads.get(id), &mut self.reading.commands[id.0 as usize]);
+        let (request, is_again) = (read.owner as u32, read.is_again);
+        let (mut error, mut again, mut failed) = (None, 0u64, 0);
+        for (at, frame) in read.frames().iter().enumerate() {
+            let block = command.logical[at];
+            let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            let found = match lost {
+                true => Err(IoError::Unrecovered { block: u64::from(block) }),
+                false => verdict(&self.flash.frames, *frame, command.table, u64::from(block), self.config.verify_reads),
+            };
+            // What the host wants to be an error is one at once, and no failure of the medium.
+            if let Err(marked @ IoError::Uncorrectable { .. }) = found {
+                self.reading.requests[request as usize].fail(marked);
+            } else if let Err(found) = found {
+                error.get_or_insert(found);
+                command.logical[failed] = block;
+                again |= 1 << at;
+                failed += 1;
+            }
+        }
+        if error.is_some() && !is_again {
+            self.flash.read_again(id, again);
+            return;
+        }
+        self.flash.reads.end(id);
+        let reading = &mut self.reading.requests[request as usize];
+        reading.commands -= 1;
+        if let Some(error) = error {
+            self.flash.statistics.read_failures += 1;
+            reading.fail(error);
+        }
+        if reading.commands == 0 {
+            let Request { tag, began, error, .. } = *reading;
+            self.flash.statistics.read_latency.record(completion.at.since(began));
+            self.reading.free_requests.push(request);
+            self.flash.statistics.host_errors += u64::from(error.is_some());
+            self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });
+        }
+    }
+}
+
+/// Whether `frame` holds logical block `block`, or that block of a table.
+#[inline]
+fn verdict(frames: &Frames, frame: Frame, table: Option<u64>, block: u64, verify: bool) -> Result<(), IoError> {
+    let oob = if verify { Oob::verify(frames, frame) } else { Oob::peek(frames, frame) };
+    match oob {
+        Ok(Oob { kind: BlockKind::Table, address, sequence }) if address == block && table == Some(sequence) => Ok(()),
+        _ if table.is_some() => Err(IoError::WrongBlock { block }),
+        Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
+        Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),
+        Ok(Oob { kind: BlockKind::Uncorrectable, address, .. }) if address == block => {
+            Err(IoError::Uncorrectable { block })
+        }
+        _ => Err(IoError::WrongBlock { block }),
+    }
+}
+
+impl BlockFtl {
+    /// Blocks that could not be read this time, or with much correction only, are to move.
+    #[cold]
+    fn refresh_what_was_read(&mut self, id: ReadId, completion: Completion) {
+        let mut places = [Ppa(0); VECTOR_BLOCKS_MAX];
+        let blocks = self.flash.reads.get(id).places().len();
+        places[..blocks].copy_from_slice(self.flash.reads.get(id).places());
+        for place in places[..blocks].iter().enumerate().filter(|(at, _)| completion.failed >> at & 1 != 0) {
+            self.weak_block(*place.1, Care::HostRead);
+        }
+        self.flash.is_unusual = true;
+        self.flash.stirred = true;
+    }
+}

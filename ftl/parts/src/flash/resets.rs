@@ -1,0 +1,120 @@
+//! Chunks on their way to be free: each waits until nothing in it can be needed any more.
+
+use super::reads::Reads;
+use openftl_core::ChunkId;
+use std::collections::{HashSet, VecDeque};
+
+/// A chunk to be reset.
+struct Waiting {
+    chunk: ChunkId,
+    /// The log position that must be durable before.
+    barrier: u64,
+    /// The epoch at which no read of it can be under way.
+    grace: u64,
+}
+
+/// Chunks on their way to be free, and the count of those that are still good.
+pub struct Resets {
+    waiting: VecDeque<Waiting>,
+    /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
+    in_doubt: HashSet<ChunkId>,
+    /// Chunks in which programs failed, and the log does not say so yet.
+    owed: VecDeque<ChunkId>,
+    /// Chunks of the device that are not retired, and in which no program has failed.
+    good: u64,
+    /// With fewer the drive turns read-only.
+    good_min: u64,
+}
+
+impl Resets {
+    /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
+    pub fn new(good: u64, good_min: u64) -> Resets {
+        Resets { waiting: VecDeque::new(), in_doubt: HashSet::new(), owed: VecDeque::new(), good, good_min }
+    }
+
+    /// The next chunk in which a program failed and of which the log does not say so.
+    pub fn next_owed(&mut self) -> Option<ChunkId> {
+        self.owed.pop_front()
+    }
+
+    /// `chunk` waits until the log is durable up to `barrier`, and every read has ended that has by the epoch `grace`.
+    pub fn wait(&mut self, chunk: ChunkId, barrier: u64, grace: u64) {
+        self.waiting.push_back(Waiting { chunk, barrier, grace });
+    }
+
+    /// Chunks of the device that are not retired, and in which no program has failed.
+    pub fn good(&self) -> u64 {
+        self.good
+    }
+
+    /// Whether a chunk waits for its reset.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether one of them waits for reads and nothing else.
+    pub fn is_waiting_for_reads(&self, durable: u64) -> bool {
+        self.waiting.iter().any(|waiting| waiting.barrier <= durable && !self.in_doubt.contains(&waiting.chunk))
+    }
+
+    /// How many chunks wait for a log position that is not durable.
+    pub fn waiting_for_log(&self, durable: u64) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
+    }
+
+    /// The log is to say that a program failed in `chunk`.
+    pub fn owe(&mut self, chunk: ChunkId) {
+        self.owed.push_back(chunk);
+    }
+
+    /// None of these chunks is reset while something of the log is in doubt.
+    pub fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>) {
+        self.in_doubt = chunks;
+    }
+
+    /// One chunk less to write with.
+    pub fn lose_one(&mut self) {
+        self.good -= 1;
+    }
+
+    /// With fewer good chunks the drive turns read-only.
+    pub fn good_min(&self) -> u64 {
+        self.good_min
+    }
+
+    /// How many chunks wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The next chunk that waits, if nothing of it can be needed any more; else it waits on behind the others. The log is durable up
+    /// to `durable`, and something of it is in doubt or not.
+    pub fn next(&mut self, durable: u64, is_in_doubt: bool, reads: &mut Reads) -> Option<ChunkId> {
+        if !is_in_doubt {
+            self.in_doubt.clear();
+        }
+        let waiting = self.waiting.pop_front()?;
+        if self.in_doubt.contains(&waiting.chunk) || waiting.barrier > durable || !reads.have_ended(waiting.grace) {
+            self.waiting.push_back(waiting);
+            return None;
+        }
+        Some(waiting.chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the explorer: chunks waited for the log, which waited for a chunk, and reads of the scrub, which never ended, were
+    /// taken for what they waited for.
+    #[test]
+    fn a_chunk_that_waits_for_the_log_does_not_wait_for_reads() {
+        let mut resets = Resets::new(9, 3);
+        let waiting = |chunk, barrier| Waiting { chunk: ChunkId(chunk), barrier, grace: 0 };
+        resets.waiting.extend([waiting(1, 5), waiting(2, 7)]);
+        assert!(!resets.is_waiting_for_reads(4) && resets.is_waiting_for_reads(5));
+        resets.in_doubt.insert(ChunkId(1));
+        assert!(!resets.is_waiting_for_reads(6) && resets.is_waiting_for_reads(7));
+    }
+}

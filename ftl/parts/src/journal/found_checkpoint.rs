@@ -1,0 +1,170 @@
+//! What is found of a checkpoint when a drive is opened: one copy, and the other where blocks of the first are lost.
+
+use crate::flash::chunk_table::ChunkTable;
+use crate::flash::chunks::Chunks;
+use crate::flash::oob::BlockKind;
+use crate::flash::scan::{Scan, interleaved};
+use crate::flash::seals::Seals;
+use crate::journal::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
+use crate::journal::superblock::Superblock;
+use crate::map::{ENTRIES_PER_BLOCK, Entry, Mapping, Place};
+use crate::open_error::OpenError;
+use crate::words::{Access, METADATA_COPIES};
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::Media;
+
+/// A checkpoint as it was found: map entries and resets are where they belong, the rest is here.
+#[derive(Default)]
+pub struct FoundCheckpoint {
+    /// Which blocks of the body were found in some copy.
+    have: Vec<bool>,
+    /// Chunks that were retired.
+    pub retired: Vec<ChunkId>,
+    /// Chunks that were to be retired, because a program had failed in them.
+    pub suspects: Vec<ChunkId>,
+    /// Blocks that each copy was found to lack.
+    pub lacking: [u32; METADATA_COPIES],
+    /// The seal of each chunk.
+    seals: Vec<(ChunkId, u32)>,
+    /// Logical blocks that were at a place to which they had been copied, and what they had borrowed.
+    borrowed: Vec<(u32, u32)>,
+    bad_entry: Option<(usize, u32)>,
+}
+
+impl FoundCheckpoint {
+    /// Reads the checkpoint that `superblock` names into `mapping` and `table`. Who opens a drive to use it reads the second
+    /// copy only for what the first lacks; who looks at it reads both.
+    ///
+    /// # Errors
+    /// If its size is not that of this drive's.
+    pub fn read(
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
+        scan: &mut Scan,
+        chunks: &Chunks,
+        superblock: &Superblock,
+        access: Access,
+        (mapping, table): (&mut Mapping, &mut ChunkTable),
+    ) -> Result<FoundCheckpoint, OpenError> {
+        let mut blocks = superblock.checkpoint.blocks;
+        let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies);
+        if access == Access::Repair && blocks != 0 {
+            blocks = layout.blocks();
+        }
+        if blocks != 0 && blocks != layout.blocks() {
+            let found = format!("the checkpoint has {blocks} blocks, and this drive's has {}", layout.blocks());
+            return Err(OpenError::Inconsistent(found));
+        }
+        let mut found = FoundCheckpoint { have: vec![false; blocks as usize], ..FoundCheckpoint::default() };
+        let chunk_order: Vec<ChunkId> = chunks.geometry.chunk_ids().collect();
+        for copy in 0..METADATA_COPIES {
+            if access == Access::ReadWrite && found.have.iter().all(|have| *have) {
+                break;
+            }
+            let mut in_copy = vec![false; blocks as usize];
+            let places = places(chunks, superblock, copy);
+            scan.read(media, clock, &places, |_, frames, frame, oob| {
+                let is_of_this = |oob: &crate::flash::oob::Oob| {
+                    oob.kind == BlockKind::Checkpoint
+                        && oob.sequence == superblock.checkpoint.sequence
+                        && oob.address < u64::from(blocks)
+                };
+                let Some(oob) = oob.filter(is_of_this) else { return };
+                let index = oob.address as usize;
+                in_copy[index] = true;
+                if !std::mem::replace(&mut found.have[index], true) {
+                    found.take(index, layout, frames.bytes(frame), &chunk_order, mapping, table);
+                }
+            });
+            found.lacking[copy] = in_copy.iter().filter(|have| !**have).count() as u32;
+        }
+        Ok(found)
+    }
+
+    fn take(
+        &mut self,
+        index: usize,
+        layout: BodyLayout,
+        bytes: &[u8],
+        chunk_order: &[ChunkId],
+        mapping: &mut Mapping,
+        table: &mut ChunkTable,
+    ) {
+        if index < layout.map_blocks as usize {
+            let first = index * ENTRIES_PER_BLOCK;
+            for (block, word) in (first..mapping.len() as usize).zip(bytes.as_chunks::<4>().0) {
+                let entry = Entry(u32::from_le_bytes(*word));
+                mapping.set(block as u32, entry);
+                if matches!(entry.place(), Place::Buffer(_)) {
+                    self.bad_entry = Some((block, entry.0));
+                }
+            }
+        } else if index < (layout.map_blocks + layout.table_blocks) as usize {
+            let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;
+            for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
+                let entry = u64::from_le_bytes(*entry);
+                let resets = entry as u32;
+                table.set_resets(*chunk, resets & CHUNK_RESETS);
+                if resets & CHUNK_RETIRED != 0 {
+                    self.retired.push(*chunk);
+                } else if resets & CHUNK_SUSPECT != 0 {
+                    self.suspects.push(*chunk);
+                }
+                self.seals.push((*chunk, (entry >> 32) as u32));
+            }
+        } else {
+            let first = (index - (layout.map_blocks + layout.table_blocks) as usize) * ENTRIES_PER_BLOCK;
+            let left = (mapping.len() as usize).saturating_sub(first);
+            for (block, word) in (first..).zip(bytes.as_chunks::<4>().0).take(left) {
+                if *word != [0; 4] {
+                    self.borrowed.push((block as u32, u32::from_le_bytes(*word)));
+                }
+            }
+        }
+    }
+
+    /// Brings the seals of the checkpoint to where they belong; `mapping` is as the checkpoint has it.
+    pub fn load_seals(&self, mapping: &Mapping, seals: &mut Seals) {
+        for (chunk, seal) in &self.seals {
+            seals.set(*chunk, *seal);
+        }
+        for (block, borrowed) in &self.borrowed {
+            if let Place::Media(ppa) = mapping.get(*block).place() {
+                seals.set_borrowed(ppa, *borrowed);
+            }
+        }
+    }
+
+    /// Whether the checkpoint says where logical block `block` is.
+    pub fn knows(&self, block: u32) -> bool {
+        self.have.is_empty() || self.have[block as usize / ENTRIES_PER_BLOCK]
+    }
+
+    /// Whether every block was found, and says what can be.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn expect_whole(&self, superblock: &Superblock) -> Result<(), OpenError> {
+        if let Some(first) = self.have.iter().position(|have| !have) {
+            let missing = self.have.iter().filter(|have| !**have).count() as u32;
+            let sequence = superblock.checkpoint.sequence;
+            let blocks = superblock.checkpoint.blocks;
+            return Err(OpenError::CheckpointLost { sequence, blocks, missing, first: first as u32 });
+        }
+        if let Some((block, word)) = self.bad_entry {
+            return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {word:#010x}")));
+        }
+        Ok(())
+    }
+}
+
+/// Where blocks of one copy may be read.
+fn places(chunks: &Chunks, superblock: &Superblock, copy: usize) -> Vec<Ppa> {
+    let format = chunks.geometry.format();
+    let written = superblock.checkpoint.copies[copy].iter().flat_map(|extent| {
+        let chunk = ChunkId(extent.chunk);
+        let last = extent.first.saturating_add(extent.blocks).min(chunks.readable(chunk));
+        (extent.first..last).map(move |block| format.ppa(chunk, block))
+    });
+    interleaved(format, written)
+}

@@ -1,0 +1,270 @@
+//! One block of the log: what a change looks like on media.
+//!
+//! # On media
+//! A log unit is WS_MIN blocks. Each block has a header and up to [`WORDS_PER_BLOCK`] words of eight bytes:
+//!
+//! | bytes of the block | field |
+//! |---|---|
+//! | 0-3 | magic `OFLG` |
+//! | 4-5 | version |
+//! | 6-7 | words in use |
+//! | 8-15 | drive |
+//! | 16-23 | log sequence number (LSN) of this block, counting from 1 since the drive was formatted |
+//! | 24-31 | the LSN below which all blocks were durable when this one was made |
+//! | 32-4095 | words |
+//!
+//! | word, bits 63-32 | bits 31-0 | meaning |
+//! |---|---|---|
+//! | 1 in bit 63: last of its transaction; address in bits 62-32 | logical block | the block is at that address |
+//! | 0 | FFFF_FFFFh | nothing: fills a block |
+//! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
+//! | 2 | FFFF_FFFFh | the next word is an opened chunk: its address in bits 31-0, its seal in bits 63-32 |
+//! | 3 | FFFF_FFFFh | the next word is a copied block: its address in bits 31-0, what its salt differs by in bits 63-32 |
+//! | 4 | FFFF_FFFFh | the next word is a chunk in which a program failed: its address |
+//!
+//! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
+
+use openftl_core::{BLOCK_BYTES, ChunkId, Ppa};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// `OFLG`, little-endian.
+pub const LOG_MAGIC: u32 = u32::from_le_bytes(*b"OFLG");
+/// The version of this layout.
+pub const LOG_VERSION: u16 = 4;
+/// Words of a block.
+pub const WORDS_PER_BLOCK: usize = (BLOCK_BYTES - size_of::<Header>()) / 8;
+const MARKER: u32 = u32::MAX;
+/// Fills a block.
+pub const MARK_NOTHING: u32 = 0;
+const MARK_TRIM: u32 = 1;
+const MARK_OPENED: u32 = 2;
+const MARK_COPIED: u32 = 3;
+const MARK_SUSPECT: u32 = 4;
+
+/// What a log block begins with.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct Header {
+    magic: U32,
+    version: U16,
+    words: U16,
+    drive: U64,
+    lsn: U64,
+    durable_below: U64,
+}
+
+const _: () = assert!(size_of::<Header>() == 32);
+
+/// One change of the map, or of what it takes to verify what the map names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// `block` is at `ppa`. `last` ends a transaction; a relocated block is a transaction of its own.
+    Mapped {
+        /// The logical block.
+        block: u32,
+        /// Where it is.
+        ppa: Ppa,
+        /// Whether a transaction ends here.
+        last: bool,
+    },
+    /// Blocks are nowhere any more. A transaction of its own.
+    Trimmed {
+        /// The first.
+        first: u32,
+        /// How many.
+        blocks: u32,
+    },
+    /// A chunk was opened. It precedes the records of the blocks in it, and is part of no transaction.
+    Opened {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its seal; see [`crate::flash::seals`].
+        seal: u32,
+    },
+    /// The device copied a block to `ppa`. It precedes the record that maps the block there, and is part of no transaction.
+    Copied {
+        /// Where the copy is.
+        ppa: Ppa,
+        /// What its salt differs by from that of a block that was written there.
+        borrowed: u32,
+    },
+    /// A program failed in a chunk, which is to be retired. It precedes the records of chunks that were opened later, and is part
+    /// of no transaction.
+    Suspect {
+        /// The chunk.
+        chunk: ChunkId,
+    },
+}
+
+impl Record {
+    /// It on media: one word, or a mark and the word that it announces.
+    #[inline]
+    pub fn words(self) -> (u64, Option<u64>) {
+        let pair = |mark: u32, low: u32, high: u32| (marked(mark), Some(u64::from(low) | u64::from(high) << 32));
+        match self {
+            Record::Mapped { block, ppa, last } => (u64::from(block) | ppa.0 << 32 | u64::from(last) << 63, None),
+            Record::Trimmed { first, blocks } => pair(MARK_TRIM, first, blocks),
+            Record::Opened { chunk, seal } => pair(MARK_OPENED, chunk.0, seal),
+            Record::Copied { ppa, borrowed } => pair(MARK_COPIED, ppa.0 as u32, borrowed),
+            Record::Suspect { chunk } => pair(MARK_SUSPECT, chunk.0, 0),
+        }
+    }
+}
+
+/// A word that announces another, or fills the block.
+pub const fn marked(mark: u32) -> u64 {
+    MARKER as u64 | (mark as u64) << 32
+}
+
+/// A block of the log that cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogBlockError {
+    /// No log block at all.
+    #[error("log block with magic {0:#010x}")]
+    Magic(u32),
+    /// Written by a newer version.
+    #[error("log block of version {0}; this program knows {LOG_VERSION}")]
+    Version(u16),
+    /// Of another drive, or an earlier life of this flash.
+    #[error("log block of drive {0:#018x}")]
+    Drive(u64),
+    /// Impossible contents.
+    #[error("log block with {0} words")]
+    Words(u16),
+}
+
+/// One block of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogBlock<'a> {
+    /// Its log sequence number.
+    pub lsn: u64,
+    /// The LSN below which everything was durable when it was made.
+    pub durable_below: u64,
+    /// What is in it; see [`records`].
+    pub words: &'a [[u8; 8]],
+}
+
+/// Reads one block of the log whose CRC has been verified.
+///
+/// # Errors
+/// If it is no log block of this drive.
+pub fn parse_block(bytes: &[u8; BLOCK_BYTES], drive: u64) -> Result<LogBlock<'_>, LogBlockError> {
+    let (header, words) = Header::ref_from_prefix(bytes).expect("a block is longer than its header");
+    if header.magic.get() != LOG_MAGIC {
+        return Err(LogBlockError::Magic(header.magic.get()));
+    }
+    if header.version.get() != LOG_VERSION {
+        return Err(LogBlockError::Version(header.version.get()));
+    }
+    if header.drive.get() != drive {
+        return Err(LogBlockError::Drive(header.drive.get()));
+    }
+    let count = header.words.get();
+    let words = words.as_chunks().0.get(..usize::from(count)).ok_or(LogBlockError::Words(count))?;
+    Ok(LogBlock { lsn: header.lsn.get(), durable_below: header.durable_below.get(), words })
+}
+
+/// The bytes of a block with these words: those that it was written with.
+pub fn image(drive: u64, lsn: u64, durable_below: u64, words: &[[u8; 8]]) -> Box<[u8; BLOCK_BYTES]> {
+    let mut bytes = Box::new([0; BLOCK_BYTES]);
+    bytes[..size_of::<Header>()].copy_from_slice(header(drive, lsn, durable_below, words.len()).as_bytes());
+    let places = bytes[size_of::<Header>()..].as_chunks_mut().0;
+    places[..words.len()].copy_from_slice(words);
+    bytes
+}
+
+/// The header of a log block.
+pub fn header(drive: u64, lsn: u64, durable_below: u64, words: usize) -> Header {
+    Header {
+        magic: U32::new(LOG_MAGIC),
+        version: U16::new(LOG_VERSION),
+        words: U16::new(words as u16),
+        drive: U64::new(drive),
+        lsn: U64::new(lsn),
+        durable_below: U64::new(durable_below),
+    }
+}
+
+/// The records in the words of one block. None spans two blocks. `None` marks a word that means nothing.
+pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
+    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+    std::iter::from_fn(move || {
+        loop {
+            let word = words.next()?;
+            let (low, high) = (word as u32, (word >> 32) as u32);
+            if low != MARKER {
+                let ppa = Ppa(u64::from(high & 0x7FFF_FFFF));
+                return Some(Some(Record::Mapped { block: low, ppa, last: high >> 31 != 0 }));
+            }
+            let mark = high;
+            match mark {
+                MARK_NOTHING => {}
+                MARK_TRIM | MARK_OPENED | MARK_COPIED | MARK_SUSPECT => {
+                    return Some(words.next().and_then(|word| {
+                        let (low, high) = (word as u32, (word >> 32) as u32);
+                        match mark {
+                            MARK_TRIM => Some(Record::Trimmed { first: low, blocks: high }),
+                            MARK_OPENED => Some(Record::Opened { chunk: ChunkId(low), seal: high }),
+                            MARK_COPIED => Some(Record::Copied { ppa: Ppa(low.into()), borrowed: high }),
+                            _ => (high == 0).then_some(Record::Suspect { chunk: ChunkId(low) }),
+                        }
+                    }));
+                }
+                _ => return Some(None),
+            }
+        }
+    })
+}
+
+/// The rows of the table in `docs/FORMAT.md`.
+#[must_use]
+pub fn format_table() -> &'static [(usize, usize, &'static str)] {
+    &[
+        (std::mem::offset_of!(Header, magic), 4, "magic, `OFLG`"),
+        (std::mem::offset_of!(Header, version), 2, "version, 3"),
+        (std::mem::offset_of!(Header, words), 2, "words in use"),
+        (std::mem::offset_of!(Header, drive), 8, "drive"),
+        (std::mem::offset_of!(Header, lsn), 8, "log sequence number (LSN)"),
+        (std::mem::offset_of!(Header, durable_below), 8, "LSN below which all blocks were durable when it was made"),
+        (size_of::<Header>(), BLOCK_BYTES - size_of::<Header>(), "words of 8 bytes"),
+    ]
+}
+
+/// What a word may say: the bits, what is in them, the meaning. For `docs/FORMAT.md`.
+#[must_use]
+pub fn word_table() -> Vec<(String, String, &'static str)> {
+    let marked = |mark: u32| format!("{:#018x}", marked(mark));
+    let block = 0x0012_3456;
+    let mapped = u64::from(block) | 0x0765_4321 << 32 | 1 << 63;
+    let record = records(&[mapped.to_le_bytes()]).next();
+    assert_eq!(record, Some(Some(Record::Mapped { block, ppa: Ppa(0x0765_4321), last: true })), "as the table says");
+    vec![
+        (
+            "bits 31-0 below FFFF_FFFFh".into(),
+            format!("{mapped:#018x}"),
+            "logical block (bits 31-0) is at the address in bits 62-32; bit 63: the last of its transaction",
+        ),
+        ("FFFF_FFFFh in bits 31-0, 0 above".into(), marked(MARK_NOTHING), "nothing: fills the block"),
+        (
+            "FFFF_FFFFh in bits 31-0, 1 above".into(),
+            marked(MARK_TRIM),
+            "the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32; a transaction of its own",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 2 above".into(),
+            marked(MARK_OPENED),
+            "the next word is an opened chunk: chunk address in bits 31-0, seal in bits 63-32; precedes what is mapped to it",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 3 above".into(),
+            marked(MARK_COPIED),
+            "the next word is a copied block: address in bits 31-0, what its salt differs by in bits 63-32; precedes its mapping",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 4 above".into(),
+            marked(MARK_SUSPECT),
+            "the next word is a chunk in which a program failed: chunk address in bits 31-0, 0 above; precedes chunks that were opened later",
+        ),
+    ]
+}

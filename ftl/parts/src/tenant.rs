@@ -1,0 +1,96 @@
+//! Whoever else has chunks of a drive, beside its blocks.
+//!
+//! The block FTL asks it when a drive is opened, tells it what becomes of its units, reads and chunks, and gives it a turn in each
+//! round. It knows nothing else of it, and most drives have none ([`Nobody`]).
+
+use crate::config::Config;
+use crate::flash::Flash;
+use crate::flash::chunks::Chunks;
+use crate::flash::reads::ReadId;
+use crate::flash::units::UnitId;
+use crate::journal::Journal;
+use crate::open_error::OpenError;
+use openftl_core::{ChunkId, Geometry};
+use openftl_media::{ChunkDescriptor, Completion};
+use std::ops::Range;
+
+/// See the module.
+pub trait Tenant {
+    /// Frames that it needs.
+    fn frames_needed(&self, _geometry: &Geometry) -> usize {
+        0
+    }
+
+    /// Of `good` chunks, of which the plan leaves `beyond`, so many are spares; the rest is its own.
+    fn spares(&self, _good: u64, beyond: u64) -> u64 {
+        beyond
+    }
+
+    /// Takes its share of the chunks.
+    fn share_out(&mut self, _flash: &mut Flash, _chunks: &Chunks) {}
+
+    /// A chunk was found in which the map has nothing. Whether it may be its own.
+    fn find_chunk(&mut self, _flash: &mut Flash, _descriptor: &ChunkDescriptor) -> bool {
+        false
+    }
+
+    /// Whether it has yet to say whose the chunks are that were found.
+    fn has_found(&self) -> bool {
+        false
+    }
+
+    /// Chunks of `group` that it has given back and that are on their way to be free, and how many of them are still being closed.
+    fn leaving(&self, _flash: &Flash, _group: u32) -> (u32, u32) {
+        (0, 0)
+    }
+
+    /// Goes on with whatever it does.
+    fn advance(&mut self, _flash: &mut Flash, _journal: &mut Journal) {}
+
+    /// A unit of its own survives a power cut.
+    fn unit_programmed(&mut self, _flash: &mut Flash, _unit: UnitId) {
+        unreachable!("nobody has written a unit");
+    }
+
+    /// It can be read.
+    fn unit_readable(&mut self, _flash: &mut Flash, _unit: UnitId) {
+        unreachable!("nobody has written a unit");
+    }
+
+    /// It could not be programmed.
+    fn unit_failed(&mut self, _flash: &mut Flash, _unit: UnitId) {
+        unreachable!("nobody has written a unit");
+    }
+
+    /// A read of its own has ended.
+    fn read_ended(&mut self, _flash: &mut Flash, _read: ReadId, _completion: Completion) {
+        unreachable!("nobody reads");
+    }
+
+    /// Nothing more can be written to a chunk: anybody's.
+    fn chunk_closed(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
+
+    /// A chunk is on its way to be free no more: it has been reset, or has gone bad. Anybody's.
+    fn leave(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
+
+    /// What a chunk of its own holds should move.
+    fn queue_weak(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
+
+    /// Blocks of `chunk` that hold anything, in their order, and whose they are.
+    fn blocks_in(&self, _flash: &Flash, _chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        None
+    }
+}
+
+/// Nobody but the blocks has chunks.
+pub struct Nobody;
+
+impl Tenant for Nobody {}
+
+/// Whether a drive of blocks alone is asked for. One that has tables, too, is a [`TableFtl`](openftl_tables::TableFtl).
+pub fn expect_blocks_alone(config: &Config) -> Result<(), OpenError> {
+    if config.catalog_blocks > 0 {
+        return Err(OpenError::OtherKind { found: "block", wanted: "table" });
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Words that the parts share.
+
+/// Copies of log and checkpoint: in different groups, or on different parallel units of the one group.
+pub const METADATA_COPIES: usize = 2;
+
+/// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
+pub const TRANSACTION_BLOCKS_MAX: usize = 256;
+
+/// Why a block was programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Purpose {
+    /// A block that the host wrote.
+    Data = 0,
+    /// A block that garbage collection moved.
+    Relocation = 1,
+    /// The write-ahead log.
+    Log = 2,
+    /// A checkpoint.
+    Checkpoint = 3,
+    /// A superblock.
+    Superblock = 4,
+    /// Nothing: fills a write unit that could not wait, or a chunk that had to be closed.
+    Padding = 5,
+    /// A block of a table that the host wrote.
+    Table = 6,
+}
+
+impl Purpose {
+    /// Every purpose, in the order of [`crate::accounts::statistics::Statistics::programmed`].
+    pub const ALL: [Purpose; 7] = [
+        Purpose::Data,
+        Purpose::Relocation,
+        Purpose::Log,
+        Purpose::Checkpoint,
+        Purpose::Superblock,
+        Purpose::Padding,
+        Purpose::Table,
+    ];
+
+    /// Those of a block drive.
+    pub const OF_BLOCKS: [Purpose; 6] =
+        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
+
+    /// The word that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Data => "data",
+            Purpose::Relocation => "relocation",
+            Purpose::Log => "log",
+            Purpose::Checkpoint => "checkpoint",
+            Purpose::Superblock => "superblock",
+            Purpose::Padding => "padding",
+            Purpose::Table => "tables",
+        }
+    }
+}
+
+/// Why a chunk was emptied though nobody needed its room.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Care {
+    /// A read of the host found it weak.
+    HostRead = 0,
+    /// The scrub found it weak.
+    Scrub = 1,
+    /// The device said that it is weak, or has gone offline.
+    Notification = 2,
+    /// Its data rest while others wear: wear levelling.
+    Wear = 3,
+}
+
+impl Care {
+    /// Every reason, in the order of [`crate::accounts::statistics::Statistics::cared`].
+    pub const ALL: [Care; 4] = [Care::HostRead, Care::Scrub, Care::Notification, Care::Wear];
+
+    /// The words that reports use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Care::HostRead => "found weak by a read",
+            Care::Scrub => "found weak by the scrub",
+            Care::Notification => "notified by the device",
+            Care::Wear => "moved to level wear",
+        }
+    }
+}
+
+/// Whether a drive may be written when it is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Recovery ends with a superblock, and the drive takes requests.
+    ReadWrite,
+    /// Nothing is written; the drive takes reads.
+    Inspect,
+    /// As to use it; but what cannot be trusted is rebuilt instead of refused, and then a new checkpoint is written.
+    Repair,
+}
+
+/// What a drive may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Whatever it needs to.
+    Working,
+    /// Nothing that is logged: what recovery found beyond the end of the log is not yet left behind by a checkpoint.
+    Recovering,
+    /// Nothing new.
+    Closing,
+}
+
+/// Why a drive takes no more writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadOnlyReason {
+    /// So many chunks have gone bad that the capacity is only just covered.
+    #[error("worn out: too few good chunks are left")]
+    WornOut,
+    /// The store behind the device failed a write.
+    #[error("the store behind the device failed a write (full, or an I/O error)")]
+    StoreFault,
+    /// No superblock can be written any more.
+    #[error("the chunks for superblocks have gone bad")]
+    NoSuperblock,
+    /// No room can be made.
+    #[error("no chunk can be freed")]
+    NoRoom,
+    /// A worn-out drive has lost more chunks since than it holds back to save what it had taken.
+    #[error("worn out, and too many chunks have gone bad since to save all that was written last")]
+    Spent,
+    /// Requests were under way that would not have ended: a defect of the drive, or a device that lost a command.
+    #[error("the drive came to a standstill with requests under way")]
+    Stalled,
+    /// Opened to be looked at.
+    #[error("opened for inspection")]
+    Inspection,
+}
+
+/// What is written together. Of no meaning beyond the life of the open drive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Class(pub u16);
+
+impl Class {
+    /// Writes of which nothing is known.
+    pub const ORDINARY: Class = Class(0);
+
+    /// Its place in tables.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What a chunk was opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// Anything.
+    #[default]
+    Ordinary,
+    /// Writes under one handle.
+    Handle(u8),
+    /// Blocks of objects.
+    Objects,
+    /// Blocks that were expected to be overwritten soon.
+    Brief,
+}
+
+/// What the host says of the lifetime of what it writes: blocks written under one handle are expected to end together.
+///
+/// A hint, and never a promise: a drive whose placement does not heed handles takes no notice of it, and one that does takes
+/// any handle that it does not have for none, or for the default one of its placement. NVMe calls it a stream identifier, or a
+/// placement handle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Handle(pub u8);
+
+impl Handle {
+    /// Nothing is said.
+    pub const NONE: Handle = Handle(0);
+}

@@ -1,0 +1,140 @@
+//! What the block FTL asks of tables, and tells them.
+
+use super::sizing::spares;
+use super::table::UnitPlace;
+use super::{Found, Tables, WRITING_MAX};
+use openftl_blocks::refresh::REFRESHES_MAX;
+use openftl_core::{ChunkId, Geometry};
+use openftl_media::{ChunkDescriptor, ChunkState, Completion};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::units::UnitId;
+use openftl_parts::journal::Journal;
+use openftl_parts::tenant::Tenant;
+use std::ops::Range;
+
+impl Tenant for Tables {
+    fn frames_needed(&self, geometry: &Geometry) -> usize {
+        let unit = self.unit_blocks;
+        // With columns everywhere; a unit may be under way behind those that wait for it.
+        let behind = if geometry.mw_cunits == 0 { 0 } else { geometry.pus() * (geometry.mw_cunits + unit) };
+        WRITING_MAX * (behind + unit) as usize + Tables::frames_to_move(geometry, unit) as usize
+    }
+
+    fn spares(&self, good: u64, beyond: u64) -> u64 {
+        beyond.min(spares(good))
+    }
+
+    fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
+        let groups = flash.geometry.groups as usize;
+        let mut good = vec![0_u32; groups];
+        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
+            if flash.chunks.usage(descriptor.chunk) != ChunkUse::Retired {
+                good[flash.group_of(descriptor.chunk) as usize] += 1;
+            }
+        }
+        let others = flash.plan.chunks() + spares(good.iter().map(|good| u64::from(*good)).sum());
+        let others = others.div_ceil(groups as u64) as u32;
+        flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
+    }
+
+    fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
+        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
+        if matches!(state, ChunkState::Free | ChunkState::Offline) {
+            return false;
+        }
+        flash.chunks.set_usage(chunk, ChunkUse::Table);
+        flash.provisioning.begin_table_chunk(flash.group_of(chunk));
+        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        self.note_leaving(flash);
+        true
+    }
+
+    fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
+        let here = || self.leaving.iter().filter(|chunk| flash.group_of(**chunk) == group);
+        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Table).count();
+        (here().count() as u32, closing as u32)
+    }
+
+    fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
+        self.go_on(flash, journal);
+    }
+
+    fn unit_programmed(&mut self, flash: &mut Flash, id: UnitId) {
+        self.waits.end(id, flash.now);
+        let owner = flash.units.unit(id).owner;
+        let slot = (owner >> 32) as u32;
+        if let Some(table) = &mut self.slots[slot as usize] {
+            table.writing().unprogrammed -= 1;
+        }
+    }
+
+    fn unit_readable(&mut self, flash: &mut Flash, id: UnitId) {
+        let unit = flash.units.unit(id);
+        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
+        let ppa = flash.format.ppa(unit.chunk, unit.first);
+        for frame in &unit.frames()[..unit.used as usize] {
+            flash.frames.release(*frame);
+        }
+        let table = self.table_mut(slot);
+        table.set_place(index, UnitPlace::Media(ppa));
+        table.writing().unreadable -= 1;
+    }
+
+    fn unit_failed(&mut self, flash: &mut Flash, id: UnitId) {
+        self.waits.end(id, flash.now);
+        let unit = flash.units.unit(id);
+        let (slot, index) = ((unit.owner >> 32) as u32, unit.owner as u32);
+        let frames = unit.frames()[..unit.used as usize].to_vec();
+        let table = self.table_mut(slot);
+        table.set_place(index, UnitPlace::Again);
+        let writing = table.writing();
+        if writing.is_abandoned {
+            (writing.unprogrammed, writing.unreadable) = (writing.unprogrammed - 1, writing.unreadable - 1);
+            frames.into_iter().for_each(|frame| flash.frames.release(frame));
+        } else {
+            writing.again.push_back((index, frames));
+        }
+        self.unsettle(flash, slot);
+    }
+
+    fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
+        self.unit_read(flash, read, completion);
+    }
+
+    fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Table {
+            flash.reset_when_durable(chunk, 0);
+        }
+    }
+
+    fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.remove(&chunk) {
+            self.note_leaving(flash);
+            flash.provisioning.end_table_chunk(flash.group_of(chunk));
+            if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
+                self.lacks_room = false;
+                self.try_moving_again(flash);
+            }
+        }
+    }
+
+    fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.weak.len() < REFRESHES_MAX {
+            self.weak.push_back(chunk);
+            self.may_move = true;
+        } else {
+            flash.chunks.strengthen(chunk);
+        }
+    }
+
+    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        self.ranges_in(flash, chunk)
+    }
+}
