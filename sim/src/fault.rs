@@ -129,7 +129,7 @@ impl Inscription {
     /// What its copies have in common; `None` if it is missed by nobody but the host.
     fn metadata(&self) -> Option<(u8, u64, u64)> {
         match self.oob.kind {
-            kind if kind.is_of_host() || matches!(kind, BlockKind::Padding | BlockKind::Table) => None,
+            kind if kind.is_of_host() || matches!(kind, BlockKind::Padding | BlockKind::Tenant) => None,
             kind => Some((kind as u8, self.oob.address, self.oob.sequence)),
         }
     }
@@ -319,7 +319,7 @@ impl<D: Drive> World<D> {
         let has_two_places = superblock.places.into_iter().all(is_good);
         let of_superblocks = superblock.places[..2].iter().copied().filter(|_| has_two_places);
         let mut chunks: Vec<ChunkId> = of_log.chain(of_superblocks).map(ChunkId).collect();
-        let data = if ftl.config().catalog_blocks > 0 { ChunkUse::Table } else { ChunkUse::Open };
+        let data = if ftl.config().catalog_blocks > 0 { ChunkUse::Tenant } else { ChunkUse::Open };
         chunks.extend(ftl.chunk_uses().filter(|(_, usage, _)| *usage == data).map(|(chunk, ..)| chunk));
         chunks.retain(|chunk| is_open(*chunk));
         chunks
@@ -366,7 +366,7 @@ impl<D: Drive> World<D> {
             match block.oob.kind {
                 BlockKind::Data => self.damage(block.oob.address - catalog, block.head),
                 BlockKind::Uncorrectable => self.damage_uncorrectable(block.oob.address),
-                BlockKind::Table => self.model().damage_table(table_in(block.head), block.oob.address as u32),
+                BlockKind::Tenant => self.model().damage_table(table_in(block.head), block.oob.address as u32),
                 _ => {}
             }
         }

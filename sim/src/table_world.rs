@@ -418,7 +418,7 @@ impl TableWorld {
     /// are kept for the tables to come.
     pub fn used_up(&mut self) -> u64 {
         let (left, all) = self.drive().table_space();
-        let uses = self.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table);
+        let uses = self.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant);
         let in_use: Vec<ChunkId> = uses.map(|(chunk, ..)| chunk).collect();
         let is_partly = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && in_use.contains(&chunk.chunk);
         let partly: u64 =

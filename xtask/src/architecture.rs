@@ -1,4 +1,5 @@
-//! Rules of the house that no compiler knows: files stay short, and modules of the FTL do not import each other in a circle.
+//! Rules of the house that no compiler knows: files stay short, modules of the FTLs do not import each other in a circle, a part
+//! names no FTL, and an FTL reaches no other but those that it is composed of.
 
 use crate::shell;
 use crate::steps::Outcome;
@@ -11,32 +12,102 @@ const LINES_MAX: usize = 700;
 /// Files that are longer, and the lines that they may have: each is to be split where it folds, and none may grow.
 const LONG: [(&str, usize); 7] = [
     ("sim/src/world.rs", 1040),
-    ("ftl/src/tables/drive.rs", 850),
+    ("ftl/tables/src/drive.rs", 850),
     ("sim/src/table_world.rs", 920),
     ("lab/real-time/src/ox_lightlsm.rs", 820),
-    ("ftl/src/superblock.rs", 770),
+    ("ftl/parts/src/journal/superblock.rs", 770),
     ("host/nvme-auth/src/messages.rs", 750),
     ("host/nvme/src/target.rs", 730),
 ];
 
-/// The type that parts of the FTL still share: its methods stand with the parts, so each of them names it and it has each of them.
-const SHARED: &str = "block::BlockFtl";
+/// Types whose methods stand in many files of their crate, so each of these names the type and the type has each of them.
+const SHARED: [&str; 1] = ["block_ftl::BlockFtl"];
+
+/// The crates below `ftl/`, and which of the others each is composed of.
+const FTLS: [(&str, &[&str]); 3] = [("parts", &[]), ("blocks", &["parts"]), ("tables", &["parts", "blocks"])];
 
 /// Whether the house is in order.
 pub fn check() -> Outcome {
-    let found = long_files().and_then(|mut found| {
-        let modules = modules(&shell::root().join("ftl/src"))?;
-        found.extend(
-            circle(&imports(&modules))
-                .map(|circle| format!("modules of ftl import in a circle: {}", circle.join(" → "))),
-        );
-        Ok(found)
-    });
+    let found =
+        long_files().and_then(|mut found| {
+            for (name, _) in FTLS {
+                let modules = modules(&shell::root().join("ftl").join(name).join("src"))?;
+                found.extend(circle(&imports(&modules)).map(|circle| {
+                    format!("modules of ftl/{name} import each other in a circle: {}", circle.join(" → "))
+                }));
+            }
+            found.extend(unlisted_crates()?);
+            found.extend(reached_ftls()?);
+            found.extend(named_ftls()?);
+            Ok(found)
+        });
     match found {
         Ok(found) if found.is_empty() => Outcome::Done,
         Ok(found) => Outcome::Failed(found.join("; ")),
         Err(error) => Outcome::Failed(error),
     }
+}
+
+/// Folders below `ftl/` that the list does not have.
+fn unlisted_crates() -> Result<Vec<String>, String> {
+    let folder = shell::root().join("ftl");
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if !FTLS.iter().any(|(known, _)| *known == name) {
+            found.push(format!("ftl/{name} is not in the list of FTLs: say there what it is composed of"));
+        }
+    }
+    Ok(found)
+}
+
+/// Crates below `ftl/` that depend on another one that they are not composed of.
+fn reached_ftls() -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for (name, composed_of) in FTLS {
+        let manifest = read(&shell::root().join("ftl").join(name).join("Cargo.toml"))?;
+        for other in dependencies(&manifest) {
+            if FTLS.iter().any(|(known, _)| *known == other) && !composed_of.contains(&other) {
+                found.push(format!("ftl/{name} depends on ftl/{other}, which it is not composed of"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The crates of this project that a manifest depends on, tests aside, without `openftl-`.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let section = manifest.split("\n[dependencies]\n").nth(1).and_then(|rest| rest.split("\n[").next());
+    let lines = section.unwrap_or_default().lines();
+    lines.filter_map(|line| line.strip_prefix("openftl-")?.split(['.', ' ', '=']).next()).collect()
+}
+
+/// Parts that name an FTL, in code or in comments.
+fn named_ftls() -> Result<Vec<String>, String> {
+    let root = shell::root();
+    let mut files = Vec::new();
+    source_files(&root.join("ftl/parts/src"), &mut files)?;
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(&root).expect("it is below the root").display().to_string();
+        for (number, line) in read(&file)?.lines().enumerate() {
+            if let Some(ftl) = ftl_named_in(line) {
+                found.push(format!("{name}:{}: a part names {ftl}", number + 1));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The type or the crate of an FTL that a line of code names.
+fn ftl_named_in(line: &str) -> Option<String> {
+    let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let is_crate = |word: &str| {
+        let crates = word.strip_prefix("openftl_");
+        crates.is_some_and(|word| FTLS[1..].iter().any(|(name, _)| *name == word))
+    };
+    words.filter(|word| (word.ends_with("Ftl") && *word != "Ftl") || is_crate(word)).map(str::to_owned).next()
 }
 
 /// Files of code that are longer than they may be.
@@ -97,7 +168,7 @@ fn modules(source: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(modules)
 }
 
-/// Which modules each module imports from, but for the shared type.
+/// Which modules each module imports from, but for the shared types.
 fn imports(modules: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
     let owner = |path: &str| {
         let path: Vec<&str> = path.split("::").collect();
@@ -106,7 +177,7 @@ fn imports(modules: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>>
     modules
         .iter()
         .map(|(module, code)| {
-            let paths = paths(module, code).into_iter().filter(|path| path != SHARED);
+            let paths = paths(module, code).into_iter().filter(|path| !SHARED.contains(&path.as_str()));
             let owners = paths.filter_map(|path| owner(&path).map(|(owner, _)| owner.as_str()));
             (module.as_str(), owners.filter(|owner| owner != module).collect())
         })
@@ -211,11 +282,24 @@ mod tests {
     #[test]
     fn the_type_that_parts_share_makes_no_circle_and_what_else_stands_with_it_does() {
         let parts = |what: &str| {
-            [("block", "use crate::part::Part;".to_owned()), ("part", format!("use crate::block::{what};"))]
+            [("block_ftl", "use crate::part::Part;".to_owned()), ("part", format!("use crate::block_ftl::{what};"))]
         };
         let check = |what: &str| of(&parts(what).each_ref().map(|(name, code)| (*name, code.as_str())));
         assert_eq!(check("BlockFtl"), None);
         assert!(check("{BlockFtl, Other}").is_some());
+    }
+
+    #[test]
+    fn a_dependency_counts_and_one_of_tests_does_not() {
+        let manifest = "[package]\nname = \"x\"\n\n[dependencies]\nopenftl-parts.workspace = true\nserde = \"1\"\n\n[dev-dependencies]\nopenftl-tables.workspace = true\n";
+        assert_eq!(dependencies(manifest), ["parts"]);
+    }
+
+    #[test]
+    fn a_part_that_names_an_ftl_is_found() {
+        assert_eq!(ftl_named_in("/// See [`openftl_blocks::trims`].").as_deref(), Some("openftl_blocks"));
+        assert_eq!(ftl_named_in("    ftl: &mut ZoneFtl,").as_deref(), Some("ZoneFtl"));
+        assert_eq!(ftl_named_in("use openftl_core::Ppa; // the FTL, an Ftl, openftl_parts"), None);
     }
 
     #[test]

@@ -442,7 +442,7 @@ fn drive_facts(drive: &Drive) -> DriveFacts {
 pub fn table_facts<M: Media>(drive: &TableFtl<M>) -> TableFacts {
     let (tables, blocks) = drive.committed();
     let (free, all) = drive.table_space();
-    let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table).count() as u64;
+    let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count() as u64;
     let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
     TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) }
 }
@@ -518,7 +518,7 @@ pub fn cells<M: Media>(drive: &BlockFtl<M>) -> Vec<Cell> {
         ChunkUse::Free => Mark::Free,
         ChunkUse::Open => Mark::Open,
         ChunkUse::Closed => Mark::Data,
-        ChunkUse::Table => Mark::Table,
+        ChunkUse::Tenant => Mark::Table,
         ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
         ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
         ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,

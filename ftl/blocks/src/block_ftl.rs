@@ -487,7 +487,7 @@ impl BlockFtl {
                             self.buffer.advance();
                         }
                         Purpose::Log => self.journal.log.copy_durable(unit.owner),
-                        Purpose::Table => tenant.unit_programmed(&mut self.flash, id),
+                        Purpose::Tenant => tenant.unit_programmed(&mut self.flash, id),
                         _ => {}
                     }
                 }
@@ -506,7 +506,7 @@ impl BlockFtl {
                         }
                         Purpose::Checkpoint => self.journal.checkpoint.written(unit.frames()),
                         Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
-                        Purpose::Table => tenant.unit_readable(&mut self.flash, id),
+                        Purpose::Tenant => tenant.unit_readable(&mut self.flash, id),
                         Purpose::Log | Purpose::Padding => {}
                     }
                     self.flash.units.finish(id);
@@ -554,7 +554,7 @@ impl BlockFtl {
             Purpose::Log => self.journal.log.copy_failed(unit.owner),
             Purpose::Checkpoint => self.journal.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
-            Purpose::Table => tenant.unit_failed(&mut self.flash, id),
+            Purpose::Tenant => tenant.unit_failed(&mut self.flash, id),
             Purpose::Padding => {}
         }
         self.flash.units.finish(id);

@@ -1,5 +1,5 @@
-//! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared. Those of a table
-//! drive's tables are read in [`openftl_tables`].
+//! Verifying a whole drive: every mapped block is read, and map, chunk table and device are compared. A tenant's blocks are
+//! read by the tenant.
 
 use crate::block_ftl::BlockFtl;
 use openftl_core::{Clock, Frame};
@@ -225,7 +225,7 @@ impl BlockFtl {
             let agree = match usage {
                 ChunkUse::Free => descriptor.state == ChunkState::Free,
                 ChunkUse::Closed | ChunkUse::Victim => descriptor.state == ChunkState::Closed,
-                ChunkUse::Open | ChunkUse::Table => {
+                ChunkUse::Open | ChunkUse::Tenant => {
                     matches!(descriptor.state, ChunkState::Open | ChunkState::Free | ChunkState::Closed)
                 }
                 ChunkUse::Retired | ChunkUse::Resetting | ChunkUse::Metadata => true,

@@ -263,7 +263,7 @@ impl BlockFtl {
 fn verdict(frames: &Frames, frame: Frame, table: Option<u64>, block: u64, verify: bool) -> Result<(), IoError> {
     let oob = if verify { Oob::verify(frames, frame) } else { Oob::peek(frames, frame) };
     match oob {
-        Ok(Oob { kind: BlockKind::Table, address, sequence }) if address == block && table == Some(sequence) => Ok(()),
+        Ok(Oob { kind: BlockKind::Tenant, address, sequence }) if address == block && table == Some(sequence) => Ok(()),
         _ if table.is_some() => Err(IoError::WrongBlock { block }),
         Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
         Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),

@@ -228,8 +228,8 @@ impl Found {
         let position = (superblock.position + steps.report.replayed).max(highest.sequence + 1) + skipped;
         if access != Access::Inspect {
             close_all_but_last(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock);
-            let is_of_tables = |chunk: ChunkId| config.catalog_blocks > 0 && table.valid(chunk) == 0;
-            close_beyond_plan(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tables);
+            let is_of_tenant = |chunk: ChunkId| config.catalog_blocks > 0 && table.valid(chunk) == 0;
+            close_beyond_plan(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tenant);
         }
         let superblocks = superblock_places(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);

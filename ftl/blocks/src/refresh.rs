@@ -8,7 +8,7 @@
 //!                                                                 └─ log, checkpoint, superblock: a new one is written
 //! ```
 //!
-//! What is weak of a table moves by [its own way](openftl_tables), at the same pace.
+//! What is weak of a tenant's moves in the tenant's way, at the same pace.
 //!
 //! Emptying a weak chunk gives back no more than it takes, so it never touches the room that garbage collection counts on:
 //! it begins only with a free chunk beyond the reserve, one in each group at a time. And it wears the medium, so where very
@@ -77,7 +77,7 @@ impl BlockFtl {
     pub(crate) fn weak_block(&mut self, ppa: Ppa, care: Care) {
         let chunk = self.flash.format.chunk_of(ppa);
         let usage = self.flash.chunks.usage(chunk);
-        if matches!(usage, ChunkUse::Metadata | ChunkUse::Table) || self.flash.chunks.is_valid(ppa) {
+        if matches!(usage, ChunkUse::Metadata | ChunkUse::Tenant) || self.flash.chunks.is_valid(ppa) {
             self.weak_chunk(chunk, care);
         }
     }
@@ -88,7 +88,7 @@ impl BlockFtl {
             ChunkUse::Metadata => self.refresh.metadata |= self.flash.chunks.weaken(chunk, care),
             ChunkUse::Open => _ = self.flash.chunks.weaken(chunk, care),
             ChunkUse::Closed if self.flash.chunks.weaken(chunk, care) => self.queue_refresh(chunk),
-            ChunkUse::Table if self.flash.chunks.weaken(chunk, care) => self.flash.weak_of_tenant.push(chunk),
+            ChunkUse::Tenant if self.flash.chunks.weaken(chunk, care) => self.flash.weak_of_tenant.push(chunk),
             _ => {}
         }
         self.flash.stirred = true;
@@ -192,7 +192,7 @@ impl BlockFtl {
             }
         }
         let usage = self.flash.chunks.usage(chunk);
-        if self.flash.chunks.valid(chunk) > 0 || matches!(usage, ChunkUse::Metadata | ChunkUse::Table) {
+        if self.flash.chunks.valid(chunk) > 0 || matches!(usage, ChunkUse::Metadata | ChunkUse::Tenant) {
             self.weak_chunk(chunk, Care::Notification);
         }
     }

@@ -142,7 +142,7 @@ impl BlockFtl {
 
     /// The part of the interval that `blocks` get.
     fn scrub_time(&self, blocks: usize) -> Nanos {
-        let whole = u64::from(self.flash.provisioning.metadata_in_use() + self.flash.provisioning.held_by_tables());
+        let whole = u64::from(self.flash.provisioning.metadata_in_use() + self.flash.provisioning.held_by_tenant());
         let all = self.flash.chunks.valid_total() + whole * u64::from(self.flash.geometry.blocks_per_chunk);
         let interval = u128::from(self.scrub.interval.unwrap_or_default().0);
         Nanos((interval * blocks as u128 / u128::from(all.max(blocks as u64))) as u64)
@@ -155,7 +155,7 @@ impl BlockFtl {
         let held = match self.flash.chunks.usage(chunk) {
             ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
             ChunkUse::Metadata => Some(Held::Metadata),
-            ChunkUse::Table => tenant.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
+            ChunkUse::Tenant => tenant.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
                 self.scrub.of_table = blocks;
                 Held::Table(number)
             }),
@@ -212,7 +212,7 @@ impl BlockFtl {
         let is_in_use = match self.flash.chunks.usage(chunk) {
             ChunkUse::Metadata => held == Held::Metadata,
             ChunkUse::Open | ChunkUse::Closed => held == Held::Data,
-            ChunkUse::Table => matches!(held, Held::Table(_)),
+            ChunkUse::Tenant => matches!(held, Held::Table(_)),
             _ => false,
         };
         let is_same = is_in_use && self.flash.chunks.resets(chunk) == resets;
@@ -290,7 +290,7 @@ impl BlockFtl {
                 is_empty || is_padding() || Oob::verify(&self.flash.frames, frame).is_ok()
             }
             Held::Table(number) => Oob::verify(&self.flash.frames, frame)
-                .is_ok_and(|oob| oob.kind == BlockKind::Table && oob.sequence == number),
+                .is_ok_and(|oob| oob.kind == BlockKind::Tenant && oob.sequence == number),
         }
     }
 }

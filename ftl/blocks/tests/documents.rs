@@ -41,7 +41,7 @@ fn with_tables(text: &str, table: impl Fn(&str) -> String) -> String {
 }
 
 fn check(document: &str, table: impl Fn(&str) -> String) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
     let text = std::fs::read_to_string(&path).unwrap();
     let new = with_tables(&text, table);
     if std::env::var_os("UPDATE_EXPECT").is_some() {

@@ -440,9 +440,9 @@ fn table_world(seed: u64) -> TableWorld {
 fn a_lost_program_of_a_table_costs_the_blocks_of_its_unit() {
     let mut world = table_world(30);
     for chunk in world.wire.geometry().chunk_ids().collect::<Vec<_>>() {
-        let is_of_tables =
+        let is_of_tenant =
             world.drive().block().chunk_uses().any(|(other, usage, _)| other == chunk && usage == ChunkUse::Free);
-        if is_of_tables {
+        if is_of_tenant {
             world.device().inject_silent_fault(chunk, SilentFault::LostProgram);
         }
     }
@@ -459,7 +459,7 @@ fn a_lost_program_of_a_table_costs_the_blocks_of_its_unit() {
             Err(error) => panic!("{error}"),
         }
     }
-    let of_table = missing.iter().filter(|missing| missing.oob[0] == BlockKind::Table as u8).count();
+    let of_table = missing.iter().filter(|missing| missing.oob[0] == BlockKind::Tenant as u8).count();
     assert!(lost > 0 && lost == of_table, "{lost} of {of_table}");
 }
 

@@ -95,7 +95,7 @@ pub struct Config {
     pub capacity_blocks: u64,
     /// Flash for data beyond the capacity.
     pub over_provisioning: Share,
-    /// Logical blocks, the first of the capacity, in which a [table drive](openftl_tables) keeps its catalog. Chunks beyond
+    /// Logical blocks, the first of the capacity, in which a table drive keeps its catalog. Chunks beyond
     /// those that the capacity needs are for tables then. 0: a block drive.
     pub catalog_blocks: u32,
     /// Tells this drive from others, so that a chunk of another life of the flash is recognised. Chosen by the caller.

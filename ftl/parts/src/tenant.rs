@@ -87,7 +87,7 @@ pub struct Nobody;
 
 impl Tenant for Nobody {}
 
-/// Whether a drive of blocks alone is asked for. One that has tables, too, is a [`TableFtl`](openftl_tables::TableFtl).
+/// Whether a drive of blocks alone is asked for. One with a tenant is opened by the FTL of that tenant.
 pub fn expect_blocks_alone(config: &Config) -> Result<(), OpenError> {
     if config.catalog_blocks > 0 {
         return Err(OpenError::OtherKind { found: "block", wanted: "table" });

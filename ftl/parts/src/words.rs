@@ -23,8 +23,9 @@ pub enum Purpose {
     Superblock = 4,
     /// Nothing: fills a write unit that could not wait, or a chunk that had to be closed.
     Padding = 5,
-    /// A block of a table that the host wrote.
-    Table = 6,
+    /// A block of a tenant.
+    #[serde(rename = "table")]
+    Tenant = 6,
 }
 
 impl Purpose {
@@ -36,7 +37,7 @@ impl Purpose {
         Purpose::Checkpoint,
         Purpose::Superblock,
         Purpose::Padding,
-        Purpose::Table,
+        Purpose::Tenant,
     ];
 
     /// Those of a block drive.
@@ -53,7 +54,7 @@ impl Purpose {
             Purpose::Checkpoint => "checkpoint",
             Purpose::Superblock => "superblock",
             Purpose::Padding => "padding",
-            Purpose::Table => "tables",
+            Purpose::Tenant => "tables",
         }
     }
 }

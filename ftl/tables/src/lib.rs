@@ -167,11 +167,11 @@ fn unit_blocks(geometry: &Geometry) -> u32 {
 impl Tables {
     /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
     pub(crate) fn note_leaving(&self, flash: &mut Flash) {
-        flash.provisioning.leave_by_tables(self.leaving.len() + self.found.len());
+        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
     }
 
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.
     pub(crate) fn chunks_on_pu(&self, flash: &Flash, pu: PuId) -> u32 {
-        flash.provisioning.table_chunks_on_pu(pu) + self.partial[pu.0 as usize].len() as u32
+        flash.provisioning.tenant_chunks_on_pu(pu) + self.partial[pu.0 as usize].len() as u32
     }
 }

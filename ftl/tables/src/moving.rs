@@ -169,7 +169,7 @@ impl Tables {
         for _ in 0..self.weak.len() {
             let Some(chunk) = self.weak.pop_front() else { return };
             // It may have been reset since, and be of anybody.
-            let care = flash.chunks.weakness(chunk).filter(|_| flash.chunks.usage(chunk) == ChunkUse::Table);
+            let care = flash.chunks.weakness(chunk).filter(|_| flash.chunks.usage(chunk) == ChunkUse::Tenant);
             let Some(care) = care.filter(|_| !flash.chunks.is_offline(chunk)) else { continue };
             let Some(slot) = self.slot_of(chunk) else {
                 flash.chunks.strengthen(chunk);
@@ -203,7 +203,7 @@ impl Tables {
         let has_room = self.frontier(flash, copy).is_some_and(|open| {
             let pu = flash.format.pu_of(flash.units.chunk(open).chunk);
             let needed = units.len() as u32 * self.unit_blocks;
-            flash.units.room(open) >= needed || flash.provisioning.table_chunks_on_pu(pu) > 0
+            flash.units.room(open) >= needed || flash.provisioning.tenant_chunks_on_pu(pu) > 0
         });
         if !has_room {
             self.release(flash, copy);
@@ -297,7 +297,7 @@ impl Tables {
         let frames = flash.reads.get(id).frames();
         let failed = |(at, (block, frame)): (usize, (&u32, &Frame))| {
             let is_read = completion.status.data_is_good() || completion.failed >> at & 1 == 0;
-            let expected = Oob { kind: BlockKind::Table, address: (*block).into(), sequence: number };
+            let expected = Oob { kind: BlockKind::Tenant, address: (*block).into(), sequence: number };
             u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << at
         };
         blocks.iter().zip(frames).enumerate().map(failed).sum()

@@ -37,7 +37,7 @@ impl Tenant for Tables {
         }
         let others = flash.plan.chunks() + spares(good.iter().map(|good| u64::from(*good)).sum());
         let others = others.div_ceil(groups as u64) as u32;
-        flash.provisioning.share_with_tables(good.iter().map(|good| good.saturating_sub(others)).collect());
+        flash.provisioning.share_with_tenant(good.iter().map(|good| good.saturating_sub(others)).collect());
     }
 
     fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
@@ -45,8 +45,8 @@ impl Tenant for Tables {
         if matches!(state, ChunkState::Free | ChunkState::Offline) {
             return false;
         }
-        flash.chunks.set_usage(chunk, ChunkUse::Table);
-        flash.provisioning.begin_table_chunk(flash.group_of(chunk));
+        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
+        flash.provisioning.begin_tenant_chunk(flash.group_of(chunk));
         self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
         self.note_leaving(flash);
         true
@@ -58,7 +58,7 @@ impl Tenant for Tables {
 
     fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
         let here = || self.leaving.iter().filter(|chunk| flash.group_of(**chunk) == group);
-        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Table).count();
+        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Tenant).count();
         (here().count() as u32, closing as u32)
     }
 
@@ -109,7 +109,7 @@ impl Tenant for Tables {
     }
 
     fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Table {
+        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Tenant {
             flash.reset_when_durable(chunk, 0);
         }
     }
@@ -117,7 +117,7 @@ impl Tenant for Tables {
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
         if self.leaving.remove(&chunk) {
             self.note_leaving(flash);
-            flash.provisioning.end_table_chunk(flash.group_of(chunk));
+            flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
             if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
                 self.lacks_room = false;
                 self.try_moving_again(flash);

@@ -86,12 +86,12 @@ impl Tables {
         }
         // What is full is about to be closed, and another may be opened then.
         let is_closing = |open: &OpenChunk| {
-            flash.chunks.usage(open.chunk) == ChunkUse::Table && open.is_closing(flash.geometry.blocks_per_chunk)
+            flash.chunks.usage(open.chunk) == ChunkUse::Tenant && open.is_closing(flash.geometry.blocks_per_chunk)
         };
         if !self.leaving.is_empty() || flash.units.count_open(is_closing) > 0 {
             return true;
         }
-        let is_owed = (0..flash.geometry.groups).any(|group| flash.provisioning.table_share_left(group) > 0);
+        let is_owed = (0..flash.geometry.groups).any(|group| flash.provisioning.tenant_share_left(group) > 0);
         if !is_owed || flash.provisioning.coming() == 0 {
             return false;
         }
@@ -104,8 +104,8 @@ impl Tables {
 
     /// Chunks that all tables together may have open, where the device has a limit.
     fn open_chunks(&self, flash: &Flash) -> u32 {
-        let on_pus = flash.plan.open_table_chunks_on_pu.saturating_mul(flash.geometry.pus());
-        flash.plan.open_table_chunks.min(on_pus)
+        let on_pus = flash.plan.open_tenant_chunks_on_pu.saturating_mul(flash.geometry.pus());
+        flash.plan.open_tenant_chunks.min(on_pus)
     }
 
     /// Chunks that each of them may have open, so that none ever waits for another to end.
@@ -123,13 +123,13 @@ impl Tables {
         if !self.has_limit(flash) {
             return true;
         }
-        let is_of_table = |open: &OpenChunk| flash.chunks.usage(open.chunk) == ChunkUse::Table;
+        let is_of_table = |open: &OpenChunk| flash.chunks.usage(open.chunk) == ChunkUse::Tenant;
         let is_here = |open: &OpenChunk| is_of_table(open) && flash.format.pu_of(open.chunk) == pu;
         let writing = self.table(slot).writing.as_ref().expect("a table that is being written");
         let own = writing.open.iter().filter(|open| flash.units.room(**open) > 0).count() as u32;
         own < self.open_chunks_of_one(flash)
-            && flash.units.count_open(is_of_table) < flash.plan.open_table_chunks
-            && flash.units.count_open(is_here) < flash.plan.open_table_chunks_on_pu
+            && flash.units.count_open(is_of_table) < flash.plan.open_tenant_chunks
+            && flash.units.count_open(is_here) < flash.plan.open_tenant_chunks_on_pu
     }
 
     /// Appends blocks, as many as there is room for at most. Their frames are the FTL's from now on.
@@ -138,7 +138,7 @@ impl Tables {
         flash.statistics.host_blocks_written += frames.len() as u64;
         for frame in frames {
             let table = self.table_mut(slot);
-            let oob = Oob { kind: BlockKind::Table, address: table.blocks.into(), sequence: table.number };
+            let oob = Oob { kind: BlockKind::Tenant, address: table.blocks.into(), sequence: table.number };
             oob.seal(&mut flash.frames, *frame);
             table.blocks += 1;
             let writing = table.writing();
@@ -203,7 +203,7 @@ impl Tables {
         blocks[..frames.len()].copy_from_slice(frames);
         let count = frames.len().next_multiple_of(flash.geometry.ws_min as usize);
         let owner = u64::from(slot) << 32 | u64::from(unit);
-        let id = flash.write_unit(open, Purpose::Table, owner, &blocks[..count], frames.len() as u32);
+        let id = flash.write_unit(open, Purpose::Tenant, owner, &blocks[..count], frames.len() as u32);
         let chunk = flash.units.unit(id).chunk;
         self.waits.begin(id, slot, flash.format.pu_of(chunk), flash.now);
         let table = self.table_mut(slot);
@@ -255,7 +255,7 @@ impl Tables {
         }
         // What was written before stays dead in it for as long as the table lives. That costs nothing while there are free
         // chunks; without them a chunk is used again only where that is little, and reset first where it is much.
-        let is_short = flash.provisioning.table_chunks_on_pu(pu) == 0;
+        let is_short = flash.provisioning.tenant_chunks_on_pu(pu) == 0;
         let wanted = if is_short { flash.geometry.blocks_per_chunk / 4 * 3 } else { 0 };
         let wanted = wanted.max(self.unit_blocks);
         let open = loop {
@@ -269,8 +269,8 @@ impl Tables {
         let open = match open {
             Some(open) => open,
             None => {
-                let chunk = flash.provisioning.take(Claim::Table(pu))?;
-                flash.chunks.set_usage(chunk, ChunkUse::Table);
+                let chunk = flash.provisioning.take(Claim::Tenant(pu))?;
+                flash.chunks.set_usage(chunk, ChunkUse::Tenant);
                 flash.chunks.set_label(chunk, Label::Ordinary);
                 flash.seals.open(chunk);
                 flash.units.open(chunk, 0)
@@ -396,13 +396,13 @@ impl Tables {
             Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
                 flash.units.forget(open);
                 flash.chunks.set_usage(chunk, ChunkUse::Free);
-                flash.provisioning.end_table_chunk(group);
+                flash.provisioning.end_tenant_chunk(group);
                 flash.provisioning.give(chunk, flash.chunks.resets(chunk));
             }
             Some(open)
                 if flash.chunks.is_suspect(chunk)
                     || self.has_limit(flash)
-                    || flash.provisioning.tables_have_too_much(group) =>
+                    || flash.provisioning.tenant_has_too_much(group) =>
             {
                 self.close_chunk(flash, open);
             }
@@ -411,7 +411,7 @@ impl Tables {
                 flash.chunks.strengthen(chunk);
                 self.partial[flash.format.pu_of(chunk).0 as usize].push_back(open);
             }
-            None if flash.chunks.usage(chunk) == ChunkUse::Table => {
+            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => {
                 self.leaving.insert(chunk);
                 self.note_leaving(flash);
                 if open.is_none_or(|open| flash.units.chunk_if_open(open).is_none()) {
@@ -448,7 +448,7 @@ impl Tables {
         let blocks = u64::from(flash.geometry.blocks_per_chunk);
         let groups = 0..flash.geometry.groups;
         let (left, all) = groups
-            .map(|group| (flash.provisioning.table_share_left(group), flash.provisioning.table_share(group)))
+            .map(|group| (flash.provisioning.tenant_share_left(group), flash.provisioning.tenant_share(group)))
             .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
         let partial = self.partial.iter().flatten().map(|open| u64::from(flash.units.room(*open)));
         (left * blocks + partial.sum::<u64>() + self.leaving.len() as u64 * blocks, all * blocks)

@@ -65,7 +65,7 @@ fn a_weak_chunk_of_a_table_moves_when_the_host_has_read_of_it() {
     let format = world.wire.geometry().format();
     let (from, to) = (format.pu_of(weak), chunk_of(&mut world, table, 70));
     assert_eq!(format.pu_of(to), from, "it goes on where it was read from");
-    assert_eq!(usage(&mut world, weak), ChunkUse::Table, "it is needed until the catalog is durable");
+    assert_eq!(usage(&mut world, weak), ChunkUse::Tenant, "it is needed until the catalog is durable");
     world.flush();
     assert_eq!(usage(&mut world, weak), ChunkUse::Free);
     let before = world.device().statistics().high_ecc;
@@ -127,7 +127,7 @@ fn a_block_that_is_lost_stays_where_it_is_with_its_unit_and_the_others_move() {
         world.idle(LONG);
         world.flush();
         assert_eq!(blocks_in(&mut world, table, chunk), (5 / unit * unit..).take(unit as usize).collect::<Vec<u32>>());
-        assert_eq!(usage(&mut world, chunk), ChunkUse::Table);
+        assert_eq!(usage(&mut world, chunk), ChunkUse::Tenant);
         world.verify_all();
         if !restarted {
             let moved = Moved { chunks: 1, blocks: before.len() as u64 - u64::from(unit) };
@@ -313,7 +313,7 @@ fn what_moves_is_of_tables_and_not_of_the_host() {
     world.flush();
     let written = |world: &mut TableWorld| {
         let (statistics, _) = world.drive().statistics();
-        (statistics.host_blocks_written, statistics.host_blocks_read, statistics.programmed_for(Purpose::Table))
+        (statistics.host_blocks_written, statistics.host_blocks_read, statistics.programmed_for(Purpose::Tenant))
     };
     let before = written(&mut world);
     let (weak, weak_place) = (chunk_of(&mut world, table, 0), place(&mut world, table, 0));

@@ -104,7 +104,7 @@ fn places(world: &mut TableWorld, table: u32) -> Vec<Ppa> {
             continue;
         }
         world.ftl().ftl.block().unseal(&mut frames, frame, ppa);
-        if let Ok(Oob { kind: BlockKind::Table, address, sequence }) = Oob::verify(&frames, frame)
+        if let Ok(Oob { kind: BlockKind::Tenant, address, sequence }) = Oob::verify(&frames, frame)
             && sequence == number
         {
             found[address as usize] = ppa;
@@ -487,7 +487,7 @@ fn power_cuts_do_not_make_chunks_of_the_log_area_chunks_of_tables() {
         world.idle(Nanos::from_micros(300));
         world.power_cut(round % 2 == 0);
         world.recover().unwrap();
-        let of_tables = world.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Table).count();
+        let of_tables = world.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count();
         assert!(of_tables as u64 <= share + 8, "{of_tables} chunks after {round} cuts, and the share is {share}");
     }
     world.idle(Nanos::from_millis(100));
@@ -512,7 +512,7 @@ fn tables_alone_are_written_once_and_nothing_is_relocated() {
     world.flush();
     let (statistics, of_tables) = world.drive().statistics();
     let programmed: u64 = statistics.programmed.iter().sum();
-    let (host, for_tables) = (statistics.host_blocks_written, statistics.programmed_for(Purpose::Table));
+    let (host, for_tables) = (statistics.host_blocks_written, statistics.programmed_for(Purpose::Tenant));
     assert_eq!(host, 60 * 150, "what the catalog is written with is not the host's");
     assert_eq!((of_tables.committed, of_tables.deleted), (60, 57));
     assert_eq!(for_tables, host, "each block once");

@@ -235,14 +235,14 @@ mod tests {
     fn messages_of_cargo_name_package_and_program() {
         let message = |id: &str, kind: &str, test: bool| {
             format!(
-                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/p/ftl/Cargo.toml",
+                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/p/ftl/blocks/Cargo.toml",
                 "target":{{"kind":["{kind}"],"name":"all"}},"profile":{{"test":{test}}},"executable":"/t/all-1"}}"#
             )
             .replace('\n', "")
         };
-        let found = of_message(&message("path+file:///p/ftl#openftl-ftl@0.1.0", "test", true)).unwrap();
-        assert_eq!(found.name(), "openftl-ftl all");
-        assert_eq!(found.line(Some("a::b")), "cargo test --package openftl-ftl --test all -- --exact a::b");
+        let found = of_message(&message("path+file:///p/ftl/blocks#openftl-blocks@0.1.0", "test", true)).unwrap();
+        assert_eq!(found.name(), "openftl-blocks all");
+        assert_eq!(found.line(Some("a::b")), "cargo test --package openftl-blocks --test all -- --exact a::b");
         let found = of_message(&message("path+file:///p/xtask#0.1.0", "lib", true)).unwrap();
         assert_eq!(
             (found.name().as_str(), found.line(None).as_str()),

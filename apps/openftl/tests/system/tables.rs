@@ -206,7 +206,7 @@ fn tables_on(device: &mut EmulatedDevice) -> BTreeMap<u64, Ppa> {
         for block in 0..descriptor.write_pointer {
             let ppa = format.ppa(descriptor.chunk, block);
             if device.look(ppa, &mut frames, frame)
-                && let Ok(Oob { kind: BlockKind::Table, address: 0, sequence }) = Oob::peek(&frames, frame)
+                && let Ok(Oob { kind: BlockKind::Tenant, address: 0, sequence }) = Oob::peek(&frames, frame)
             {
                 found.insert(sequence, ppa);
             }

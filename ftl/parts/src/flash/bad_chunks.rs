@@ -36,9 +36,9 @@ impl Flash {
         self.resets.good() < self.plan.chunks()
     }
 
-    /// Good chunks but for those that tables have: they are not there for anything else.
+    /// Good chunks but for those that the tenant has: they are not there for anything else.
     fn good_for_others(&self) -> u64 {
-        self.resets.good().saturating_sub(u64::from(self.provisioning.held_by_tables()))
+        self.resets.good().saturating_sub(u64::from(self.provisioning.held_by_tenant()))
     }
 
     /// Whether more chunks have gone bad since the drive was worn out than its reserves for relocation make up for: all that it
@@ -127,8 +127,8 @@ impl Flash {
     /// A program failed in `chunk`, now or before the drive was opened.
     pub fn suspect(&mut self, superblock: &SuperblockWriter, chunk: ChunkId) {
         self.chunks.suspect(chunk);
-        // What tables have is not counted among the good ones while they have it.
-        if self.chunks.usage(chunk) != ChunkUse::Table && self.is_to_be_retired(superblock, chunk) {
+        // What the tenant has is not counted among the good ones while it has it.
+        if self.chunks.usage(chunk) != ChunkUse::Tenant && self.is_to_be_retired(superblock, chunk) {
             self.count_bad(superblock, chunk);
         }
     }

@@ -41,8 +41,8 @@ pub enum ChunkUse {
     Resetting,
     /// Log, checkpoint or superblock.
     Metadata,
-    /// Of a table, or partly written for one that is no more.
-    Table,
+    /// Of a tenant: in use, or partly written for something that is no more.
+    Tenant,
 }
 
 const NONE: u32 = u32::MAX;

@@ -46,13 +46,14 @@ pub enum BlockKind {
     /// A logical block that the host wants to be an error until it writes or trims it (Write Uncorrectable). It holds
     /// zeroes.
     Uncorrectable = 7,
-    /// A block of a table: its address is its place in the table, its sequence the number of the table.
-    Table = 8,
+    /// A block of a tenant, in a table drive of a table: its address is its place in the table, its sequence the number of the
+    /// table.
+    Tenant = 8,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Table, Uncorrectable};
+        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Tenant, Uncorrectable};
         Some(match byte {
             1 => Data,
             2 => Padding,
@@ -61,7 +62,7 @@ impl BlockKind {
             5 => Superblock,
             6 => Lost,
             7 => Uncorrectable,
-            8 => Table,
+            8 => Tenant,
             _ => return None,
         })
     }

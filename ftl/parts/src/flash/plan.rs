@@ -60,12 +60,12 @@ pub struct Plan {
     /// Chunks that may be open beyond those for data that are kept apart. They are taken from the
     /// over-provisioning, at most half of it.
     pub placement_chunks: u32,
-    /// Chunks that tables may have open at a time; [`u32::MAX`] where nothing limits them, serialized as null.
-    #[serde(serialize_with = "serialize_limit")]
-    pub open_table_chunks: u32,
+    /// Chunks that the tenant may have open at a time; [`u32::MAX`] where nothing limits them, serialized as null.
+    #[serde(rename = "open_table_chunks", serialize_with = "serialize_limit")]
+    pub open_tenant_chunks: u32,
     /// The same on one parallel unit.
-    #[serde(serialize_with = "serialize_limit")]
-    pub open_table_chunks_on_pu: u32,
+    #[serde(rename = "open_table_chunks_on_pu", serialize_with = "serialize_limit")]
+    pub open_tenant_chunks_on_pu: u32,
     /// Lanes of one copy of a checkpoint.
     pub checkpoint_lanes: u32,
     /// Blocks of one copy of a checkpoint.
@@ -184,16 +184,16 @@ impl Plan {
         let wanted = if is_plain { 0 } else { u32::try_from(over_provisioned_chunks / 2).unwrap_or(u32::MAX) };
         // Where the device limits its open chunks, half of what it leaves.
         let half_of = |limit: u32| if limit == 0 { u32::MAX } else { limit.saturating_sub(others + 1) / 2 };
-        let has_tables = config.catalog_blocks > 0;
-        let needed = others + 1 + u32::from(has_tables);
+        let has_tenant = config.catalog_blocks > 0;
+        let needed = others + 1 + u32::from(has_tenant);
         let placement_chunks =
             wanted.min(half_of(geometry.open_chunks_max)).min(half_of(geometry.open_chunks_per_pu_max));
         let host_frontiers = match geometry.open_chunks_max {
             0 => geometry.pus(),
             max if max >= needed => {
-                // Tables have half of what is left.
+                // The tenant has half of what is left.
                 let left = max - others - placement_chunks;
-                geometry.pus().min(if has_tables { left / 2 } else { left })
+                geometry.pus().min(if has_tenant { left / 2 } else { left })
             }
             limit => return Err(PlanError::TooFewOpenChunks { field: "open_chunks_max", limit, needed }),
         };
@@ -203,8 +203,8 @@ impl Plan {
             return Err(PlanError::TooFewOpenChunks { field, limit: on_pu, needed });
         }
         let left_of = |limit: u32, others: u32| if limit == 0 { u32::MAX } else { limit - others };
-        let open_table_chunks = left_of(geometry.open_chunks_max, others + placement_chunks + host_frontiers);
-        let open_table_chunks_on_pu = left_of(on_pu, others + 1);
+        let open_tenant_chunks = left_of(geometry.open_chunks_max, others + placement_chunks + host_frontiers);
+        let open_tenant_chunks_on_pu = left_of(on_pu, others + 1);
 
         let unit = u64::from(geometry.ws_min);
         // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.
@@ -241,8 +241,8 @@ impl Plan {
             over_provisioned_chunks,
             host_frontiers,
             placement_chunks,
-            open_table_chunks,
-            open_table_chunks_on_pu,
+            open_tenant_chunks,
+            open_tenant_chunks_on_pu,
             checkpoint_lanes,
             checkpoint_blocks,
             checkpoint_chunks,

@@ -9,7 +9,7 @@
 //! - **kept apart**: what collection may still open for blocks that a placement keeps apart;
 //! - **spares**: chunks beyond the [`Plan`] are held back for chunks that go bad;
 //! - **metadata**: what log and checkpoints may still need;
-//! - **tables**: on a [table drive](openftl_tables), each group's share for tables. Nothing else counts them as free.
+//! - **a tenant's**: each group's share for a [tenant](crate::tenant). Nothing else counts them as free.
 //!
 //! The copies of the metadata have different *homes*: every other group, or every other parallel unit of the one group.
 //! They leave them only when there is no room.
@@ -46,8 +46,8 @@ pub enum Claim {
         /// Whose turn it is.
         turn: u32,
     },
-    /// A table, on one parallel unit.
-    Table(PuId),
+    /// The tenant, on one parallel unit.
+    Tenant(PuId),
 }
 
 /// The free chunks.
@@ -68,11 +68,11 @@ pub struct Provisioning {
     metadata_in_use: u32,
     /// Chunks that collection may still open for what is kept apart.
     kept_apart: u32,
-    /// Chunks of each group that tables may have, and those that they have.
-    table_share: Vec<u32>,
-    tables_in_use: Vec<u32>,
-    /// Of those, chunks on their way to be free, or found and not yet known to be of any table.
-    tables_leave: u32,
+    /// Chunks of each group that the tenant may have, and those that it has.
+    tenant_share: Vec<u32>,
+    tenant_in_use: Vec<u32>,
+    /// Of those, chunks on their way to be free, or found and not yet known to be the tenant's.
+    tenant_leaves: u32,
     is_at_end_of_life: bool,
     /// Nothing else makes room: metadata may take the reserves, and relocation chunks of other groups.
     reserves_are_lent: bool,
@@ -95,73 +95,73 @@ impl Provisioning {
             metadata_budget: plan.metadata_chunks() as u32,
             metadata_in_use: 0,
             kept_apart: 0,
-            table_share: vec![0; geometry.groups as usize],
-            tables_in_use: vec![0; geometry.groups as usize],
-            tables_leave: 0,
+            tenant_share: vec![0; geometry.groups as usize],
+            tenant_in_use: vec![0; geometry.groups as usize],
+            tenant_leaves: 0,
             is_at_end_of_life: false,
             reserves_are_lent: false,
         }
     }
 
-    /// Gives tables a share of each group.
-    pub fn share_with_tables(&mut self, share: Vec<u32>) {
-        self.table_share = share;
+    /// Gives the tenant a share of each group.
+    pub fn share_with_tenant(&mut self, share: Vec<u32>) {
+        self.tenant_share = share;
     }
 
-    /// A chunk of `group` was found in use for a table when the drive was opened.
-    pub fn begin_table_chunk(&mut self, group: u32) {
-        self.tables_in_use[group as usize] += 1;
+    /// A chunk of `group` was found in use for the tenant when the drive was opened.
+    pub fn begin_tenant_chunk(&mut self, group: u32) {
+        self.tenant_in_use[group as usize] += 1;
     }
 
-    /// A chunk of `group` is no longer in use for a table (it comes back through [`Provisioning::give`] after its reset).
-    pub fn end_table_chunk(&mut self, group: u32) {
-        self.tables_in_use[group as usize] -= 1;
+    /// A chunk of `group` is no longer in use for the tenant (it comes back through [`Provisioning::give`] after its reset).
+    pub fn end_tenant_chunk(&mut self, group: u32) {
+        self.tenant_in_use[group as usize] -= 1;
     }
 
-    /// Chunks of `group` that tables may have, whether they have them or not.
+    /// Chunks of `group` that the tenant may have, whether it has them or not.
     #[must_use]
-    pub fn table_share(&self, group: u32) -> u32 {
-        self.table_share[group as usize]
+    pub fn tenant_share(&self, group: u32) -> u32 {
+        self.tenant_share[group as usize]
     }
 
-    /// Chunks of `group` that tables do not have yet, and could when nothing waits for its reset.
+    /// Chunks of `group` that the tenant does not have yet, and could when nothing waits for its reset.
     #[must_use]
-    pub fn table_share_left(&self, group: u32) -> u32 {
-        self.table_share[group as usize].saturating_sub(self.tables_in_use[group as usize])
+    pub fn tenant_share_left(&self, group: u32) -> u32 {
+        self.tenant_share[group as usize].saturating_sub(self.tenant_in_use[group as usize])
     }
 
-    /// Chunks in use for tables.
+    /// Chunks in use for the tenant.
     #[must_use]
-    pub fn tables_in_use(&self) -> u32 {
-        self.tables_in_use.iter().sum()
+    pub fn tenant_in_use(&self) -> u32 {
+        self.tenant_in_use.iter().sum()
     }
 
-    /// Of the chunks in use for tables so many are on their way to be free, or not yet known to be of any.
-    pub fn leave_by_tables(&mut self, chunks: usize) {
-        self.tables_leave = chunks as u32;
+    /// Of the chunks in use for the tenant so many are on their way to be free, or not yet known to be its own.
+    pub fn leave_by_tenant(&mut self, chunks: usize) {
+        self.tenant_leaves = chunks as u32;
     }
 
-    /// Chunks that tables have for now.
+    /// Chunks that the tenant has for now.
     #[must_use]
-    pub fn held_by_tables(&self) -> u32 {
-        self.tables_in_use().saturating_sub(self.tables_leave)
+    pub fn held_by_tenant(&self) -> u32 {
+        self.tenant_in_use().saturating_sub(self.tenant_leaves)
     }
 
-    /// Whether tables have more of `group` than their share: what was left open there may have been found in use for them.
+    /// Whether the tenant has more of `group` than its share: what was left open there may have been found in use for it.
     #[must_use]
-    pub fn tables_have_too_much(&self, group: u32) -> bool {
-        self.tables_in_use[group as usize] > self.table_share[group as usize]
+    pub fn tenant_has_too_much(&self, group: u32) -> bool {
+        self.tenant_in_use[group as usize] > self.tenant_share[group as usize]
     }
 
-    /// Free chunks of `pu` that a table may have now.
+    /// Free chunks of `pu` that the tenant may have now.
     #[must_use]
-    pub fn table_chunks_on_pu(&self, pu: PuId) -> u32 {
-        (self.free_on_pu(pu) as u32).min(self.table_share_left(self.format.group_of(pu)))
+    pub fn tenant_chunks_on_pu(&self, pu: PuId) -> u32 {
+        (self.free_on_pu(pu) as u32).min(self.tenant_share_left(self.format.group_of(pu)))
     }
 
-    /// Free chunks of `group` that are kept for tables.
-    fn kept_for_tables(&self, group: u32) -> u32 {
-        self.table_share_left(group).min(self.free_in_group[group as usize])
+    /// Free chunks of `group` that are kept for the tenant.
+    fn kept_for_tenant(&self, group: u32) -> u32 {
+        self.tenant_share_left(group).min(self.free_in_group[group as usize])
     }
 
     /// Holds back `spares` chunks, spread over the groups.
@@ -182,7 +182,7 @@ impl Provisioning {
             return true;
         }
         // Tables do with less before data do.
-        let share = &mut self.table_share[group as usize];
+        let share = &mut self.tenant_share[group as usize];
         let had = *share > 0;
         *share -= u32::from(had);
         had
@@ -287,20 +287,20 @@ impl Provisioning {
         free.min(RELOCATION_RESERVE_CHUNKS + free.saturating_sub(RELOCATION_RESERVE_CHUNKS).min(beyond))
     }
 
-    /// Free chunks of `group`, those for tables not counted.
+    /// Free chunks of `group`, those for the tenant not counted.
     #[must_use]
     pub fn free_in_group(&self, group: u32) -> u32 {
-        self.free_in_group[group as usize] - self.kept_for_tables(group)
+        self.free_in_group[group as usize] - self.kept_for_tenant(group)
     }
 
-    /// Chunks of `group` that are free or on their way, with `more` of which it does not know yet, once tables have given back
+    /// Chunks of `group` that are free or on their way, with `more` of which it does not know yet, once the tenant has given back
     /// `leaving` and taken all of their share.
     #[must_use]
     pub fn room_to_come(&self, group: u32, more: u32, leaving: u32) -> u32 {
         let index = group as usize;
         let all = self.free_in_group[index] + self.coming_in_group[index] + more;
-        let tables = self.table_share[index].saturating_sub(self.tables_in_use[index] - leaving);
-        all.saturating_sub(tables)
+        let kept = self.tenant_share[index].saturating_sub(self.tenant_in_use[index] - leaving);
+        all.saturating_sub(kept)
     }
 
     /// Free chunks of `pu`.
@@ -309,11 +309,11 @@ impl Provisioning {
         self.free[pu.0 as usize].len()
     }
 
-    /// Free chunks of the drive, those for tables not counted.
+    /// Free chunks of the drive, those for the tenant not counted.
     #[must_use]
     pub fn free_total(&self) -> u32 {
-        let groups = 0..self.table_share.len() as u32;
-        self.free_total - groups.map(|group| self.kept_for_tables(group)).sum::<u32>()
+        let groups = 0..self.tenant_share.len() as u32;
+        self.free_total - groups.map(|group| self.kept_for_tenant(group)).sum::<u32>()
     }
 
     /// Free chunks of the drive below which collection should begin.
@@ -378,8 +378,8 @@ impl Provisioning {
             Claim::Log { copy, turn } => {
                 self.metadata_pu(copy, turn, self.reserves_are_lent || self.is_at_end_of_life)?
             }
-            Claim::Table(pu) if self.table_chunks_on_pu(pu) == 0 => return None,
-            Claim::Table(pu) => pu,
+            Claim::Tenant(pu) if self.tenant_chunks_on_pu(pu) == 0 => return None,
+            Claim::Tenant(pu) => pu,
         };
         let free = &mut self.free[pu.0 as usize];
         let taken = if matches!(claim, Claim::WornRelocation(_)) { free.pop_last() } else { free.pop_first() };
@@ -388,7 +388,7 @@ impl Provisioning {
         self.free_total -= 1;
         match claim {
             Claim::Metadata { .. } | Claim::Log { .. } => self.metadata_in_use += 1,
-            Claim::Table(pu) => self.begin_table_chunk(self.format.group_of(pu)),
+            Claim::Tenant(pu) => self.begin_tenant_chunk(self.format.group_of(pu)),
             _ => {}
         }
         Some(chunk)
@@ -444,8 +444,8 @@ impl Provisioning {
         self.spares_in_group.fill(0);
         // Room for what was acknowledged comes before what placement is to keep apart.
         self.kept_apart = 0;
-        // No table is begun any more, and the log may have what they would have had.
-        self.table_share.fill(0);
+        // The tenant opens none any more, and the log may have what it would have had.
+        self.tenant_share.fill(0);
         self.is_at_end_of_life = true;
     }
 

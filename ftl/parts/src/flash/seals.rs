@@ -248,7 +248,7 @@ impl Seals {
         match kind {
             BlockKind::Padding | BlockKind::Superblock => true,
             BlockKind::Log | BlockKind::Checkpoint => self.known != Known::Nothing,
-            BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Table => {
+            BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Tenant => {
                 self.known == Known::Chunks
             }
         }
@@ -262,7 +262,7 @@ impl Seals {
             return;
         }
         let salt = match Oob::kind_of(frames, frame) {
-            Some(BlockKind::Data | BlockKind::Table | BlockKind::Lost | BlockKind::Uncorrectable) => {
+            Some(BlockKind::Data | BlockKind::Tenant | BlockKind::Lost | BlockKind::Uncorrectable) => {
                 self.salt_of_data(ppa)
             }
             Some(BlockKind::Log | BlockKind::Checkpoint) => place(ppa) ^ self.metadata,
@@ -332,7 +332,7 @@ mod tests {
         BlockKind::Data,
         BlockKind::Lost,
         BlockKind::Uncorrectable,
-        BlockKind::Table,
+        BlockKind::Tenant,
         BlockKind::Log,
         BlockKind::Checkpoint,
         BlockKind::Superblock,
@@ -356,7 +356,7 @@ mod tests {
     fn data_and_tables_verify_only_in_the_life_of_the_chunk_in_which_they_were_written() {
         let mut bench = bench(false);
         let ppa = bench.format.ppa(bench.chunks[2], 1);
-        for kind in [BlockKind::Data, BlockKind::Lost, BlockKind::Uncorrectable, BlockKind::Table] {
+        for kind in [BlockKind::Data, BlockKind::Lost, BlockKind::Uncorrectable, BlockKind::Tenant] {
             bench.seals.open(bench.chunks[2]);
             bench.write(kind, ppa);
             let seal = bench.seals.get(bench.chunks[2]);

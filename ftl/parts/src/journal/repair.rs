@@ -133,7 +133,7 @@ impl Versions {
                 let Oob { kind, address, sequence } = oob;
                 let chunk = format.chunk_of(ppa);
                 is_read.insert(chunk);
-                let is_of_life = kind.is_of_host() || kind == BlockKind::Table;
+                let is_of_life = kind.is_of_host() || kind == BlockKind::Tenant;
                 if is_of_life && is_good {
                     agreeing.insert(chunk);
                 } else if is_of_life {

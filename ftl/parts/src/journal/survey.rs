@@ -150,7 +150,7 @@ pub fn take_up(open: Vec<ChunkDescriptor>, format: AddressFormat, plan: &Plan) -
 
 /// Makes sure that no more chunks are open than the plan counts on, where the device has a limit. What is open beyond (every
 /// recovery that is cut off may leave the chunks of a checkpoint) would stay so, and in the end no chunk could be opened any
-/// more. On a table drive nothing goes on in what may be a table's.
+/// more. Nothing goes on in what may be a tenant's.
 pub fn close_beyond_plan(
     media: &mut dyn Media,
     clock: &mut dyn Clock,
@@ -158,7 +158,7 @@ pub fn close_beyond_plan(
     chunks: &mut Chunks,
     superblock: &Superblock,
     plan: &Plan,
-    is_of_tables: impl Fn(ChunkId) -> bool,
+    is_of_tenant: impl Fn(ChunkId) -> bool,
 ) {
     let geometry = chunks.geometry;
     if geometry.open_chunks_max == 0 && geometry.open_chunks_per_pu_max == 0 {
@@ -166,9 +166,9 @@ pub fn close_beyond_plan(
     }
     let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     let is_open = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && !named.contains(&chunk.chunk);
-    let of_tables: Vec<ChunkId> =
-        chunks.all().filter(is_open).map(|open| open.chunk).filter(|chunk| is_of_tables(*chunk)).collect();
-    for chunk in of_tables {
+    let of_tenant: Vec<ChunkId> =
+        chunks.all().filter(is_open).map(|open| open.chunk).filter(|chunk| is_of_tenant(*chunk)).collect();
+    for chunk in of_tenant {
         let descriptor = chunks.table[chunk.0 as usize].as_mut().expect("it is open");
         pad(media, clock, scan, &geometry, descriptor, geometry.blocks_per_chunk);
     }
