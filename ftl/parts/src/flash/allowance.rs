@@ -8,7 +8,7 @@ const READS_PER_BLOCK_MIN: i64 = 16;
 /// Chunks that may be moved before that counts.
 const CHUNKS_AT_ONCE: i64 = 4;
 
-/// What may be moved now, in parts of a block: each read of a block is worth one, moving it [`READS_PER_BLOCK_MIN`].
+/// What may be moved now, in parts of a block: each read of a block is worth one, moving it `READS_PER_BLOCK_MIN`.
 pub struct Allowance {
     left: i64,
     most: i64,
