@@ -91,6 +91,8 @@ pub struct History {
     under_way: u32,
     /// Every change below this one is durable.
     durable_below: usize,
+    /// The changes below this one came before the drive was last opened, and what that found is all that is left of them.
+    looked_below: usize,
     /// Versions of blocks that the simulator damaged.
     damaged: BTreeSet<(u64, Change)>,
     /// Blocks of tables that it damaged, with what the table was called when it was begun.
@@ -117,6 +119,7 @@ impl History {
             tick: 0,
             under_way: 0,
             durable_below: 1,
+            looked_below: 0,
             damaged: BTreeSet::new(),
             damaged_tables: BTreeSet::new(),
         }
@@ -199,12 +202,18 @@ impl History {
         self.tick()
     }
 
-    /// The flush submitted at `tick` was acknowledged.
+    /// The flush submitted at `tick` was acknowledged. Of what came before a look ([`History::looked_at`]) it makes durable what
+    /// was found then: a change that was acknowledged, and lost, does not come back by it.
     pub fn flushed(&mut self, tick: u64) {
         let mut all = true;
-        for change in &mut self.changes[self.durable_below..] {
-            change.durable |= change.completed.is_some_and(|completed| completed < tick);
+        for (index, change) in self.changes.iter_mut().enumerate().skip(self.durable_below) {
+            let is_settled = index < self.looked_below;
+            change.durable |= is_settled || change.completed.is_some_and(|completed| completed < tick);
             all &= change.durable;
+        }
+        for block in &mut self.blocks {
+            let Block { candidates, touched } = block;
+            touched.retain(|change| *change as usize >= self.looked_below || candidates.contains(change));
         }
         if all && self.under_way == 0 {
             self.durable_below = self.changes.len();
@@ -395,6 +404,7 @@ impl History {
         let mut versions: Vec<Change> = found.iter().enumerate().map(version).collect();
         versions.resize(self.blocks.len(), 0);
         self.under_way = 0;
+        self.looked_below = self.changes.len();
         for (block, version) in self.blocks.iter_mut().zip(versions) {
             block.candidates.clear();
             block.candidates.push(version);
@@ -548,6 +558,22 @@ mod tests {
         assert!(!verdict(&history, [0, second]), "the first was durable before");
         history.reopened(&[Some(first), Some(second)]);
         assert!(!verdict(&history, [first, 0]), "the drive has promised it since");
+    }
+
+    /// As of a worn-out drive that found the log in doubt, and writes a checkpoint afterwards.
+    #[test]
+    fn a_flush_after_a_look_makes_durable_what_was_found_and_nothing_that_was_lost() {
+        let mut history = History::new(2);
+        let first = written(&mut history, 0, 1, true);
+        let lost = written(&mut history, 0, 2, false);
+        let cut_off = history.begin(Kind::Write, 0, 2);
+        history.looked_at(&[Some(first), Some(0)]);
+        let flush = history.begin_flush();
+        history.flushed(flush);
+        assert!(verdict(&history, [first, 0]), "the drive never had more to make durable");
+        assert!(
+            !verdict(&history, [lost, lost]) && !verdict(&history, [cut_off, cut_off]) && !verdict(&history, [0, 0])
+        );
     }
 
     #[test]
