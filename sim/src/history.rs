@@ -211,10 +211,6 @@ impl History {
             change.durable |= is_settled || change.completed.is_some_and(|completed| completed < tick);
             all &= change.durable;
         }
-        for block in &mut self.blocks {
-            let Block { candidates, touched } = block;
-            touched.retain(|change| *change as usize >= self.looked_below || candidates.contains(change));
-        }
         if all && self.under_way == 0 {
             self.durable_below = self.changes.len();
             for block in &mut self.blocks {

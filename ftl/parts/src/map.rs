@@ -15,7 +15,10 @@
 //!   spans       occupied regions                …       of each 1024 regions, how many have any
 //! ```
 
+pub mod changes;
+pub mod directory;
 pub mod owners;
+pub mod page_cache;
 
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use std::ops::Range;
@@ -62,6 +65,13 @@ impl Entry {
     #[must_use]
     pub fn buffer(frame: Frame) -> Entry {
         Entry(BUFFER | frame.0)
+    }
+
+    /// Whether it is on media.
+    #[inline]
+    #[must_use]
+    pub fn is_on_media(self) -> bool {
+        self.0 & BUFFER == 0
     }
 
     /// Spelled out.

@@ -1,0 +1,527 @@
+//! Map pages in memory: those that were read last, or often, as a policy has it. They are clean, so they leave at no cost.
+//!
+//! | policy | the page that leaves |
+//! |---|---|
+//! | `clock` | the first in a ring that was not used since the hand last came by |
+//! | `lru` | the one that was not used for the longest time |
+//! | `2q` | of those used once the oldest, while they have more than a quarter; else the least recently used of the others |
+//! | `seed-hotness` | of eight drawn the one with the least hotness: uses, halved now and then, and a weight when loaded |
+//!
+//! A page that was written in order is kept as *runs*, a word for each write unit, and not as 1024 entries.
+
+use super::Entry;
+use openftl_core::BLOCK_BYTES;
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+/// How the page is chosen that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CachePolicy {
+    /// A ring and a mark.
+    #[default]
+    Clock,
+    /// The least recently used.
+    Lru,
+    /// Two queues: one for pages that were used once.
+    #[serde(rename = "2q")]
+    TwoQueues,
+    /// The hotness of the paper on selective loading.
+    SeedHotness,
+}
+
+impl CachePolicy {
+    /// All of them.
+    pub const ALL: [CachePolicy; 4] =
+        [CachePolicy::Clock, CachePolicy::Lru, CachePolicy::TwoQueues, CachePolicy::SeedHotness];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            CachePolicy::Clock => "clock",
+            CachePolicy::Lru => "lru",
+            CachePolicy::TwoQueues => "2q",
+            CachePolicy::SeedHotness => "seed-hotness",
+        }
+    }
+}
+
+impl fmt::Display for CachePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// No policy of the map cache.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is no policy of the map cache: choose clock, lru, 2q or seed-hotness")]
+pub struct UnknownPolicy(pub String);
+
+impl FromStr for CachePolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<CachePolicy, UnknownPolicy> {
+        CachePolicy::ALL.into_iter().find(|policy| policy.word() == text).ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+/// The entries of a page.
+enum Contents {
+    Plain(Box<[Entry]>),
+    /// The first index of each run in the upper half, its entry in the lower. On media each block of a run follows the one before;
+    /// what is nowhere or lost is so in all of a run.
+    Runs(Box<[u64]>),
+}
+
+impl Contents {
+    fn new(page: &[u8; BLOCK_BYTES], entries: usize) -> Contents {
+        let words = page.as_chunks::<4>().0[..entries].iter();
+        let plain = words.clone().map(|word| Entry(u32::from_le_bytes(*word)));
+        let mut runs = Vec::new();
+        let mut expected = None;
+        for (index, entry) in plain.clone().enumerate() {
+            if expected != Some(entry) {
+                runs.push((index as u64) << 32 | u64::from(entry.0));
+                // A run costs as much as two entries.
+                if runs.len() > entries / 2 {
+                    return Contents::Plain(plain.collect());
+                }
+            }
+            expected = Some(following(entry, 1));
+        }
+        Contents::Runs(runs.into_boxed_slice())
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Entry {
+        match self {
+            Contents::Plain(entries) => entries[index],
+            Contents::Runs(runs) => {
+                let run = runs[runs.partition_point(|run| (run >> 32) as usize <= index) - 1];
+                following(Entry(run as u32), index as u32 - (run >> 32) as u32)
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Contents::Plain(entries) => size_of_val(&**entries),
+            Contents::Runs(runs) => size_of_val(&**runs),
+        }
+    }
+}
+
+/// The entry so many blocks behind `entry` in its run.
+#[inline]
+fn following(entry: Entry, blocks: u32) -> Entry {
+    if entry.is_on_media() { Entry(entry.0 + blocks) } else { entry }
+}
+
+const NONE: u32 = u32::MAX;
+
+struct Slot {
+    page: u32,
+    contents: Contents,
+    before: u32,
+    after: u32,
+    /// In which list it is.
+    list: u8,
+    /// Whether it was used since the hand came by, or how hot it is.
+    heat: u32,
+}
+
+/// A list of slots, the newest first.
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+/// Hotness of a page that was just loaded: so that it is not the next to leave.
+const HEAT_OF_LOADED: u32 = 8;
+
+/// Hotness that a page of a pinned range has beyond its uses.
+const HEAT_OF_PINNED: u32 = 64;
+
+/// Pages drawn, of which the coldest leaves.
+const DRAWN: u32 = 8;
+
+/// The cache.
+pub struct PageCache {
+    policy: CachePolicy,
+    entries: usize,
+    /// The slot of each page.
+    slot_of: Vec<u32>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    lists: [List; 2],
+    /// Pages that were used once and have left.
+    left: VecDeque<u32>,
+    has_left: Vec<bool>,
+    bytes: usize,
+    bytes_max: usize,
+    /// What is drawn next.
+    chance: u64,
+}
+
+impl PageCache {
+    /// Nothing is in memory yet of a map of so many pages, each of so many entries.
+    #[must_use]
+    pub fn new(policy: CachePolicy, pages: u32, entries: u32, bytes_max: usize) -> PageCache {
+        let is_two_queues = policy == CachePolicy::TwoQueues;
+        PageCache {
+            policy,
+            entries: entries as usize,
+            slot_of: vec![NONE; pages as usize],
+            slots: Vec::new(),
+            free: Vec::new(),
+            lists: [List { first: NONE, last: NONE, len: 0 }; 2],
+            left: VecDeque::new(),
+            has_left: vec![false; if is_two_queues { pages as usize } else { 0 }],
+            bytes: 0,
+            bytes_max,
+            chance: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    /// Bytes of memory that every page of the map takes, in the cache or not.
+    #[must_use]
+    pub fn bytes_per_page(policy: CachePolicy) -> usize {
+        size_of::<u32>() + usize::from(policy == CachePolicy::TwoQueues)
+    }
+
+    /// Bytes of the pages that are in memory, and of what it takes to find them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Pages in memory.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.lists.iter().map(|list| list.len).sum()
+    }
+
+    /// From now on it takes so many bytes at most.
+    pub fn set_bytes_max(&mut self, bytes: usize) {
+        self.bytes_max = bytes;
+        self.make_room(0);
+    }
+
+    /// What `page` says of the block at `index`, if it is in memory. Counts as a use.
+    #[inline]
+    pub fn get(&mut self, page: u32, index: usize) -> Option<Entry> {
+        let at = self.slot_of[page as usize];
+        if at == NONE {
+            return None;
+        }
+        self.use_slot(at);
+        Some(self.slot(at).contents.get(index))
+    }
+
+    /// Whether `page` is in memory. No use of it.
+    #[must_use]
+    pub fn has(&self, page: u32) -> bool {
+        self.slot_of[page as usize] != NONE
+    }
+
+    /// `page` is now as it was read, or written. A page that was in memory stays there; another one comes if it has room, and if
+    /// `is_wanted` others leave for it.
+    pub fn put(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool, is_pinned: bool) {
+        let was_there = self.has(page);
+        let (list, heat) = match self.slot_of[page as usize] {
+            NONE => (self.list_of_new(page), HEAT_OF_LOADED + if is_pinned { HEAT_OF_PINNED } else { 0 }),
+            at => (self.slot(at).list, self.slot(at).heat),
+        };
+        self.remove(page);
+        if !was_there && !is_wanted {
+            return;
+        }
+        let contents = Contents::new(bytes, self.entries);
+        let size = cost(&contents);
+        if size > self.bytes_max {
+            return;
+        }
+        self.make_room(size);
+        let heat = if self.policy == CachePolicy::SeedHotness { heat } else { 0 };
+        let slot = Slot { page, contents, before: NONE, after: NONE, list, heat };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = Some(slot);
+                at
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slot_of[page as usize] = at;
+        self.bytes += size;
+        self.link(at, list);
+    }
+
+    /// `page` is no more as it is in memory.
+    pub fn remove(&mut self, page: u32) {
+        let at = std::mem::replace(&mut self.slot_of[page as usize], NONE);
+        if at != NONE {
+            self.unlink(at);
+            let slot = self.slots[at as usize].take().expect("the page names it");
+            self.bytes -= cost(&slot.contents);
+            self.free.push(at);
+        }
+    }
+
+    fn list_of_new(&mut self, page: u32) -> u8 {
+        let was_here = self.policy == CachePolicy::TwoQueues && std::mem::take(&mut self.has_left[page as usize]);
+        u8::from(was_here)
+    }
+
+    #[inline]
+    fn slot(&self, at: u32) -> &Slot {
+        self.slots[at as usize].as_ref().expect("a slot that is named has a page")
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, at: u32) -> &mut Slot {
+        self.slots[at as usize].as_mut().expect("a slot that is named has a page")
+    }
+
+    #[inline]
+    fn use_slot(&mut self, at: u32) {
+        match self.policy {
+            CachePolicy::Clock => self.slot_mut(at).heat = 1,
+            CachePolicy::SeedHotness => self.slot_mut(at).heat = self.slot(at).heat.saturating_add(1),
+            CachePolicy::TwoQueues if self.slot(at).list == 0 => {}
+            CachePolicy::Lru | CachePolicy::TwoQueues => self.to_front(at),
+        }
+    }
+
+    fn to_front(&mut self, at: u32) {
+        let list = self.slot(at).list;
+        if self.lists[list as usize].first != at {
+            self.unlink(at);
+            self.link(at, list);
+        }
+    }
+
+    fn make_room(&mut self, size: usize) {
+        while self.bytes + size > self.bytes_max && self.pages() > 0 {
+            let coldest = self.coldest();
+            let Slot { page, list, .. } = *self.slot(coldest);
+            if self.policy == CachePolicy::TwoQueues && list == 0 {
+                self.remember(page);
+            }
+            self.remove(page);
+        }
+    }
+
+    /// A page that was used once has left: should it come again, it is one of the others.
+    fn remember(&mut self, page: u32) {
+        self.left.push_back(page);
+        self.has_left[page as usize] = true;
+        while self.left.len() > (self.pages() / 2).max(1) as usize {
+            let oldest = self.left.pop_front().expect("it is not empty");
+            self.has_left[oldest as usize] = false;
+        }
+    }
+
+    /// The slot of the page that leaves next. There is one.
+    fn coldest(&mut self) -> u32 {
+        match self.policy {
+            CachePolicy::Lru => self.lists[0].last,
+            CachePolicy::Clock => loop {
+                let at = self.lists[0].last;
+                if std::mem::take(&mut self.slot_mut(at).heat) == 0 {
+                    break at;
+                }
+                self.to_front(at);
+                if self.lists[0].len == 1 {
+                    break at;
+                }
+            },
+            CachePolicy::TwoQueues => {
+                let [once, often] = self.lists;
+                let is_once = often.len == 0 || (once.len > 0 && once.len > (once.len + often.len) / 4);
+                self.lists[usize::from(!is_once)].last
+            }
+            CachePolicy::SeedHotness => {
+                let mut coldest = None;
+                for _ in 0..DRAWN {
+                    let at = self.draw();
+                    let heat = self.slot(at).heat;
+                    if coldest.is_none_or(|(least, _)| heat < least) {
+                        coldest = Some((heat, at));
+                    }
+                    // What is met and not used cools down.
+                    self.slot_mut(at).heat -= heat / 8;
+                }
+                coldest.expect("some were drawn").1
+            }
+        }
+    }
+
+    /// Any slot with a page. There is one.
+    fn draw(&mut self) -> u32 {
+        loop {
+            self.chance ^= self.chance << 13;
+            self.chance ^= self.chance >> 7;
+            self.chance ^= self.chance << 17;
+            let at = (self.chance % self.slots.len() as u64) as u32;
+            if self.slots[at as usize].is_some() {
+                return at;
+            }
+        }
+    }
+
+    fn link(&mut self, at: u32, list: u8) {
+        let first = self.lists[list as usize].first;
+        let slot = self.slot_mut(at);
+        (slot.before, slot.after, slot.list) = (NONE, first, list);
+        match first {
+            NONE => self.lists[list as usize].last = at,
+            first => self.slot_mut(first).before = at,
+        }
+        self.lists[list as usize].first = at;
+        self.lists[list as usize].len += 1;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Slot { before, after, list, .. } = *self.slot(at);
+        match before {
+            NONE => self.lists[list as usize].first = after,
+            before => self.slot_mut(before).after = after,
+        }
+        match after {
+            NONE => self.lists[list as usize].last = before,
+            after => self.slot_mut(after).before = before,
+        }
+        self.lists[list as usize].len -= 1;
+    }
+}
+
+/// Bytes of memory that a page takes in the cache.
+fn cost(contents: &Contents) -> usize {
+    contents.bytes() + size_of::<Option<Slot>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::directory::set_entry;
+    use super::*;
+    use openftl_core::Ppa;
+
+    fn page(entries: impl IntoIterator<Item = Entry>) -> Box<[u8; BLOCK_BYTES]> {
+        let mut page = Box::new([0xFF; BLOCK_BYTES]);
+        entries.into_iter().enumerate().for_each(|(index, entry)| set_entry(&mut page, index, entry));
+        page
+    }
+
+    fn at(place: u64) -> Entry {
+        Entry::media(Ppa(place))
+    }
+
+    /// Every entry another than the one before would be followed by: no run is longer than one.
+    fn scattered(seed: u64) -> Box<[u8; BLOCK_BYTES]> {
+        page((0..1024).map(|index| at((index * 7 + seed) % 9_973)))
+    }
+
+    #[test]
+    fn a_page_says_in_memory_what_it_says_on_media() {
+        let runs = (0..1024_u64).map(|index| match index {
+            100..200 => Entry::UNMAPPED,
+            200..300 => Entry::LOST,
+            _ => at(index % 64 + (index / 64) * 1_000),
+        });
+        let any = (0..1024_u64).map(|index| if index % 3 == 0 { Entry::UNMAPPED } else { at(index * index % 8_191) });
+        for entries in [runs.collect::<Vec<_>>(), any.collect()] {
+            let mut cache = PageCache::new(CachePolicy::Clock, 1, 1024, 1 << 20);
+            cache.put(0, &page(entries.iter().copied()), true, false);
+            for (index, entry) in entries.iter().enumerate() {
+                assert_eq!(cache.get(0, index), Some(*entry), "{index}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_that_was_written_in_order_takes_a_word_for_each_run() {
+        let mut cache = PageCache::new(CachePolicy::Clock, 2, 1024, 1 << 20);
+        cache.put(0, &page((0..1024).map(|index| at(index % 16 + index / 16 * 4_096))), true, false);
+        assert_eq!(cache.bytes(), 64 * 8 + size_of::<Option<Slot>>());
+        cache.put(1, &scattered(0), true, false);
+        assert_eq!(cache.bytes(), 64 * 8 + 4096 + 2 * size_of::<Option<Slot>>());
+        cache.remove(1);
+        cache.remove(0);
+        assert_eq!((cache.bytes(), cache.pages()), (0, 0));
+    }
+
+    /// Whatever the policy, memory is bounded, and a page is what was last put.
+    #[test]
+    fn every_policy_keeps_the_bound_and_forgets_no_change() {
+        for policy in CachePolicy::ALL {
+            let one = 4096 + size_of::<Option<Slot>>();
+            let mut cache = PageCache::new(policy, 40, 1024, 10 * one);
+            let mut versions = [0_u64; 40];
+            let mut chance = 7_u32;
+            for round in 0..4_000 {
+                chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let number = (chance >> 16) % 40;
+                match round % 7 {
+                    0 => cache.remove(number),
+                    1 | 2 => {
+                        versions[number as usize] = round;
+                        cache.put(number, &scattered(round), round % 2 == 0, round % 3 == 0);
+                    }
+                    _ => {
+                        let found = cache.get(number, 5);
+                        let version = versions[number as usize];
+                        assert!(found.is_none_or(|found| found == at((35 + version) % 9_973)), "{policy}, {round}");
+                        if found.is_none() {
+                            cache.put(number, &scattered(version), true, false);
+                            assert!(cache.has(number));
+                        }
+                    }
+                }
+                assert!(cache.bytes() <= 10 * one && cache.bytes() == cache.pages() as usize * one, "{policy}");
+            }
+            cache.set_bytes_max(one);
+            assert_eq!(cache.pages(), 1, "{policy}");
+            cache.set_bytes_max(0);
+            cache.put(3, &scattered(3), true, false);
+            assert_eq!((cache.pages(), cache.bytes()), (0, 0), "{policy}");
+        }
+    }
+
+    /// A scan of the whole map, and a page that is used all the time.
+    #[test]
+    fn a_page_that_is_used_often_outlives_a_scan_and_one_that_was_used_once_does_not() {
+        for policy in CachePolicy::ALL {
+            let one = 4096 + size_of::<Option<Slot>>();
+            let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
+            cache.put(0, &scattered(0), true, false);
+            cache.put(1, &scattered(1), true, false);
+            let mut misses = 0;
+            for number in 2..400 {
+                cache.put(number, &scattered(0), true, false);
+                if cache.get(0, 0).is_none() {
+                    misses += 1;
+                    cache.put(0, &scattered(0), true, false);
+                }
+            }
+            assert!(!cache.has(1), "{policy}");
+            // Two queues learn it from its second coming.
+            assert!(misses <= usize::from(policy == CachePolicy::TwoQueues), "{policy}: {misses}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_a_word() {
+        for policy in CachePolicy::ALL {
+            assert_eq!(policy.word().parse(), Ok(policy));
+        }
+        let error = "mru".parse::<CachePolicy>().unwrap_err();
+        assert_eq!(error.to_string(), "\"mru\" is no policy of the map cache: choose clock, lru, 2q or seed-hotness");
+    }
+}
