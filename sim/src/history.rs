@@ -91,8 +91,8 @@ pub struct History {
     under_way: u32,
     /// Every change below this one is durable.
     durable_below: usize,
-    /// The changes below this one came before the drive was last opened, and what that found is all that is left of them.
-    looked_below: usize,
+    /// What the blocks were found to hold by the last look, which nothing has made durable yet, and the changes before it.
+    looked: Option<(Vec<Change>, usize)>,
     /// Versions of blocks that the simulator damaged.
     damaged: BTreeSet<(u64, Change)>,
     /// Blocks of tables that it damaged, with what the table was called when it was begun.
@@ -119,7 +119,7 @@ impl History {
             tick: 0,
             under_way: 0,
             durable_below: 1,
-            looked_below: 0,
+            looked: None,
             damaged: BTreeSet::new(),
             damaged_tables: BTreeSet::new(),
         }
@@ -205,10 +205,16 @@ impl History {
     /// The flush submitted at `tick` was acknowledged. Of what came before a look ([`History::looked_at`]) it makes durable what
     /// was found then: a change that was acknowledged, and lost, does not come back by it.
     pub fn flushed(&mut self, tick: u64) {
+        if let Some((versions, looked_below)) = self.looked.take() {
+            self.changes[..looked_below].iter_mut().for_each(|change| change.durable = true);
+            for (block, version) in self.blocks.iter_mut().zip(versions) {
+                block.touched.retain(|change| *change as usize >= looked_below);
+                block.touched.insert(0, version);
+            }
+        }
         let mut all = true;
-        for (index, change) in self.changes.iter_mut().enumerate().skip(self.durable_below) {
-            let is_settled = index < self.looked_below;
-            change.durable |= is_settled || change.completed.is_some_and(|completed| completed < tick);
+        for change in &mut self.changes[self.durable_below..] {
+            change.durable |= change.completed.is_some_and(|completed| completed < tick);
             all &= change.durable;
         }
         if all && self.under_way == 0 {
@@ -374,6 +380,7 @@ impl History {
     /// The drive was opened again, and holds `found`: that is what counts from now on, and it is durable.
     pub fn reopened(&mut self, found: &[Found]) {
         self.looked_at(found);
+        self.looked = None;
         let now = self.tick();
         for change in &mut self.changes[self.durable_below..] {
             change.completed.get_or_insert(now);
@@ -400,11 +407,11 @@ impl History {
         let mut versions: Vec<Change> = found.iter().enumerate().map(version).collect();
         versions.resize(self.blocks.len(), 0);
         self.under_way = 0;
-        self.looked_below = self.changes.len();
-        for (block, version) in self.blocks.iter_mut().zip(versions) {
+        for (block, version) in self.blocks.iter_mut().zip(&versions) {
             block.candidates.clear();
-            block.candidates.push(version);
+            block.candidates.push(*version);
         }
+        self.looked = Some((versions, self.changes.len()));
     }
 }
 
@@ -564,6 +571,8 @@ mod tests {
         let lost = written(&mut history, 0, 2, false);
         let cut_off = history.begin(Kind::Write, 0, 2);
         history.looked_at(&[Some(first), Some(0)]);
+        let refused = history.begin(Kind::Write, 0, 1);
+        history.fail(refused);
         let flush = history.begin_flush();
         history.flushed(flush);
         assert!(verdict(&history, [first, 0]), "the drive never had more to make durable");

@@ -16,6 +16,7 @@
 //! ```
 
 pub mod changes;
+pub mod demand;
 pub mod directory;
 pub mod owners;
 pub mod page_cache;

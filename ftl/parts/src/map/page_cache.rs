@@ -228,8 +228,8 @@ impl PageCache {
         self.slot_of[page as usize] != NONE
     }
 
-    /// `page` is now as it was read, or written. A page that was in memory stays there; another one comes if it has room, and if
-    /// `is_wanted` others leave for it.
+    /// `page` is now as it was read, or written. A page that was in memory stays there. Another one comes if it `is_wanted`, and
+    /// others leave for it.
     pub fn put(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool, is_pinned: bool) {
         let was_there = self.has(page);
         let (list, heat) = match self.slot_of[page as usize] {
