@@ -13,6 +13,9 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{CollectionScope, Config, Durability, PlacementName, RelocateBy, VictimPolicy};
 use rand_core::{Rng, SeedableRng};
@@ -83,6 +86,9 @@ impl Setting {
             let mut config = config(seed, &profile, dice);
             place(&mut config, &mut Dice::new(!seed));
             collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
+            if tables.is_none() {
+                keep_map_on_media(&mut config, &mut Dice::new((!seed).rotate_left(32)));
+            }
             if tables.is_some() {
                 config.payload = FrameForm::Bytes;
                 // There is nothing to be announced.
@@ -213,6 +219,21 @@ fn collect(config: &mut Config, dice: &mut Dice) {
     }
 }
 
+/// One block drive of six has its map on media, and as little memory for it as there can be, or some more. This is drawn apart, so
+/// that the others are what they would be without.
+fn keep_map_on_media(config: &mut Config, dice: &mut Dice) {
+    if !dice.once_in(6) {
+        return;
+    }
+    let page = PageSize::of(dice.one_of(&[8, 16, 64, 1024])).expect("a power of two");
+    let budget = MapBudget::BeyondLeast(dice.one_of(&[0, 200, 4_000, 1 << 20]));
+    config.map_memory = Some(MapMemory { budget, policy: dice.one_of(&CachePolicy::ALL), page });
+    config.relocate_by = RelocateBy::ReadAndWrite;
+    if config.placement == PlacementName::Learned {
+        config.placement = PlacementName::default();
+    }
+}
+
 /// Whether the drive of `seed` has as little room, and as small settings, as there can be. One of four has.
 #[must_use]
 pub fn is_narrow(seed: u64) -> bool {
@@ -269,6 +290,13 @@ pub fn other_settings(setting: &Setting, number: u32) -> Config {
     config.left = if dice.once_in(2) { Left::ALL } else { Left::default() };
     config.checkpoint_log_blocks = dice.one_of(&[None, config.checkpoint_log_blocks, Some(1)]);
     let placement = dice.one_of(&PlacementName::ALL);
+    if let Some(memory) = &mut config.map_memory {
+        memory.budget = MapBudget::BeyondLeast(u64::from(number) % 3 * 2_000);
+        config.relocate_by = RelocateBy::ReadAndWrite;
+        if placement == PlacementName::Learned {
+            return config;
+        }
+    }
     // With tables there is nothing to be announced.
     if dice.once_in(3) && (setting.tables.is_none() || placement != PlacementName::FlashAlloc) {
         config.placement = placement;
@@ -289,7 +317,7 @@ impl fmt::Display for Setting {
         write!(
             f,
             "{} groups of {} PUs, chunks of {} blocks, {:?} {:?} in units of {}, cache of {} {}, {} KiB at {} \
-             over-provisioning and {spare}% spare, {}{}{} {:?} {:?}{}, checkpoint after {:?}, {}jitter {jitter}%, depth {depth}",
+             over-provisioning and {spare}% spare, {}{}{}{} {:?} {:?}{}, checkpoint after {:?}, {}jitter {jitter}%, depth {depth}",
             profile.groups,
             profile.pus_per_group,
             chip.blocks_per_chunk,
@@ -301,6 +329,9 @@ impl fmt::Display for Setting {
             config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
             config.over_provisioning,
             tables.map_or(String::new(), |tables| format!("{tables} chunks of each PU for tables, ")),
+            config.map_memory.map_or(String::new(), |memory| {
+                format!("map pages of {} entries and {:?} ({}), ", memory.page.entries(), memory.budget, memory.policy)
+            }),
             match config.placement {
                 placement if placement.heeds_handles() => format!("{placement} with {} handles, ", config.handles),
                 PlacementName::FlashAlloc => format!("flash-alloc with {} objects, ", config.objects_max),

@@ -223,7 +223,7 @@ mod tests {
             .to_vec();
         let statistics = Statistics {
             host_blocks_written: 20_000,
-            programmed: [20_000, 14_000, 300, 200, 4, 60, 0],
+            programmed: [20_000, 14_000, 300, 200, 4, 60, 0, 0],
             program_failures: 2,
             encounters: Encounters { commands: 30_000, collecting: 10_000, marked: 1_250, met: 2_000 },
             groups,

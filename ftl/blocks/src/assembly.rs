@@ -5,13 +5,14 @@
 use crate::block_ftl::BlockFtl;
 use crate::frontiers::HostFrontiers;
 use crate::garbage_collection::Collection;
+use crate::map_pages::MapPages;
 use crate::placement::Placement;
 use crate::refresh::Refresh;
 use crate::scrub::Scrub;
 use crate::transactions::Transactions;
 use crate::wear_levelling::WearLevelling;
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, PuId, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, Geometry, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Media};
 use openftl_parts::accounts::encounters::Meetings;
 use openftl_parts::accounts::life::Life;
@@ -36,22 +37,35 @@ use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::journal::superblock::{SEARCH_CHUNKS, Superblock};
 use openftl_parts::journal::superblock_writer::{PlaceState, SuperblockWriter};
 use openftl_parts::journal::survey::{TakenUp, make_free, pad, superblock_pus, take_up};
-use openftl_parts::map::Mapping;
+use openftl_parts::map::demand::DemandMap;
+use openftl_parts::map::memory::MapPlan;
 use openftl_parts::map::owners::Owners;
+use openftl_parts::map::{Map, Mapping};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
-use openftl_parts::words::{Care, Class, METADATA_COPIES, Phase, TRANSACTION_BLOCKS_MAX};
-use std::collections::VecDeque;
+use openftl_parts::words::{Access, Care, Class, METADATA_COPIES, Phase, TRANSACTION_BLOCKS_MAX};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Superblock frames: the longest record.
 const SUPERBLOCK_FRAMES: usize = 64;
+
+/// The map of a drive, of which nothing is known yet.
+///
+/// # Errors
+/// If it has too little memory.
+pub(crate) fn new_map(config: &Config, geometry: &Geometry) -> Result<Map, PlanError> {
+    let Some(memory) = &config.map_memory else { return Ok(Map::Whole(Mapping::new(config.capacity_blocks))) };
+    let plan = MapPlan::new(memory, config.capacity_blocks, geometry)?;
+    let map = DemandMap::new(config.capacity_blocks, memory.page, memory.policy, plan.pool_bytes as usize);
+    Ok(Map::Paged(Box::new(map)))
+}
 
 /// What a drive is put together from: that of a new one, or what recovery found.
 pub(crate) struct Origin {
     pub config: Config,
     pub plan: Plan,
     pub superblock: Superblock,
-    pub mapping: Mapping,
+    pub map: Map,
     pub chunks: ChunkTable,
     pub seals: Seals,
     /// Chunks that are not bad.
@@ -129,10 +143,11 @@ impl<M: Media> BlockFtl<M> {
             log_chunks: Default::default(),
             log_gaps: Vec::new(),
             places,
+            map_page: config.map_memory.map(|memory| memory.page),
             sizing: config.sizing(),
             life: Life::new(),
         };
-        let mapping = Mapping::new(config.capacity_blocks);
+        let map = new_map(&config, &geometry)?;
         let table = ChunkTable::new(&geometry);
         let now = clock.now();
         scan.seals.heed_canary(&config);
@@ -141,7 +156,7 @@ impl<M: Media> BlockFtl<M> {
         let seals = scan.seals;
         let mut ftl = BlockFtl::assemble(
             media,
-            Origin { config, plan, superblock, mapping, chunks: table, seals, good, next_lsn: 1 },
+            Origin { config, plan, superblock, map, chunks: table, seals, good, next_lsn: 1 },
             now,
             tenant,
         );
@@ -167,12 +182,12 @@ impl<M: Media> BlockFtl<M> {
 
     /// A drive with its parts in place, and no chunk sorted yet.
     pub(crate) fn assemble(media: M, origin: Origin, now: Time, tenant: &dyn Tenant) -> BlockFtl<M> {
-        let Origin { config, plan, superblock, mapping, mut chunks, seals, good, next_lsn } = origin;
+        let Origin { config, plan, superblock, map, mut chunks, seals, good, next_lsn } = origin;
         chunks.choose_victims(config.victim, superblock.drive);
         let geometry = *media.geometry();
         let owners = (config.relocate_by == RelocateBy::DeviceCopy).then(|| {
             let mut owners = Owners::new(&geometry);
-            owners.load(mapping.entries());
+            owners.load(map.whole().entries());
             owners
         });
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
@@ -193,8 +208,14 @@ impl<M: Media> BlockFtl<M> {
             + config.host_frames as usize
             + 1
             + scrub_frames;
+        let map_plan = config
+            .map_memory
+            .as_ref()
+            .map(|memory| MapPlan::new(memory, config.capacity_blocks, &geometry).expect("the plan was made with it"));
+        let map_frames = map_plan.map_or(0, |_| MapPages::frames_needed(&geometry));
         let metadata = Log::frames_needed(ws_min)
             + scrub_frames
+            + map_frames
             + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
             + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
         let (pages, stamps) = match config.payload {
@@ -206,7 +227,7 @@ impl<M: Media> BlockFtl<M> {
         frames.zero(padding);
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
         let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
-        let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies);
+        let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies, superblock.map_page);
         let checkpoint =
             Checkpointer::new(layout, plan.checkpoint_lanes, config.checkpoint_interval, &geometry, &mut frames);
         let own = |frames: &mut Frames, form, count| {
@@ -215,6 +236,8 @@ impl<M: Media> BlockFtl<M> {
             own
         };
         let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
+        let map_pages = map_plan
+            .map(|plan| MapPages::new(plan, own(&mut frames, FrameForm::Bytes, map_frames), next_lsn << 10, &geometry));
         let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
         let scrub_frames =
@@ -283,7 +306,8 @@ impl<M: Media> BlockFtl<M> {
             progress: 0,
             standstill: None,
             config,
-            mapping,
+            map,
+            map_pages,
             owners,
             flash,
             media,
@@ -292,6 +316,31 @@ impl<M: Media> BlockFtl<M> {
 }
 
 impl BlockFtl {
+    /// Takes over the chunks of map pages that the directory names.
+    pub(crate) fn adopt_map_chunks(&mut self, chunks: &Chunks, access: Access) -> Result<(), OpenError> {
+        let (Map::Paged(map), Some(_)) = (&self.map, &self.map_pages) else { return Ok(()) };
+        let format = self.flash.format;
+        let mut live: BTreeMap<ChunkId, (usize, u32)> = BTreeMap::new();
+        for page in 0..map.directory().pages() {
+            for (copy, ppa) in map.directory().get(page).into_iter().flatten().enumerate() {
+                live.entry(format.chunk_of(ppa)).or_insert((copy, 0)).1 += 1;
+            }
+        }
+        for (chunk, (copy, live)) in live {
+            let is_apart = self.flash.chunks.valid(chunk) == 0 && self.adopt_chunk(chunk, chunks);
+            // Who only looks may see an older directory than the chunks are.
+            if !is_apart && access != Access::Inspect {
+                let address = format.unpack_chunk(chunk);
+                let found = format!("the chunk of {address} has map pages, and is used for something else");
+                return Err(OpenError::Inconsistent(found));
+            }
+            let is_open = chunks.state(chunk) == ChunkState::Open;
+            let write_pointer = chunks.get(chunk).filter(|_| is_open).map(|chunk| chunk.write_pointer);
+            self.map_pages.as_mut().expect("it is there").adopt(copy, chunk, live, write_pointer);
+        }
+        Ok(())
+    }
+
     /// Takes over the chunks of log and checkpoint that the superblock names.
     pub(crate) fn adopt_metadata(&mut self, chunks: &Chunks, found: &FoundLog) {
         let superblock = self.journal.superblock.current().clone();

@@ -20,6 +20,7 @@
 
 use crate::frontiers::HostFrontiers;
 use crate::garbage_collection::Collection;
+use crate::map_pages::MapPages;
 use crate::placement::Placement;
 use crate::reading::Reading;
 use crate::refresh::Refresh;
@@ -42,7 +43,7 @@ use openftl_parts::flash::{Errand, Flash, Reset};
 use openftl_parts::journal::Journal;
 use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::map::owners::Owners;
-use openftl_parts::map::{Mapping, Place};
+use openftl_parts::map::{Map, Place};
 use openftl_parts::target::{
     BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
 };
@@ -67,7 +68,9 @@ pub const STANDSTILL_MIN: Nanos = Nanos::from_millis(30_000);
 /// for each kind of device again. A command to the device costs a virtual call.
 pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) config: Config,
-    pub(crate) mapping: Mapping,
+    pub(crate) map: Map,
+    /// The pages of a map on media, on their way.
+    pub(crate) map_pages: Option<MapPages>,
     /// Kept where the device copies what is relocated.
     pub(crate) owners: Option<Owners>,
     pub(crate) buffer: WriteBuffer,
@@ -193,7 +196,7 @@ impl BlockFtl {
     /// Where logical block `block` of this drive is.
     #[must_use]
     pub fn place(&self, block: u64) -> Place {
-        self.mapping.get(block as u32).place()
+        self.map.whole().get(block as u32).place()
     }
 
     /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
@@ -260,8 +263,12 @@ impl BlockFtl {
                 format!("{free} free, {}", self.collection.describe(group))
             })
             .collect();
+        let map = match (&self.map, &self.map_pages) {
+            (Map::Paged(map), Some(pages)) => format!("{}, {} changes, ", pages.describe(), map.changes().len()),
+            _ => String::new(),
+        };
         format!(
-            "{} frames free, buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
+            "{map}{} frames free, buffer {}/{}/{}, {} held, log {}/{}, {} log chunks, checkpoint {}, {} units under way, {} chunks to be reset, {}, groups {groups:?}, {:?}",
             self.flash.frames.available(self.config.payload),
             self.buffer.committed(),
             self.buffer.placed(),
@@ -320,7 +327,7 @@ impl BlockFtl {
 
     /// Goes on with log, checkpoint and superblock.
     fn advance_journal(&mut self) {
-        let body = CommittedMap { mapping: &self.mapping, buffer: &self.buffer };
+        let body = CommittedMap { map: &self.map, buffer: &self.buffer };
         let has_been_taken = self.has_taken();
         self.journal.advance(&mut self.flash, &body, has_been_taken);
     }
@@ -382,6 +389,7 @@ impl BlockFtl {
                     Reader::Host => self.host_read_ended(read, completion),
                     Reader::Collection => self.collection_read_ended(read, completion),
                     Reader::Scrub => self.scrub_read_ended(read, completion),
+                    Reader::Map => self.map_read_ended(read, completion),
                     Reader::Tenant => tenant.read_ended(&mut self.flash, read, completion),
                 },
                 Errand::Reset(chunk) => self.reset_ended(tenant, chunk, completion.status),
@@ -407,6 +415,7 @@ impl BlockFtl {
             assert!(rounds < ROUNDS_MAX, "the parts of the drive stir each other without end: {}", self.describe());
             self.settle_events(tenant);
             self.advance_transactions();
+            self.advance_map_pages();
             self.hand_over();
             self.advance_refresh();
             self.advance_collection();
@@ -507,6 +516,7 @@ impl BlockFtl {
                         Purpose::Checkpoint => self.journal.checkpoint.written(unit.frames()),
                         Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
                         Purpose::Tenant => tenant.unit_readable(&mut self.flash, id),
+                        Purpose::Map => self.map_unit_readable(id),
                         Purpose::Log | Purpose::Padding => {}
                     }
                     self.flash.units.finish(id);
@@ -555,6 +565,7 @@ impl BlockFtl {
             Purpose::Checkpoint => self.journal.checkpoint.write_again(unit.owner as usize, unit.frames()),
             Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
             Purpose::Tenant => tenant.unit_failed(&mut self.flash, id),
+            Purpose::Map => self.map_unit_failed(id),
             Purpose::Padding => {}
         }
         self.flash.units.finish(id);

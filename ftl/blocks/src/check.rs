@@ -5,7 +5,7 @@ use crate::block_ftl::BlockFtl;
 use openftl_core::{Clock, Frame};
 use openftl_media::ChunkState;
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::map::Place;
+use openftl_parts::map::{Map, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
 use openftl_parts::tenant::{Nobody, Tenant};
@@ -151,7 +151,10 @@ impl BlockFtl {
                     }
                 }
             }
-            let is_unmapped = |block: &u64| self.mapping.get(*block as u32).place() == Place::Unmapped;
+            let is_unmapped = |block: &u64| match &self.map {
+                Map::Whole(map) => map.get(*block as u32).place() == Place::Unmapped,
+                Map::Paged(map) => map.buffered(*block as u32).is_none() && !map.has_any(*block as u32),
+            };
             let unmapped = (first..first + blocks as u64).filter(is_unmapped).count() as u64;
             report.blocks_unmapped += unmapped;
             report.blocks_verified += blocks as u64 - unmapped;
@@ -204,8 +207,9 @@ impl BlockFtl {
         let geometry = self.flash.geometry;
         let descriptors = self.media.whole_chunk_report(clock.now())?;
         let mut mapped = vec![0u32; self.flash.format.chunk_ids()];
-        for block in 0..self.mapping.len() as u32 {
-            let Place::Media(ppa) = self.buffer.base(&self.mapping, block).place() else { continue };
+        let in_memory = if matches!(self.map, Map::Whole(_)) { self.map.blocks() } else { 0 };
+        for block in 0..in_memory as u32 {
+            let Place::Media(ppa) = self.buffer.base(&self.map, block).place() else { continue };
             mapped[self.flash.format.chunk_of(ppa).0 as usize] += 1;
             if !self.flash.chunks.is_valid(ppa) {
                 let address = self.flash.format.unpack(ppa);
@@ -218,7 +222,7 @@ impl BlockFtl {
             let address = self.flash.format.unpack_chunk(chunk);
             let (usage, valid) = (self.flash.chunks.usage(chunk), self.flash.chunks.valid(chunk));
             report.chunks_compared += 1;
-            if valid != mapped[chunk.0 as usize] {
+            if valid != mapped[chunk.0 as usize] && matches!(self.map, Map::Whole(_)) {
                 let mapped = mapped[chunk.0 as usize];
                 report.add(format!("chunk {address}: the chunk table counts {valid} valid blocks, the map {mapped}"));
             }

@@ -45,6 +45,8 @@ impl BlockFtl {
             self.run(clock, tenant, |ftl| ftl.transactions.is_idle() || ended(ftl))?;
             is_saved |= !ended(self) && self.transactions.is_idle();
             self.flash.phase = Phase::Closing;
+            // Batches of map pages are pushed out now.
+            self.flash.stirred |= self.map_pages.is_some();
             self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
             self.pad_data_frontiers();
@@ -95,7 +97,12 @@ impl BlockFtl {
     }
 
     fn is_quiet(&self) -> bool {
-        self.journal.is_idle() && self.flash.under_way == 0 && self.flash.is_handed_over() && !self.flash.stirred
+        let is_merging = self.map_pages.as_ref().is_some_and(|pages| !pages.is_idle());
+        self.journal.is_idle()
+            && !is_merging
+            && self.flash.under_way == 0
+            && self.flash.is_handed_over()
+            && !self.flash.stirred
     }
 
     /// Works until `until` holds, waiting for the device as it needs.

@@ -32,6 +32,7 @@
 //!
 //! This file says which groups are collected, when, and which victims; `garbage_collection/relocation.rs` how their blocks move.
 
+mod lost;
 mod relocation;
 
 use crate::block_ftl::BlockFtl;

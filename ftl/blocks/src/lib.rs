@@ -8,6 +8,7 @@
 //! | [`write_buffer`] | what the host wrote and the medium does not have yet |
 //! | [`placement`], [`objects`], [`handle_events`], `frontiers` | what shares chunks because it will end together |
 //! | [`garbage_collection`], `relief` | making room |
+//! | `map_pages` | pages of a map on media, read and merged |
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | `assembly`, `recovery`, `closing` | making, opening and closing a drive |
 //! | [`check`] | verifying all of it |
@@ -26,6 +27,7 @@ pub mod garbage_collection;
 #[cfg(test)]
 mod hand_over_tests;
 pub mod handle_events;
+mod map_pages;
 pub mod objects;
 pub mod placement;
 pub mod reading;

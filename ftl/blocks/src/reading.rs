@@ -5,12 +5,14 @@
 //! once more before the host gets an error. What was good only with much correction, or only the second time, is refreshed.
 
 use crate::block_ftl::BlockFtl;
+use crate::map_pages::Waiting;
 use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
-use openftl_parts::map::Place;
+use openftl_parts::map::demand::Looked;
+use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{Done, IoError};
 use openftl_parts::words::Care;
 
@@ -110,28 +112,110 @@ impl BlockFtl {
         self.flash.statistics.host_blocks_read += frames.len() as u64;
         let mut gathered = Gathered::new(tag, None);
         self.flash.allowance.earn(frames.len());
+        if matches!(self.map, Map::Paged(_)) {
+            self.gather_paged(&mut gathered, first as u32, frames, None);
+            self.submit_gathered(gathered);
+            return Ok(());
+        }
         for (index, frame) in frames.iter().enumerate() {
             let block = first as u32 + index as u32;
-            match self.mapping.get(block).place() {
-                Place::Unmapped => self.flash.frames.zero(*frame),
-                Place::Lost => _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
-                Place::Buffer(buffered) if self.buffer.slot(buffered).kind == BlockKind::Uncorrectable => {
-                    _ = gathered.lost.get_or_insert(IoError::Uncorrectable { block: u64::from(block) });
-                }
-                Place::Buffer(buffered) => {
-                    self.flash.statistics.buffer_hits += 1;
-                    self.flash.frames.copy(buffered, *frame);
-                }
-                Place::Media(_) if self.flash.is_deaf => {
-                    _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) });
-                }
-                Place::Media(ppa) => {
-                    self.gather(&mut gathered, ppa, block, *frame);
-                }
-            }
+            let entry = self.map.whole().get(block);
+            self.gather_entry(&mut gathered, entry, block, *frame);
         }
         self.submit_gathered(gathered);
         Ok(())
+    }
+
+    /// Adds a block that is where `entry` says to a read.
+    #[inline]
+    fn gather_entry(&mut self, gathered: &mut Gathered, entry: Entry, block: u32, frame: Frame) {
+        match entry.place() {
+            Place::Unmapped => self.flash.frames.zero(frame),
+            Place::Lost => _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
+            Place::Buffer(buffered) if self.buffer.slot(buffered).kind == BlockKind::Uncorrectable => {
+                _ = gathered.lost.get_or_insert(IoError::Uncorrectable { block: u64::from(block) });
+            }
+            Place::Buffer(buffered) => {
+                self.flash.statistics.buffer_hits += 1;
+                self.flash.frames.copy(buffered, frame);
+            }
+            Place::Media(_) if self.flash.is_deaf => {
+                _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) });
+            }
+            Place::Media(ppa) => self.gather(gathered, ppa, block, frame),
+        }
+    }
+
+    /// Adds blocks of a map on media to a read. Of what the map has to be asked for, those of one page wait for it together, but for
+    /// what is in `page`, which somebody has waited for.
+    fn gather_paged(&mut self, gathered: &mut Gathered, first: u32, frames: &[Frame], page: Option<Frame>) {
+        let mut waits: Option<(u32, u32, Vec<Frame>)> = None;
+        for (block, frame) in (first..).zip(frames) {
+            let Map::Paged(map) = &mut self.map else { unreachable!("the map is on media") };
+            let looked = match (map.buffered(block), page) {
+                (Some(buffered), _) => Looked::Entry(Entry::buffer(buffered)),
+                (None, Some(page)) => Looked::Entry(map.look_in(block, self.flash.frames.bytes(page))),
+                (None, None) => map.look(block),
+            };
+            match (looked, &mut waits) {
+                (Looked::Entry(entry), _) => self.gather_entry(gathered, entry, block, *frame),
+                // Blocks of a page need not follow each other.
+                (Looked::Page(page), Some((waited, from, list)))
+                    if *waited == page && *from + list.len() as u32 == block =>
+                {
+                    list.push(*frame);
+                }
+                (Looked::Page(page), _) => {
+                    let before = waits.replace((page, block, vec![*frame]));
+                    self.await_page(gathered, before);
+                }
+            }
+        }
+        self.await_page(gathered, waits);
+    }
+
+    /// Blocks of a read wait for their page: it has one command more that has not ended.
+    fn await_page(&mut self, gathered: &mut Gathered, waits: Option<(u32, u32, Vec<Frame>)>) {
+        let Some((page, first, frames)) = waits else { return };
+        let request = *gathered.request.get_or_insert_with(|| self.reading.begin_request(gathered.tag, self.flash.now));
+        self.reading.requests[request as usize].commands += 1;
+        self.wait_for_page(page, Waiting { request, first, frames });
+    }
+
+    /// The page that blocks of a read waited for is in `page`, or nowhere.
+    pub(crate) fn read_with_page(&mut self, request: u32, first: u32, frames: &[Frame], page: Option<Frame>) {
+        let Request { tag, .. } = self.reading.requests[request as usize];
+        let mut gathered = Gathered { request: Some(request), ..Gathered::new(tag, None) };
+        self.gather_paged(&mut gathered, first, frames, page);
+        if let Some(command) = gathered.command {
+            self.flash.submit_read(command);
+        }
+        if let Some(lost) = gathered.lost {
+            self.reading.requests[request as usize].fail(lost);
+        }
+        self.command_ended(request, self.flash.now);
+    }
+
+    /// The page that blocks of a read waited for is lost. What is known without it is read.
+    pub(crate) fn read_without_page(&mut self, request: u32, first: u32, frames: &[Frame]) {
+        let Request { tag, .. } = self.reading.requests[request as usize];
+        let mut gathered = Gathered { request: Some(request), ..Gathered::new(tag, None) };
+        for (block, frame) in (first..).zip(frames) {
+            let Map::Paged(map) = &mut self.map else { unreachable!("the map is on media") };
+            let entry = match (map.buffered(block), map.look(block)) {
+                (Some(buffered), _) => Entry::buffer(buffered),
+                (None, Looked::Entry(entry)) => entry,
+                (None, Looked::Page(_)) => Entry::LOST,
+            };
+            self.gather_entry(&mut gathered, entry, block, *frame);
+        }
+        if let Some(command) = gathered.command {
+            self.flash.submit_read(command);
+        }
+        if let Some(lost) = gathered.lost {
+            self.reading.requests[request as usize].fail(lost);
+        }
+        self.command_ended(request, self.flash.now);
     }
 
     /// Reads blocks of table `number` from block `first` on, each from where `place` says.
@@ -201,6 +285,9 @@ impl BlockFtl {
             (request, self.reading.commands[id.0 as usize].logical[0])
         };
         let mut given_up: Vec<(u32, u32)> = of_host.map(first_of).collect();
+        if let Some(pages) = &mut self.map_pages {
+            given_up.extend(pages.give_up());
+        }
         given_up.sort_unstable();
         given_up.dedup_by_key(|(request, _)| *request);
         for (request, block) in given_up {
@@ -242,18 +329,24 @@ impl BlockFtl {
             return;
         }
         self.flash.reads.end(id);
-        let reading = &mut self.reading.requests[request as usize];
-        reading.commands -= 1;
         if let Some(error) = error {
             self.flash.statistics.read_failures += 1;
-            reading.fail(error);
+            self.reading.requests[request as usize].fail(error);
         }
+        self.command_ended(request, completion.at);
+    }
+
+    /// A command of a read has ended; with the last one the read does.
+    #[inline]
+    fn command_ended(&mut self, request: u32, at: Time) {
+        let reading = &mut self.reading.requests[request as usize];
+        reading.commands -= 1;
         if reading.commands == 0 {
             let Request { tag, began, error, .. } = *reading;
-            self.flash.statistics.read_latency.record(completion.at.since(began));
+            self.flash.statistics.read_latency.record(at.since(began));
             self.reading.free_requests.push(request);
             self.flash.statistics.host_errors += u64::from(error.is_some());
-            self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at: completion.at });
+            self.done.push(Done { tag, result: error.map_or(Ok(()), Err), at });
         }
     }
 }

@@ -22,17 +22,18 @@
 //! | after it | it finds the gap, and skips it |
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
-use crate::assembly::Origin;
+use crate::assembly::{Origin, new_map};
 use crate::block_ftl::BlockFtl;
 use crate::write_buffer::WriteBuffer;
-use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Time};
+use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::canary::Canary;
 use openftl_parts::config::{Config, RelocateBy};
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::flash::plan::Plan;
-use openftl_parts::flash::scan::Scan;
+use openftl_parts::flash::scan::{Scan, interleaved};
 use openftl_parts::journal::found_checkpoint::FoundCheckpoint;
 use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, MendedUnit};
@@ -43,7 +44,11 @@ use openftl_parts::journal::superblock_writer::PlaceState;
 use openftl_parts::journal::survey::{
     close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
-use openftl_parts::map::{Entry, Mapping, Place};
+use openftl_parts::map::demand::DemandMap;
+use openftl_parts::map::directory::{PageSize, entry_of};
+use openftl_parts::map::memory::{MapBudget, MapMemory};
+use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::{Entry, Map, Mapping, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
 use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
@@ -133,11 +138,12 @@ impl Found {
         }
         scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
         config.take_over(superblock.sizing);
+        config.map_memory = map_memory(&config, &superblock)?;
         let plan = plan_for(&chunks, &config, &superblock)?;
         steps.end(scan.blocks_read, format!("superblock {}", superblock.sequence));
 
-        let (mut mapping, mut table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
-        let maps = (&mut mapping, &mut table);
+        let (mut map, mut table) = (new_map(&config, &geometry)?, ChunkTable::new(&geometry));
+        let maps = (&mut map, &mut table);
         let mut checkpoint =
             FoundCheckpoint::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
         let mut sound = checkpoint.expect_whole(&superblock);
@@ -156,8 +162,8 @@ impl Found {
                 found = newest;
                 superblock = found.superblock.clone();
                 scan.seals.begin(superblock.drive, superblock.sequence, superblock.copies);
-                (mapping, table) = (Mapping::new(config.capacity_blocks), ChunkTable::new(&geometry));
-                let maps = (&mut mapping, &mut table);
+                (map, table) = (new_map(&config, &geometry)?, ChunkTable::new(&geometry));
+                let maps = (&mut map, &mut table);
                 checkpoint =
                     FoundCheckpoint::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, access, maps)?;
                 sound = checkpoint.expect_whole(&superblock);
@@ -174,8 +180,8 @@ impl Found {
         steps.report.clean = superblock.clean && log.is_empty();
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
-        checkpoint.load_seals(&mapping, &mut scan.seals);
-        let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut mapping, &mut scan.seals)));
+        checkpoint.load_seals(&map, &mut scan.seals);
+        let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut map, &mut scan.seals)));
         scan.seals.end_loading();
         let mut left_in_doubt = HashSet::new();
         if let Ok(replayed) = &mut replayed {
@@ -187,26 +193,35 @@ impl Found {
         steps.end(scan.blocks_read, format!("{records} records, {dropped} of cut-off transactions dropped"));
 
         let mut highest = Highest::default();
-        if !is_settled && !steps.report.clean {
-            forget_impossible(&chunks, &superblock, &mut mapping);
+        if !is_settled
+            && !steps.report.clean
+            && let Map::Whole(mapping) = &mut map
+        {
+            forget_impossible(&chunks, &superblock, mapping);
         }
         let mapped = match replayed.and_then(|_| {
-            let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+            let mapped = match &mut map {
+                Map::Whole(mapping) => mark_valid(&chunks, mapping, &mut table)?,
+                Map::Paged(map) => {
+                    let forgiven = (!is_settled && !steps.report.clean).then_some(&superblock);
+                    mark_paged(media, &mut *steps.clock, &mut scan, &chunks, (map, &mut table), forgiven)?
+                }
+            };
             expect_apart(&superblock, geometry.format(), &table)?;
             Ok(mapped)
         }) {
-            Err(damage) if access == Access::Repair => {
+            Err(damage) if access == Access::Repair && matches!(map, Map::Whole(_)) => {
                 let left = (&checkpoint, &log);
                 let clock = &mut *steps.clock;
                 let (report, on_media) =
-                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, &mut mapping);
+                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, map.whole_mut());
                 steps.report.repair = Some(report);
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
                 superblock.sequence += SUPERBLOCKS_SKIPPED;
                 scan.seals.begin_numbers(superblock.sequence);
                 table.forget_valid();
-                let mapped = mark_valid(&chunks, &mapping, &mut table)?;
+                let mapped = mark_valid(&chunks, map.whole(), &mut table)?;
                 // An older superblock may name chunks that have been put to another use since.
                 superblock.forget_chunks(|chunk| {
                     table.valid(chunk) > 0 || matches!(chunks.state(chunk), ChunkState::Free | ChunkState::Offline)
@@ -232,10 +247,10 @@ impl Found {
             close_beyond_plan(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, &plan, is_of_tenant);
         }
         let superblocks = superblock_places(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, access);
-        steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log);
+        steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log, &chunks);
         let mend = log.to_write_again(superblock.drive, geometry.ws_min);
         let gap = (!clean).then_some(gap);
-        let origin = Origin { config, plan, superblock, mapping, chunks: table, seals: scan.seals, good, next_lsn };
+        let origin = Origin { config, plan, superblock, map, chunks: table, seals: scan.seals, good, next_lsn };
         let read = scan.blocks_read;
         let found =
             Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend };
@@ -307,6 +322,7 @@ impl BlockFtl {
         self.flash.resets.keep_in_doubt(left_in_doubt);
         self.journal.superblock.put_in_place(&mut self.flash, superblocks);
         self.adopt_metadata(&chunks, &log);
+        self.adopt_map_chunks(&chunks, access)?;
         for chunk in checkpoint.retired {
             self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
         }
@@ -446,7 +462,13 @@ fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError
 }
 
 /// What is there only once and should be there twice.
-fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheckpoint, log: &FoundLog) -> Vec<String> {
+fn single_copies(
+    superblock: &Superblock,
+    places: usize,
+    checkpoint: &FoundCheckpoint,
+    log: &FoundLog,
+    chunks: &Chunks,
+) -> Vec<String> {
     let mut single = Vec::new();
     // A crash may leave it so; after a clean stop it is a loss.
     if superblock.clean && places < superblock.places.chunks(2).filter(|pair| pair[0] != u32::MAX).count() {
@@ -458,8 +480,14 @@ fn single_copies(superblock: &Superblock, places: usize, checkpoint: &FoundCheck
     }
     for (copy, lacking) in log.lacking().iter().enumerate() {
         let promised = lacking.iter().filter(|(lsn, _)| *lsn < log.durable_below());
-        if let Some((first, _)) = promised.clone().next() {
-            let count = promised.count();
+        let count = promised.clone().count();
+        // Who only looks cannot read the last blocks of an open chunk (MW_CUNITS), and they may be there.
+        let open = superblock.log_chunks[copy].iter().filter_map(|chunk| chunks.get(ChunkId(*chunk)));
+        let open = open.filter(|chunk| chunk.state == ChunkState::Open);
+        let unreadable: u32 = open.map(|chunk| chunk.write_pointer - chunks.readable(chunk.chunk)).sum();
+        if let Some((first, _)) = promised.clone().next()
+            && count > unreadable as usize
+        {
             single.push(format!("log: copy {copy} lacks {count} blocks (the first is {first})"));
         }
     }
@@ -491,29 +519,129 @@ fn written(chunks: &Chunks, chunk: ChunkId) -> u32 {
     }
 }
 
+/// The memory for the map of a drive: as it is asked for, if the drive was formatted with map pages.
+///
+/// # Errors
+/// If it was not.
+fn map_memory(config: &Config, superblock: &Superblock) -> Result<Option<MapMemory>, OpenError> {
+    let whole = MapMemory { budget: MapBudget::Bytes(u64::MAX), policy: CachePolicy::default(), page: PageSize::WHOLE };
+    match (config.map_memory, superblock.map_page) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(OpenError::WholeMap),
+        (asked, Some(page)) => Ok(Some(MapMemory { page, ..asked.unwrap_or(whole) })),
+    }
+}
+
 /// Marks valid what the map points at. Returns how many blocks are mapped.
 ///
 /// # Errors
 /// If a block cannot be where the map says.
 fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
-    let format = chunks.geometry.format();
     let mut mapped = 0;
     for (block, entry) in mapping.entries().iter().enumerate() {
         let Place::Media(ppa) = entry.place() else { continue };
-        let written = written(chunks, format.chunk_of(ppa));
-        let address = format.unpack(ppa);
-        if format.block_of(ppa) >= written {
-            return Err(OpenError::Inconsistent(format!(
-                "logical block {block} is mapped to {address}, and only {written} blocks of that chunk are written"
-            )));
-        }
-        if table.is_valid(ppa) {
-            return Err(OpenError::Inconsistent(format!("two logical blocks are mapped to {address}; one is {block}")));
-        }
-        table.set_valid(ppa);
+        mark_one(chunks, table, block as u32, ppa)?;
         mapped += 1;
     }
     Ok(mapped)
+}
+
+/// Marks valid that `block` is at `ppa`.
+fn mark_one(chunks: &Chunks, table: &mut ChunkTable, block: u32, ppa: Ppa) -> Result<(), OpenError> {
+    let format = chunks.geometry.format();
+    let written = written(chunks, format.chunk_of(ppa));
+    let address = format.unpack(ppa);
+    if format.block_of(ppa) >= written {
+        return Err(OpenError::Inconsistent(format!(
+            "logical block {block} is mapped to {address}, and only {written} blocks of that chunk are written"
+        )));
+    }
+    if table.is_valid(ppa) {
+        return Err(OpenError::Inconsistent(format!("two logical blocks are mapped to {address}; one is {block}")));
+    }
+    table.set_valid(ppa);
+    Ok(())
+}
+
+/// The same of a map on media: every page of it is read. With `forgiven`, its superblock, what is no more where the map says is
+/// [forgotten](forget_impossible) instead.
+fn mark_paged(
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    (map, table): (&mut DemandMap, &mut ChunkTable),
+    forgiven: Option<&Superblock>,
+) -> Result<u64, OpenError> {
+    let named: HashSet<ChunkId> =
+        forgiven.into_iter().flat_map(|superblock| superblock.chunks().chain(superblock.places.map(ChunkId))).collect();
+    let mut forgotten: Vec<u32> = Vec::new();
+    let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
+    // What pages have for blocks with a change counts no more.
+    map.settle_all();
+    let mut mapped = 0;
+    let mut result = Ok(());
+    let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
+    for copy in 0..METADATA_COPIES {
+        let missing = (0..pages).filter(|page| !have[*page as usize]);
+        let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));
+        let places = missing.filter_map(|page| map.directory().get(page).map(|copies| copies[copy])).filter(readable);
+        let places = interleaved(format, places);
+        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+            let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Map && oob.address < u64::from(pages)) else {
+                return;
+            };
+            let page = oob.address as u32;
+            let is_there = map.directory().get(page).is_some_and(|copies| copies[copy] == ppa);
+            if !is_there || std::mem::replace(&mut have[page as usize], true) || result.is_err() {
+                return;
+            }
+            let bytes = frames.bytes(frame);
+            for block in size.first_of(page)..map.end_of(page) {
+                if map.changes().get(block).is_some() {
+                    continue;
+                }
+                let Place::Media(ppa) = entry_of(bytes, size.split(block).1).place() else { continue };
+                let marked = mark_one(chunks, table, block, ppa);
+                mapped += u64::from(marked.is_ok());
+                if forgiven.is_some() && (marked.is_err() || named.contains(&format.chunk_of(ppa))) {
+                    forgotten.push(block);
+                } else if result.is_ok() {
+                    result = marked;
+                }
+            }
+        });
+    }
+    result?;
+    for page in (0..pages).filter(|page| !have[*page as usize]) {
+        let (first, end) = (size.first_of(page), map.end_of(page));
+        if forgiven.is_none() {
+            return Err(OpenError::MapPageLost { page, first, blocks: end - first });
+        }
+        forgotten.extend((first..end).filter(|block| map.changes().get(*block).is_none()));
+    }
+    for block in forgotten {
+        map.put(block, Entry::LOST);
+    }
+    let mut changes = [(0, Entry::UNMAPPED); 64];
+    let mut next = 0;
+    loop {
+        let count = map.changes().first_of(next..map.len() as u32, &mut changes);
+        for (block, entry) in &changes[..count] {
+            next = block + 1;
+            let Place::Media(ppa) = entry.place() else { continue };
+            let marked = mark_one(chunks, table, *block, ppa);
+            mapped += u64::from(marked.is_ok());
+            if forgiven.is_some() && (marked.is_err() || named.contains(&format.chunk_of(ppa))) {
+                map.put(*block, Entry::LOST);
+            } else {
+                marked?;
+            }
+        }
+        if count < changes.len() {
+            return Ok(mapped);
+        }
+    }
 }
 
 /// Whether no data are where the superblock has its own.

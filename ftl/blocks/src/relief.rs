@@ -56,8 +56,10 @@ impl BlockFtl {
         (!self.transactions.is_idle()
             || self.transactions.stalled
             || self.collection.is_stalled()
-            || self.journal.is_stalled(&self.flash))
+            || self.journal.is_stalled(&self.flash)
+            || self.map_pages.as_ref().is_some_and(|pages| pages.is_stalled()))
             && !self.flash.stirred
+            && !self.map_pages.as_ref().is_some_and(|pages| pages.is_reading())
             && !self.transactions.trims.wants_turn()
             && self.flash.under_way == self.flash.reads.under_way()
             && self.flash.is_handed_over()

@@ -31,6 +31,7 @@ use openftl_parts::flash::Errand;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::units::OpenId;
 use openftl_parts::journal::log_block::Record;
+use openftl_parts::map::{Entry, Map};
 use openftl_parts::target::{Done, Durability, IoError, REQUESTS_MAX};
 use openftl_parts::words::{Class, Handle, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;
@@ -240,7 +241,7 @@ impl BlockFtl {
             }
             let block = first + index as u32;
             let class = self.placement.class_of(block, handle, self.buffer.head());
-            self.buffer.push(&mut self.mapping, frame, kind, block, class, index + 1 == blocks || splits);
+            self.buffer.push(&mut self.map, frame, kind, block, class, index + 1 == blocks || splits);
             if !self.placement.is_plain() {
                 self.flash.statistics.placement.count(self.placement.counted_as(class), 1);
             }
@@ -445,12 +446,17 @@ impl BlockFtl {
         while self.buffer.has_complete()
             && (within
                 || (may_grow
+                    && self.has_room_for_transaction()
                     && self.buffer.committed() < limit
                     && self.journal.log.append_chunks(&mut self.flash)
                     && self.journal.log.has_room()))
         {
             let committed = self.buffer.commit().expect("it is complete");
-            if let Some(old) = committed.old {
+            let old = match self.map {
+                Map::Whole(_) => committed.old,
+                Map::Paged(_) => self.put_change(committed.block, Entry::media(committed.ppa)),
+            };
+            if let Some(old) = old {
                 self.flash.chunks.invalidate(old);
             }
             self.flash.chunks.commit(committed.ppa);
@@ -459,7 +465,7 @@ impl BlockFtl {
             within = !committed.last;
             self.flash.stirred = true;
         }
-        while let Some(frame) = self.buffer.release(&mut self.mapping) {
+        while let Some(frame) = self.buffer.release(&mut self.map) {
             self.flash.frames.release(frame);
             self.flash.stirred = true;
         }

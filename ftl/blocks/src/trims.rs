@@ -27,7 +27,7 @@ use crate::block_ftl::BlockFtl;
 use openftl_core::{Ppa, Time};
 use openftl_parts::config::TRIM_STEP_ENTRIES;
 use openftl_parts::journal::log_block::Record;
-use openftl_parts::map::{Entry, Place};
+use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{Durability, Extent, IoError, REQUESTS_MAX};
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::VecDeque;
@@ -41,6 +41,9 @@ const _: () = assert!(
     TRIM_STEP_ENTRIES as usize >= TRANSACTION_BLOCKS_MAX + 4,
     "a trim as long as the longest write is one step, with the counts of the regions that it lies in"
 );
+
+/// Map pages of a step, where they are on media.
+const PAGES_PER_STEP: u64 = 64;
 
 struct WaitingTrim {
     tag: u64,
@@ -121,15 +124,20 @@ impl BlockFtl {
         let committed = self.buffer.committed();
         let (mut next, mut looks) = (blocks.start, u64::from(self.config.trim_step_entries.max(1)));
         let mut newest = None;
+        if matches!(self.map, Map::Paged(_)) && u64::from(blocks.end - blocks.start) > looks {
+            return self.buffer.head();
+        }
         loop {
-            next = self.mapping.skip_unmapped(next..blocks.end, &mut looks);
+            if let Map::Whole(map) = &self.map {
+                next = map.skip_unmapped(next..blocks.end, &mut looks);
+            }
             if next == blocks.end {
                 break;
             }
             if looks == 0 {
                 return self.buffer.head();
             }
-            newest = newest.max(self.buffer.newest(&self.mapping, next));
+            newest = newest.max(self.buffer.newest(&self.map, next));
             (next, looks) = (next + 1, looks - 1);
         }
         match newest {
@@ -149,7 +157,7 @@ impl BlockFtl {
     pub(crate) fn trim_waits_for(&self) -> Option<Ppa> {
         let trim = self.transactions.trims.waiting.front()?;
         let is_begun = self.buffer.committed() >= trim.position && trim.ready < trim.end;
-        if is_begun { self.buffer.unreadable(&self.mapping, trim.ready) } else { None }
+        if is_begun { self.buffer.unreadable(&self.map, trim.ready) } else { None }
     }
 
     pub(crate) fn advance_trims(&mut self) {
@@ -162,7 +170,8 @@ impl BlockFtl {
                 self.end_with(tag, Err(IoError::ReadOnly));
                 continue;
             }
-            if self.buffer.committed() < position || !may_grow || !self.journal.log.has_room() {
+            let has_room = self.journal.log.has_room() && self.has_room_for_changes(1);
+            if self.buffer.committed() < position || !may_grow || !has_room {
                 break;
             }
             if self.transactions.trims.budget == 0 {
@@ -197,15 +206,35 @@ impl BlockFtl {
         let most = u64::from(self.config.trim_step_entries.max(1));
         let before = trim.looked;
         let mut can_go = true;
-        while trim.ready < trim.end && trim.looked < most {
-            if self.mapping.get(trim.ready) == Entry::UNMAPPED {
+        if let Map::Paged(map) = &self.map
+            && trim.ready < trim.end
+        {
+            // Whole pages cost no more than a block.
+            let from = trim.ready;
+            let (mut page, first) = (map.size().split(from).0, from);
+            let mut ready = map.end_of(page).min(trim.end);
+            while ready < trim.end && u64::from(page - map.size().split(first).0) + 1 < most.min(PAGES_PER_STEP) {
+                page += 1;
+                ready = map.end_of(page).min(trim.end);
+            }
+            let unreadable =
+                |block: &u32| (from..ready).contains(block) && self.buffer.unreadable(&self.map, *block).is_some();
+            let held = map.buffered_blocks().filter(unreadable).min();
+            (trim.ready, can_go) = (held.unwrap_or(ready), held.is_none());
+            trim.looked += u64::from(trim.ready - from).min(most);
+        }
+        while let Map::Whole(map) = &self.map
+            && trim.ready < trim.end
+            && trim.looked < most
+        {
+            if map.get(trim.ready) == Entry::UNMAPPED {
                 let mut looks = most - trim.looked;
-                trim.ready = self.mapping.skip_unmapped(trim.ready..trim.end, &mut looks);
+                trim.ready = map.skip_unmapped(trim.ready..trim.end, &mut looks);
                 trim.looked = most - looks;
                 continue;
             }
             // Nothing newer is committed before the trim has ended, so what has left does not come back.
-            if self.buffer.unreadable(&self.mapping, trim.ready).is_some() {
+            if self.buffer.unreadable(&self.map, trim.ready).is_some() {
                 can_go = false;
                 break;
             }
@@ -224,14 +253,19 @@ impl BlockFtl {
         (trim.next, trim.looked) = (trim.ready, 0);
         let is_last = trim.next == trim.end;
         let (mut next, mut looks, mut any) = (first, u64::MAX, false);
-        loop {
-            next = self.mapping.skip_unmapped(next..end, &mut looks);
+        if let Map::Paged(map) = &mut self.map {
+            let mut invalid = Vec::new();
+            any = map.trim(first..end, &mut invalid);
+            invalid.into_iter().for_each(|ppa| self.flash.chunks.invalidate(ppa));
+        }
+        while let Map::Whole(map) = &self.map {
+            next = map.skip_unmapped(next..end, &mut looks);
             if next == end {
                 break;
             }
-            let base = self.buffer.base(&self.mapping, next);
+            let base = self.buffer.base(&self.map, next);
             if base != Entry::UNMAPPED {
-                let there = self.buffer.rebase(&mut self.mapping, next, base, Entry::UNMAPPED);
+                let there = self.buffer.rebase(&mut self.map, next, base, Entry::UNMAPPED);
                 assert!(there, "block {next} is where the map says");
                 any = true;
             }

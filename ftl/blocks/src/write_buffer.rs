@@ -24,7 +24,7 @@
 use openftl_core::{Frame, Ppa};
 use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::journal::checkpoint::Body;
-use openftl_parts::map::{Entry, Mapping, Place};
+use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::words::Class;
 use std::collections::VecDeque;
 
@@ -218,15 +218,18 @@ impl WriteBuffer {
 
     /// Takes a written block: reads see it from now on. `last` ends the transaction.
     #[inline]
-    pub fn push(&mut self, mapping: &mut Mapping, frame: Frame, kind: BlockKind, block: u32, class: Class, last: bool) {
-        let older = mapping.get(block);
+    pub fn push(&mut self, map: &mut Map, frame: Frame, kind: BlockKind, block: u32, class: Class, last: bool) {
+        let older = match map {
+            Map::Whole(map) => map.replace(block, Entry::buffer(frame)),
+            // What is below the buffer is for the map to know.
+            Map::Paged(map) => map.hold(block, frame).map_or(Entry::UNMAPPED, Entry::buffer),
+        };
         if let Place::Buffer(older) = older.place() {
             self.slots[older.0 as usize].newer = frame.0;
         }
         let flags = if last { LAST } else { 0 };
         let position = self.head;
         self.slots[frame.0 as usize] = Slot { block, older, newer: NONE, kind, flags, class, ppa: Ppa(0), position };
-        mapping.set(block, Entry::buffer(frame));
         self.ring[(position & self.mask) as usize] = frame;
         self.head += 1;
         self.queues[class.index()].push_back(frame);
@@ -321,13 +324,19 @@ impl WriteBuffer {
 
     /// Lets go of a block that is committed and can be read from media: the map points there from now on.
     #[inline]
-    pub fn release(&mut self, mapping: &mut Mapping) -> Option<Frame> {
+    pub fn release(&mut self, map: &mut Map) -> Option<Frame> {
         let frame = self.leaving.pop()?;
         let slot = self.slots[frame.0 as usize];
         match slot.newer {
-            NONE => mapping.set(slot.block, Entry::media(slot.ppa)),
+            NONE => match map {
+                Map::Whole(map) => map.set(slot.block, Entry::media(slot.ppa)),
+                Map::Paged(map) => map.let_go(slot.block),
+            },
             LEFT => {}
-            newer => self.slots[newer as usize].older = Entry::media(slot.ppa),
+            newer => {
+                let is_whole = matches!(map, Map::Whole(_));
+                self.slots[newer as usize].older = if is_whole { Entry::media(slot.ppa) } else { Entry::UNMAPPED };
+            }
         }
         if let Place::Buffer(older) = slot.older.place() {
             self.slots[older.0 as usize].newer = LEFT;
@@ -339,8 +348,8 @@ impl WriteBuffer {
     /// Where the newest committed version of `block` is being programmed, while it is in the buffer; else what lies below
     /// those that are not committed.
     #[inline]
-    fn newest_committed(&self, mapping: &Mapping, block: u32) -> Result<Ppa, Entry> {
-        let mut entry = mapping.get(block);
+    fn newest_committed(&self, map: &Map, block: u32) -> Result<Ppa, Entry> {
+        let mut entry = newest(map, block);
         while let Place::Buffer(frame) = entry.place() {
             let slot = &self.slots[frame.0 as usize];
             if slot.flags & COMMITTED != 0 {
@@ -351,24 +360,25 @@ impl WriteBuffer {
         Err(entry)
     }
 
-    /// What the log says of `block`: where its newest committed version is on media.
+    /// What the log says of `block`: where its newest committed version is on media. Of a map that is in memory.
     #[inline]
     #[must_use]
-    pub fn base(&self, mapping: &Mapping, block: u32) -> Entry {
-        self.newest_committed(mapping, block).map_or_else(|below| below, Entry::media)
+    pub fn base(&self, map: &Map, block: u32) -> Entry {
+        debug_assert!(matches!(map, Map::Whole(_)), "a map on media knows by itself what is committed");
+        self.newest_committed(map, block).map_or_else(|below| below, Entry::media)
     }
 
     /// Where the newest committed version of `block` is being programmed while it cannot be read from there yet.
     #[must_use]
-    pub fn unreadable(&self, mapping: &Mapping, block: u32) -> Option<Ppa> {
-        self.newest_committed(mapping, block).ok()
+    pub fn unreadable(&self, map: &Map, block: u32) -> Option<Ppa> {
+        self.newest_committed(map, block).ok()
     }
 
     /// The position of the newest buffered write of `block`.
     #[inline]
     #[must_use]
-    pub fn newest(&self, mapping: &Mapping, block: u32) -> Option<u64> {
-        match mapping.get(block).place() {
+    pub fn newest(&self, map: &Map, block: u32) -> Option<u64> {
+        match newest(map, block).place() {
             Place::Buffer(frame) => Some(self.slot(frame).position),
             _ => None,
         }
@@ -382,11 +392,12 @@ impl WriteBuffer {
     }
 
     /// Changes what the log says of `block` from `from` to `to`: garbage collection has moved it, or it is trimmed.
-    /// Returns whether it was still there.
-    pub fn rebase(&mut self, mapping: &mut Mapping, block: u32, from: Entry, to: Entry) -> bool {
-        let mut entry = mapping.get(block);
+    /// Returns whether it was still there. Of a map that is in memory.
+    pub fn rebase(&mut self, map: &mut Map, block: u32, from: Entry, to: Entry) -> bool {
+        let map = map.whole_mut();
+        let mut entry = map.get(block);
         if entry == from {
-            mapping.set(block, to);
+            map.set(block, to);
             return true;
         }
         while let Place::Buffer(frame) = entry.place() {
@@ -409,32 +420,63 @@ impl WriteBuffer {
     }
 }
 
+/// The newest version of `block` in the buffer; if there is none, what a map in memory says of it.
+#[inline]
+fn newest(map: &Map, block: u32) -> Entry {
+    match map {
+        Map::Whole(map) => map.get(block),
+        Map::Paged(map) => map.buffered(block).map_or(Entry::UNMAPPED, Entry::buffer),
+    }
+}
+
 /// The map as far as it is committed.
 pub(crate) struct CommittedMap<'a> {
-    pub mapping: &'a Mapping,
+    pub map: &'a Map,
     pub buffer: &'a WriteBuffer,
 }
 
 impl Body for CommittedMap<'_> {
     fn blocks(&self) -> u64 {
-        self.mapping.len()
+        self.map.blocks()
     }
 
     fn entry(&self, block: u32) -> Entry {
-        self.buffer.base(self.mapping, block)
+        self.buffer.base(self.map, block)
     }
 
     fn committed(&self) -> u64 {
         self.buffer.committed()
+    }
+
+    fn pages(&self) -> u32 {
+        match self.map {
+            Map::Whole(_) => 0,
+            Map::Paged(map) => map.directory().pages(),
+        }
+    }
+
+    fn page_word(&self, page: u32) -> u64 {
+        match self.map {
+            Map::Whole(_) => unreachable!("a map in memory has no pages"),
+            Map::Paged(map) => map.word(page),
+        }
+    }
+
+    fn changes_from(&self, block: u32, changes: &mut [(u32, Entry)]) -> usize {
+        match self.map {
+            Map::Whole(_) => 0,
+            Map::Paged(map) => map.changes().first_of(block..map.len() as u32, changes),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openftl_parts::map::Mapping;
 
-    fn written(buffer: &mut WriteBuffer, mapping: &mut Mapping, frame: u32, block: u32, last: bool) -> Frame {
-        buffer.push(mapping, Frame(frame), BlockKind::Data, block, Class::ORDINARY, last);
+    fn written(buffer: &mut WriteBuffer, map: &mut Map, frame: u32, block: u32, last: bool) -> Frame {
+        buffer.push(map, Frame(frame), BlockKind::Data, block, Class::ORDINARY, last);
         Frame(frame)
     }
 
@@ -447,9 +489,9 @@ mod tests {
 
     #[test]
     fn a_transaction_commits_only_when_all_of_it_is_programmed() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 1, 0), Mapping::new(8));
-        written(&mut buffer, &mut mapping, 0, 5, false);
-        written(&mut buffer, &mut mapping, 1, 6, true);
+        let (mut buffer, mut map) = (WriteBuffer::new(4, 1, 0), Map::Whole(Mapping::new(8)));
+        written(&mut buffer, &mut map, 0, 5, false);
+        written(&mut buffer, &mut map, 1, 6, true);
         program(&mut buffer, 100);
         assert_eq!(buffer.commit(), None);
         program(&mut buffer, 101);
@@ -460,53 +502,53 @@ mod tests {
 
     #[test]
     fn the_base_is_the_newest_committed_version() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 1, 0), Mapping::new(8));
-        mapping.set(3, Entry::media(Ppa(7)));
-        written(&mut buffer, &mut mapping, 0, 3, true);
-        written(&mut buffer, &mut mapping, 1, 3, true);
-        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(7)));
+        let (mut buffer, mut map) = (WriteBuffer::new(4, 1, 0), Map::Whole(Mapping::new(8)));
+        map.whole_mut().set(3, Entry::media(Ppa(7)));
+        written(&mut buffer, &mut map, 0, 3, true);
+        written(&mut buffer, &mut map, 1, 3, true);
+        assert_eq!(buffer.base(&map, 3), Entry::media(Ppa(7)));
         program(&mut buffer, 100);
         assert_eq!(buffer.commit().unwrap().old, Some(Ppa(7)));
-        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(100)));
+        assert_eq!(buffer.base(&map, 3), Entry::media(Ppa(100)));
         program(&mut buffer, 101);
         assert_eq!(buffer.commit().unwrap().old, Some(Ppa(100)), "the older version is invalid though still buffered");
     }
 
     #[test]
     fn a_released_block_leaves_the_newer_one_in_place() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 1, 0), Mapping::new(8));
-        let first = written(&mut buffer, &mut mapping, 0, 3, true);
-        let second = written(&mut buffer, &mut mapping, 1, 3, true);
+        let (mut buffer, mut map) = (WriteBuffer::new(4, 1, 0), Map::Whole(Mapping::new(8)));
+        let first = written(&mut buffer, &mut map, 0, 3, true);
+        let second = written(&mut buffer, &mut map, 1, 3, true);
         program(&mut buffer, 100);
         buffer.commit();
-        assert_eq!(buffer.release(&mut mapping), None, "committed, but not yet readable from media");
+        assert_eq!(buffer.release(&mut map), None, "committed, but not yet readable from media");
         buffer.readable(first);
-        assert_eq!(buffer.release(&mut mapping), Some(first));
-        assert_eq!(mapping.get(3), Entry::buffer(second));
-        assert_eq!(buffer.base(&mapping, 3), Entry::media(Ppa(100)));
+        assert_eq!(buffer.release(&mut map), Some(first));
+        assert_eq!(map.whole().get(3), Entry::buffer(second));
+        assert_eq!(buffer.base(&map, 3), Entry::media(Ppa(100)));
         program(&mut buffer, 101);
         buffer.commit();
         buffer.readable(second);
-        buffer.release(&mut mapping);
-        assert_eq!(mapping.get(3), Entry::media(Ppa(101)));
+        buffer.release(&mut map);
+        assert_eq!(map.whole().get(3), Entry::media(Ppa(101)));
     }
 
     #[test]
     fn a_moved_block_is_rebased_under_what_the_host_wrote_meanwhile() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 1, 0), Mapping::new(8));
-        mapping.set(3, Entry::media(Ppa(7)));
-        written(&mut buffer, &mut mapping, 0, 3, true);
-        assert!(buffer.rebase(&mut mapping, 3, Entry::media(Ppa(7)), Entry::media(Ppa(50))));
-        assert!(!buffer.rebase(&mut mapping, 3, Entry::media(Ppa(7)), Entry::media(Ppa(51))), "it is no longer there");
+        let (mut buffer, mut map) = (WriteBuffer::new(4, 1, 0), Map::Whole(Mapping::new(8)));
+        map.whole_mut().set(3, Entry::media(Ppa(7)));
+        written(&mut buffer, &mut map, 0, 3, true);
+        assert!(buffer.rebase(&mut map, 3, Entry::media(Ppa(7)), Entry::media(Ppa(50))));
+        assert!(!buffer.rebase(&mut map, 3, Entry::media(Ppa(7)), Entry::media(Ppa(51))), "it is no longer there");
         program(&mut buffer, 100);
         assert_eq!(buffer.commit().unwrap().old, Some(Ppa(50)));
     }
 
     #[test]
     fn a_failed_program_holds_the_commit_until_it_is_repeated() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(4, 1, 0), Mapping::new(8));
-        written(&mut buffer, &mut mapping, 0, 1, true);
-        written(&mut buffer, &mut mapping, 1, 2, true);
+        let (mut buffer, mut map) = (WriteBuffer::new(4, 1, 0), Map::Whole(Mapping::new(8)));
+        written(&mut buffer, &mut map, 0, 1, true);
+        written(&mut buffer, &mut map, 1, 2, true);
         let (failed, _) = buffer.next_to_place(Class::ORDINARY).unwrap();
         program(&mut buffer, 101);
         buffer.place_again(failed);
@@ -518,9 +560,9 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_failed_block_sees_that_it_is_not_placed_however_much_is_behind_it() {
-        let (mut buffer, mut mapping) = (WriteBuffer::new(8, 1, 0), Mapping::new(8));
+        let (mut buffer, mut map) = (WriteBuffer::new(8, 1, 0), Map::Whole(Mapping::new(8)));
         for frame in 0..6 {
-            written(&mut buffer, &mut mapping, frame, frame, true);
+            written(&mut buffer, &mut map, frame, frame, true);
         }
         let placed: Vec<(Frame, u64)> = (0..6).map(|_| buffer.next_to_place(Class::ORDINARY).unwrap()).collect();
         for (frame, _) in placed[1..3].iter().rev() {

@@ -10,6 +10,7 @@ mod life;
 mod machine_crash;
 mod metadata;
 mod model;
+mod paged;
 mod placement;
 mod refusals;
 mod repair;

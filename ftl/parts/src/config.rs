@@ -3,6 +3,7 @@
 use crate::canary::Bugs;
 use crate::cleaning::victim::VictimPolicy;
 use crate::journal::superblock::Sizing;
+use crate::map::memory::MapMemory;
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
@@ -136,6 +137,9 @@ pub struct Config {
     /// Whether the checkpoint has [seals](crate::flash::seals) of copied blocks, as it has if the drive is formatted for device copy.
     /// Read from the superblock when the drive is opened.
     pub has_copies: bool,
+    /// The map is on media, and in memory as far as this allows. `None`: all of it is in memory, and in each checkpoint. A drive
+    /// stays as it was formatted.
+    pub map_memory: Option<MapMemory>,
     /// How long the host must have asked for nothing, a millisecond at least, before collection makes room that is not
     /// needed yet, up to a [part](crate::flash::plan::AHEAD_PART) of the over-provisioning. `None`: it never does.
     pub collect_when_idle: Option<Nanos>,
@@ -177,6 +181,7 @@ impl Default for Config {
             collection: CollectionScope::Marked,
             relocate_by: RelocateBy::ReadAndWrite,
             has_copies: false,
+            map_memory: None,
             collect_when_idle: None,
             marked_groups_max: None,
             scrub_interval: None,

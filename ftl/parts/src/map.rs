@@ -18,8 +18,10 @@
 pub mod changes;
 pub mod demand;
 pub mod directory;
+pub mod memory;
 pub mod owners;
 pub mod page_cache;
+pub mod replay;
 
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use std::ops::Range;
@@ -91,6 +93,52 @@ impl Entry {
     }
 }
 
+/// The map of a drive: all of it in memory, or its pages on media.
+pub enum Map {
+    /// All of it is in memory, and in each checkpoint.
+    Whole(Mapping),
+    /// Pages are on media.
+    Paged(Box<demand::DemandMap>),
+}
+
+impl Map {
+    /// A map that is in memory.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[inline]
+    #[must_use]
+    pub fn whole(&self) -> &Mapping {
+        match self {
+            Map::Whole(map) => map,
+            Map::Paged(_) => panic!("the map is on media"),
+        }
+    }
+
+    /// A map that is in memory, to change it.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[inline]
+    #[must_use]
+    pub fn whole_mut(&mut self) -> &mut Mapping {
+        match self {
+            Map::Whole(map) => map,
+            Map::Paged(_) => panic!("the map is on media"),
+        }
+    }
+
+    /// Logical blocks in the map.
+    #[inline]
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        match self {
+            Map::Whole(map) => map.len(),
+            Map::Paged(map) => map.len(),
+        }
+    }
+}
+
 /// Entries of a region: those that one block of a checkpoint holds.
 const REGION_ENTRIES: usize = ENTRIES_PER_BLOCK;
 
@@ -152,10 +200,17 @@ impl Mapping {
     /// Says where `block` is from now on.
     #[inline]
     pub fn set(&mut self, block: u32, entry: Entry) {
+        self.replace(block, entry);
+    }
+
+    /// Says where `block` is from now on. Returns what was said before.
+    #[inline]
+    pub fn replace(&mut self, block: u32, entry: Entry) -> Entry {
         let old = std::mem::replace(&mut self.entries[block as usize], entry);
         if (old == Entry::UNMAPPED) != (entry == Entry::UNMAPPED) {
             self.count(block as usize / REGION_ENTRIES, entry != Entry::UNMAPPED);
         }
+        old
     }
 
     /// An entry of `region` has become mapped, or nowhere.

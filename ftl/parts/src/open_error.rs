@@ -70,6 +70,23 @@ pub enum OpenError {
         /// Whether blocks of them are lost, which a repair may bring back.
         is_lost: bool,
     },
+    /// A drive that was formatted without map pages is to be opened with little memory for its map.
+    #[error(
+        "map_memory: the drive was created without it, and keeps its whole map in memory and in checkpoints; leave map_memory away, or copy its data to a drive that is created with it"
+    )]
+    WholeMap,
+    /// Neither copy of a map page can be read.
+    #[error(
+        "map page {page} cannot be read, in neither copy, and with it where {blocks} logical blocks from {first} on are; run `openftl check --repair`"
+    )]
+    MapPageLost {
+        /// Which.
+        page: u32,
+        /// The first of its blocks.
+        first: u32,
+        /// How many it has.
+        blocks: u32,
+    },
     /// Log is in a chunk that no superblock names.
     #[error(
         "chunk {chunk} holds log block {lsn}, and superblock {sequence}, the newest that can be read, does not know that \

@@ -26,11 +26,25 @@ pub enum Purpose {
     /// A block of a tenant.
     #[serde(rename = "table")]
     Tenant = 6,
+    /// A page of a map that is kept on media.
+    Map = 7,
 }
 
 impl Purpose {
     /// Every purpose, in the order of [`crate::accounts::statistics::Statistics::programmed`].
-    pub const ALL: [Purpose; 7] = [
+    pub const ALL: [Purpose; 8] = [
+        Purpose::Data,
+        Purpose::Relocation,
+        Purpose::Log,
+        Purpose::Checkpoint,
+        Purpose::Superblock,
+        Purpose::Padding,
+        Purpose::Tenant,
+        Purpose::Map,
+    ];
+
+    /// Those of a drive with a tenant.
+    pub const BESIDE_A_TENANT: [Purpose; 7] = [
         Purpose::Data,
         Purpose::Relocation,
         Purpose::Log,
@@ -55,6 +69,7 @@ impl Purpose {
             Purpose::Superblock => "superblock",
             Purpose::Padding => "padding",
             Purpose::Tenant => "tables",
+            Purpose::Map => "map",
         }
     }
 }
@@ -134,6 +149,9 @@ pub enum ReadOnlyReason {
     /// Requests were under way that would not have ended: a defect of the drive, or a device that lost a command.
     #[error("the drive came to a standstill with requests under way")]
     Stalled,
+    /// Neither copy of a map page can be read.
+    #[error("a page of the map is lost")]
+    MapLost,
     /// Opened to be looked at.
     #[error("opened for inspection")]
     Inspection,

@@ -227,7 +227,10 @@ impl<M: Media> Files<M> {
             syncs: load(&counts.syncs),
             syncs_for_nothing: load(&counts.syncs_for_nothing),
             by_name,
-            programmed: Purpose::ALL.iter().map(|purpose| (purpose.name(), block.programmed_for(*purpose))).collect(),
+            programmed: Purpose::BESIDE_A_TENANT
+                .iter()
+                .map(|purpose| (purpose.name(), block.programmed_for(*purpose)))
+                .collect(),
             nand_blocks_written: nand,
             write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
             resets: block.resets,

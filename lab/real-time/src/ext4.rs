@@ -336,7 +336,7 @@ impl Counts {
 
     /// In the words in which a table drive gives its own.
     fn statistics(&self) -> Value {
-        let purposes = Purpose::ALL.iter().map(|purpose| purpose.name());
+        let purposes = Purpose::BESIDE_A_TENANT.iter().map(|purpose| purpose.name());
         let programmed: Vec<(&str, &u64)> = purposes.zip(&self.programmed).collect();
         json!({
             "blocks_read": self.blocks_read,

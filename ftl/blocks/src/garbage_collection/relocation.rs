@@ -14,6 +14,7 @@
 
 use super::{Collection, Relocated, Victim};
 use crate::block_ftl::BlockFtl;
+use crate::map_pages::LostBlock;
 use crate::placement::KEPT_APART;
 use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
@@ -24,7 +25,7 @@ use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::{OpenId, UnitId};
 use openftl_parts::journal::log::Log;
 use openftl_parts::journal::log_block::Record;
-use openftl_parts::map::{Entry, Place};
+use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::placement_name::Relocation;
 use openftl_parts::words::{Care, Label, Purpose};
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCK
 const READS_OF_LOST_MIN: u32 = 4;
 
 /// No logical block.
-const NOBODY: u32 = u32::MAX;
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// Of the frontiers of a group: what is moved for its room or because it is weak.
 pub(crate) const MOVING: usize = 0;
@@ -177,7 +178,7 @@ impl BlockFtl {
         for (from, frame) in places.iter().zip(frames) {
             let block = self.owners.as_ref().expect("this drive knows them").get(*from);
             debug_assert!(
-                self.buffer.base(&self.mapping, block) == Entry::media(*from),
+                self.buffer.base(&self.map, block) == Entry::media(*from),
                 "a valid block is what the map has of its owner"
             );
             let slot = self.buffer.slot_mut(*frame);
@@ -208,7 +209,9 @@ impl BlockFtl {
             self.flash.is_unusual = true;
         }
         let addresses = frames[..blocks].iter().map(|frame| Oob::peek(&self.flash.frames, *frame));
-        self.mapping.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+        if let Map::Whole(map) = &self.map {
+            map.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+        }
         if let For::Victim(chunk) = what {
             self.victim_mut(group, chunk).reading -= 1;
         }
@@ -216,6 +219,9 @@ impl BlockFtl {
         for at in 0..blocks {
             let (from, frame) = (places[at], frames[at]);
             let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
+            if !failed {
+                self.drop_if_stale(frame, from);
+            }
             let block = if failed { None } else { self.data_at(frame, from) };
             let is_needed = block.is_some() || self.flash.chunks.is_valid(from);
             if is_needed && block.is_none() && tries < READS_OF_LOST_MIN {
@@ -228,13 +234,14 @@ impl BlockFtl {
                     self.collection.frames.push(frame);
                     dropped += 1;
                 }
-                For::Victim(chunk) => {
-                    let block = block.unwrap_or_else(|| self.give_up(group, from, frame));
-                    let slot = self.buffer.slot_mut(frame);
-                    (slot.block, slot.older) = (block, Entry::media(from));
-                    slot.set_copied(false);
-                    self.queue_to_move(group, chunk, frame);
-                }
+                For::Victim(_) => match block {
+                    Some(block) => self.move_block(group, block, from, frame),
+                    None => match self.owner_of(group, from) {
+                        Some(owner) => self.move_lost(group, owner, from, frame),
+                        // It stays outstanding until its owner is found.
+                        None => self.search_for_owner(LostBlock { group, from, frame }),
+                    },
+                },
                 // It has its place in the unit.
                 For::Unit(_) if !is_needed => {
                     self.flash.frames.zero(frame);
@@ -242,7 +249,8 @@ impl BlockFtl {
                 }
                 For::Unit(_) => {
                     if block.is_none() {
-                        self.give_up(group, from, frame);
+                        let owner = self.owner_of(group, from).expect("drives with copies know all owners");
+                        self.give_up(owner, from, frame);
                     }
                 }
             }
@@ -370,49 +378,21 @@ impl BlockFtl {
     /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
     pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
         let oob = Oob::verify(&self.flash.frames, frame).ok()?;
-        let is_in_map = oob.kind.is_of_host() && oob.address < self.mapping.len();
+        let is_in_map = oob.kind.is_of_host() && oob.address < self.map.blocks();
         let block = oob.address as u32;
-        (is_in_map && self.buffer.base(&self.mapping, block) == Entry::media(ppa)).then_some(block)
-    }
-
-    /// The valid block at `ppa` cannot be read, or is not what the map has there: `frame` says so in its stead. Returns
-    /// which logical block that is.
-    fn give_up(&mut self, group: u32, ppa: Ppa, frame: Frame) -> u32 {
-        self.flash.statistics.read_failures += 1;
-        self.flash.statistics.lost_blocks += 1;
-        let block = match &self.owners {
-            Some(owners) => owners.get(ppa),
-            None => self.search_owner(group, ppa),
+        let is_here = || match &self.map {
+            Map::Whole(_) => self.buffer.base(&self.map, block) == Entry::media(ppa),
+            Map::Paged(map) => self.flash.chunks.is_valid(ppa) && map.is_at(block, ppa),
         };
-        assert!(
-            self.buffer.base(&self.mapping, block) == Entry::media(ppa),
-            "a valid block is what the map has of one logical block"
-        );
-        self.flash.frames.zero(frame);
-        // Newer than the version that is lost, and older than any that is still to be committed.
-        let sequence = self.buffer.committed().saturating_sub(1);
-        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.flash.frames, frame);
-        block
+        (is_in_map && is_here()).then_some(block)
     }
 
-    /// The logical block at `ppa`, which cannot say it. Only the map knows, and it has to be gone through, once for a chunk.
-    fn search_owner(&mut self, group: u32, ppa: Ppa) -> u32 {
-        let chunk = self.flash.format.chunk_of(ppa);
-        let (format, mapping, buffer) = (self.flash.format, &self.mapping, &self.buffer);
-        let victims = &mut self.collection.groups[group as usize].victims;
-        let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
-        let owners = victim.owners.get_or_insert_with(|| {
-            let mut owners = vec![NOBODY; self.flash.geometry.blocks_per_chunk as usize];
-            for block in 0..mapping.len() as u32 {
-                if let Place::Media(ppa) = buffer.base(mapping, block).place()
-                    && format.chunk_of(ppa) == chunk
-                {
-                    owners[format.block_of(ppa) as usize] = block;
-                }
-            }
-            owners
-        });
-        owners[format.block_of(ppa) as usize]
+    /// A block of a victim is in `frame`, as it was read from `from`, and waits for its unit.
+    pub(super) fn move_block(&mut self, group: u32, block: u32, from: Ppa, frame: Frame) {
+        let slot = self.buffer.slot_mut(frame);
+        (slot.block, slot.older) = (block, Entry::media(from));
+        slot.set_copied(false);
+        self.queue_to_move(group, self.flash.format.chunk_of(from), frame);
     }
 
     /// Writes queued blocks of the group: full units, and the rest if pushed.
@@ -575,6 +555,7 @@ impl BlockFtl {
             let (chunk, moved) = (victim.chunk, std::mem::take(&mut victim.moved));
             if !self.journal.log.append_chunks(&mut self.flash)
                 || !self.journal.log.has_room_for(self.words_of(moved.len()))
+                || !self.has_room_for_changes(moved.len())
             {
                 self.victim_mut(group, chunk).moved = moved;
                 continue;
@@ -598,12 +579,25 @@ impl BlockFtl {
     /// The map says where a block of `victim` is now, unless the host has overwritten or trimmed it meanwhile. Returns whether
     /// that is to be logged.
     fn enter_relocated(&mut self, group: u32, victim: ChunkId, Relocated { block, from, to }: Relocated) -> bool {
-        let is_entered = self.buffer.rebase(&mut self.mapping, block, Entry::media(from), Entry::media(to));
+        let is_entered = match &mut self.map {
+            Map::Whole(_) => self.buffer.rebase(&mut self.map, block, Entry::media(from), Entry::media(to)),
+            Map::Paged(_) if !self.flash.chunks.is_valid(from) => false,
+            Map::Paged(map) if map.is_at(block, from) => {
+                map.moved(block, from, to);
+                true
+            }
+            Map::Paged(map) => {
+                map.drop_stale(block);
+                self.flash.chunks.invalidate(from);
+                false
+            }
+        };
         if self.flash.bugs.has(Canary::CollectionRace)
             && !is_entered
-            && let Place::Media(newer) = self.mapping.get(block).place()
+            && let Map::Whole(map) = &mut self.map
+            && let Place::Media(newer) = map.get(block).place()
         {
-            self.mapping.set(block, Entry::media(to));
+            map.set(block, Entry::media(to));
             self.flash.chunks.invalidate(newer);
             self.flash.chunks.commit(to);
             return true;
@@ -624,6 +618,7 @@ impl BlockFtl {
         let may_grow = self.journal.may_grow(&self.flash);
         while !self.collection.written.is_empty()
             && may_grow
+            && self.has_room_for_changes(VECTOR_BLOCKS_MAX)
             && self.journal.log.append_chunks(&mut self.flash)
             && self.journal.log.has_room()
         {

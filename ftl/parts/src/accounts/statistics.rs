@@ -64,6 +64,15 @@ pub struct Statistics {
     pub host_blocks_trimmed: u64,
     /// Entries of the map that trims looked at, the counts that say where nothing is mapped included.
     pub trim_entries: u64,
+    /// Map pages read: for reads of the host, and to be merged.
+    #[serde(skip_serializing_if = "is_none")]
+    pub map_pages_read: u64,
+    /// Map pages written, both copies of one counted as one.
+    #[serde(skip_serializing_if = "is_none")]
+    pub map_pages_written: u64,
+    /// Changes of the map that were merged into these.
+    #[serde(skip_serializing_if = "is_none")]
+    pub map_changes_merged: u64,
     /// Write, read, trim and flush requests.
     pub host_requests: u64,
     /// Flushes, durable writes included.
@@ -75,7 +84,7 @@ pub struct Statistics {
     /// Blocks that were found in the write buffer when read.
     pub buffer_hits: u64,
     /// Blocks programmed, by [`Purpose`].
-    pub programmed: [u64; 7],
+    pub programmed: [u64; 8],
     /// Blocks that were read to be written elsewhere: by garbage collection, and of tables that move.
     pub relocation_reads: u64,
     /// Blocks that the device copied for garbage collection, without their being read.
@@ -132,6 +141,10 @@ pub struct Statistics {
     pub since: Time,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Statistics {
     /// Adds what another drive did, as the drives on the parts of one device are added up: its groups come behind these.
     pub fn add(&mut self, other: &Statistics) {
@@ -141,6 +154,9 @@ impl Statistics {
             host_blocks_read,
             host_blocks_trimmed,
             trim_entries,
+            map_pages_read,
+            map_pages_written,
+            map_changes_merged,
             host_requests,
             host_flushes,
             media_flushes,
@@ -178,6 +194,9 @@ impl Statistics {
             (&mut self.host_blocks_read, host_blocks_read),
             (&mut self.host_blocks_trimmed, host_blocks_trimmed),
             (&mut self.trim_entries, trim_entries),
+            (&mut self.map_pages_read, map_pages_read),
+            (&mut self.map_pages_written, map_pages_written),
+            (&mut self.map_changes_merged, map_changes_merged),
             (&mut self.host_requests, host_requests),
             (&mut self.host_flushes, host_flushes),
             (&mut self.media_flushes, media_flushes),

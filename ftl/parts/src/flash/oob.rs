@@ -49,11 +49,13 @@ pub enum BlockKind {
     /// A block of a tenant, in a table drive of a table: its address is its place in the table, its sequence the number of the
     /// table.
     Tenant = 8,
+    /// A map page: its address is the number of the page, its sequence that of the merge that wrote it.
+    Map = 9,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        use BlockKind::{Checkpoint, Data, Log, Lost, Padding, Superblock, Tenant, Uncorrectable};
+        use BlockKind::{Checkpoint, Data, Log, Lost, Map, Padding, Superblock, Tenant, Uncorrectable};
         Some(match byte {
             1 => Data,
             2 => Padding,
@@ -63,6 +65,7 @@ impl BlockKind {
             6 => Lost,
             7 => Uncorrectable,
             8 => Tenant,
+            9 => Map,
             _ => return None,
         })
     }
@@ -254,7 +257,7 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
         (
             offset_of!(OobBytes, kind),
             1,
-            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table",
+            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table, 9 map page",
         ),
         (offset_of!(OobBytes, version), 1, "format version, 3"),
         (offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),

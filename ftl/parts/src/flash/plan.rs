@@ -18,6 +18,8 @@
 
 use crate::config::{Config, RelocateBy};
 use crate::journal::superblock::Superblock;
+use crate::map::memory::{MapMemory, MapPlan, TooSmall, changes_planned};
+use crate::placement_name::PlacementName;
 use crate::words::{METADATA_COPIES, TRANSACTION_BLOCKS_MAX};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry};
@@ -78,6 +80,9 @@ pub struct Plan {
     pub log_chunks: u64,
     /// Chunks of a copy of the log that one superblock names ahead of need.
     pub log_successors: u64,
+    /// Chunks of both copies of map pages; none if the map is not on media.
+    #[serde(skip_serializing_if = "is_none")]
+    pub map_chunks: u64,
     /// Chunks of the superblocks.
     pub superblock_chunks: u64,
     /// Chunks of frontiers and of garbage collection.
@@ -89,6 +94,10 @@ fn serialize_limit<S: serde::Serializer>(limit: &u32, serializer: S) -> Result<S
         u32::MAX => serializer.serialize_none(),
         limit => serializer.serialize_some(&limit),
     }
+}
+
+fn is_none(chunks: &u64) -> bool {
+    *chunks == 0
 }
 
 /// A capacity that a device cannot give.
@@ -137,6 +146,17 @@ pub enum PlanError {
         /// The most that can be named.
         most: u64,
     },
+    /// The map has too little memory.
+    #[error(transparent)]
+    MapMemory(#[from] TooSmall),
+    /// What needs memory for each block does not go with a map that has little.
+    #[error(
+        "{setting} keeps 4 bytes of memory for each block, and map_memory is to save them: leave one of the two away"
+    )]
+    NotWithMapMemory {
+        /// What does not.
+        setting: &'static str,
+    },
     /// Blocks are to be copied by a device that does not copy.
     #[error("relocate_by = device-copy: the device has no vector copy; choose read-and-write")]
     NoVectorCopy,
@@ -169,6 +189,11 @@ impl Plan {
         if config.relocate_by == RelocateBy::DeviceCopy && !geometry.vector_copy {
             return Err(PlanError::NoVectorCopy);
         }
+        let map_pages = match &config.map_memory {
+            None => 0,
+            Some(memory) => plan_map(config, memory, geometry)?,
+        };
+        let is_paged = config.map_memory.is_some();
         let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);
         let groups = geometry.groups;
         let data_chunks = (capacity_blocks + config.over_provisioning.of(capacity_blocks)).div_ceil(blocks_per_chunk);
@@ -178,6 +203,7 @@ impl Plan {
         // Besides the host frontiers: two relocation chunks a group, the log and a successor, checkpoint lanes, superblocks.
         let others =
             RELOCATION_FRONTIERS * groups + copies * (2 + checkpoint_lanes) + SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS;
+        let others = others + if is_paged { copies } else { 0 };
         let classes = config.placement.classes(config.handles, config.objects_max);
         let is_plain = classes == 1 && config.placement.destinations(config.handles) == 0;
         let over_provisioned_chunks = data_chunks - capacity_blocks.div_ceil(blocks_per_chunk).min(data_chunks);
@@ -209,7 +235,16 @@ impl Plan {
         let unit = u64::from(geometry.ws_min);
         // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.
         let chunks = geometry.chunks().max(data_chunks + data_chunks / 4 + 16 * u64::from(geometry.pus()) + 256);
-        let map_blocks = capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES);
+        let words_per_block = BLOCK_BYTES as u64 / size_of::<u64>() as u64;
+        let map_blocks = match is_paged {
+            false => capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES),
+            true => map_pages.div_ceil(words_per_block) + changes_planned(capacity_blocks).div_ceil(words_per_block),
+        };
+        // Each copy: the pages, as much again so that the chunks of old pages are mostly empty, one that is open and one to go on.
+        let map_chunks = match is_paged {
+            false => 0,
+            true => u64::from(copies) * (2 * map_pages.div_ceil(blocks_per_chunk) + 2),
+        };
         let table_blocks = chunks.div_ceil(BLOCK_BYTES as u64 / CHUNK_ENTRY_BYTES);
         // What copied blocks have borrowed is as long as the map.
         let has_copies = config.relocate_by == RelocateBy::DeviceCopy || config.has_copies;
@@ -249,6 +284,7 @@ impl Plan {
             log_blocks_max,
             log_chunks,
             log_successors,
+            map_chunks,
             superblock_chunks: u64::from(SUPERBLOCK_COPIES * SUPERBLOCK_CHUNKS),
             working_chunks,
         })
@@ -286,11 +322,24 @@ impl Plan {
         u32::try_from(self.over_provisioned_chunks / AHEAD_PART).unwrap_or(u32::MAX)
     }
 
-    /// Chunks that log and checkpoints may take.
+    /// Chunks that log, checkpoints and map pages may take.
     #[must_use]
     pub fn metadata_chunks(&self) -> u64 {
-        self.log_chunks + self.checkpoint_chunks
+        self.log_chunks + self.checkpoint_chunks + self.map_chunks
     }
+}
+
+/// Pages of a map on media.
+fn plan_map(config: &Config, memory: &MapMemory, geometry: &Geometry) -> Result<u64, PlanError> {
+    let settings = [
+        (config.relocate_by == RelocateBy::DeviceCopy || config.has_copies, "relocate_by = device-copy"),
+        (config.placement == PlacementName::Learned, "placement = learned"),
+        (config.catalog_blocks > 0, "a table drive"),
+    ];
+    if let Some((_, setting)) = settings.iter().find(|(is_asked, _)| *is_asked) {
+        return Err(PlanError::NotWithMapMemory { setting });
+    }
+    Ok(u64::from(MapPlan::new(memory, config.capacity_blocks, geometry)?.pages))
 }
 
 /// Superblocks that name chunks of the log, from one checkpoint to the next, where the log is that many chunks long: so

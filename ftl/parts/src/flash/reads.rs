@@ -14,6 +14,8 @@ pub enum Reader {
     Collection,
     /// The scrub.
     Scrub,
+    /// The map, of its pages.
+    Map,
     /// Whoever has chunks beside the blocks.
     Tenant,
 }

@@ -220,7 +220,11 @@ impl Seals {
         match record {
             Record::Opened { chunk, seal } => self.set(chunk, seal),
             Record::Copied { ppa, borrowed } => self.set_borrowed(ppa, borrowed),
-            Record::Mapped { .. } | Record::Trimmed { .. } | Record::Suspect { .. } => true,
+            Record::Mapped { .. }
+            | Record::Trimmed { .. }
+            | Record::Suspect { .. }
+            | Record::MergeBegan { .. }
+            | Record::Page { .. } => true,
         }
     }
 
@@ -248,7 +252,7 @@ impl Seals {
         match kind {
             BlockKind::Padding | BlockKind::Superblock => true,
             BlockKind::Log | BlockKind::Checkpoint => self.known != Known::Nothing,
-            BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Tenant => {
+            BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Tenant | BlockKind::Map => {
                 self.known == Known::Chunks
             }
         }
@@ -262,7 +266,7 @@ impl Seals {
             return;
         }
         let salt = match Oob::kind_of(frames, frame) {
-            Some(BlockKind::Data | BlockKind::Tenant | BlockKind::Lost | BlockKind::Uncorrectable) => {
+            Some(BlockKind::Data | BlockKind::Tenant | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Map) => {
                 self.salt_of_data(ppa)
             }
             Some(BlockKind::Log | BlockKind::Checkpoint) => place(ppa) ^ self.metadata,

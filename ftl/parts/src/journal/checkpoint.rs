@@ -26,6 +26,17 @@
 //! | ⌈chunks / 512⌉ | chunk table, 8 bytes each, in address order: resets (bit 31: retired), [seal](crate::flash::seals) |
 //! | ⌈capacity / 1024⌉, or none | 4 bytes each, in the order of logical blocks: what the salt of a copied block differs by. Only on drives that were formatted for device copy |
 //!
+//! Where the map is on media ([`crate::map::demand`]) the body has this instead:
+//!
+//! | blocks | contents |
+//! |---|---|
+//! | ⌈map pages / 512⌉ | directory, 8 bytes each, in the order of pages: address of copy 0, of copy 1; FFFF_FFFFh both: nowhere |
+//! | ⌈chunks / 512⌉ | chunk table, as above |
+//! | as many as it takes | changes, 8 bytes each, in the order of logical blocks: block, entry. What is left of the last block is FFh |
+//!
+//! A merge that ends while the body is written is in the log behind the begin of the checkpoint, and so is every change since: it does
+//! not matter whether directory and changes are from before it or from after it.
+//!
 //! Each block's out-of-band bytes carry kind checkpoint, its index and the checkpoint's sequence. That is at least the LSN at
 //! which it began, so one that a crash cut off never has the sequence of one that came after it.
 
@@ -38,12 +49,17 @@ use crate::flash::units::OpenId;
 use crate::journal::log::Log;
 use crate::journal::superblock::{CheckpointPlace, Extent};
 use crate::journal::superblock_writer::SuperblockWriter;
+use crate::map::directory::PageSize;
+use crate::map::memory::changes_planned;
 use crate::map::{ENTRIES_PER_BLOCK, Entry, Place};
 use crate::words::{Label, METADATA_COPIES, Purpose};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Time, VECTOR_BLOCKS_MAX};
 
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
+
+/// Words of the directory, or changes, in one block.
+pub const WORDS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 
 /// Flag in the resets of a chunk table entry: retired.
 pub const CHUNK_RETIRED: u32 = 1 << 31;
@@ -60,30 +76,46 @@ const UNITS_PER_LANE: u32 = 2;
 /// How a body is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLayout {
-    /// Blocks of map entries.
+    /// Blocks of map entries, or of the directory.
     pub map_blocks: u32,
     /// Blocks of the chunk table, behind them.
     pub table_blocks: u32,
     /// Blocks of what copied blocks have borrowed, behind those.
     pub borrowed_blocks: u32,
+    /// Blocks of changes behind all others, at most.
+    pub change_blocks_max: u32,
 }
 
 impl BodyLayout {
-    /// For a drive of `capacity_blocks` on a device of this shape, which `copies` blocks of it or does not.
+    /// For a drive of `capacity_blocks` on a device of this shape, which `copies` blocks of it or does not, and whose map is on media
+    /// in pages or in the checkpoint.
     #[must_use]
-    pub fn new(capacity_blocks: u64, geometry: &Geometry, copies: bool) -> BodyLayout {
-        let map_blocks = capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32;
+    pub fn new(capacity_blocks: u64, geometry: &Geometry, copies: bool, map_page: Option<PageSize>) -> BodyLayout {
+        let entries = capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32;
         BodyLayout {
-            map_blocks,
+            map_blocks: match map_page {
+                None => entries,
+                Some(size) => size.pages(capacity_blocks).div_ceil(WORDS_PER_BLOCK as u32),
+            },
             table_blocks: geometry.chunks().div_ceil(CHUNKS_PER_BLOCK as u64) as u32,
-            borrowed_blocks: if copies { map_blocks } else { 0 },
+            borrowed_blocks: if copies { entries } else { 0 },
+            change_blocks_max: match map_page {
+                None => 0,
+                Some(_) => changes_planned(capacity_blocks).div_ceil(WORDS_PER_BLOCK as u64) as u32,
+            },
         }
     }
 
-    /// All blocks.
+    /// All blocks but those of changes.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.map_blocks + self.table_blocks + self.borrowed_blocks
+    }
+
+    /// Whether a body may have so many blocks.
+    #[must_use]
+    pub fn may_have(&self, blocks: u32) -> bool {
+        (self.blocks()..=self.blocks() + self.change_blocks_max).contains(&blocks)
     }
 }
 
@@ -92,7 +124,13 @@ impl BodyLayout {
     fn fill(self, flash: &mut Flash, body: &impl Body, frame: Frame, index: u32) {
         let layout = self;
         let bytes = flash.frames.bytes_mut(frame);
-        if index < layout.map_blocks {
+        if index < layout.map_blocks && body.pages() > 0 {
+            let first = index * WORDS_PER_BLOCK as u32;
+            bytes.fill(0xFF);
+            for (page, word) in (first..body.pages()).zip(bytes.as_chunks_mut::<8>().0) {
+                *word = body.page_word(page).to_le_bytes();
+            }
+        } else if index < layout.map_blocks {
             let first = index as usize * ENTRIES_PER_BLOCK;
             let last = (first + ENTRIES_PER_BLOCK).min(body.blocks() as usize);
             bytes[(last - first) * 4..].fill(0xFF);
@@ -133,6 +171,12 @@ pub trait Body {
     fn entry(&self, block: u32) -> Entry;
     /// The position up to which everything is committed.
     fn committed(&self) -> u64;
+    /// Pages of a map that is on media; 0: it is not, and the body has each [entry](Body::entry).
+    fn pages(&self) -> u32;
+    /// Where one of them is; see [`Directory::word`](crate::map::directory::Directory::word).
+    fn page_word(&self, page: u32) -> u64;
+    /// The first changes from `block` on that no page has, as many as there is room for. Returns how many.
+    fn changes_from(&self, block: u32, changes: &mut [(u32, Entry)]) -> usize;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +211,12 @@ pub struct Checkpointer {
     /// The next block of the body, and the copy that it goes to next.
     next: u32,
     next_copy: usize,
+    /// The first block whose changes the body does not have yet; `None`: it has all.
+    next_change: Option<u32>,
+    /// Blocks of changes of the unit that has gone to one copy, for the other.
+    change_blocks: Vec<Box<[u8; BLOCK_BYTES]>>,
+    /// Blocks of the body, as far as it is written.
+    blocks: u32,
     first_lsn: u64,
     position: u64,
     /// Chunks that are no longer needed once the superblock is durable.
@@ -212,6 +262,9 @@ impl Checkpointer {
             stalled: false,
             next: 0,
             next_copy: 0,
+            next_change: None,
+            change_blocks: Vec::new(),
+            blocks: 0,
             first_lsn: 0,
             position: 0,
             ended: Vec::new(),
@@ -279,7 +332,8 @@ impl Checkpointer {
             return;
         }
         self.phase = Phase::Writing;
-        (self.next, self.next_copy) = (0, 0);
+        (self.next, self.next_copy, self.blocks) = (0, 0, 0);
+        self.next_change = (self.layout.change_blocks_max > 0).then_some(0);
         self.first_lsn = log.next_lsn();
         self.position = committed;
         self.began_at = Some(log.position());
@@ -357,6 +411,8 @@ impl Checkpointer {
     fn write_body(&mut self, flash: &mut Flash, log: &Log, superblock: &SuperblockWriter, body: &impl Body) {
         let ws_min = flash.geometry.ws_min as usize;
         let blocks = self.layout.blocks();
+        let has_more =
+            |writer: &Checkpointer| writer.next < blocks || writer.next_change.is_some() || writer.next_copy > 0;
         self.stalled = false;
         while let Some((copy, frames)) = self.again.pop() {
             if !self.write_unit(flash, copy, &frames) {
@@ -365,14 +421,20 @@ impl Checkpointer {
                 return;
             }
         }
-        while self.next < blocks && self.frames.len() >= ws_min {
+        while has_more(self) && self.frames.len() >= ws_min {
             let from = self.frames.len() - ws_min;
             let frames = self.frames.split_off(from);
             let sequence = self.sequence(superblock);
             let copy = self.next_copy;
             for (index, frame) in (self.next..).zip(&frames) {
-                if index < blocks {
+                let is_full = if index < blocks {
                     self.layout.fill(flash, body, *frame, index);
+                    true
+                } else {
+                    self.fill_changes(flash, body, *frame, copy)
+                };
+                if is_full {
+                    self.blocks = self.blocks.max(index + 1);
                     let oob = Oob { kind: BlockKind::Checkpoint, address: u64::from(index), sequence };
                     oob.seal(&mut flash.frames, *frame);
                 } else {
@@ -383,6 +445,7 @@ impl Checkpointer {
             self.next_copy = (copy + 1) % METADATA_COPIES;
             if self.next_copy == 0 {
                 self.next += ws_min as u32;
+                self.change_blocks.clear();
             }
             if !self.write_unit(flash, copy, &frames) {
                 self.again.push((copy, frames));
@@ -390,7 +453,7 @@ impl Checkpointer {
                 return;
             }
         }
-        if self.next < blocks {
+        if has_more(self) {
             return;
         }
         if self.frames.len() == self.frames_total {
@@ -408,6 +471,31 @@ impl Checkpointer {
                 }
             }
         }
+    }
+
+    /// Fills `frame` with the next changes; of the second copy with those that the first one has there. Returns false if there is
+    /// none.
+    fn fill_changes(&mut self, flash: &mut Flash, body: &impl Body, frame: Frame, copy: usize) -> bool {
+        let bytes = flash.frames.bytes_mut(frame);
+        if copy > 0 {
+            let Some(block) = self.change_blocks.pop() else { return false };
+            bytes.copy_from_slice(&*block);
+            return true;
+        }
+        let Some(from) = self.next_change else { return false };
+        let mut changes = [(0, Entry::UNMAPPED); WORDS_PER_BLOCK];
+        let count = body.changes_from(from, &mut changes);
+        self.next_change = match count {
+            WORDS_PER_BLOCK => Some(changes[count - 1].0 + 1),
+            _ => None,
+        };
+        bytes.fill(0xFF);
+        for ((block, entry), word) in changes[..count].iter().zip(bytes.as_chunks_mut::<8>().0) {
+            *word = (u64::from(*block) | u64::from(entry.0) << 32).to_le_bytes();
+        }
+        // Popped in the order in which they were filled.
+        self.change_blocks.insert(0, Box::new(*bytes));
+        true
     }
 
     /// Appends a unit to the next lane of `copy`. Returns false if no chunk is to be had now.
@@ -458,7 +546,7 @@ impl Checkpointer {
             .each_ref()
             .map(|(lanes, _)| lanes.iter().flat_map(|lane| lane.extents.iter().copied()).collect());
         let current = superblock.current_mut();
-        let newer = CheckpointPlace { sequence, blocks: self.layout.blocks(), copies };
+        let newer = CheckpointPlace { sequence, blocks: self.blocks, copies };
         let older = std::mem::replace(&mut current.checkpoint, newer);
         current.first_lsn = self.first_lsn;
         current.position = self.position;

@@ -5,9 +5,12 @@ use crate::flash::chunks::Chunks;
 use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::flash::seals::Seals;
-use crate::journal::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
+use crate::journal::checkpoint::{
+    BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK, WORDS_PER_BLOCK,
+};
 use crate::journal::superblock::Superblock;
-use crate::map::{ENTRIES_PER_BLOCK, Entry, Mapping, Place};
+use crate::map::demand::DemandMap;
+use crate::map::{ENTRIES_PER_BLOCK, Entry, Map, Place};
 use crate::open_error::OpenError;
 use crate::words::{Access, METADATA_COPIES};
 use openftl_core::{ChunkId, Clock, Ppa};
@@ -29,6 +32,7 @@ pub struct FoundCheckpoint {
     /// Logical blocks that were at a place to which they had been copied, and what they had borrowed.
     borrowed: Vec<(u32, u32)>,
     bad_entry: Option<(usize, u32)>,
+    bad_page: Option<(u32, u64)>,
 }
 
 impl FoundCheckpoint {
@@ -44,14 +48,15 @@ impl FoundCheckpoint {
         chunks: &Chunks,
         superblock: &Superblock,
         access: Access,
-        (mapping, table): (&mut Mapping, &mut ChunkTable),
+        (map, table): (&mut Map, &mut ChunkTable),
     ) -> Result<FoundCheckpoint, OpenError> {
         let mut blocks = superblock.checkpoint.blocks;
-        let layout = BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies);
-        if access == Access::Repair && blocks != 0 {
+        let layout =
+            BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies, superblock.map_page);
+        if access == Access::Repair && blocks != 0 && !layout.may_have(blocks) {
             blocks = layout.blocks();
         }
-        if blocks != 0 && blocks != layout.blocks() {
+        if blocks != 0 && !layout.may_have(blocks) {
             let found = format!("the checkpoint has {blocks} blocks, and this drive's has {}", layout.blocks());
             return Err(OpenError::Inconsistent(found));
         }
@@ -73,7 +78,7 @@ impl FoundCheckpoint {
                 let index = oob.address as usize;
                 in_copy[index] = true;
                 if !std::mem::replace(&mut found.have[index], true) {
-                    found.take(index, layout, frames.bytes(frame), &chunk_order, mapping, table);
+                    found.take(index, layout, frames.bytes(frame), &chunk_order, map, table);
                 }
             });
             found.lacking[copy] = in_copy.iter().filter(|have| !**have).count() as u32;
@@ -87,10 +92,18 @@ impl FoundCheckpoint {
         layout: BodyLayout,
         bytes: &[u8],
         chunk_order: &[ChunkId],
-        mapping: &mut Mapping,
+        map: &mut Map,
         table: &mut ChunkTable,
     ) {
+        let table_end = (layout.map_blocks + layout.table_blocks) as usize;
+        if let Map::Paged(map) = map
+            && !(layout.map_blocks as usize..table_end).contains(&index)
+        {
+            self.take_paged(index, layout, bytes, map);
+            return;
+        }
         if index < layout.map_blocks as usize {
+            let Map::Whole(mapping) = map else { return };
             let first = index * ENTRIES_PER_BLOCK;
             for (block, word) in (first..mapping.len() as usize).zip(bytes.as_chunks::<4>().0) {
                 let entry = Entry(u32::from_le_bytes(*word));
@@ -99,7 +112,7 @@ impl FoundCheckpoint {
                     self.bad_entry = Some((block, entry.0));
                 }
             }
-        } else if index < (layout.map_blocks + layout.table_blocks) as usize {
+        } else if index < table_end {
             let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;
             for (chunk, entry) in chunk_order[first..].iter().zip(bytes.as_chunks::<8>().0) {
                 let entry = u64::from_le_bytes(*entry);
@@ -113,8 +126,8 @@ impl FoundCheckpoint {
                 self.seals.push((*chunk, (entry >> 32) as u32));
             }
         } else {
-            let first = (index - (layout.map_blocks + layout.table_blocks) as usize) * ENTRIES_PER_BLOCK;
-            let left = (mapping.len() as usize).saturating_sub(first);
+            let first = (index - table_end) * ENTRIES_PER_BLOCK;
+            let left = (map.blocks() as usize).saturating_sub(first);
             for (block, word) in (first..).zip(bytes.as_chunks::<4>().0).take(left) {
                 if *word != [0; 4] {
                     self.borrowed.push((block as u32, u32::from_le_bytes(*word)));
@@ -123,11 +136,34 @@ impl FoundCheckpoint {
         }
     }
 
-    /// Brings the seals of the checkpoint to where they belong; `mapping` is as the checkpoint has it.
-    pub fn load_seals(&self, mapping: &Mapping, seals: &mut Seals) {
+    /// Takes a block of the directory, or of changes.
+    fn take_paged(&mut self, index: usize, layout: BodyLayout, bytes: &[u8], map: &mut DemandMap) {
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        if index < layout.map_blocks as usize {
+            let first = (index * WORDS_PER_BLOCK) as u32;
+            for (page, word) in (first..map.directory().pages()).zip(words) {
+                if !map.load_page(page, word, &[]) {
+                    self.bad_page = Some((page, word));
+                }
+            }
+            return;
+        }
+        for word in words.take_while(|word| *word != u64::MAX) {
+            let (block, entry) = (word as u32, Entry((word >> 32) as u32));
+            if u64::from(block) >= map.len() || matches!(entry.place(), Place::Buffer(_)) {
+                self.bad_entry = Some((block as usize, entry.0));
+                return;
+            }
+            map.put(block, entry);
+        }
+    }
+
+    /// Brings the seals of the checkpoint to where they belong; `map` is as the checkpoint has it.
+    pub fn load_seals(&self, map: &Map, seals: &mut Seals) {
         for (chunk, seal) in &self.seals {
             seals.set(*chunk, *seal);
         }
+        let Map::Whole(mapping) = map else { return };
         for (block, borrowed) in &self.borrowed {
             if let Place::Media(ppa) = mapping.get(*block).place() {
                 seals.set_borrowed(ppa, *borrowed);
@@ -150,6 +186,9 @@ impl FoundCheckpoint {
             let sequence = superblock.checkpoint.sequence;
             let blocks = superblock.checkpoint.blocks;
             return Err(OpenError::CheckpointLost { sequence, blocks, missing, first: first as u32 });
+        }
+        if let Some((page, word)) = self.bad_page {
+            return Err(OpenError::Inconsistent(format!("the checkpoint has map page {page} at {word:#018x}")));
         }
         if let Some((block, word)) = self.bad_entry {
             return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {word:#010x}")));

@@ -24,7 +24,8 @@ use crate::flash::seals::Seals;
 use crate::journal::log::{LOG_UNITS_MAX, MendedUnit};
 use crate::journal::log_block::{self, Record};
 use crate::journal::superblock::{COUNTS_END, LogGap, Superblock};
-use crate::map::{Entry, Mapping, Place};
+use crate::map::replay::Replay;
+use crate::map::{Entry, Map, Mapping, Place};
 use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa};
@@ -69,7 +70,8 @@ pub struct Replayed {
 
 impl Replayed {
     /// These logical blocks are somewhere else, and what says so is in doubt.
-    fn leave(&mut self, mapping: &Mapping, blocks: Range<u32>, format: AddressFormat) {
+    fn leave(&mut self, map: &Map, blocks: Range<u32>, format: AddressFormat) {
+        let Map::Whole(mapping) = map else { return };
         for block in blocks {
             if let Place::Media(ppa) = mapping.get(block).place() {
                 self.left_in_doubt.insert(format.chunk_of(ppa));
@@ -239,11 +241,12 @@ impl FoundLog {
         &self,
         superblock: &Superblock,
         geometry: &Geometry,
-        (mapping, seals): (&mut Mapping, &mut Seals),
+        (map, seals): (&mut Map, &mut Seals),
     ) -> Result<Replayed, OpenError> {
         let format = geometry.format();
-        let mut is_catalog_in_doubt = false;
+        let (mut is_catalog_in_doubt, mut is_any_in_doubt) = (false, false);
         let mut replayed = Replayed::default();
+        let mut merges = Replay::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
         let mut before = superblock.first_lsn;
         for (lsn, block) in self.blocks.range(..self.end) {
@@ -252,29 +255,49 @@ impl FoundLog {
             }
             before = lsn + 1;
             let is_in_doubt = *lsn >= self.durable_below;
+            is_any_in_doubt |= is_in_doubt;
             for record in log_block::records(&block.words) {
                 match record {
-                    Some(Record::Mapped { block, ppa, last }) if u64::from(block) < mapping.len() => {
+                    Some(Record::Mapped { block, ppa, last }) if u64::from(block) < map.blocks() => {
                         transaction.push((block, ppa));
                         if last {
                             replayed.records += transaction.len() as u64;
                             for (block, ppa) in transaction.drain(..) {
                                 if is_in_doubt {
-                                    replayed.leave(mapping, block..block + 1, format);
+                                    replayed.leave(map, block..block + 1, format);
                                     is_catalog_in_doubt |= block < superblock.catalog_blocks;
                                 }
-                                mapping.set(block, Entry::media(ppa));
+                                match map {
+                                    Map::Whole(mapping) => mapping.set(block, Entry::media(ppa)),
+                                    Map::Paged(map) => merges.mapped(map, block, Entry::media(ppa)),
+                                }
                             }
                         }
                     }
                     Some(Record::Trimmed { first, blocks })
-                        if u64::from(first) + u64::from(blocks) <= mapping.len() && transaction.is_empty() =>
+                        if u64::from(first) + u64::from(blocks) <= map.blocks() && transaction.is_empty() =>
                     {
                         replayed.records += 1;
                         if is_in_doubt {
-                            replayed.leave(mapping, first..first + blocks, format);
+                            replayed.leave(map, first..first + blocks, format);
                         }
-                        mapping.unmap(first..first + blocks);
+                        match map {
+                            Map::Whole(mapping) => mapping.unmap(first..first + blocks),
+                            Map::Paged(map) => merges.trimmed(map, first..first + blocks),
+                        }
+                    }
+                    Some(Record::MergeBegan { page }) if has_page(map, page) => {
+                        if let Map::Paged(map) = map {
+                            merges.merge_began(map, page);
+                        }
+                    }
+                    Some(Record::Page { page, word }) if has_page(map, page) => {
+                        if let Map::Paged(map) = map
+                            && !merges.page(map, page, word)
+                        {
+                            let found = format!("log block {lsn} has map page {page} at {word:#018x}");
+                            return Err(OpenError::Inconsistent(found));
+                        }
                     }
                     Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
                     Some(Record::Suspect { chunk }) if geometry.has_chunk(chunk) => {}
@@ -286,12 +309,17 @@ impl FoundLog {
             }
         }
         replayed.dropped += transaction.len() as u64;
-        if is_catalog_in_doubt {
-            // The catalog before may name tables in any chunk.
+        if is_catalog_in_doubt || (is_any_in_doubt && matches!(map, Map::Paged(_))) {
+            // The catalog before may name tables in any chunk. So may the map page before that of a block.
             replayed.left_in_doubt.extend(geometry.chunk_ids());
         }
         Ok(replayed)
     }
+}
+
+/// Whether the map has pages on media, and this one.
+fn has_page(map: &Map, page: u32) -> bool {
+    matches!(map, Map::Paged(map) if page < map.directory().pages())
 }
 
 /// What a log with lost pages still says.
@@ -347,7 +375,8 @@ impl FoundLog {
                         }
                     }
                     Record::Opened { .. } | Record::Copied { .. } => _ = seals.replay(record),
-                    Record::Suspect { .. } => {}
+                    // Only of maps that are on media, which are not repaired like this.
+                    Record::Suspect { .. } | Record::MergeBegan { .. } | Record::Page { .. } => {}
                 }
             }
         }

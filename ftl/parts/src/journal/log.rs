@@ -424,6 +424,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::log_block::PAGES_MAX;
     use crate::journal::log_block::{LogBlockError, parse_block, records};
     use openftl_core::Ppa;
 
@@ -447,11 +448,13 @@ mod tests {
     fn what_is_appended_is_read_back_in_order() {
         let (mut frames, mut log) = log();
         let records: Vec<Record> = (0..WORDS_PER_BLOCK as u32 + 20)
-            .map(|number| match number % 7 {
+            .map(|number| match number % 9 {
                 3 => Record::Trimmed { first: number, blocks: 1 + number },
                 4 => Record::Opened { chunk: ChunkId(number), seal: !number },
                 5 => Record::Copied { ppa: Ppa(number.into()), borrowed: u32::MAX - number },
                 6 => Record::Suspect { chunk: ChunkId(number) },
+                7 => Record::MergeBegan { page: number & (PAGES_MAX - 1) },
+                8 => Record::Page { page: number & (PAGES_MAX - 1), word: u64::from(number) << 32 | 7 },
                 _ => Record::Mapped { block: number, ppa: Ppa(u64::from(number) + (1 << 30)), last: number % 2 == 0 },
             })
             .collect();

@@ -21,6 +21,8 @@
 //! | 2 | FFFF_FFFFh | the next word is an opened chunk: its address in bits 31-0, its seal in bits 63-32 |
 //! | 3 | FFFF_FFFFh | the next word is a copied block: its address in bits 31-0, what its salt differs by in bits 63-32 |
 //! | 4 | FFFF_FFFFh | the next word is a chunk in which a program failed: its address |
+//! | 5, number of a map page in bits 63-40 | FFFF_FFFFh | a merge of the page begins: it takes in what was mapped before |
+//! | 6, number of a map page in bits 63-40 | FFFF_FFFFh | the merge has ended; the next word is where the page is: copy 0 in bits 31-0, copy 1 in bits 63-32, FFFF_FFFFh both: nowhere |
 //!
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
@@ -41,6 +43,14 @@ const MARK_TRIM: u32 = 1;
 const MARK_OPENED: u32 = 2;
 const MARK_COPIED: u32 = 3;
 const MARK_SUSPECT: u32 = 4;
+const MARK_MERGE: u32 = 5;
+const MARK_PAGE: u32 = 6;
+
+/// Bits of a mark that are a map page, above those that say what the mark is.
+const PAGE_SHIFT: u32 = 8;
+
+/// Map pages that a mark has room for.
+pub const PAGES_MAX: u32 = 1 << (u32::BITS - PAGE_SHIFT);
 
 /// What a log block begins with.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -89,6 +99,18 @@ pub enum Record {
         /// What its salt differs by from that of a block that was written there.
         borrowed: u32,
     },
+    /// A merge of a map page begins. It takes in what the map says of its blocks now. Part of no transaction.
+    MergeBegan {
+        /// The page.
+        page: u32,
+    },
+    /// The merge has ended: the page is there. Part of no transaction.
+    Page {
+        /// The page.
+        page: u32,
+        /// Where it is; see [`Directory::word`](crate::map::directory::Directory::word).
+        word: u64,
+    },
     /// A program failed in a chunk, which is to be retired. It precedes the records of chunks that were opened later, and is part
     /// of no transaction.
     Suspect {
@@ -98,6 +120,12 @@ pub enum Record {
 }
 
 impl Record {
+    /// The first word of a record of a map page.
+    fn page_mark(mark: u32, page: u32) -> u64 {
+        debug_assert!(page < PAGES_MAX, "the plan admits only maps of fewer pages");
+        marked(mark | page << PAGE_SHIFT)
+    }
+
     /// It on media: one word, or a mark and the word that it announces.
     #[inline]
     pub fn words(self) -> (u64, Option<u64>) {
@@ -108,6 +136,8 @@ impl Record {
             Record::Opened { chunk, seal } => pair(MARK_OPENED, chunk.0, seal),
             Record::Copied { ppa, borrowed } => pair(MARK_COPIED, ppa.0 as u32, borrowed),
             Record::Suspect { chunk } => pair(MARK_SUSPECT, chunk.0, 0),
+            Record::MergeBegan { page } => (Record::page_mark(MARK_MERGE, page), None),
+            Record::Page { page, word } => (Record::page_mark(MARK_PAGE, page), Some(word)),
         }
     }
 }
@@ -197,9 +227,14 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
                 let ppa = Ppa(u64::from(high & 0x7FFF_FFFF));
                 return Some(Some(Record::Mapped { block: low, ppa, last: high >> 31 != 0 }));
             }
-            let mark = high;
+            let (mark, page) = match high & ((1 << PAGE_SHIFT) - 1) {
+                mark @ (MARK_MERGE | MARK_PAGE) => (mark, high >> PAGE_SHIFT),
+                _ => (high, 0),
+            };
             match mark {
                 MARK_NOTHING => {}
+                MARK_MERGE => return Some(Some(Record::MergeBegan { page })),
+                MARK_PAGE => return Some(words.next().map(|word| Record::Page { page, word })),
                 MARK_TRIM | MARK_OPENED | MARK_COPIED | MARK_SUSPECT => {
                     return Some(words.next().and_then(|word| {
                         let (low, high) = (word as u32, (word >> 32) as u32);
@@ -222,7 +257,7 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
 pub fn format_table() -> &'static [(usize, usize, &'static str)] {
     &[
         (std::mem::offset_of!(Header, magic), 4, "magic, `OFLG`"),
-        (std::mem::offset_of!(Header, version), 2, "version, 3"),
+        (std::mem::offset_of!(Header, version), 2, "version, 4"),
         (std::mem::offset_of!(Header, words), 2, "words in use"),
         (std::mem::offset_of!(Header, drive), 8, "drive"),
         (std::mem::offset_of!(Header, lsn), 8, "log sequence number (LSN)"),
@@ -265,6 +300,16 @@ pub fn word_table() -> Vec<(String, String, &'static str)> {
             "FFFF_FFFFh in bits 31-0, 4 above".into(),
             marked(MARK_SUSPECT),
             "the next word is a chunk in which a program failed: chunk address in bits 31-0, 0 above; precedes chunks that were opened later",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 5 in bits 39-32".into(),
+            marked(MARK_MERGE),
+            "a merge of the map page in bits 63-40 begins: it takes in what was mapped before",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 6 in bits 39-32".into(),
+            marked(MARK_PAGE),
+            "the merge of the map page in bits 63-40 has ended; the next word is where the page is: copy 0 in bits 31-0, copy 1 in bits 63-32; all ones = nowhere",
         ),
     ]
 }

@@ -36,13 +36,14 @@
 //! | 152 | placement: its place in [`PlacementName::ALL`] |
 //! | 153 | handles |
 //! | 154-155 | objects |
-//! | 156-159 | 0 |
+//! | 156-159 | entries of a map page; 0 = the checkpoint has the whole map |
 //! | 160-271 | the drive's [life](crate::accounts::life::Life), 14 counts (8 bytes each) |
 //! | 272- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
 //! | | log chunks of copy 0, of copy 1 (4 bytes each) |
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
+use crate::map::directory::PageSize;
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::words::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
@@ -100,7 +101,7 @@ struct Header {
     placement: u8,
     handles: u8,
     objects_max: U16,
-    reserved: U32,
+    map_page_entries: U32,
     life: LifeBytes,
 }
 
@@ -193,6 +194,9 @@ pub struct Superblock {
     pub log_gaps: Vec<LogGap>,
     /// Chunks for superblocks: two of place 0, two of place 1; `u32::MAX` = none.
     pub places: [u32; 4],
+    /// The size of map pages; `None`: the map is in the checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_page: Option<PageSize>,
     /// What else sized the drive.
     pub sizing: Sizing,
     /// What the drive had done when this was written.
@@ -312,7 +316,7 @@ impl Superblock {
             placement: self.sizing.placement.code(),
             handles: self.sizing.handles,
             objects_max: U16::new(self.sizing.objects_max),
-            reserved: U32::ZERO,
+            map_page_entries: U32::new(self.map_page.map_or(0, PageSize::entries)),
             life: self.life.encode(),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
@@ -357,6 +361,13 @@ impl Superblock {
             let reason =
                 format!("its placement is {}, and the last one is {}", header.placement, PlacementName::ALL.len() - 1);
             return Err(SuperblockError::Untrue { sequence, reason });
+        };
+        let map_page = match header.map_page_entries.get() {
+            0 => None,
+            entries => Some(PageSize::of(entries).ok_or_else(|| SuperblockError::Untrue {
+                sequence,
+                reason: format!("a map page has {entries} entries, and a power of two up to 1024 is possible"),
+            })?),
         };
         let bad = || SuperblockError::Length(length as u32);
         let mut rest = rest;
@@ -406,6 +417,7 @@ impl Superblock {
             log_chunks,
             log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
             places: header.places.map(U32::get),
+            map_page,
             sizing: Sizing {
                 checkpoint_log_blocks: Some(header.checkpoint_log_blocks.get()).filter(|blocks| *blocks > 0),
                 placement,
@@ -569,7 +581,7 @@ pub fn seal(record: &mut [u8]) {
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 4"),
+        (offset_of!(Header, version), 4, "format version, 5"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
         (
@@ -603,7 +615,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, placement), 1, "placement that the drive was sized for"),
         (offset_of!(Header, handles), 1, "handles that it was sized for"),
         (offset_of!(Header, objects_max), 2, "objects that it was sized for"),
-        (offset_of!(Header, reserved), 4, "0"),
+        (offset_of!(Header, map_page_entries), 4, "entries of a map page; 0 = the checkpoint has the whole map"),
         (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (
             size_of::<Header>(),
@@ -625,6 +637,7 @@ mod tests {
 
     fn superblock() -> Superblock {
         Superblock {
+            map_page: None,
             drive: 0xD21E,
             sequence: 17,
             capacity_blocks: 1 << 20,

@@ -173,6 +173,21 @@ impl Changes {
         changes[at].0 |= SETTLED;
     }
 
+    /// No old place counts of any block with a change.
+    pub fn settle_all(&mut self) {
+        self.pages.iter_mut().flatten().for_each(|change| change.0 |= SETTLED);
+    }
+
+    /// The block of which a change says `entry`, if there is one. All changes are looked at.
+    #[must_use]
+    pub fn at(&self, entry: Entry) -> Option<u32> {
+        let of_page = |(page, changes): (usize, &Vec<Packed>)| {
+            let change = changes.iter().find(|change| change.entry() == entry)?;
+            Some(self.size.first_of(page as u32) + change.index() as u32)
+        };
+        self.pages.iter().enumerate().find_map(of_page)
+    }
+
     /// The changes of `page`, in the order of its blocks.
     pub fn of(&self, page: u32) -> impl Iterator<Item = Change> + '_ {
         self.pages[page as usize].iter().map(|change| Change::from(*change))

@@ -171,6 +171,11 @@ impl DemandMap {
         self.buffered.get(&block).copied()
     }
 
+    /// The blocks that the write buffer has, in no order.
+    pub fn buffered_blocks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.buffered.keys().copied()
+    }
+
     /// `frame` has the newest version of `block`. Returns the frame that had it before.
     #[inline]
     pub fn hold(&mut self, block: u32, frame: Frame) -> Option<Frame> {
@@ -262,9 +267,9 @@ impl DemandMap {
         let mut has_changed = false;
         while next < blocks.end {
             let (page, _) = self.size.split(next);
-            let (first, end) = (self.size.first_of(page), self.size.first_of(page).saturating_add(self.size.entries()));
+            let end = self.end_of(page);
             let end_here = end.min(blocks.end);
-            let is_whole = next == first && (end_here == end || u64::from(end_here) == self.blocks);
+            let is_whole = next == self.size.first_of(page) && end_here == end;
             let has_page = !self.is_nowhere(page);
             if is_whole {
                 has_changed |= has_page || self.changes.of_page(page) > 0;
@@ -300,6 +305,50 @@ impl DemandMap {
         for change in changes.iter().filter(|change| change.is_settled) {
             self.changes.put(self.size.first_of(page) + change.index as u32, Entry::UNMAPPED, true);
         }
+    }
+
+    /// Word `page` of the directory in a checkpoint: a page that was trimmed as a whole is nowhere.
+    #[must_use]
+    pub fn word(&self, page: u32) -> u64 {
+        if self.trimmed.contains(&page) { u64::MAX } else { self.directory.word(page) }
+    }
+
+    /// The block behind the last one of `page`.
+    #[must_use]
+    pub fn end_of(&self, page: u32) -> u32 {
+        (u64::from(self.size.first_of(page)) + u64::from(self.size.entries())).min(self.blocks) as u32
+    }
+
+    /// Whether `block` may be anywhere, as far as can be said without its page.
+    #[must_use]
+    pub fn has_any(&self, block: u32) -> bool {
+        match self.changes.get(block) {
+            Some(change) => change.entry != Entry::UNMAPPED,
+            None => !self.is_nowhere(self.size.split(block).0),
+        }
+    }
+
+    /// When a drive is opened: all blocks of `page` are nowhere.
+    pub fn forget_page(&mut self, page: u32) {
+        self.directory.set(page, None);
+        self.changes.clear(page);
+    }
+
+    /// When a drive is opened: no place that a page has for a block with a change counts.
+    pub fn settle_all(&mut self) {
+        self.changes.settle_all();
+    }
+
+    /// When a drive is opened: `page` is where `word` says, and has these changes. Returns false if it cannot be there.
+    pub fn load_page(&mut self, page: u32, word: u64, taken: &[(usize, Entry)]) -> bool {
+        self.changes.merged(page, taken);
+        self.directory.load(page, word)
+    }
+
+    /// Whether a page was trimmed as a whole that nobody merges.
+    #[must_use]
+    pub fn has_trimmed(&self) -> bool {
+        self.trimmed.iter().any(|page| !self.merging.contains_key(page))
     }
 
     /// The page to merge next: one that was trimmed as a whole, else the one with the most changes. `None`: none has any that is

@@ -19,6 +19,12 @@ pub struct PageSize {
     bits: u32,
 }
 
+impl serde::Serialize for PageSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.entries())
+    }
+}
+
 impl PageSize {
     /// As many entries as a block has room for.
     pub const WHOLE: PageSize = PageSize { bits: ENTRIES_PER_BLOCK.ilog2() };

@@ -295,11 +295,11 @@ impl PageCache {
             CachePolicy::Clock => self.slot_mut(at).heat = 1,
             CachePolicy::SeedHotness => self.slot_mut(at).heat = self.slot(at).heat.saturating_add(1),
             CachePolicy::TwoQueues if self.slot(at).list == 0 => {}
-            CachePolicy::Lru | CachePolicy::TwoQueues => self.to_front(at),
+            CachePolicy::Lru | CachePolicy::TwoQueues => self.move_up(at),
         }
     }
 
-    fn to_front(&mut self, at: u32) {
+    fn move_up(&mut self, at: u32) {
         let list = self.slot(at).list;
         if self.lists[list as usize].first != at {
             self.unlink(at);
@@ -337,7 +337,7 @@ impl PageCache {
                 if std::mem::take(&mut self.slot_mut(at).heat) == 0 {
                     break at;
                 }
-                self.to_front(at);
+                self.move_up(at);
                 if self.lists[0].len == 1 {
                     break at;
                 }

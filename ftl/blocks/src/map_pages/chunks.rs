@@ -1,0 +1,110 @@
+//! Chunks of map pages: where copies go on, which are emptied, and when they are reset.
+
+use super::CHUNKS_KEPT;
+use crate::block_ftl::BlockFtl;
+use openftl_core::{ChunkId, Ppa};
+use openftl_parts::flash::provisioning::Claim;
+use openftl_parts::flash::units::OpenId;
+use openftl_parts::map::Map;
+use openftl_parts::words::{Label, METADATA_COPIES};
+
+impl BlockFtl {
+    /// The chunk that a copy goes on in.
+    pub(super) fn map_frontier(&mut self, copy: usize) -> Option<OpenId> {
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        if let Some(open) = pages.open[copy].filter(|open| self.flash.units.room(*open) > 0) {
+            return Some(open);
+        }
+        pages.open[copy] = None;
+        if let Some((chunk, next)) = pages.partial[copy].pop() {
+            pages.open[copy] = Some(self.flash.units.open(chunk, next));
+            return pages.open[copy];
+        }
+        pages.turns += 1;
+        let turn = pages.turns;
+        let open = self.flash.open_chunk(Claim::Metadata { copy, turn }, Label::Ordinary)?;
+        let chunk = self.flash.units.chunk(open).chunk;
+        self.flash.seals.open(chunk);
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        pages.live.insert(chunk, 0);
+        pages.open[copy] = Some(open);
+        Some(open)
+    }
+
+    /// So many pages that are not being merged, of the chunks in which the fewest copies count.
+    pub(super) fn pages_of_emptiest(&self, count: usize) -> Vec<u32> {
+        let (Map::Paged(map), Some(pages)) = (&self.map, &self.map_pages) else { return Vec::new() };
+        let mut chunks: Vec<(u32, ChunkId)> = pages
+            .live
+            .iter()
+            .filter(|(chunk, live)| **live > 0 && !self.is_map_frontier(**chunk))
+            .map(|(chunk, live)| (*live, *chunk))
+            .collect();
+        chunks.sort_unstable();
+        let mut chosen: Vec<u32> = Vec::new();
+        for (_, chunk) in chunks {
+            if chosen.len() == count {
+                break;
+            }
+            let is_there = |ppa: Ppa| self.flash.format.chunk_of(ppa) == chunk;
+            let here = map.directory().with_copy_in(is_there).filter(|page| !map.is_merging(*page));
+            let new: Vec<u32> = here.filter(|page| !chosen.contains(page)).take(count - chosen.len()).collect();
+            chosen.extend(new);
+        }
+        chosen
+    }
+
+    /// Whether map pages are being written to `chunk`, or will be.
+    pub(super) fn is_map_frontier(&self, chunk: ChunkId) -> bool {
+        let Some(pages) = &self.map_pages else { return false };
+        let open = pages.open.iter().flatten().any(|open| self.flash.units.chunk_if_open(*open) == Some(chunk));
+        open || pages.partial.iter().flatten().any(|(partial, _)| *partial == chunk)
+    }
+
+    /// Where chunks of map pages run short, the emptiest is emptied.
+    pub(super) fn choose_map_chunk_to_empty(&mut self) {
+        let most = self.flash.plan.map_chunks as usize;
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        let is_open = |chunk: &ChunkId| {
+            let open = pages.open.iter().flatten().any(|open| self.flash.units.chunk_if_open(*open) == Some(*chunk));
+            open || pages.partial.iter().flatten().any(|(partial, _)| partial == chunk)
+        };
+        if pages.emptying.is_some_and(|chunk| pages.live.get(&chunk).is_some_and(|live| *live > 0)) {
+            return;
+        }
+        pages.emptying = None;
+        // What is weak moves first.
+        while let Some(chunk) = pages.weak.pop_first() {
+            if pages.live.get(&chunk).is_some_and(|live| *live > 0) && !is_open(&chunk) {
+                pages.emptying = Some(chunk);
+                return;
+            }
+        }
+        let kept = METADATA_COPIES * CHUNKS_KEPT as usize;
+        if pages.live.len() + kept > most {
+            let full = pages.live.iter().filter(|(chunk, live)| **live > 0 && !is_open(chunk));
+            pages.emptying = full.min_by_key(|(_, live)| **live).map(|(chunk, _)| *chunk);
+        }
+    }
+
+    /// Chunks in which no copy counts any more go to their reset.
+    pub(super) fn reset_map_chunks(&mut self) {
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        let is_full = |chunk: ChunkId| {
+            let open = pages.open.iter().flatten().any(|open| self.flash.units.chunk_if_open(*open) == Some(chunk));
+            let partial = pages.partial.iter().flatten().any(|(partial, _)| *partial == chunk);
+            !open && !partial
+        };
+        let empty: Vec<ChunkId> = pages
+            .live
+            .iter()
+            .filter(|(chunk, live)| **live == 0 && is_full(**chunk))
+            .map(|(chunk, _)| *chunk)
+            .collect();
+        for chunk in empty {
+            pages.live.remove(&chunk);
+            self.flash.provisioning.end_metadata();
+            self.flash.reset_when_durable(chunk, self.journal.log.position());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a map on media may take of the memory, and what for.
+//!
+//! ```text
+//!   budget = valid blocks ( 1 bit for each block of flash )
+//!          + pages        ( directory, lists of changes, places in the cache )
+//!          + pool         ( changes, 8 bytes each │ pages in memory )
+//! ```
+//!
+//! The pool belongs to changes and pages in memory together: pages leave where changes come.
+
+use super::Entry;
+use super::demand::DemandMap;
+use super::directory::PageSize;
+use super::page_cache::CachePolicy;
+use crate::words::TRANSACTION_BLOCKS_MAX;
+use openftl_core::Geometry;
+use openftl_core::units::Share;
+
+/// Memory for the map, where it is kept on media.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapBudget {
+    /// A part of what the whole map takes: 4 bytes a logical block.
+    Share(Share),
+    /// So many bytes.
+    Bytes(u64),
+    /// The least that the map takes, and so many bytes more.
+    BeyondLeast(u64),
+}
+
+impl MapBudget {
+    /// In bytes, of a drive of so many logical blocks whose map takes at least `least` bytes.
+    #[must_use]
+    pub fn bytes(self, capacity_blocks: u64, least: u64) -> u64 {
+        match self {
+            MapBudget::Share(share) => share.of(capacity_blocks * size_of::<Entry>() as u64),
+            MapBudget::Bytes(bytes) => bytes,
+            MapBudget::BeyondLeast(bytes) => least.saturating_add(bytes),
+        }
+    }
+}
+
+/// A map that is kept on media ([`crate::map::demand`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapMemory {
+    /// What the map may take of the memory, all of it counted.
+    pub budget: MapBudget,
+    /// Which pages stay in memory.
+    pub policy: CachePolicy,
+    /// Entries of a page, with which the drive is formatted. Fewer than a block has room for in tests alone, where drives are small.
+    pub page: PageSize,
+}
+
+/// Bytes of a change.
+pub const CHANGE_BYTES: u64 = 8;
+
+/// Changes that there is room for at least, beside those of one transaction: what collection moves while the host waits.
+const CHANGES_KEPT: u64 = 512;
+
+/// How a budget is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct MapPlan {
+    /// Pages of the map.
+    pub pages: u32,
+    /// Bytes that do not depend on what is read and written.
+    pub fixed_bytes: u64,
+    /// Bytes for changes and for pages in memory.
+    pub pool_bytes: u64,
+    /// Changes, at most.
+    pub changes_max: u64,
+}
+
+/// A budget below what the map needs in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "map_memory = {asked} bytes: the map of this drive takes at least {least} bytes of memory; give it as much, or leave map_memory away"
+)]
+pub struct TooSmall {
+    /// As asked for.
+    pub asked: u64,
+    /// The smallest budget.
+    pub least: u64,
+}
+
+/// Changes that the smallest budget has room for. What is merged at a time is a small part of all changes: the more there are of a
+/// page, the fewer pages are written.
+fn changes_min(capacity_blocks: u64) -> u64 {
+    (capacity_blocks * size_of::<Entry>() as u64 / 100 / CHANGE_BYTES).max(TRANSACTION_BLOCKS_MAX as u64 + CHANGES_KEPT)
+}
+
+/// Changes that the largest budget has room for. A checkpoint is [planned](changes_planned) for so many: so a drive may be
+/// opened with any budget.
+#[must_use]
+pub fn changes_cap(capacity_blocks: u64) -> u64 {
+    (capacity_blocks / 8).max(changes_min(capacity_blocks))
+}
+
+/// Changes that may be there beyond those that have room: a trim is not cut short, and a drive that takes nothing new saves what it
+/// took.
+const CHANGES_BEYOND: u64 = 8_192;
+
+/// Changes that a checkpoint is planned for.
+#[must_use]
+pub fn changes_planned(capacity_blocks: u64) -> u64 {
+    changes_cap(capacity_blocks) + CHANGES_BEYOND
+}
+
+impl MapPlan {
+    /// Divides the budget of a drive of so many logical blocks on a device of this shape.
+    ///
+    /// # Errors
+    /// If it is too small.
+    pub fn new(memory: &MapMemory, capacity_blocks: u64, geometry: &Geometry) -> Result<MapPlan, TooSmall> {
+        let pages = memory.page.pages(capacity_blocks);
+        let valid_bytes = geometry.blocks().div_ceil(8);
+        let fixed_bytes = valid_bytes + u64::from(pages) * DemandMap::bytes_per_page(memory.policy) as u64;
+        let least = fixed_bytes + changes_min(capacity_blocks) * CHANGE_BYTES;
+        let asked = memory.budget.bytes(capacity_blocks, least);
+        if asked < least {
+            return Err(TooSmall { asked, least });
+        }
+        let pool_bytes = asked - fixed_bytes;
+        let changes_max = (pool_bytes / CHANGE_BYTES).min(changes_cap(capacity_blocks));
+        Ok(MapPlan { pages, fixed_bytes, pool_bytes, changes_max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(budget: MapBudget) -> MapMemory {
+        MapMemory { budget, policy: CachePolicy::Clock, page: PageSize::WHOLE }
+    }
+
+    #[test]
+    fn a_budget_is_a_part_of_the_whole_map_or_bytes() {
+        assert_eq!(MapBudget::Share(Share::percent(10)).bytes(1 << 28, 0), (1 << 30) / 10 + 1);
+        assert_eq!(MapBudget::Bytes(7).bytes(1 << 28, 0), 7);
+        assert_eq!(MapBudget::BeyondLeast(7).bytes(1 << 28, 10), 17);
+    }
+
+    /// A drive of 1 TiB: the map takes 1 GiB, of which a tenth is the budget.
+    #[test]
+    fn a_tenth_of_the_map_has_room_for_millions_of_changes() {
+        let geometry =
+            Geometry { groups: 8, pus_per_group: 4, chunks_per_pu: 2_560, blocks_per_chunk: 4_096, ..Geometry::tiny() };
+        let plan = MapPlan::new(&memory(MapBudget::Share(Share::percent(10))), 1 << 28, &geometry).unwrap();
+        assert_eq!(plan.pages, 1 << 18);
+        let mib = |bytes: u64| bytes >> 20;
+        assert_eq!((mib(plan.fixed_bytes), mib(plan.pool_bytes)), (51, 51));
+        assert!(plan.changes_max > 6_000_000, "{plan:?}");
+    }
+
+    #[test]
+    fn a_budget_that_is_too_small_is_refused_with_the_smallest() {
+        let (geometry, blocks) = (Geometry::tiny(), 4_000);
+        let Err(TooSmall { asked: 0, least }) = MapPlan::new(&memory(MapBudget::Bytes(0)), blocks, &geometry) else {
+            panic!("no map fits no memory")
+        };
+        let plan = |bytes| MapPlan::new(&memory(MapBudget::Bytes(bytes)), blocks, &geometry);
+        assert_eq!(plan(least - 1), Err(TooSmall { asked: least - 1, least }));
+        assert_eq!(plan(least).unwrap().changes_max, 768);
+        assert_eq!(plan(1 << 40).unwrap().changes_max, changes_cap(blocks));
+    }
+}
