@@ -43,7 +43,7 @@ use openftl_parts::flash::{Errand, Flash, Reset};
 use openftl_parts::journal::Journal;
 use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::map::owners::Owners;
-use openftl_parts::map::{Map, Place};
+use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{
     BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
 };
@@ -193,16 +193,21 @@ impl BlockFtl {
         self.flash.geometry.chunk_ids().map(|chunk| (chunk, chunks.usage(chunk), chunks.valid(chunk)))
     }
 
-    /// Where logical block `block` of this drive is.
+    /// Where logical block `block` of this drive is. `None`: its map page is not in memory.
     #[must_use]
-    pub fn place(&self, block: u64) -> Place {
-        self.map.whole().get(block as u32).place()
+    pub fn place(&self, block: u64) -> Option<Place> {
+        let block = block as u32;
+        let entry = match &self.map {
+            Map::Whole(map) => map.get(block),
+            Map::Paged(map) => map.buffered(block).map(Entry::buffer).or_else(|| map.peek(block))?,
+        };
+        Some(entry.place())
     }
 
-    /// Where `block` is on the medium, or `None` while it is buffered or nowhere.
+    /// Where `block` is on the medium, or `None` while it is buffered or nowhere, or nobody knows without reading its map page.
     #[must_use]
     pub fn place_on_media(&self, block: u64) -> Option<Ppa> {
-        match self.place(block) {
+        match self.place(block)? {
             Place::Media(ppa) => Some(ppa),
             Place::Unmapped | Place::Lost | Place::Buffer(_) => None,
         }

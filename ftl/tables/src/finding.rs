@@ -30,8 +30,8 @@ pub(crate) fn read_catalog(
         "a drive has frames for a read"
     );
     for first in (0..blocks).step_by(count as usize) {
-        let wanted = (first..(first + count).min(blocks))
-            .filter(|block| !matches!(ftl.place(u64::from(*block)), Place::Unmapped));
+        let wanted =
+            (first..(first + count).min(blocks)).filter(|block| ftl.place(u64::from(*block)) != Some(Place::Unmapped));
         for block in wanted.collect::<Vec<u32>>() {
             let frame = frames[(block - first) as usize];
             let read = Request::Read { first: block.into(), frames: &[frame] };

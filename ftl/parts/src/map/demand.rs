@@ -202,6 +202,17 @@ impl DemandMap {
         self.cache.get(page, index).map_or(Looked::Page(page), Looked::Entry)
     }
 
+    /// What the map says of `block`, if that is in memory. No use of its page.
+    #[must_use]
+    pub fn peek(&self, block: u32) -> Option<Entry> {
+        let (page, index) = self.size.split(block);
+        match self.changes.get(block) {
+            Some(change) => Some(change.entry),
+            None if self.is_nowhere(page) => Some(Entry::UNMAPPED),
+            None => self.cache.peek(page, index),
+        }
+    }
+
     /// What the map says of `block`, of whose page `bytes` are what is on media.
     #[must_use]
     pub fn look_in(&self, block: u32, bytes: &[u8; BLOCK_BYTES]) -> Entry {

@@ -222,6 +222,13 @@ impl PageCache {
         Some(self.slot(at).contents.get(index))
     }
 
+    /// The same. No use of it.
+    #[must_use]
+    pub fn peek(&self, page: u32, index: usize) -> Option<Entry> {
+        let at = self.slot_of[page as usize];
+        (at != NONE).then(|| self.slot(at).contents.get(index))
+    }
+
     /// Whether `page` is in memory. No use of it.
     #[must_use]
     pub fn has(&self, page: u32) -> bool {
