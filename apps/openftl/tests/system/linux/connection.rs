@@ -115,7 +115,7 @@ fn a_host_that_leaves_in_the_middle_of_writes_leaves_a_sound_drive() {
         for round in $(seq $((2 * ROUNDS))); do
             connect --ctrl-loss-tmo=0
             fio --name=job --filename=$disk --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-512k --size=400m \
-                --iodepth=32 >/dev/null 2>&1 &
+                --time_based --runtime=600 --iodepth=32 >/dev/null 2>&1 &
             fio=$!
             until_true has_written 50
             disconnect
