@@ -351,8 +351,10 @@ mod tests {
 
     #[test]
     fn packages_of_a_quick_run_exist() {
-        let manifests = ["core", "media", "ftl", "sim", "lab", "host/bytes", "host/nbd", "host/nvme", "host/nvme-tcp"];
-        let manifests = manifests.into_iter().chain(["host/control", "xtask"]);
+        let manifests =
+            ["core", "media", "ftl/parts", "ftl/blocks", "ftl/tables", "sim", "lab", "host/bytes", "host/nbd"];
+        let manifests = manifests.into_iter().chain(["host/nvme", "host/nvme-tcp", "host/control", "xtask"]);
+        assert_eq!(manifests.clone().count(), QUICK.len());
         for (folder, package) in manifests.zip(QUICK) {
             let manifest = std::fs::read_to_string(shell::root().join(folder).join("Cargo.toml")).unwrap();
             assert!(manifest.contains(&format!("name = \"{package}\"")), "{folder} is not {package}");
