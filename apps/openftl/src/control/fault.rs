@@ -67,13 +67,17 @@ fn place(drive: &Drive, block: u64) -> Result<Ppa, Refusal> {
             .fix("blocks are 4 KiB and counted from 0"));
     }
     match drive.place(block) {
-        Place::Media(ppa) => Ok(ppa),
-        Place::Unmapped => Err(not_now(format_args!("logical block {block} was never written, or trimmed"))
+        None => {
+            Err(not_now(format_args!("the map page of logical block {block} is not in memory"))
+                .fix("read the block first"))
+        }
+        Some(Place::Media(ppa)) => Ok(ppa),
+        Some(Place::Unmapped) => Err(not_now(format_args!("logical block {block} was never written, or trimmed"))
             .fix("write it first, and flush")),
-        Place::Lost => {
+        Some(Place::Lost) => {
             Err(not_now(format_args!("logical block {block} is lost already")).fix("write it again, and flush"))
         }
-        Place::Buffer(_) => Err(not_now(format_args!("logical block {block} is still in the write buffer"))
+        Some(Place::Buffer(_)) => Err(not_now(format_args!("logical block {block} is still in the write buffer"))
             .fix("flush and turn the power off and on (openftl ctl DRIVE power-cycle), or write more behind it")),
     }
 }
