@@ -131,6 +131,7 @@ impl Errand {
         kind << 56 | u64::from(index)
     }
 
+    #[inline]
     fn from_tag(tag: Tag) -> Errand {
         let index = tag as u32;
         match tag >> 56 {
@@ -145,6 +146,7 @@ impl Errand {
 
 impl Flash {
     /// The group of `chunk`.
+    #[inline]
     pub fn group_of(&self, chunk: ChunkId) -> u32 {
         self.format.group_of(self.format.pu_of(chunk))
     }
@@ -334,6 +336,7 @@ impl Flash {
     }
 
     /// Takes from the device which commands have ended by `now`.
+    #[inline]
     pub fn poll(&mut self, media: &mut dyn Media, now: Time, completions: &mut Vec<Completion>) {
         self.now = self.now.max(now);
         if !self.is_deaf {

@@ -60,6 +60,7 @@ impl Journal {
     }
 
     /// Whether the log or a checkpoint wants a chunk and gets none.
+    #[inline]
     pub fn is_stalled(&self, flash: &Flash) -> bool {
         self.log.is_stalled(flash) || self.checkpoint.is_stalled()
     }

@@ -32,6 +32,7 @@ impl Room {
     }
 
     /// What the host earns, in 256ths of a block, for one of `relocations` that free `freed` blocks together.
+    #[inline]
     #[must_use]
     pub fn earned(self, freed: u32, relocations: u32) -> i64 {
         // From half of the balance with no room left to twice the balance at plenty.
@@ -52,6 +53,7 @@ const CREDIT_MAX: i64 = 256 * 256;
 
 impl Throttle {
     /// Adds what was earned.
+    #[inline]
     pub fn earn(&mut self, earned: i64) {
         self.credit = (self.credit + earned).min(CREDIT_MAX);
     }

@@ -481,6 +481,7 @@ impl ChunkTable {
     }
 
     /// Valid blocks of the chunk of `group` that has the fewest, if collecting it gives anything back.
+    #[inline]
     #[must_use]
     pub fn fewest_valid(&self, group: u32) -> Option<u32> {
         let lists = &self.lists[group as usize];
@@ -587,6 +588,7 @@ impl ChunkTable {
         }
     }
 
+    #[inline]
     fn unlist(&mut self, chunk: ChunkId) {
         let entry = &mut self.chunks[chunk.0 as usize];
         if !entry.listed {

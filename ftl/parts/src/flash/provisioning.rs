@@ -125,6 +125,7 @@ impl Provisioning {
     }
 
     /// Chunks of `group` that the tenant does not have yet, and could when nothing waits for its reset.
+    #[inline]
     #[must_use]
     pub fn tenant_share_left(&self, group: u32) -> u32 {
         self.tenant_share[group as usize].saturating_sub(self.tenant_in_use[group as usize])
@@ -160,6 +161,7 @@ impl Provisioning {
     }
 
     /// Free chunks of `group` that are kept for the tenant.
+    #[inline]
     fn kept_for_tenant(&self, group: u32) -> u32 {
         self.tenant_share_left(group).min(self.free_in_group[group as usize])
     }
@@ -207,6 +209,7 @@ impl Provisioning {
     }
 
     /// Chunks held back for others to go bad.
+    #[inline]
     #[must_use]
     pub fn spares(&self) -> u32 {
         self.spares_in_group.iter().sum()
@@ -263,6 +266,7 @@ impl Provisioning {
     }
 
     /// Chunks on their way to be free.
+    #[inline]
     #[must_use]
     pub fn coming(&self) -> u32 {
         self.coming_in_group.iter().sum()
@@ -288,6 +292,7 @@ impl Provisioning {
     }
 
     /// Free chunks of `group`, those for the tenant not counted.
+    #[inline]
     #[must_use]
     pub fn free_in_group(&self, group: u32) -> u32 {
         self.free_in_group[group as usize] - self.kept_for_tenant(group)
@@ -310,6 +315,7 @@ impl Provisioning {
     }
 
     /// Free chunks of the drive, those for the tenant not counted.
+    #[inline]
     #[must_use]
     pub fn free_total(&self) -> u32 {
         let groups = 0..self.tenant_share.len() as u32;
@@ -317,6 +323,7 @@ impl Provisioning {
     }
 
     /// Free chunks of the drive below which collection should begin.
+    #[inline]
     #[must_use]
     pub fn target(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
@@ -326,29 +333,34 @@ impl Provisioning {
 
     /// Free chunks of `group` below which it is collected however little that gives back: its reserve, one for the host,
     /// and its spares.
+    #[inline]
     #[must_use]
     pub fn fewest_in_group(&self, group: u32) -> u32 {
         RELOCATION_RESERVE_CHUNKS + 1 + self.spares_in_group[group as usize]
     }
 
     /// Chunks that log and checkpoints may still take.
+    #[inline]
     #[must_use]
     pub fn metadata_to_come(&self) -> u32 {
         self.metadata_budget.saturating_sub(self.metadata_in_use)
     }
 
     /// Chunks that host writes may still open, all groups together.
+    #[inline]
     #[must_use]
     pub fn host_chunks(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
         (0..groups).map(|group| self.host_chunks_in_group(group)).sum::<u32>().min(self.host_chunks_in_all())
     }
 
+    #[inline]
     fn host_chunks_in_group(&self, group: u32) -> u32 {
         let held = RELOCATION_RESERVE_CHUNKS + self.spares_in_group[group as usize];
         self.free_in_group(group).saturating_sub(held)
     }
 
+    #[inline]
     fn host_chunks_in_all(&self) -> u32 {
         let groups = self.free_in_group.len() as u32;
         let held = self.spares() + self.metadata_to_come() + self.kept_apart;

@@ -159,6 +159,7 @@ impl Reads {
     }
 
     /// Reads under way that keep chunks from being reset: all but those of collection.
+    #[inline]
     pub fn under_way(&self) -> u32 {
         self.epochs.under_way()
     }

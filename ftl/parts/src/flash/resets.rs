@@ -33,6 +33,7 @@ impl Resets {
     }
 
     /// The next chunk in which a program failed and of which the log does not say so.
+    #[inline]
     pub fn next_owed(&mut self) -> Option<ChunkId> {
         self.owed.pop_front()
     }
@@ -58,6 +59,7 @@ impl Resets {
     }
 
     /// How many chunks wait for a log position that is not durable.
+    #[inline]
     pub fn waiting_for_log(&self, durable: u64) -> usize {
         self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
     }
@@ -89,6 +91,7 @@ impl Resets {
 
     /// The next chunk that waits, if nothing of it can be needed any more; else it waits on behind the others. The log is durable up
     /// to `durable`, and something of it is in doubt or not.
+    #[inline]
     pub fn next(&mut self, durable: u64, is_in_doubt: bool, reads: &mut Reads) -> Option<ChunkId> {
         if !is_in_doubt {
             self.in_doubt.clear();

@@ -182,6 +182,7 @@ impl Seals {
     }
 
     /// The next chunk whose opening is not in the log.
+    #[inline]
     pub fn next_owed(&mut self) -> Option<(ChunkId, u32)> {
         let chunk = self.owed.pop_first()?;
         Some((chunk, self.get(chunk)))

@@ -78,6 +78,7 @@ impl Unit {
     }
 
     /// What is written, padding included.
+    #[inline]
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
         &self.frames[..self.count as usize]
@@ -191,6 +192,7 @@ impl Units {
         OpenId { index, generation }
     }
 
+    #[inline]
     fn get(&self, open: OpenId) -> Option<&OpenChunk> {
         self.open.get(open.index as usize).filter(|chunk| chunk.live && chunk.generation == open.generation)
     }
@@ -223,12 +225,14 @@ impl Units {
     ///
     /// # Panics
     /// If it is closed and all its units have ended.
+    #[inline]
     #[must_use]
     pub fn chunk(&self, open: OpenId) -> &OpenChunk {
         self.get(open).expect("an open chunk")
     }
 
     /// The chunk that `open` names, while it is open or units of it are under way.
+    #[inline]
     #[must_use]
     pub fn chunk_if_open(&self, open: OpenId) -> Option<ChunkId> {
         self.get(open).map(|open| open.chunk)
@@ -399,6 +403,7 @@ impl Units {
     }
 
     /// The device has written the unit.
+    #[inline]
     pub fn completed(&mut self, unit: UnitId) {
         self.end(unit, State::Completed);
     }
@@ -418,6 +423,7 @@ impl Units {
     }
 
     /// A unit's frames are no longer needed, nor is its name.
+    #[inline]
     pub fn finish(&mut self, unit: UnitId) {
         self.free_units.push(unit);
     }

@@ -183,6 +183,7 @@ impl Log {
     }
 
     /// The LSN below which every block survives a power cut.
+    #[inline]
     #[must_use]
     pub fn durable_below(&self) -> u64 {
         let below = self.full.front().map_or(self.unit_lsn, |full| full.first_lsn);
@@ -358,6 +359,7 @@ impl Log {
     }
 
     /// Whether a unit waits to be written to `copy`.
+    #[inline]
     #[must_use]
     pub fn has_unwritten(&self, copy: usize) -> bool {
         self.full.iter().any(|full| full.copies[copy] == CopyState::Waiting)
@@ -400,6 +402,7 @@ impl Log {
     }
 
     /// Whether nothing is under way or waits.
+    #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.full.is_empty()

@@ -106,6 +106,7 @@ impl Log {
 
     /// Logs in which chunks programs failed and how chunks were opened, ahead of the records that name blocks in these. Returns
     /// whether there was room for that.
+    #[inline]
     pub fn append_chunks(&mut self, flash: &mut Flash) -> bool {
         while self.has_room() {
             let record = match flash.resets.next_owed() {
@@ -122,6 +123,7 @@ impl Log {
 
     /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
     /// whatever happens: what is appended and not written yet, and what is padded behind it.
+    #[inline]
     fn room_of_plan(&self, flash: &Flash, copy: usize) -> (u64, u64) {
         let blocks = u64::from(flash.geometry.blocks_per_chunk);
         let planned = flash.plan.log_chunks / METADATA_COPIES as u64;
@@ -133,6 +135,7 @@ impl Log {
     }
 
     /// Whether it has come so near to the end of its plan that a checkpoint is due.
+    #[inline]
     pub fn is_long(&self, flash: &Flash) -> bool {
         (0..METADATA_COPIES).any(|copy| {
             let (room, margin) = self.room_of_plan(flash, copy);
