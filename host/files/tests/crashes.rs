@@ -3,9 +3,7 @@
 //! The model knows what was done, and takes a snapshot of the names after each change. What is found has to be one of those since the
 //! last sync; of a log file, the beginning of what was written to it, and all of what was synced.
 
-mod common;
-
-use common::{byte, bytes, content, power_cut, tiny};
+use crate::common::{byte, bytes, content, power_cut, tiny};
 use openftl_files::{FileKind, FileWriter, Files, Volume};
 use openftl_media::EmulatedDevice;
 use rand_xoshiro::Xoshiro256PlusPlus;

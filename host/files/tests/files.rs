@@ -1,8 +1,6 @@
 //! What can be done with files, and what cannot: of a drive that is open here, and of a served one.
 
-mod common;
-
-use common::{Drive, Where, bytes, content, read_all, tiny, write};
+use crate::common::{Drive, Where, bytes, content, read_all, tiny, write};
 use openftl_files::{FileError, FileKind, ReadRequest};
 use std::sync::atomic::{AtomicBool, Ordering};
 

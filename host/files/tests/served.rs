@@ -1,8 +1,6 @@
 //! What clients of a served drive have to bear, and what the server has to bear of them.
 
-mod common;
-
-use common::{Server, bytes, connect, content, power_cut, reopen, tiny};
+use crate::common::{Server, bytes, connect, content, power_cut, reopen, tiny};
 use openftl_files::server::CONNECTIONS_MAX;
 use openftl_files::wire::{Answer, BODY_BYTES_MAX, HEAD_BYTES, Head, MAGIC, Request, VERSION};
 use openftl_files::{Client, FileError, FileKind, Files, Volume};

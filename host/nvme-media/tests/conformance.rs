@@ -1,8 +1,6 @@
 //! The conformance suite of devices, unchanged, over NVMe/TCP.
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod support;
-
+use crate::support::Served;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_media::conformance::{Inject, suite_with_faults};
 use openftl_media::{
@@ -10,7 +8,6 @@ use openftl_media::{
     QueueFull, Store, Tag, Timing,
 };
 use openftl_nvme_media::FabricDevice;
-use support::Served;
 
 /// A device that is reached, and whose other end can be made to fail.
 struct Reached {

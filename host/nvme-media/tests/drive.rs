@@ -1,8 +1,6 @@
 //! A block FTL on this side of the network, its flash on the other: what was flushed outlives a cut of the link.
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod support;
-
+use crate::support::Served;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{Clock, Frame, FrameForm, Time};
@@ -12,7 +10,6 @@ use openftl_parts::flash::plan::chunks_per_pu;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
 use openftl_parts::words::Handle;
 use openftl_parts::{Config, ReadOnlyReason};
-use support::Served;
 
 const BLOCKS: u64 = 700;
 

@@ -1,10 +1,8 @@
 //! What a device notifies, hosts of its namespace hear of: an asynchronous event, and the log page that says more.
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod support;
-
 use std::net::TcpStream;
 
+use crate::support::Served;
 use openftl_core::{FrameForm, Frames, Time};
 use openftl_media::conformance::Inject;
 use openftl_media::{Blocks, Command, EmulatedDevice, Media, NotifiedState, Profile, Status, Store, Timing};
@@ -13,7 +11,6 @@ use openftl_nvme::wire::{log, opcode};
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, QueueParameters};
-use support::Served;
 use zerocopy::IntoBytes;
 
 /// A host that has asked to hear of events.

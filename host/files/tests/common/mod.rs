@@ -1,7 +1,5 @@
 //! Small drives, and files whose every byte says whose it is.
 
-#![allow(dead_code, reason = "not every test uses all of it")]
-
 use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::{Access, Config};

@@ -1,0 +1,8 @@
+//! The tests of files as one program: each of them has a drive and a server in it, which are built once.
+
+mod common;
+
+mod crashes;
+mod files;
+mod served;
+mod wire;
