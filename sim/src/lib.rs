@@ -50,6 +50,6 @@ pub use caught::Failure;
 pub use explore::{Explored, Tally, explore};
 pub use fault::FaultKind;
 pub use shrink::{Shrunk, shrink};
-pub use swarm::Run;
+pub use swarm::{Drives, Run};
 pub use table_world::TableWorld;
 pub use world::World;

@@ -48,6 +48,30 @@ impl Dice {
     }
 }
 
+/// Which drives are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Drives {
+    /// Of every kind.
+    #[default]
+    All,
+    /// Block drives that have their map in memory, and table drives.
+    MapInMemory,
+    /// Block drives that have their map on media.
+    MapOnMedia,
+}
+
+impl Drives {
+    /// As the command line calls them.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Drives::All => "all",
+            Drives::MapInMemory => "map-in-memory",
+            Drives::MapOnMedia => "map-on-media",
+        }
+    }
+}
+
 /// A device and a drive on it.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -76,8 +100,8 @@ pub enum World {
 }
 
 impl Setting {
-    fn draw(seed: u64, dice: &mut Dice) -> Setting {
-        let tables = tables(&mut Dice::new((!seed).rotate_left(16)));
+    fn draw(seed: u64, drives: Drives, dice: &mut Dice) -> Setting {
+        let tables = tables(&mut Dice::new((!seed).rotate_left(16))).filter(|_| drives != Drives::MapOnMedia);
         let mut apart = Dice::new(seed.rotate_left(48));
         let is_narrow = is_narrow(seed);
         let jitter = if apart.once_in(4) { apart.one_of(&[5, 30, 90]) } else { 0 };
@@ -87,7 +111,7 @@ impl Setting {
             place(&mut config, &mut Dice::new(!seed));
             collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
             if tables.is_none() {
-                keep_map_on_media(&mut config, &mut Dice::new((!seed).rotate_left(32)));
+                keep_map_on_media(&mut config, drives, &mut Dice::new((!seed).rotate_left(32)));
             }
             if tables.is_some() {
                 config.payload = FrameForm::Bytes;
@@ -221,8 +245,9 @@ fn collect(config: &mut Config, dice: &mut Dice) {
 
 /// One block drive of six has its map on media, and as little memory for it as there can be, or some more. This is drawn apart, so
 /// that the others are what they would be without.
-fn keep_map_on_media(config: &mut Config, dice: &mut Dice) {
-    if !dice.once_in(6) {
+fn keep_map_on_media(config: &mut Config, drives: Drives, dice: &mut Dice) {
+    let is_drawn = dice.once_in(6);
+    if drives == Drives::MapInMemory || (drives == Drives::All && !is_drawn) {
         return;
     }
     let page = PageSize::of(dice.one_of(&[8, 16, 64, 1024])).expect("a power of two");
@@ -400,8 +425,14 @@ impl Run {
     /// The run of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Run {
+        Run::draw_of(seed, Drives::All)
+    }
+
+    /// The run of a seed, on a drive of these.
+    #[must_use]
+    pub fn draw_of(seed: u64, drives: Drives) -> Run {
         let mut dice = Dice::new(seed);
-        let setting = Setting::draw(seed, &mut dice);
+        let setting = Setting::draw(seed, drives, &mut dice);
         let is_loop = is_narrow(seed) && setting.tables.is_none() && Dice::new(seed.rotate_left(8)).once_in(2);
         let steps = if is_loop { long_loop(&setting, &mut dice) } else { steps(&setting, &mut dice) };
         let steps = beyond(steps, &mut Dice::new((!seed).rotate_left(8)));
@@ -415,8 +446,8 @@ impl Run {
     ///
     /// # Errors
     /// If a step names blocks that this drive does not have.
-    pub fn with_steps(seed: u64, steps: Vec<Step>) -> Result<Run, Beyond> {
-        let setting = Setting::draw(seed, &mut Dice::new(seed));
+    pub fn with_steps(seed: u64, drives: Drives, steps: Vec<Step>) -> Result<Run, Beyond> {
+        let setting = Setting::draw(seed, drives, &mut Dice::new(seed));
         let capacity = setting.config.capacity_blocks;
         for step in &steps {
             let fits = |range: Range| {

@@ -8,7 +8,7 @@ use openftl_parts::{CollectionScope, Config, PlacementName, ReadOnlyReason, Relo
 use openftl_sim::step::{Step, parse_steps, write_steps};
 use openftl_sim::swarm::Setting;
 use openftl_sim::world::World;
-use openftl_sim::{FaultKind, Run, Tally, explore, shrink};
+use openftl_sim::{Drives, FaultKind, Run, Tally, explore, shrink};
 
 /// Seeds that are explored in every run of the tests. `cargo xtask test` explores others besides.
 const SEEDS: u64 = 600;
@@ -48,6 +48,7 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
 /// 72,512,845: a drive that collects the oldest chunks first took itself for full beside seventy that held nothing.
 /// In two the drive was right. 110,117,032: a flush after a look at a worn-out drive. 110,230,526: the last blocks of one copy of the log,
 /// which nobody can read before something is written behind them.
+/// 160,022,099, of a map on media: collection took all the room for changes that merges made, and a write waited for ever.
 #[test]
 fn histories_that_once_failed_pass() {
     let histories = [
@@ -67,13 +68,20 @@ fn histories_that_once_failed_pass() {
         ),
     ];
     for (seed, steps) in histories {
-        let run = Run::with_steps(seed, parse_steps(steps).unwrap()).unwrap();
+        let run = Run::with_steps(seed, Drives::All, parse_steps(steps).unwrap()).unwrap();
         assert_eq!(explore(&run).failure, None, "seed {seed}");
     }
+    let run = Run::with_steps(160_022_099, Drives::MapOnMedia, parse_steps(COLLECTION_TOOK_ALL_ROOM).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
     for seed in [72_069_913, 72_112_075, 72_512_845] {
         assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
     }
 }
+
+const COLLECTION_TOOK_ALL_ROOM: &str = "\
+    w0+128 w128+64 w192+64 w256+64 w320+64 w384+64 w448+64 w512+64 w576+64 w640+64 w0+1 w768+64 w832+64 w896+64 w1600+64 \
+    w1664+64 w1728+64 w1792+64 w1856+64 w1920+64 w992+64 w2048+64 w2176+64 w1120+64 w2304+64 w2368+32 w1216+32 w1248+64 \
+    w2688+64 w2752+64 w2816+64 w1440+64 w2944+64 w752+1 w0+1 w3136+64 w1632+63 w0+2 t0+1";
 
 const FULL_AND_AT_REST: &str = "\
     w0+256 w0+64 w320+64 w0+64 w224+64 w0+64 w0+64 w640+64 w0+64 w768+64 w0+64 w896+64 w0+64 w512+64 w0+64 \
@@ -579,14 +587,14 @@ fn the_same_seed_gives_the_same_history_and_another_one_another() {
 #[test]
 fn the_steps_of_a_run_written_down_and_read_again_are_the_same_run() {
     let run = Run::draw(3);
-    let again = Run::with_steps(3, parse_steps(&write_steps(&run.steps)).unwrap()).unwrap();
+    let again = Run::with_steps(3, Drives::All, parse_steps(&write_steps(&run.steps)).unwrap()).unwrap();
     assert_eq!(explore(&run).trace, explore(&again).trace);
 }
 
 #[test]
 fn a_step_that_the_drive_cannot_take_is_named() {
     for text in ["w100000+1", "r0+0", "w0+257", "t0+1000000"] {
-        let error = Run::with_steps(3, parse_steps(text).unwrap()).unwrap_err();
+        let error = Run::with_steps(3, Drives::All, parse_steps(text).unwrap()).unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use crate::terminal::{Ink, Live, Palette, say};
 use openftl_core::TraceHash;
 use openftl_lab::picture::thousands;
 use openftl_sim::step::{parse_steps, write_steps};
-use openftl_sim::{Explored, Run, Tally, explore, shrink};
+use openftl_sim::{Drives, Explored, Run, Tally, explore, shrink};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write;
@@ -47,7 +47,7 @@ struct Failed {
 
 pub fn run(arguments: &cli::Explore) -> Result<(), Failure> {
     let findings = match &arguments.steps {
-        Some(steps) => replay(arguments.seed, steps)?,
+        Some(steps) => replay(arguments, steps)?,
         None => search(arguments)?,
     };
     match arguments.json {
@@ -64,16 +64,18 @@ pub fn run(arguments: &cli::Explore) -> Result<(), Failure> {
 }
 
 /// Plays one history that was written down.
-fn replay(seed: u64, steps: &str) -> Result<Findings, Failure> {
+fn replay(arguments: &cli::Explore, steps: &str) -> Result<Findings, Failure> {
+    let seed = arguments.seed;
     let started = Instant::now();
     let steps = parse_steps(steps).map_err(|error| Failure::bad_input(format_args!("--steps: {error}")))?;
-    let run = Run::with_steps(seed, steps).map_err(|error| {
-        Failure::bad_input(format_args!("--steps: {error}")).fix("give the --seed that the steps were printed with")
+    let run = Run::with_steps(seed, arguments.drives.into(), steps).map_err(|error| {
+        Failure::bad_input(format_args!("--steps: {error}"))
+            .fix("give the --seed and the --drives that the steps were printed with")
     })?;
     let explored = explore(&run);
     let mut totals = Totals::default();
     totals.add(seed, &explored);
-    let failure = explored.failure.map(|failure| Failed::of(&run, run.steps.len(), &failure));
+    let failure = explored.failure.map(|failure| Failed::of(&run, arguments.drives.into(), run.steps.len(), &failure));
     Ok(totals.findings(seed, 1, started, failure))
 }
 
@@ -98,6 +100,7 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
     let mut totals = Totals::default();
     let mut failing = None;
     let next = AtomicU64::new(arguments.seed);
+    let drives = Drives::from(arguments.drives);
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         for _ in 0..jobs {
@@ -105,7 +108,7 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || sender.send((seed, explore(&Run::draw(seed)))).is_err() {
+                    if seed >= end || sender.send((seed, explore(&Run::draw_of(seed, drives)))).is_err() {
                         break;
                     }
                 }
@@ -136,7 +139,7 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
         }
     });
     let failure = failing.map(|(seed, failure)| {
-        let run = Run::draw(seed);
+        let run = Run::draw_of(seed, drives);
         let shrunk = shrink(&run, &failure, |shrunk| {
             if live.is_due() {
                 let (steps, attempts) = (shrunk.run.steps.len(), thousands(shrunk.attempts.into()));
@@ -144,7 +147,7 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
             }
             !interrupted.load(Ordering::Relaxed)
         });
-        Failed::of(&shrunk.run, run.steps.len(), &shrunk.failure)
+        Failed::of(&shrunk.run, drives, run.steps.len(), &shrunk.failure)
     });
     live.clear();
     Ok(totals.findings(arguments.seed, jobs, started, failure))
@@ -196,7 +199,7 @@ fn per_minute(runs: u64, seconds: f64) -> f64 {
 }
 
 impl Failed {
-    fn of(run: &Run, steps_drawn: usize, failure: &openftl_sim::Failure) -> Failed {
+    fn of(run: &Run, drives: Drives, steps_drawn: usize, failure: &openftl_sim::Failure) -> Failed {
         let steps = write_steps(&run.steps);
         Failed {
             seed: run.seed,
@@ -204,7 +207,10 @@ impl Failed {
             place: failure.place.clone(),
             setting: run.setting.to_string(),
             steps_drawn,
-            replay: format!("openftl explore --seed {} --steps '{steps}'", run.seed),
+            replay: match drives {
+                Drives::All => format!("openftl explore --seed {} --steps '{steps}'", run.seed),
+                drives => format!("openftl explore --seed {} --drives {} --steps '{steps}'", run.seed, drives.word()),
+            },
             steps,
         }
     }
@@ -256,9 +262,9 @@ mod tests {
 
     #[test]
     fn a_failure_comes_with_the_command_that_replays_it() {
-        let run = Run::with_steps(7, parse_steps("w0+1 f x4").unwrap()).unwrap();
+        let run = Run::with_steps(7, Drives::All, parse_steps("w0+1 f x4").unwrap()).unwrap();
         let failure = openftl_sim::Failure { place: "a.rs:1".to_owned(), message: "block 0 is lost".to_owned() };
-        let failed = Failed { setting: "a small drive".to_owned(), ..Failed::of(&run, 200, &failure) };
+        let failed = Failed { setting: "a small drive".to_owned(), ..Failed::of(&run, Drives::All, 200, &failure) };
         let tally = Tally { runs: 8, steps: 1_234, cuts: 20, ..Tally::default() };
         let findings = Findings {
             first_seed: 0,

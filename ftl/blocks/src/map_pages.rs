@@ -8,7 +8,7 @@
 //!                                the new ones       old places invalid
 //! ```
 //!
-//! A batch of merges is one write unit in each copy. A batch begins when changes take up three quarters of
+//! A batch of merges is one write unit in each copy. A batch begins when changes take up all but a sixteenth of
 //! their room, when a page was trimmed as a whole, and when chunks of map pages are to be emptied: then the pages are those
 //! that have a copy in the emptiest chunk, and merging them moves them. So map chunks need no other collection.
 //!
@@ -38,7 +38,10 @@ use search::Search;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Map pages that are read at a time for those who wait, at most.
-pub(crate) const MAP_READS_MAX: usize = 16;
+pub(crate) const MAP_READS_MAX: usize = 64;
+
+/// Batches whose old pages are read at a time. A read waits for what its die is doing, so that one batch at a time keeps few dies busy.
+const GATHERING_MAX: u32 = 4;
 
 /// Times that a page is read again, its copies in turns, before it is given up.
 const READS_OF_LOST: u32 = 7;
@@ -129,7 +132,7 @@ pub(crate) struct MapPages {
     queue: VecDeque<u32>,
     /// Frames for map reads.
     frames: Vec<Frame>,
-    /// In the order in which they began. Only the last one gathers.
+    /// In the order in which they began, and in which they are written.
     batches: VecDeque<Batch>,
     /// Frames for batches, a write unit each.
     batch_frames: Vec<Vec<Frame>>,
@@ -156,7 +159,7 @@ impl MapPages {
     /// Frames that map pages need: for reads, and for as many batches as it takes until the first of them can be read.
     #[must_use]
     pub(crate) fn frames_needed(geometry: &Geometry) -> usize {
-        let batches = geometry.mw_cunits.div_ceil(geometry.ws_min) + 2;
+        let batches = geometry.mw_cunits.div_ceil(geometry.ws_min) + 1 + GATHERING_MAX;
         MAP_READS_MAX + (batches * geometry.ws_min) as usize
     }
 
@@ -218,7 +221,7 @@ impl MapPages {
 
     /// Whether old pages are being read.
     pub(crate) fn is_reading(&self) -> bool {
-        self.search.is_reading || self.batches.back().is_some_and(|batch| batch.reading > 0)
+        self.search.is_reading || self.batches.iter().any(|batch| batch.reading > 0)
     }
 
     /// Whether a merge waits for a chunk.
@@ -259,6 +262,12 @@ impl BlockFtl {
         matches!(self.map, Map::Whole(_)) || self.has_room_for_changes(2 * TRANSACTION_BLOCKS_MAX)
     }
 
+    /// Whether what the host has written waits for room for its changes. Merges make it, with chunks of their own.
+    #[inline]
+    pub(crate) fn host_waits_for_changes(&self) -> bool {
+        !self.has_room_for_transaction() && self.buffer.has_complete()
+    }
+
     /// Blocks of a read wait for their page.
     pub(crate) fn wait_for_page(&mut self, page: u32, waiting: Waiting) {
         let pages = self.map_pages.as_mut().expect("the map is on media");
@@ -283,9 +292,11 @@ impl BlockFtl {
                 self.page_came(page, None);
                 return self.read_pages();
             };
-            let owner = Owner { page, copy: 0, what: For::Host, tries: 0 };
+            pages.turns = pages.turns.wrapping_add(1);
+            let copy = pages.turns as usize % METADATA_COPIES;
+            let owner = Owner { page, copy, what: For::Host, tries: 0 };
             let id = self.flash.reads.begin(Reader::Map, owner.encode());
-            self.flash.reads.get_mut(id).add(copies[0], frame);
+            self.flash.reads.get_mut(id).add(copies[copy], frame);
             self.flash.statistics.map_pages_read += 1;
             self.flash.submit_read(id);
         }
@@ -372,11 +383,11 @@ impl BlockFtl {
         self.reset_map_chunks();
     }
 
-    /// Whether changes are to be merged: they take up three quarters of their room.
+    /// Whether changes are to be merged: they take up all but a sixteenth of their room.
     fn wants_merge(&self) -> bool {
         let (Map::Paged(map), Some(pages)) = (&self.map, &self.map_pages) else { return false };
         let most = pages.plan.changes_max as usize;
-        map.changes().len() + (most / 4).max(2 * TRANSACTION_BLOCKS_MAX) > most || map.has_trimmed()
+        map.changes().len() + (most / 16).max(2 * TRANSACTION_BLOCKS_MAX) > most || map.has_trimmed()
     }
 
     fn begin_batch(&mut self) {
@@ -386,8 +397,9 @@ impl BlockFtl {
         self.choose_map_chunk_to_empty();
         let wants_merge = self.wants_merge();
         let pages = self.map_pages.as_ref().expect("the map is on media");
-        let is_gathering = pages.batches.back().is_some_and(|batch| batch.state == State::Gathering);
-        let Some(unit) = pages.batch_frames.last().map(Vec::len).filter(|_| !is_gathering) else { return };
+        let gathering = pages.batches.iter().filter(|batch| batch.state == State::Gathering).count();
+        let may_gather = gathering < GATHERING_MAX as usize;
+        let Some(unit) = pages.batch_frames.last().map(Vec::len).filter(|_| may_gather) else { return };
         if !(wants_merge || self.map_pages.as_ref().is_some_and(|pages| pages.emptying.is_some()))
             || !self.journal.may_grow(&self.flash)
             || !self.journal.log.append_chunks(&mut self.flash)
@@ -452,7 +464,8 @@ impl BlockFtl {
     /// The old version of a page of the batch is in its frame, or cannot be read.
     fn old_page_came(&mut self, page: u32, is_good: bool) {
         let pages = self.map_pages.as_mut().expect("the map is on media");
-        let batch = pages.batches.back_mut().expect("it reads");
+        let has_page = |batch: &&mut Batch| batch.merges.iter().any(|merge| merge.page == page);
+        let batch = pages.batches.iter_mut().find(has_page).expect("it reads");
         batch.reading -= 1;
         if !is_good {
             // Its changes stay, and so does what is left of it for a repair.
@@ -466,7 +479,7 @@ impl BlockFtl {
     fn write_batch(&mut self) {
         let Some(pages) = &mut self.map_pages else { return };
         let is_ready = |batch: &&mut Batch| batch.state == State::Gathering && batch.reading == 0;
-        let Some(batch) = pages.batches.back_mut().filter(is_ready) else { return };
+        let Some(batch) = pages.batches.iter_mut().find(is_ready) else { return };
         let map = paged(&mut self.map);
         // Above all that were given away before the drive was opened: a batch logs words, and a block of the log has fewer.
         pages.sequence = pages.sequence.max(self.journal.log.next_lsn() << 10) + 1;

@@ -1,7 +1,8 @@
 //! The words of `openftl explore` choose histories by their seeds, or one by its steps.
 
 use super::number::{positive, whole};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use openftl_sim::Drives;
 
 const EXPLORE_EXAMPLES: &str = "\
 Examples:
@@ -9,11 +10,33 @@ Examples:
   openftl explore --seed 5000 --minutes 30 --json > report.json
   openftl explore --seed 17 --runs 1                 the history of one seed
   openftl explore --seed 17 --steps 'w0+1 f x4'      a history as a failure prints it, on the drive of seed 17
+  openftl explore --drives map-on-media --minutes 5  drives that have no room for their map in memory, and no others
 
 The same seeds give the same histories and the same trace hash on any machine. The first history that fails is made
 short, and printed with the command that replays it. Ctrl-C ends with a report of what was seen so far.
 
 Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
+
+/// A word for [`Drives`].
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrivesWord {
+    /// Of every kind.
+    All,
+    /// Block drives that have their map in memory, and table drives.
+    MapInMemory,
+    /// Block drives that have their map on media.
+    MapOnMedia,
+}
+
+impl From<DrivesWord> for Drives {
+    fn from(word: DrivesWord) -> Drives {
+        match word {
+            DrivesWord::All => Drives::All,
+            DrivesWord::MapInMemory => Drives::MapInMemory,
+            DrivesWord::MapOnMedia => Drives::MapOnMedia,
+        }
+    }
+}
 
 #[derive(Args, Debug)]
 #[command(after_help = EXPLORE_EXAMPLES)]
@@ -21,6 +44,9 @@ pub struct Explore {
     /// The first seed, or the one whose drive the steps are for.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
+    /// Which drives the histories are of.
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = DrivesWord::All)]
+    pub drives: DrivesWord,
     /// End after so many histories.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with = "minutes")]
     pub runs: Option<u64>,

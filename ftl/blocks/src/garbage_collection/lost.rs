@@ -21,6 +21,8 @@ impl BlockFtl {
         {
             map.drop_stale(block);
             self.flash.chunks.invalidate(ppa);
+            // It was counted as one to be moved, and is room instead.
+            self.transactions.earn(self.earned_by(1, 1));
         }
     }
 

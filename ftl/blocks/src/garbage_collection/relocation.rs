@@ -615,7 +615,8 @@ impl BlockFtl {
 
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(crate) fn map_relocated(&mut self) {
-        let may_grow = self.journal.may_grow(&self.flash);
+        // Collection gets by with less room for changes than the host does: it would take all that merges make.
+        let may_grow = self.journal.may_grow(&self.flash) && !self.host_waits_for_changes();
         while !self.collection.written.is_empty()
             && may_grow
             && self.has_room_for_changes(VECTOR_BLOCKS_MAX)
