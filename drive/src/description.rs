@@ -22,6 +22,8 @@
 //!                                 # "flash-alloc": what shares chunks because it is expected to end together
 //! handles = 8                     # that writes may carry, with streams and fdp
 //! objects_max = 64                # that may be written at a time, with flash-alloc
+//! map_memory = "10%"              # keeps the map on media, and in memory so much of it; or bytes, "64MiB"; left out: all of it
+//! map_cache = "clock"             # what of it stays in memory: "clock", "lru", "2q" or "seed-hotness"
 //! write_through = false
 //! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
@@ -76,6 +78,8 @@ use openftl_media::parts::PARTS_MAX;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use openftl_nvme_auth::DhGroup;
+use openftl_parts::map::memory::MapBudget;
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_tables::TablePlacement;
 use serde::{Deserialize, Deserializer};
@@ -146,6 +150,10 @@ pub struct FtlSection {
     pub handles: Option<u8>,
     /// Objects that may be written at a time.
     pub objects_max: Option<u16>,
+    /// Keeps the map on media, and so much of it in memory.
+    pub map_memory: Option<MapBudget>,
+    /// Which map pages stay in memory.
+    pub map_cache: Option<CachePolicy>,
     /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
     /// Log blocks after which a checkpoint is taken.

@@ -145,6 +145,8 @@ pub struct Measured {
     pub statistics: Statistics,
     /// See [`BlockFtl::effective_over_provisioning`].
     pub effective_over_provisioning: f64,
+    /// Bytes of memory that the map took at its end.
+    pub map_memory_bytes: u64,
     /// How long the die of each parallel unit was busy in it.
     pub pu_busy: Vec<Nanos>,
     /// How often each chunk was reset in it.
@@ -306,6 +308,7 @@ impl<M: Media, C: Clock> Trial<M, C> {
             outcome,
             statistics: drive.statistics().clone(),
             effective_over_provisioning: drive.effective_over_provisioning(),
+            map_memory_bytes: drive.map_memory_bytes(),
             pu_busy: drive.media().pu_busy().iter().zip(busy).map(|(&after, before)| after - before).collect(),
             resets: drive.chunk_resets().zip(resets).map(|(after, before)| after - before).collect(),
             geometry: *drive.media().geometry(),

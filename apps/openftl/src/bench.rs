@@ -17,6 +17,7 @@ use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View, WarmedUp};
 use openftl_lab::{Limit, LoadSpec, Measured, TrialError, WarmUp, theory};
 use openftl_media::Timing as MediaTiming;
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -41,6 +42,8 @@ struct Configuration {
     victim: VictimPolicy,
     collection: CollectionScope,
     placement: PlacementName,
+    map_memory: Option<String>,
+    map_cache: Option<CachePolicy>,
     write_through: bool,
     timing: Timing,
     store: Store,
@@ -148,6 +151,8 @@ impl Run {
                 victim: settings.drive.victim,
                 collection: settings.drive.collection,
                 placement: settings.drive.placement,
+                map_memory: settings.drive.map_memory.map(|budget| budget.to_string()),
+                map_cache: settings.drive.map_memory.map(|_| settings.drive.map_cache.unwrap_or_default()),
                 write_through: settings.drive.write_through,
                 timing,
                 store,

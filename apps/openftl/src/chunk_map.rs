@@ -6,7 +6,11 @@
 //! ```
 
 use crate::terminal::{Ink, Palette};
+use openftl_blocks::BlockFtl;
 use openftl_core::{ChunkId, Geometry};
+use openftl_media::Media;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// What a chunk is used for, as the picture tells them apart.
@@ -25,6 +29,8 @@ pub enum Mark {
     Collected,
     Log,
     Checkpoint,
+    /// Pages of a map that is kept on media.
+    Map,
     Superblock,
     /// Offline, or retired by the FTL.
     Bad,
@@ -39,13 +45,37 @@ pub struct Cell {
     pub valid: f64,
 }
 
+/// What each chunk is used for, metadata told apart by what the superblock names.
+pub fn cells<M: Media>(drive: &BlockFtl<M>) -> Vec<Cell> {
+    let superblock = drive.superblock();
+    let log: HashSet<u32> = superblock.log_chunks.iter().flatten().copied().collect();
+    let checkpoint: HashSet<u32> = superblock.checkpoint.extents().map(|extent| extent.chunk).collect();
+    let blocks = f64::from(drive.media().geometry().blocks_per_chunk);
+    let mark = |chunk: ChunkId, usage| match usage {
+        ChunkUse::Retired => Mark::Bad,
+        ChunkUse::Free => Mark::Free,
+        ChunkUse::Open => Mark::Open,
+        ChunkUse::Closed => Mark::Data,
+        ChunkUse::Tenant => Mark::Table,
+        ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
+        ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
+        ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
+        ChunkUse::Metadata if drive.has_map_pages_in(chunk) => Mark::Map,
+        ChunkUse::Metadata => Mark::Superblock,
+    };
+    drive
+        .chunk_uses()
+        .map(|(chunk, usage, valid)| Cell { chunk, mark: mark(chunk, usage), valid: f64::from(valid) / blocks })
+        .collect()
+}
+
 /// Characters of a row.
 const CELLS_MAX: usize = 64;
 
 /// Rows of the picture; a drive with more parallel units shows the first ones.
 const ROWS_MAX: usize = 32;
 
-const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  S superblock  T table  x bad";
+const LEGEND: &str = "· free  o open  ░▒▓█ data, by how much of it is valid  v being collected\nL log  C checkpoint  M map  S superblock  T table  x bad";
 
 /// The picture. `cells` are in the order of [`Geometry::chunk_ids`].
 pub fn draw(cells: &[Cell], geometry: &Geometry, palette: Palette) -> String {
@@ -81,6 +111,7 @@ fn character(cells: &[Cell]) -> char {
     let order = [
         Mark::Superblock,
         Mark::Checkpoint,
+        Mark::Map,
         Mark::Log,
         Mark::Collected,
         Mark::Open,
@@ -96,6 +127,7 @@ fn character(cells: &[Cell]) -> char {
         Mark::Collected => 'v',
         Mark::Log => 'L',
         Mark::Checkpoint => 'C',
+        Mark::Map => 'M',
         Mark::Superblock => 'S',
         Mark::Table => 'T',
         Mark::Bad => 'x',
@@ -141,7 +173,7 @@ mod tests {
               g1  p0  ▓▓███···
               g1  p1  ·oT·····
               · free  o open  ░▒▓█ data, by how much of it is valid  v being collected
-              L log  C checkpoint  S superblock  T table  x bad
+              L log  C checkpoint  M map  S superblock  T table  x bad
         "#]]
         .assert_eq(&format!("chunks\n{}", draw(&cells, &geometry, Palette::PLAIN)));
     }

@@ -16,6 +16,7 @@ use openftl_core::Nanos;
 use openftl_core::units::ByteSize;
 use openftl_lab::experiments::{Cell, Table};
 use openftl_lab::picture::{bar, thousands};
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{CollectionScope, PlacementName, PlacementStatistics, RelocateBy};
 use serde::Serialize;
 use std::fmt::Write;
@@ -178,6 +179,8 @@ struct DriveObject<'a> {
     collection: CollectionScope,
     relocate_by: RelocateBy,
     collect_when_idle_ns: Option<Nanos>,
+    map_memory: Option<String>,
+    map_cache: Option<CachePolicy>,
     placement: PlacementName,
     binding: String,
     blocks_per_second: Option<f64>,
@@ -308,6 +311,8 @@ impl<'a> DriveObject<'a> {
             collection: drive.collection,
             relocate_by: drive.relocate_by,
             collect_when_idle_ns: drive.collect_when_idle,
+            map_memory: drive.map_memory.map(|budget| budget.to_string()),
+            map_cache: drive.map_memory.map(|_| drive.map_cache.unwrap_or_default()),
             placement: drive.placement,
             binding: contender.binding.to_string(),
             blocks_per_second: tried.blocks_per_second(),

@@ -19,13 +19,15 @@ use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
 use openftl_drive::description::is_file_name;
 use openftl_lab::Binding;
+use openftl_parts::map::memory::MapBudget;
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::placement_name::{HANDLES_MAX, OBJECTS_MAX};
 use openftl_parts::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::Path;
 use std::str::FromStr;
 
-const OPTIONS: &str = "name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= \
-                       or objects-max=";
+const OPTIONS: &str = "name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, map-memory=, \
+                       map-cache=, handles= or objects-max=";
 
 /// A drive as it is written: nothing is read yet.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -50,6 +52,10 @@ pub struct ContenderSpec {
     pub collect_when_idle: Option<Nanos>,
     /// Flash for data beyond the capacity.
     pub over_provisioning: Option<Share>,
+    /// The budget of a map that is kept on media.
+    pub map_memory: Option<MapBudget>,
+    /// Which pages of it stay in memory.
+    pub map_cache: Option<CachePolicy>,
     /// Handles that writes may carry.
     pub handles: Option<u8>,
     /// Objects that may be written at a time.
@@ -108,6 +114,8 @@ impl ContenderSpec {
             }
             "relocate-by" => self.relocate_by = Some(parsed(option, value)?),
             "collect-when-idle" => self.collect_when_idle = Some(parsed(option, value)?),
+            "map-memory" => self.map_memory = Some(parsed(option, value)?),
+            "map-cache" => self.map_cache = Some(parsed(option, value)?),
             "handles" => self.handles = Some(count(option, value, u32::from(HANDLES_MAX))? as u8),
             "objects-max" => self.objects_max = Some(count(option, value, u32::from(OBJECTS_MAX))? as u16),
             _ => {
@@ -132,6 +140,8 @@ impl ContenderSpec {
             relocate_by: self.relocate_by,
             collect_when_idle: self.collect_when_idle,
             placement: self.placement,
+            map_memory: self.map_memory,
+            map_cache: self.map_cache,
             ..DriveFlags::default()
         };
         match is_drive_description(&self.source) {
@@ -167,7 +177,7 @@ where
     T::Err: std::fmt::Display,
 {
     value.parse().map_err(|error| match option {
-        "placement" | "victim" => {
+        "placement" | "victim" | "map-cache" => {
             Failure::bad_input(format_args!("{option}={value}: {error}")).fix("write one of them")
         }
         _ => Failure::bad_input_with_fix(format_args!("{option}={value}: {error}")),

@@ -73,6 +73,12 @@ pub struct Figures {
     /// NAND writes by purpose.
     pub programmed: BTreeMap<&'static str, u64>,
     pub resets: u64,
+    /// Bytes of memory that the map took at the end.
+    pub map_memory_bytes: u64,
+    /// Map pages that were read, for reads of the host and for merges; 0 if the whole map is in memory.
+    pub map_pages_read: u64,
+    /// Map pages that were written, each of them twice.
+    pub map_pages_written: u64,
     pub checkpoints: u64,
     pub throttled: u64,
     pub throttled_ns: u64,
@@ -114,6 +120,9 @@ impl Figures {
                 .map(|&purpose| (purpose.name(), statistics.programmed_for(purpose)))
                 .collect(),
             resets: statistics.resets,
+            map_memory_bytes: measured.map_memory_bytes,
+            map_pages_read: statistics.map_pages_read,
+            map_pages_written: statistics.map_pages_written,
             checkpoints: statistics.checkpoints,
             throttled: statistics.throttled,
             throttled_ns: statistics.throttled_time.0,

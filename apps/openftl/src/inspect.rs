@@ -9,8 +9,10 @@
 //!               └───────────── no ─────────────────────────────────┴─▶ the file itself, opened to be looked at
 //! ```
 
+mod map;
+
 use crate::assembly::{self, Drive, StoredDrive};
-use crate::chunk_map::{self, Cell, Mark};
+use crate::chunk_map::{self, Cell, Mark, cells};
 use crate::cli;
 use crate::ctl;
 use crate::failure::Failure;
@@ -19,6 +21,7 @@ use crate::namespaces::{Stored, of_kind};
 use crate::profiles::GeometryFacts;
 use crate::serve::write_recovery;
 use crate::terminal::{Ink, Palette, say};
+use map::MapFacts;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_control::{Answer, AskError, Client, Command, Refusal, RefusalKind, Request};
 use openftl_core::units::ByteSize;
@@ -31,7 +34,7 @@ use openftl_parts::{Access, Plan, RecoveryReport};
 use openftl_tables::TableFtl;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -49,6 +52,9 @@ struct Facts {
     /// Of a table drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<TableFacts>,
+    /// Of a drive whose map is on media.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    map: Option<MapFacts>,
     plan: Plan,
     superblock: SuperblockFacts,
     checkpoint: CheckpointFacts,
@@ -507,29 +513,6 @@ fn write_part(text: &mut String, facts: &PartFacts, palette: Palette) {
     _ = writeln!(text, "   resets       {mean:.1} on average ({min} to {max}); they stand {endurance}");
 }
 
-/// What each chunk is used for, metadata told apart by what the superblock names.
-pub fn cells<M: Media>(drive: &BlockFtl<M>) -> Vec<Cell> {
-    let superblock = drive.superblock();
-    let log: HashSet<u32> = superblock.log_chunks.iter().flatten().copied().collect();
-    let checkpoint: HashSet<u32> = superblock.checkpoint.extents().map(|extent| extent.chunk).collect();
-    let blocks = f64::from(drive.media().geometry().blocks_per_chunk);
-    let mark = |chunk: ChunkId, usage| match usage {
-        ChunkUse::Retired => Mark::Bad,
-        ChunkUse::Free => Mark::Free,
-        ChunkUse::Open => Mark::Open,
-        ChunkUse::Closed => Mark::Data,
-        ChunkUse::Tenant => Mark::Table,
-        ChunkUse::Victim | ChunkUse::Resetting => Mark::Collected,
-        ChunkUse::Metadata if log.contains(&chunk.0) => Mark::Log,
-        ChunkUse::Metadata if checkpoint.contains(&chunk.0) => Mark::Checkpoint,
-        ChunkUse::Metadata => Mark::Superblock,
-    };
-    drive
-        .chunk_uses()
-        .map(|(chunk, usage, valid)| Cell { chunk, mark: mark(chunk, usage), valid: f64::from(valid) / blocks })
-        .collect()
-}
-
 /// All of a drive, and of its chunks those in `range`.
 fn facts<M: Media>(drive: &BlockFtl<M>, cells: &[Cell], below: &Below, range: Range<usize>) -> Facts {
     let geometry = drive.media().geometry();
@@ -548,6 +531,7 @@ fn facts<M: Media>(drive: &BlockFtl<M>, cells: &[Cell], below: &Below, range: Ra
         over_provisioning: superblock.over_provisioning.as_f64(),
         mapped_blocks: uses.iter().map(|(_, _, valid)| u64::from(*valid)).sum(),
         tables: None,
+        map: MapFacts::of(drive),
         plan: *drive.plan(),
         superblock: SuperblockFacts {
             sequence: superblock.sequence,
@@ -647,6 +631,11 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
             ByteSize(free_bytes),
             ByteSize(all_bytes)
         );
+    }
+
+    if let Some(map) = &facts.map {
+        title(text, "Map");
+        map.write(text);
     }
 
     title(text, "Metadata");

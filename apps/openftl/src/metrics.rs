@@ -43,6 +43,9 @@ pub static GROUPS: [Group; 7] = [
             metric("over-provisioning", "over-provisioning", "%", |contender, _| {
                 Cell::Number(contender.settings.drive.over_provisioning.as_f64() * 100.0, 1)
             }),
+            metric("map memory", "map memory", "KiB", |_, tried| {
+                Cell::Number(tried.measured.map_memory_bytes as f64 / 1024.0, 1)
+            }),
             metric("victim", "victim", "", |contender, _| text(contender.settings.drive.victim)),
             metric("placement", "placement", "", |contender, _| text(contender.settings.drive.placement)),
             metric("binding", "binding", "", |contender, _| text(contender.binding)),
@@ -61,6 +64,7 @@ pub static GROUPS: [Group; 7] = [
             metric("host", "host", "blocks", |_, tried| Cell::Count(statistics(tried).host_blocks_written)),
             metric("data", "data", "blocks", |_, tried| programmed(tried, Purpose::Data)),
             metric("relocation", "relocation", "blocks", |_, tried| programmed(tried, Purpose::Relocation)),
+            metric("map", "map", "blocks", |_, tried| programmed(tried, Purpose::Map)),
             metric("log", "log", "blocks", |_, tried| programmed(tried, Purpose::Log)),
             metric("checkpoint", "checkpoint", "blocks", |_, tried| programmed(tried, Purpose::Checkpoint)),
             metric("superblock", "superblock", "blocks", |_, tried| programmed(tried, Purpose::Superblock)),

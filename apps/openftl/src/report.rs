@@ -2,6 +2,7 @@
 
 use crate::figures::Latency;
 use crate::terminal::{Ink, Palette};
+use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use openftl_lab::Measured;
 use openftl_lab::picture::{bar, strip, thousands};
@@ -32,6 +33,7 @@ pub fn page(measured: &Measured, seconds: Seconds, palette: Palette) -> String {
     write_speed(&mut text, measured, seconds, palette);
     write_latency(&mut text, measured, palette);
     write_amplification(&mut text, &measured.statistics, palette);
+    write_map(&mut text, measured, palette);
     write_collection(&mut text, &measured.statistics, palette);
     if seconds != Seconds::Real || measured.utilisation().iter().any(|&share| share > 0.0) {
         write_dies(&mut text, &measured.utilisation(), &measured.geometry, palette);
@@ -111,6 +113,28 @@ pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: 
             let bar = palette.paint(Ink::Picture, bar(share, BAR_CELLS).trim_end());
             _ = writeln!(text, "  {:<11} {:>5.1}%  {bar}", purpose.name(), share * 100.0);
         }
+    }
+}
+
+/// A map on media: how often its pages were read and written.
+fn write_map(text: &mut String, measured: &Measured, palette: Palette) {
+    let (statistics, bytes) = (&measured.statistics, measured.map_memory_bytes);
+    if statistics.map_pages_read + statistics.map_pages_written == 0 {
+        return;
+    }
+    write_title(text, "Map", &format!("   on media; {} of memory", ByteSize(bytes)), palette);
+    let mut row = |what: &str, pages: u64, of: u64, whose: &str| {
+        if pages > 0 {
+            let ratio =
+                if of > 0 { format!(", {:.3} for each {whose}", pages as f64 / of as f64) } else { String::new() };
+            _ = writeln!(text, "  {what:<13} {}{ratio}", thousands(pages));
+        }
+    };
+    row("pages read", statistics.map_pages_read, measured.outcome.requests(), "request");
+    row("pages written", statistics.map_pages_written, statistics.host_blocks_written, "block that the host wrote");
+    let changes = statistics.map_changes_merged as f64 / statistics.map_pages_written.max(1) as f64;
+    if statistics.map_pages_written > 0 {
+        _ = writeln!(text, "  changes       {changes:.1} in each page that was written");
     }
 }
 
@@ -235,6 +259,7 @@ mod tests {
             pu_busy: vec![Nanos::from_millis(900), Nanos::from_millis(500), Nanos::from_millis(450), Nanos(0)],
             geometry: Geometry::tiny(),
             effective_over_provisioning: 0.1,
+            map_memory_bytes: 4096,
             resets: Vec::new(),
             samples: Vec::new(),
         }

@@ -170,6 +170,7 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
         (arguments.timing.is_some(), "--timing"),
         (flags.capacity.is_some(), "--capacity"),
         (flags.over_provisioning.is_some(), "--over-provisioning"),
+        (flags.map_memory.is_some(), "--map-memory"),
         (flags.profile.is_some(), "--profile"),
         (flags.durability.is_some(), "--durability"),
     ];

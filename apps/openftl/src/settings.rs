@@ -10,6 +10,9 @@ use openftl_drive::description::{
 };
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use openftl_parts::config::Left;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::placement_name::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_parts::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
@@ -44,6 +47,9 @@ pub struct BlockSettings {
     pub objects_max: u16,
     /// Which of these three nobody asked for: a drive that exists keeps its own.
     pub left: Left,
+    /// The budget of a map that is kept on media; `None`: all of it is in memory, or as the drive was created.
+    pub map_memory: Option<MapBudget>,
+    pub map_cache: Option<CachePolicy>,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
@@ -120,6 +126,8 @@ impl Settings {
                 handles: file.ftl.handles.is_none(),
                 objects_max: file.ftl.objects_max.is_none(),
             },
+            map_memory: flags.map_memory.or(file.ftl.map_memory),
+            map_cache: flags.map_cache.or(file.ftl.map_cache),
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
@@ -364,6 +372,8 @@ fn namespace(
                     handles: all.left.handles && own.handles.is_none(),
                     objects_max: all.left.objects_max && own.objects_max.is_none(),
                 },
+                map_memory: flags.map_memory.or(own.map_memory).or(all.map_memory),
+                map_cache: flags.map_cache.or(own.map_cache).or(all.map_cache),
                 write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
                 checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
                 checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
@@ -406,6 +416,12 @@ impl BlockSettings {
                 return Err(Failure::bad_input(format_args!("{field} = {value} is not between 1 and {most}"))
                     .fix("leave it away, or choose a number in between"));
             }
+        }
+        if let (None, Some(policy)) = (self.map_memory, self.map_cache) {
+            return Err(Failure::bad_input(format_args!(
+                "map_cache = {policy}: without map_memory the whole map is in memory"
+            ))
+            .fix("say how much of it may be: map_memory = 10%, or leave map_cache away"));
         }
         if let Some(interval) = self.checkpoint_interval.filter(|interval| *interval < CHECKPOINT_INTERVAL_MIN) {
             return Err(Failure::bad_input(format_args!(
@@ -458,6 +474,11 @@ impl BlockSettings {
             handles: self.handles,
             objects_max: self.objects_max,
             left: self.left,
+            map_memory: self.map_memory.map(|budget| MapMemory {
+                budget,
+                policy: self.map_cache.unwrap_or_default(),
+                page: PageSize::WHOLE,
+            }),
             marked_groups_max: self.marked_groups_max,
             scrub_interval: self.scrub_interval.and_then(Interval::span),
             wear_spread_max: match self.wear_spread_max {

@@ -1,5 +1,6 @@
 //! One drive under one load, in virtual time: what `compare` and `sweep` are made of.
 
+use crate::chunk_map::cells;
 use crate::chunk_map::{Cell, Mark};
 use crate::cli::Store;
 use crate::clock::BenchClock;
@@ -8,7 +9,6 @@ use crate::crew::Desk;
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::flash::Flash;
-use crate::inspect::cells;
 use crate::measure::{self, Trying, ended_early, expect_something};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};

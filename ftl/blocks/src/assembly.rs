@@ -34,11 +34,11 @@ use openftl_parts::journal::checkpoint::{BodyLayout, Checkpointer};
 use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, LogChunk, Successor};
 use openftl_parts::journal::recovery_report::RecoveryReport;
-use openftl_parts::journal::superblock::{SEARCH_CHUNKS, Superblock};
+use openftl_parts::journal::superblock::{MapOnMedia, SEARCH_CHUNKS, Superblock};
 use openftl_parts::journal::superblock_writer::{PlaceState, SuperblockWriter};
 use openftl_parts::journal::survey::{TakenUp, make_free, pad, superblock_pus, take_up};
 use openftl_parts::map::demand::DemandMap;
-use openftl_parts::map::memory::MapPlan;
+use openftl_parts::map::memory::{MapMemory, MapPlan};
 use openftl_parts::map::owners::Owners;
 use openftl_parts::map::{Map, Mapping};
 use openftl_parts::open_error::OpenError;
@@ -58,6 +58,11 @@ pub(crate) fn new_map(config: &Config, geometry: &Geometry) -> Result<Map, PlanE
     let plan = MapPlan::new(memory, config.capacity_blocks, geometry)?;
     let map = DemandMap::new(config.capacity_blocks, memory.page, memory.policy, plan.pool_bytes as usize);
     Ok(Map::Paged(Box::new(map)))
+}
+
+/// How the memory of a map on media is divided, of a drive that has a [`Plan`].
+fn map_plan(memory: &MapMemory, config: &Config, geometry: &Geometry) -> MapPlan {
+    MapPlan::new(memory, config.capacity_blocks, geometry).expect("the plan was made with it")
 }
 
 /// What a drive is put together from: that of a new one, or what recovery found.
@@ -143,7 +148,11 @@ impl<M: Media> BlockFtl<M> {
             log_chunks: Default::default(),
             log_gaps: Vec::new(),
             places,
-            map_page: config.map_memory.map(|memory| memory.page),
+            map: config.map_memory.as_ref().map(|memory| MapOnMedia {
+                page_entries: memory.page,
+                memory_bytes: map_plan(memory, &config, &geometry).bytes(),
+                cache: memory.policy,
+            }),
             sizing: config.sizing(),
             life: Life::new(),
         };
@@ -208,10 +217,7 @@ impl<M: Media> BlockFtl<M> {
             + config.host_frames as usize
             + 1
             + scrub_frames;
-        let map_plan = config
-            .map_memory
-            .as_ref()
-            .map(|memory| MapPlan::new(memory, config.capacity_blocks, &geometry).expect("the plan was made with it"));
+        let map_plan = config.map_memory.as_ref().map(|memory| map_plan(memory, &config, &geometry));
         let map_frames = map_plan.map_or(0, |_| MapPages::frames_needed(&geometry));
         let metadata = Log::frames_needed(ws_min)
             + scrub_frames
@@ -227,7 +233,7 @@ impl<M: Media> BlockFtl<M> {
         frames.zero(padding);
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
         let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
-        let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies, superblock.map_page);
+        let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies, superblock.map_page());
         let checkpoint =
             Checkpointer::new(layout, plan.checkpoint_lanes, config.checkpoint_interval, &geometry, &mut frames);
         let own = |frames: &mut Frames, form, count| {

@@ -245,6 +245,30 @@ fn paged(map: &mut Map) -> &mut DemandMap {
 }
 
 impl BlockFtl {
+    /// Bytes of memory that the map takes now: of one on media what its budget counts.
+    #[must_use]
+    pub fn map_memory_bytes(&self) -> u64 {
+        match (&self.map, &self.map_pages) {
+            (Map::Paged(map), Some(pages)) => pages.plan.fixed_bytes + map.pool_bytes(),
+            (map, _) => map.blocks() * size_of::<Entry>() as u64,
+        }
+    }
+
+    /// A map on media: how it is divided, changes that are not in its pages yet, and pages in memory.
+    #[must_use]
+    pub fn map_on_media(&self) -> Option<(MapPlan, usize, u32)> {
+        match (&self.map, &self.map_pages) {
+            (Map::Paged(map), Some(pages)) => Some((pages.plan, map.changes().len(), map.pages_in_memory())),
+            _ => None,
+        }
+    }
+
+    /// Whether `chunk` is one for map pages.
+    #[must_use]
+    pub fn has_map_pages_in(&self, chunk: ChunkId) -> bool {
+        self.map_pages.as_ref().is_some_and(|pages| pages.live.contains_key(&chunk))
+    }
+
     /// Whether so many more changes have room. A drive that takes nothing new always has: it saves what it took.
     #[inline]
     pub(crate) fn has_room_for_changes(&self, changes: usize) -> bool {

@@ -39,15 +39,14 @@ use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, MendedUnit};
 use openftl_parts::journal::recovery_report::{RecoveryReport, STEPS, StepReport};
 use openftl_parts::journal::repair::{self, Highest};
-use openftl_parts::journal::superblock::{CheckpointPlace, LogGap, Sizing, Superblock};
+use openftl_parts::journal::superblock::{CheckpointPlace, LogGap, MapOnMedia, Sizing, Superblock};
 use openftl_parts::journal::superblock_writer::PlaceState;
 use openftl_parts::journal::survey::{
     close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
 use openftl_parts::map::demand::DemandMap;
-use openftl_parts::map::directory::{PageSize, entry_of};
+use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::map::{Entry, Map, Mapping, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
@@ -519,16 +518,18 @@ fn written(chunks: &Chunks, chunk: ChunkId) -> u32 {
     }
 }
 
-/// The memory for the map of a drive: as it is asked for, if the drive was formatted with map pages.
+/// The memory for the map of a drive that was formatted with map pages: as it is asked for, or as it was then.
 ///
 /// # Errors
 /// If it was not.
 fn map_memory(config: &Config, superblock: &Superblock) -> Result<Option<MapMemory>, OpenError> {
-    let whole = MapMemory { budget: MapBudget::Bytes(u64::MAX), policy: CachePolicy::default(), page: PageSize::WHOLE };
-    match (config.map_memory, superblock.map_page) {
+    match (config.map_memory, superblock.map) {
         (None, None) => Ok(None),
         (Some(_), None) => Err(OpenError::WholeMap),
-        (asked, Some(page)) => Ok(Some(MapMemory { page, ..asked.unwrap_or(whole) })),
+        (asked, Some(MapOnMedia { page_entries, memory_bytes, cache })) => {
+            let formatted = MapMemory { budget: MapBudget::Bytes(memory_bytes), policy: cache, page: page_entries };
+            Ok(Some(MapMemory { page: page_entries, ..asked.unwrap_or(formatted) }))
+        }
     }
 }
 

@@ -55,8 +55,15 @@ impl Purpose {
     ];
 
     /// Those of a block drive.
-    pub const OF_BLOCKS: [Purpose; 6] =
-        [Purpose::Data, Purpose::Relocation, Purpose::Log, Purpose::Checkpoint, Purpose::Superblock, Purpose::Padding];
+    pub const OF_BLOCKS: [Purpose; 7] = [
+        Purpose::Data,
+        Purpose::Relocation,
+        Purpose::Log,
+        Purpose::Checkpoint,
+        Purpose::Superblock,
+        Purpose::Padding,
+        Purpose::Map,
+    ];
 
     /// The word that reports use.
     #[must_use]

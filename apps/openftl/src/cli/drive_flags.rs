@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_media::Durability;
+use openftl_parts::map::memory::MapBudget;
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
 
@@ -40,6 +42,12 @@ pub struct DriveFlags {
     /// fdp-persistent or flash-alloc [default: hot-cold].
     #[arg(long, value_name = "NAME", help_heading = "Drive")]
     pub placement: Option<PlacementName>,
+    /// Keep the map on media, and so much of it in memory, like 10% or 64MiB [default: the whole map is in memory].
+    #[arg(long, value_name = "SIZE|PERCENT", help_heading = "Drive")]
+    pub map_memory: Option<MapBudget>,
+    /// Which pages of such a map stay in memory: clock, lru, 2q or seed-hotness [default: clock].
+    #[arg(long, value_name = "POLICY", help_heading = "Drive")]
+    pub map_cache: Option<CachePolicy>,
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,

@@ -19,8 +19,8 @@ The file:
   [[run]]                                           each with the whole grid; may be left out
   over_provisioning = \"7%\"
 
-Keys: drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, handles, objects_max, capacity, workload, fill,
-queue_depth, warm_up, drive_writes, seed; each means what `openftl compare` calls so.";
+Keys: drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, map_memory,
+map_cache, handles, objects_max, capacity, workload, fill, queue_depth, warm_up, drive_writes, seed; each means what `openftl compare` calls so.";
 
 #[derive(Args, Debug)]
 #[command(after_help = SWEEP_EXAMPLES)]

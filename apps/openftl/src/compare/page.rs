@@ -184,14 +184,6 @@ fn curve(requests: &Requests) -> Vec<(f64, f64)> {
 }
 
 fn purposes(findings: &Findings) -> Section {
-    const KEY: [(&str, Purpose); 6] = [
-        ("p0", Purpose::Data),
-        ("p1", Purpose::Relocation),
-        ("p2", Purpose::Log),
-        ("p3", Purpose::Checkpoint),
-        ("p4", Purpose::Superblock),
-        ("p5", Purpose::Padding),
-    ];
     let title = "Where each programmed byte came from";
     let bars = findings.drives.iter().map(|(contender, tried)| {
         let statistics = &tried.measured.statistics;
@@ -205,7 +197,10 @@ fn purposes(findings: &Findings) -> Section {
     let svg = Bars { title: title.to_owned(), bars: bars.collect() }.inline_svg();
     Section {
         title: title.to_owned(),
-        key: KEY.iter().map(|(class, purpose)| ((*class).to_owned(), purpose.name().to_owned())).collect(),
+        key: (0..)
+            .zip(Purpose::OF_BLOCKS)
+            .map(|(at, purpose): (u32, _)| (format!("p{at}"), purpose.name().to_owned()))
+            .collect(),
         pictures: vec![(String::new(), svg)],
         caption:
             "For each byte that the host wrote; the length of a bar is the write amplification. The figures are in \
@@ -250,7 +245,7 @@ fn chunks(findings: &Findings) -> Section {
         ("c-v4", "100%"),
         ("c-open", "open"),
         ("c-collected", "being collected"),
-        ("c-metadata", "log, checkpoint"),
+        ("c-metadata", "log, checkpoint, map"),
         ("c-superblock", "superblock"),
         ("c-bad", "bad"),
     ];
@@ -285,7 +280,7 @@ fn class(cells: &[Cell]) -> &'static str {
         Mark::Open => "c-open",
         Mark::Data | Mark::Table => "data",
         Mark::Collected => "c-collected",
-        Mark::Log | Mark::Checkpoint => "c-metadata",
+        Mark::Log | Mark::Checkpoint | Mark::Map => "c-metadata",
         Mark::Superblock => "c-superblock",
         Mark::Bad => "c-bad",
     };

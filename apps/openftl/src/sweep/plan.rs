@@ -28,7 +28,7 @@ use std::str::FromStr;
 use toml::{Table, Value};
 
 /// What can be set for a run, and the order in which a grid goes through it.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 19] = [
     "drive",
     "placement",
     "binding",
@@ -37,6 +37,8 @@ pub const KEYS: [&str; 17] = [
     "relocate_by",
     "collect_when_idle",
     "over_provisioning",
+    "map_memory",
+    "map_cache",
     "handles",
     "objects_max",
     "capacity",
@@ -49,7 +51,7 @@ pub const KEYS: [&str; 17] = [
 ];
 
 /// Of [`KEYS`]: the options of a drive.
-const OPTIONS: std::ops::Range<usize> = 1..9;
+const OPTIONS: std::ops::Range<usize> = 1..11;
 
 /// More than anybody waits for.
 const RUNS_MAX: usize = 100_000;
@@ -277,6 +279,8 @@ fn parameters(spec: &ContenderSpec, contender: &Contender, task: &Task, fill: Op
         drive.relocate_by.to_string(),
         drive.collect_when_idle.map_or_else(String::new, |silence| silence.to_string()),
         drive.over_provisioning.to_string(),
+        drive.map_memory.map_or_else(String::new, |budget| budget.to_string()),
+        drive.map_cache.map_or_else(String::new, |policy| policy.to_string()),
         drive.handles.to_string(),
         drive.objects_max.to_string(),
         drive.capacity.to_string(),
@@ -372,7 +376,7 @@ mod tests {
             "seed = 1\nsede = 2\n",
             expect![[r#"
             error: sede: there is no such key
-              fix: write drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, handles, objects_max, capacity, workload, fill, queue_depth, warm_up, drive_writes, seed, [grid] or [[run]]"#]],
+              fix: write drive, placement, binding, victim, collection, relocate_by, collect_when_idle, over_provisioning, map_memory, map_cache, handles, objects_max, capacity, workload, fill, queue_depth, warm_up, drive_writes, seed, [grid] or [[run]]"#]],
         );
         check(
             "seed = \n",

@@ -178,6 +178,15 @@ impl Plan {
     /// # Errors
     /// If the capacity is impossible, or the device allows too few open chunks.
     pub fn new(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
+        let plan = Plan::of_chunks(geometry, config)?;
+        if let Some(memory) = &config.map_memory {
+            MapPlan::new(memory, config.capacity_blocks, geometry)?;
+        }
+        Ok(plan)
+    }
+
+    /// The same, whether or not the map of such a drive finds the memory that it needs.
+    fn of_chunks(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
         let capacity_blocks = config.capacity_blocks;
         if capacity_blocks >= 1 << 31 {
             let bits = u64::BITS - capacity_blocks.leading_zeros();
@@ -191,7 +200,7 @@ impl Plan {
         }
         let map_pages = match &config.map_memory {
             None => 0,
-            Some(memory) => plan_map(config, memory, geometry)?,
+            Some(memory) => plan_map(config, memory)?,
         };
         let is_paged = config.map_memory.is_some();
         let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);
@@ -330,7 +339,7 @@ impl Plan {
 }
 
 /// Pages of a map on media.
-fn plan_map(config: &Config, memory: &MapMemory, geometry: &Geometry) -> Result<u64, PlanError> {
+fn plan_map(config: &Config, memory: &MapMemory) -> Result<u64, PlanError> {
     let settings = [
         (config.relocate_by == RelocateBy::DeviceCopy || config.has_copies, "relocate_by = device-copy"),
         (config.placement == PlacementName::Learned, "placement = learned"),
@@ -339,7 +348,7 @@ fn plan_map(config: &Config, memory: &MapMemory, geometry: &Geometry) -> Result<
     if let Some((_, setting)) = settings.iter().find(|(is_asked, _)| *is_asked) {
         return Err(PlanError::NotWithMapMemory { setting });
     }
-    Ok(u64::from(MapPlan::new(memory, config.capacity_blocks, geometry)?.pages))
+    Ok(u64::from(memory.page.pages(config.capacity_blocks)))
 }
 
 /// Superblocks that name chunks of the log, from one checkpoint to the next, where the log is that many chunks long: so
@@ -359,14 +368,17 @@ const LOG_BLOCKS_MIN: u64 = 1024;
 /// # Errors
 /// If no number of chunks would do.
 pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Result<u32, PlanError> {
-    let plan = Plan::new(geometry, config)?;
+    let plan = Plan::of_chunks(geometry, config)?;
     let chunks = plan.chunks() + spare.of(plan.chunks());
     let needed = chunks.div_ceil(u64::from(geometry.pus())).max(u64::from(SUPERBLOCK_CHUNKS) * 2);
     let scaled = Geometry { chunks_per_pu: u32::try_from(needed).unwrap_or(u32::MAX), ..*geometry };
-    match scaled.format().bits() {
-        0..=31 => Ok(scaled.chunks_per_pu),
-        bits => Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits }),
+    let bits = scaled.format().bits();
+    if bits > 31 {
+        return Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits });
     }
+    // The memory of a map depends on the flash that is there in the end.
+    Plan::new(&scaled, config)?;
+    Ok(scaled.chunks_per_pu)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl FoundCheckpoint {
     ) -> Result<FoundCheckpoint, OpenError> {
         let mut blocks = superblock.checkpoint.blocks;
         let layout =
-            BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies, superblock.map_page);
+            BodyLayout::new(superblock.capacity_blocks, &chunks.geometry, superblock.copies, superblock.map_page());
         if access == Access::Repair && blocks != 0 && !layout.may_have(blocks) {
             blocks = layout.blocks();
         }

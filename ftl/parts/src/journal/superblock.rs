@@ -37,13 +37,17 @@
 //! | 153 | handles |
 //! | 154-155 | objects |
 //! | 156-159 | entries of a map page; 0 = the checkpoint has the whole map |
-//! | 160-271 | the drive's [life](crate::accounts::life::Life), 14 counts (8 bytes each) |
-//! | 272- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
+//! | 160-167 | bytes of memory for a map on media, as formatted; 0 = the checkpoint has the whole map |
+//! | 168 | which pages of it stay in memory: the place of the policy in [`CachePolicy::ALL`] |
+//! | 169-175 | 0 |
+//! | 176-287 | the drive's [life](crate::accounts::life::Life), 14 counts (8 bytes each) |
+//! | 288- | extents of copy 0, of copy 1: chunk, first block, blocks (4 bytes each) |
 //! | | log chunks of copy 0, of copy 1 (4 bytes each) |
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
 use crate::map::directory::PageSize;
+use crate::map::page_cache::CachePolicy;
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::words::METADATA_COPIES;
 use openftl_core::checksum::crc32c;
@@ -57,7 +61,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFTLSUPR`, little-endian.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"OFTLSUPR");
 /// The version of the drive's format.
-pub const SUPERBLOCK_VERSION: u32 = 5;
+pub const SUPERBLOCK_VERSION: u32 = 6;
 /// Chunks at the beginning of a parallel unit in which superblocks are looked for.
 pub const SEARCH_CHUNKS: u32 = 8;
 /// The longest record.
@@ -102,10 +106,13 @@ struct Header {
     handles: u8,
     objects_max: U16,
     map_page_entries: U32,
+    map_bytes: U64,
+    map_cache: u8,
+    reserved: [u8; 7],
     life: LifeBytes,
 }
 
-const _: () = assert!(size_of::<Header>() == 272);
+const _: () = assert!(size_of::<Header>() == 288);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -194,13 +201,24 @@ pub struct Superblock {
     pub log_gaps: Vec<LogGap>,
     /// Chunks for superblocks: two of place 0, two of place 1; `u32::MAX` = none.
     pub places: [u32; 4],
-    /// The size of map pages; `None`: the map is in the checkpoint.
+    /// How the map is kept on media; `None`: it is in the checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub map_page: Option<PageSize>,
+    pub map: Option<MapOnMedia>,
     /// What else sized the drive.
     pub sizing: Sizing,
     /// What the drive had done when this was written.
     pub life: Life,
+}
+
+/// A map on media, as its drive was formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct MapOnMedia {
+    /// The size of its pages.
+    pub page_entries: PageSize,
+    /// Bytes of memory for it, where nothing else is said.
+    pub memory_bytes: u64,
+    /// Which pages stay in memory, where nothing else is said.
+    pub cache: CachePolicy,
 }
 
 /// The settings besides capacity and over-provisioning that a drive was sized for when it was formatted.
@@ -255,6 +273,12 @@ fn fix(version: u32) -> &'static str {
 }
 
 impl Superblock {
+    /// The size of map pages; `None`: the map is in the checkpoint.
+    #[must_use]
+    pub fn map_page(&self) -> Option<PageSize> {
+        self.map.map(|map| map.page_entries)
+    }
+
     /// The four counts of `geometry` that a superblock remembers.
     #[must_use]
     pub fn geometry_of(geometry: &Geometry) -> [u32; 4] {
@@ -316,7 +340,10 @@ impl Superblock {
             placement: self.sizing.placement.code(),
             handles: self.sizing.handles,
             objects_max: U16::new(self.sizing.objects_max),
-            map_page_entries: U32::new(self.map_page.map_or(0, PageSize::entries)),
+            map_page_entries: U32::new(self.map.map_or(0, |map| map.page_entries.entries())),
+            map_bytes: U64::new(self.map.map_or(0, |map| map.memory_bytes)),
+            map_cache: self.map.map_or(0, |map| map.cache.code()),
+            reserved: [0; 7],
             life: self.life.encode(),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
@@ -362,12 +389,19 @@ impl Superblock {
                 format!("its placement is {}, and the last one is {}", header.placement, PlacementName::ALL.len() - 1);
             return Err(SuperblockError::Untrue { sequence, reason });
         };
-        let map_page = match header.map_page_entries.get() {
+        let untrue = |reason: String| SuperblockError::Untrue { sequence, reason };
+        let map = match header.map_page_entries.get() {
             0 => None,
-            entries => Some(PageSize::of(entries).ok_or_else(|| SuperblockError::Untrue {
-                sequence,
-                reason: format!("a map page has {entries} entries, and a power of two up to 1024 is possible"),
-            })?),
+            entries => Some(MapOnMedia {
+                page_entries: PageSize::of(entries).ok_or_else(|| {
+                    untrue(format!("a map page has {entries} entries, and a power of two up to 1024 is possible"))
+                })?,
+                memory_bytes: header.map_bytes.get(),
+                cache: CachePolicy::from_code(header.map_cache).ok_or_else(|| {
+                    let last = CachePolicy::ALL.len() - 1;
+                    untrue(format!("the policy of its map cache is {}, and the last one is {last}", header.map_cache))
+                })?,
+            }),
         };
         let bad = || SuperblockError::Length(length as u32);
         let mut rest = rest;
@@ -417,7 +451,7 @@ impl Superblock {
             log_chunks,
             log_gaps: log_gaps.iter().map(|gap| LogGap { end: gap.end.get(), next: gap.next.get() }).collect(),
             places: header.places.map(U32::get),
-            map_page,
+            map,
             sizing: Sizing {
                 checkpoint_log_blocks: Some(header.checkpoint_log_blocks.get()).filter(|blocks| *blocks > 0),
                 placement,
@@ -616,6 +650,9 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, handles), 1, "handles that it was sized for"),
         (offset_of!(Header, objects_max), 2, "objects that it was sized for"),
         (offset_of!(Header, map_page_entries), 4, "entries of a map page; 0 = the checkpoint has the whole map"),
+        (offset_of!(Header, map_bytes), 8, "bytes of memory for a map on media, as formatted"),
+        (offset_of!(Header, map_cache), 1, "which pages of it stay in memory"),
+        (offset_of!(Header, reserved), 7, "0"),
         (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (
             size_of::<Header>(),
@@ -637,7 +674,11 @@ mod tests {
 
     fn superblock() -> Superblock {
         Superblock {
-            map_page: None,
+            map: Some(MapOnMedia {
+                page_entries: PageSize::WHOLE,
+                memory_bytes: 0x31_4159,
+                cache: CachePolicy::TwoQueues,
+            }),
             drive: 0xD21E,
             sequence: 17,
             capacity_blocks: 1 << 20,
@@ -679,7 +720,7 @@ mod tests {
 
     #[test]
     fn the_bytes_on_media_are_these() {
-        let text = superblock().encode()[..272 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let text = superblock().encode()[..288 + 64].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         expect_test::expect!["4f46544c53555052050000005001000024555d78010000001ed200000000000011000000000000000000100000000000701101000800000004000000c205000000180000640000000300000000000000630000000000000039300000000000008c00000000000000020000000100000002000000010000000100000000000000000000000100000040000000ffffffff180000000000000005052c0100000000030000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000e02e000000000000000000000000000030750000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000005000000180000003000000009000000000000003400000006000000000000006400000007000000080000000a0000006e000000000000008200000000000000"].assert_eq(&text);
     }
 
@@ -688,9 +729,9 @@ mod tests {
         let long = Superblock { log_chunks: [(0..2980).collect(), Vec::new()], ..superblock() };
         let bytes = long.encode();
         assert_eq!(bytes.len(), 3 * BLOCK_BYTES);
-        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(272 + 36 + 11_920 + 16));
+        assert_eq!(Superblock::length(&bytes[..BLOCK_BYTES]), Ok(288 + 36 + 11_920 + 16));
         assert_eq!(Superblock::decode(&bytes), Ok(long));
-        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_244)));
+        assert_eq!(Superblock::decode(&bytes[..BLOCK_BYTES]), Err(SuperblockError::Length(12_260)));
     }
 
     #[test]

@@ -159,6 +159,18 @@ impl DemandMap {
         &self.changes
     }
 
+    /// Bytes that changes and pages in memory take.
+    #[must_use]
+    pub fn pool_bytes(&self) -> u64 {
+        (self.changes.bytes() + self.cache.bytes()) as u64
+    }
+
+    /// Pages that are in memory.
+    #[must_use]
+    pub fn pages_in_memory(&self) -> u32 {
+        self.cache.pages()
+    }
+
     /// The pages in memory.
     pub fn cache_mut(&mut self) -> &mut PageCache {
         &mut self.cache

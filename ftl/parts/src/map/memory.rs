@@ -14,7 +14,9 @@ use super::directory::PageSize;
 use super::page_cache::CachePolicy;
 use crate::words::TRANSACTION_BLOCKS_MAX;
 use openftl_core::Geometry;
-use openftl_core::units::Share;
+use openftl_core::units::{ByteSize, Share, UnitError};
+use std::fmt;
+use std::str::FromStr;
 
 /// Memory for the map, where it is kept on media.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +27,41 @@ pub enum MapBudget {
     Bytes(u64),
     /// The least that the map takes, and so many bytes more.
     BeyondLeast(u64),
+}
+
+/// A budget as people write it: a part of what the whole map takes, like `10%`, or bytes, like `64MiB`.
+impl FromStr for MapBudget {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<MapBudget, UnitError> {
+        if text.trim_end().ends_with('%') {
+            return text.parse().map(MapBudget::Share);
+        }
+        // A part of a byte is more likely a part of the map.
+        match text.parse::<f64>() {
+            Ok(number) if number.fract() != 0.0 => {
+                Err(UnitError::NotUnderstood { text: text.to_owned(), what: "budget", example: "10% or 64MiB" })
+            }
+            _ => text.parse::<ByteSize>().map(|size| MapBudget::Bytes(size.0)),
+        }
+    }
+}
+
+impl fmt::Display for MapBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapBudget::Share(share) => write!(f, "{share}"),
+            MapBudget::Bytes(bytes) => write!(f, "{}", ByteSize(*bytes)),
+            MapBudget::BeyondLeast(bytes) => write!(f, "{} beyond the least", ByteSize(*bytes)),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for MapBudget {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<MapBudget, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 impl MapBudget {
@@ -72,13 +109,17 @@ pub struct MapPlan {
 /// A budget below what the map needs in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "map_memory = {asked} bytes: the map of this drive takes at least {least} bytes of memory; give it as much, or leave map_memory away"
+    "map_memory = {asked} bytes: the map of this drive takes at least {least} bytes of memory ({percent:.1}% of the whole map); give it \
+     as much, or leave map_memory away",
+    percent = *least as f64 * 100.0 / *whole as f64
 )]
 pub struct TooSmall {
     /// As asked for.
     pub asked: u64,
     /// The smallest budget.
     pub least: u64,
+    /// The whole map in memory.
+    pub whole: u64,
 }
 
 /// Changes that the smallest budget has room for. What is merged at a time is a small part of all changes: the more there are of a
@@ -105,6 +146,12 @@ pub fn changes_planned(capacity_blocks: u64) -> u64 {
 }
 
 impl MapPlan {
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.fixed_bytes + self.pool_bytes
+    }
+
     /// Divides the budget of a drive of so many logical blocks on a device of this shape.
     ///
     /// # Errors
@@ -116,7 +163,7 @@ impl MapPlan {
         let least = fixed_bytes + changes_min(capacity_blocks) * CHANGE_BYTES;
         let asked = memory.budget.bytes(capacity_blocks, least);
         if asked < least {
-            return Err(TooSmall { asked, least });
+            return Err(TooSmall { asked, least, whole: capacity_blocks * size_of::<Entry>() as u64 });
         }
         let pool_bytes = asked - fixed_bytes;
         let changes_max = (pool_bytes / CHANGE_BYTES).min(changes_cap(capacity_blocks));
@@ -139,6 +186,16 @@ mod tests {
         assert_eq!(MapBudget::BeyondLeast(7).bytes(1 << 28, 10), 17);
     }
 
+    #[test]
+    fn a_budget_is_written_like_a_share_or_a_size() {
+        assert_eq!("10%".parse(), Ok(MapBudget::Share(Share::percent(10))));
+        assert_eq!("64MiB".parse(), Ok(MapBudget::Bytes(64 << 20)));
+        assert_eq!(MapBudget::Bytes(64 << 20).to_string(), "64 MiB");
+        for wrong in ["", "ten", "0.1", "10 %%"] {
+            wrong.parse::<MapBudget>().unwrap_err();
+        }
+    }
+
     /// A drive of 1 TiB: the map takes 1 GiB, of which a tenth is the budget.
     #[test]
     fn a_tenth_of_the_map_has_room_for_millions_of_changes() {
@@ -154,11 +211,13 @@ mod tests {
     #[test]
     fn a_budget_that_is_too_small_is_refused_with_the_smallest() {
         let (geometry, blocks) = (Geometry::tiny(), 4_000);
-        let Err(TooSmall { asked: 0, least }) = MapPlan::new(&memory(MapBudget::Bytes(0)), blocks, &geometry) else {
+        let Err(TooSmall { asked: 0, least, whole: 16_000 }) =
+            MapPlan::new(&memory(MapBudget::Bytes(0)), blocks, &geometry)
+        else {
             panic!("no map fits no memory")
         };
         let plan = |bytes| MapPlan::new(&memory(MapBudget::Bytes(bytes)), blocks, &geometry);
-        assert_eq!(plan(least - 1), Err(TooSmall { asked: least - 1, least }));
+        assert_eq!(plan(least - 1), Err(TooSmall { asked: least - 1, least, whole: 16_000 }));
         assert_eq!(plan(least).unwrap().changes_max, 768);
         assert_eq!(plan(1 << 40).unwrap().changes_max, changes_cap(blocks));
     }

@@ -36,6 +36,18 @@ impl CachePolicy {
     pub const ALL: [CachePolicy; 4] =
         [CachePolicy::Clock, CachePolicy::Lru, CachePolicy::TwoQueues, CachePolicy::SeedHotness];
 
+    /// Its place among all.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        CachePolicy::ALL.iter().position(|policy| *policy == self).expect("it is one of them") as u8
+    }
+
+    /// The one with this place.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<CachePolicy> {
+        CachePolicy::ALL.get(usize::from(code)).copied()
+    }
+
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
