@@ -43,6 +43,12 @@ pub(crate) const MAP_READS_MAX: usize = 64;
 /// Batches whose old pages are read at a time. A read waits for what its die is doing, so that one batch at a time keeps few dies busy.
 const GATHERING_MAX: u32 = 4;
 
+/// In so many steps the room for changes is given to pages in memory, one for each page that a read waits for.
+const CHANGE_STEPS: u32 = 1 << 16;
+
+/// So many reads have to wait for a page before they weigh as much as a write: a merge programs two pages.
+const READS_A_WRITE: u32 = 16;
+
 /// Times that a page is read again, its copies in turns, before it is given up.
 const READS_OF_LOST: u32 = 7;
 
@@ -148,6 +154,9 @@ pub(crate) struct MapPages {
     weak: BTreeSet<ChunkId>,
     /// The number of the next batch.
     sequence: u64,
+    /// Changes beyond which pages are merged. Reads that find no page in memory lower it, so that there is room for more pages;
+    /// writes raise it, so that each merge takes more in.
+    changes_wanted: u32,
     turns: u32,
     /// The last time that a chunk was wanted there was none to be had.
     stalled: bool,
@@ -181,6 +190,7 @@ impl MapPages {
             emptying: None,
             weak: BTreeSet::new(),
             sequence,
+            changes_wanted: plan.changes_max as u32,
             turns: 0,
             stalled: false,
             invalid: Vec::new(),
@@ -316,6 +326,9 @@ impl BlockFtl {
                 self.page_came(page, None);
                 return self.read_pages();
             };
+            let most = pages.plan.changes_max as u32;
+            let step = most / CHANGE_STEPS + 1;
+            pages.changes_wanted = pages.changes_wanted.saturating_sub(step).max(most / 4);
             pages.turns = pages.turns.wrapping_add(1);
             let copy = pages.turns as usize % METADATA_COPIES;
             let owner = Owner { page, copy, what: For::Host, tries: 0 };
@@ -411,7 +424,10 @@ impl BlockFtl {
     fn wants_merge(&self) -> bool {
         let (Map::Paged(map), Some(pages)) = (&self.map, &self.map_pages) else { return false };
         let most = pages.plan.changes_max as usize;
-        map.changes().len() + (most / 16).max(2 * TRANSACTION_BLOCKS_MAX) > most || map.has_trimmed()
+        let changes = map.changes().len();
+        changes + (most / 16).max(2 * TRANSACTION_BLOCKS_MAX) > most
+            || changes > pages.changes_wanted as usize
+            || map.has_trimmed()
     }
 
     fn begin_batch(&mut self) {
@@ -633,8 +649,6 @@ impl BlockFtl {
         for ppa in pages.invalid.drain(..) {
             self.flash.chunks.invalidate(ppa);
         }
-        let left = pages.plan.pool_bytes.saturating_sub(map.changes().bytes() as u64);
-        map.cache_mut().set_bytes_max(left as usize);
         self.flash.room_changed = true;
         self.flash.stirred = true;
     }
@@ -642,6 +656,9 @@ impl BlockFtl {
     /// What is committed changes the map: `block` is where `to` says. Returns the place that is invalid by that, if it is known.
     #[inline]
     pub(crate) fn put_change(&mut self, block: u32, to: Entry) -> Option<Ppa> {
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        let most = pages.plan.changes_max as u32;
+        pages.changes_wanted = (pages.changes_wanted + READS_A_WRITE * (most / CHANGE_STEPS + 1)).min(most);
         paged(&mut self.map).put(block, to)
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of a map that is kept on media: what was committed and is not in a map page yet.
 //!
 //! ```text
-//!   put ──▶ changes of page 7   [ 12 ▶ A │ 13 ▶ B* │ 900 ▶ nowhere ]     sorted, 8 bytes each
+//!   put ──▶ changes of page 7   [ 12 ▶ A │ 13 ▶ B* │ 900 ▶ nowhere ]     sorted, 6 bytes each
 //!           changes of page 9   [ 5 ▶ C ]
 //!                │ most changes first
 //!                ▼
@@ -14,35 +14,54 @@
 //!
 //! Pages hang in lists by the number of their changes, so the fullest is found without a search.
 
-use super::Entry;
 use super::directory::PageSize;
+use super::{ENTRIES_PER_BLOCK, Entry};
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
 
-/// A change in 64 bits: the entry in bits 31-0, whether it is settled in bit 32, the index in its page above. So changes are in
-/// the order of their blocks.
+/// A change in 48 bits: the entry, then the index in its page, and in the uppermost bit whether it is settled.
 #[derive(Clone, Copy)]
-struct Packed(u64);
+struct Packed {
+    entry: [u8; 4],
+    index: [u8; 2],
+}
 
-const SETTLED: u64 = 1 << 32;
+const SETTLED: u16 = 1 << 15;
+
+const _: () = assert!(ENTRIES_PER_BLOCK <= SETTLED as usize);
 
 impl Packed {
+    #[inline]
     fn new(index: usize, entry: Entry, is_settled: bool) -> Packed {
-        Packed((index as u64) << 33 | u64::from(is_settled) << 32 | u64::from(entry.0))
+        let settled = if is_settled { SETTLED } else { 0 };
+        Packed { entry: entry.0.to_ne_bytes(), index: (index as u16 | settled).to_ne_bytes() }
     }
 
+    #[inline]
     fn index(self) -> usize {
-        (self.0 >> 33) as usize
+        usize::from(u16::from_ne_bytes(self.index) & !SETTLED)
     }
 
+    #[inline]
     fn entry(self) -> Entry {
-        Entry(self.0 as u32)
+        Entry(u32::from_ne_bytes(self.entry))
     }
 
+    #[inline]
     fn is_settled(self) -> bool {
-        self.0 & SETTLED != 0
+        u16::from_ne_bytes(self.index) & SETTLED != 0
     }
+
+    #[inline]
+    fn settle(&mut self) {
+        self.index = (u16::from_ne_bytes(self.index) | SETTLED).to_ne_bytes();
+    }
+}
+
+/// A list of `len` changes that is full grows by so many. What is allocated ahead is an eighth, and one, at most.
+fn growth(len: usize) -> usize {
+    len / 8 + 1
 }
 
 /// One change of a page.
@@ -109,7 +128,10 @@ impl Changes {
     }
 
     /// Bytes of memory that every page takes, with changes or without.
-    pub const BYTES_PER_PAGE: usize = size_of::<Vec<Packed>>() + size_of::<[u32; 2]>();
+    pub const BYTES_PER_PAGE: usize = size_of::<Vec<Packed>>() + size_of::<[u32; 2]>() + size_of::<Packed>();
+
+    /// Eighths of a byte that each change takes beside that, at most.
+    pub const EIGHTHS_PER_CHANGE: u64 = 9 * size_of::<Packed>() as u64;
 
     /// Bytes that the changes take, beside [`Changes::BYTES_PER_PAGE`].
     #[must_use]
@@ -152,6 +174,9 @@ impl Changes {
             }
             Err(at) => {
                 let capacity = changes.capacity();
+                if changes.len() == capacity {
+                    changes.reserve_exact(growth(capacity));
+                }
                 changes.insert(at, Packed::new(index, entry, settled));
                 self.bytes += (changes.capacity() - capacity) * size_of::<Packed>();
                 self.len += 1;
@@ -170,12 +195,12 @@ impl Changes {
         let (page, index) = self.size.split(block);
         let changes = &mut self.pages[page as usize];
         let at = changes.binary_search_by_key(&index, |change| change.index()).expect("there is a change of it");
-        changes[at].0 |= SETTLED;
+        changes[at].settle();
     }
 
     /// No old place counts of any block with a change.
     pub fn settle_all(&mut self) {
-        self.pages.iter_mut().flatten().for_each(|change| change.0 |= SETTLED);
+        self.pages.iter_mut().flatten().for_each(Packed::settle);
     }
 
     /// The block of which a change says `entry`, if there is one. All changes are looked at.
@@ -203,7 +228,7 @@ impl Changes {
             while taken.next_if(|(index, _)| *index < change.index()).is_some() {}
             match taken.peek() {
                 Some((index, entry)) if *index == change.index() => {
-                    change.0 |= SETTLED;
+                    change.settle();
                     change.entry() != *entry
                 }
                 _ => true,
@@ -393,7 +418,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(changes.len(), model.len());
-                let bytes: usize = changes.pages.iter().map(|page| page.capacity() * 8).sum();
+                let bytes: usize = changes.pages.iter().map(|page| page.capacity() * size_of::<Packed>()).sum();
                 prop_assert_eq!(changes.bytes(), bytes);
                 let in_page = |page: u32| model.keys().filter(|block| SIZE.split(**block).0 == page).count();
                 let most = (0..PAGES).map(in_page).max().unwrap();
@@ -434,12 +459,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_costs_eight_bytes_and_what_its_page_has_ahead() {
+    fn a_change_costs_six_bytes_and_an_eighth_at_most() {
         let mut changes = Changes::new(SIZE, 1);
         for block in 0..1024 {
             changes.put(block, at(0), false);
+            let most = changes.len() as u64 * Changes::EIGHTHS_PER_CHANGE / 8 + size_of::<Packed>() as u64;
+            assert!(changes.bytes() as u64 <= most, "{} changes take {} bytes", changes.len(), changes.bytes());
         }
-        assert_eq!(changes.bytes(), 8 * 1024);
         changes.clear(0);
         assert_eq!((changes.bytes(), changes.len()), (0, 0));
     }

@@ -92,6 +92,8 @@ pub struct DemandMap {
     directory: Directory,
     changes: Changes,
     cache: PageCache,
+    /// Bytes for changes and for pages in memory together.
+    pool_bytes: usize,
     /// The newest frame of each block in the write buffer.
     buffered: HashMap<u32, Frame, BuildHasherDefault<BlockHasher>>,
     /// Pages that were trimmed as a whole, and are on media as they were before.
@@ -101,16 +103,18 @@ pub struct DemandMap {
 }
 
 impl DemandMap {
-    /// A map of `blocks` logical blocks, none of them written, with pages of `size` and so many bytes for pages in memory.
+    /// A map of `blocks` logical blocks, none of them written, with pages of `size` and so many bytes for changes and for pages in
+    /// memory together.
     #[must_use]
-    pub fn new(blocks: u64, size: PageSize, policy: CachePolicy, cache_bytes: usize) -> DemandMap {
+    pub fn new(blocks: u64, size: PageSize, policy: CachePolicy, pool_bytes: usize) -> DemandMap {
         let pages = size.pages(blocks);
         DemandMap {
             size,
             blocks,
             directory: Directory::new(pages),
             changes: Changes::new(size, pages),
-            cache: PageCache::new(policy, pages, size.entries(), cache_bytes),
+            cache: PageCache::new(policy, pages, size.entries(), pool_bytes),
+            pool_bytes,
             buffered: HashMap::default(),
             trimmed: BTreeSet::new(),
             merging: BTreeMap::new(),
@@ -157,6 +161,12 @@ impl DemandMap {
     #[must_use]
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// Pages leave the memory where changes have come, and may come where changes have left.
+    #[inline]
+    fn share_pool(&mut self) {
+        self.cache.set_bytes_max(self.pool_bytes.saturating_sub(self.changes.bytes()));
     }
 
     /// Bytes that changes and pages in memory take.
@@ -262,7 +272,10 @@ impl DemandMap {
     pub fn put(&mut self, block: u32, entry: Entry) -> Option<Ppa> {
         match self.changes.put(block, entry, false) {
             Before::Change(before) => place_of(before),
-            Before::Page => None,
+            Before::Page => {
+                self.share_pool();
+                None
+            }
         }
     }
 
@@ -272,6 +285,7 @@ impl DemandMap {
         debug_assert!(self.is_at(block, from), "it has not changed meanwhile");
         // Without a change it is the page that has `from`.
         self.changes.put(block, Entry::media(to), !has_change);
+        self.share_pool();
     }
 
     /// A place of `block` is valid and [not its own](DemandMap::is_at): somebody drops it, and invalidates it.
@@ -279,7 +293,10 @@ impl DemandMap {
         match self.changes.get(block) {
             Some(_) => self.changes.settle(block),
             // Its page was trimmed.
-            None => _ = self.changes.put(block, Entry::UNMAPPED, true),
+            None => {
+                self.changes.put(block, Entry::UNMAPPED, true);
+                self.share_pool();
+            }
         }
     }
 
@@ -328,6 +345,7 @@ impl DemandMap {
         for change in changes.iter().filter(|change| change.is_settled) {
             self.changes.put(self.size.first_of(page) + change.index as u32, Entry::UNMAPPED, true);
         }
+        self.share_pool();
     }
 
     /// Word `page` of the directory in a checkpoint: a page that was trimmed as a whole is nowhere.
@@ -453,6 +471,7 @@ impl DemandMap {
             self.trimmed.remove(&page);
         }
         self.changes.merged(page, &merge.taken);
+        self.share_pool();
         let before = self.directory.set(page, copies);
         match copies {
             Some(_) => self.cache.put(page, bytes, false, false),

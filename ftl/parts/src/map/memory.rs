@@ -3,12 +3,13 @@
 //! ```text
 //!   budget = valid blocks ( 1 bit for each block of flash )
 //!          + pages        ( directory, lists of changes, places in the cache )
-//!          + pool         ( changes, 8 bytes each │ pages in memory )
+//!          + pool         ( changes, up to 7 bytes each │ pages in memory )
 //! ```
 //!
-//! The pool belongs to changes and pages in memory together: pages leave where changes come.
+//! The pool belongs to changes and pages in memory together: pages leave where changes come, but an eighth is always theirs.
 
 use super::Entry;
+use super::changes::Changes;
 use super::demand::DemandMap;
 use super::directory::PageSize;
 use super::page_cache::CachePolicy;
@@ -87,8 +88,13 @@ pub struct MapMemory {
     pub page: PageSize,
 }
 
-/// Bytes of a change.
-pub const CHANGE_BYTES: u64 = 8;
+/// Bytes that so many changes take at most.
+fn bytes_of(changes: u64) -> u64 {
+    (changes * Changes::EIGHTHS_PER_CHANGE).div_ceil(8)
+}
+
+/// The part of the pool that changes leave to pages in memory.
+const PAGES_PART: u64 = 8;
 
 /// Changes that there is room for at least, beside those of one transaction: what collection moves while the host waits.
 const CHANGES_KEPT: u64 = 512;
@@ -125,7 +131,8 @@ pub struct TooSmall {
 /// Changes that the smallest budget has room for. What is merged at a time is a small part of all changes: the more there are of a
 /// page, the fewer pages are written.
 fn changes_min(capacity_blocks: u64) -> u64 {
-    (capacity_blocks * size_of::<Entry>() as u64 / 100 / CHANGE_BYTES).max(TRANSACTION_BLOCKS_MAX as u64 + CHANGES_KEPT)
+    (capacity_blocks * size_of::<Entry>() as u64 / 100 * 8 / Changes::EIGHTHS_PER_CHANGE)
+        .max(TRANSACTION_BLOCKS_MAX as u64 + CHANGES_KEPT)
 }
 
 /// Changes that the largest budget has room for. A checkpoint is [planned](changes_planned) for so many: so a drive may be
@@ -160,13 +167,14 @@ impl MapPlan {
         let pages = memory.page.pages(capacity_blocks);
         let valid_bytes = geometry.blocks().div_ceil(8);
         let fixed_bytes = valid_bytes + u64::from(pages) * DemandMap::bytes_per_page(memory.policy) as u64;
-        let least = fixed_bytes + changes_min(capacity_blocks) * CHANGE_BYTES;
+        let least = fixed_bytes + (bytes_of(changes_min(capacity_blocks)) * PAGES_PART).div_ceil(PAGES_PART - 1);
         let asked = memory.budget.bytes(capacity_blocks, least);
         if asked < least {
             return Err(TooSmall { asked, least, whole: capacity_blocks * size_of::<Entry>() as u64 });
         }
         let pool_bytes = asked - fixed_bytes;
-        let changes_max = (pool_bytes / CHANGE_BYTES).min(changes_cap(capacity_blocks));
+        let for_changes = pool_bytes - pool_bytes / PAGES_PART;
+        let changes_max = (for_changes * 8 / Changes::EIGHTHS_PER_CHANGE).min(changes_cap(capacity_blocks));
         Ok(MapPlan { pages, fixed_bytes, pool_bytes, changes_max })
     }
 }
@@ -204,7 +212,7 @@ mod tests {
         let plan = MapPlan::new(&memory(MapBudget::Share(Share::percent(10))), 1 << 28, &geometry).unwrap();
         assert_eq!(plan.pages, 1 << 18);
         let mib = |bytes: u64| bytes >> 20;
-        assert_eq!((mib(plan.fixed_bytes), mib(plan.pool_bytes)), (51, 51));
+        assert_eq!((mib(plan.fixed_bytes), mib(plan.pool_bytes)), (52, 49));
         assert!(plan.changes_max > 6_000_000, "{plan:?}");
     }
 

@@ -218,6 +218,7 @@ impl PageCache {
     }
 
     /// From now on it takes so many bytes at most.
+    #[inline]
     pub fn set_bytes_max(&mut self, bytes: usize) {
         self.bytes_max = bytes;
         self.make_room(0);
