@@ -17,8 +17,8 @@ use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatist
 use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{
-    Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason, Request,
-    VictimPolicy, chunks_per_pu,
+    Access, BlockTarget, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason,
+    Request, VictimPolicy, chunks_per_pu,
 };
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -368,9 +368,16 @@ impl<D: Drive> World<D> {
     fn step(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
         let (now, ended) = (self.clock.now(), self.ftl().ended());
+        let progress = self.progress();
         self.ftl().poll(now, &mut done);
         if done.is_empty() && self.ftl().ended() == ended {
-            let Some(due) = self.ftl().next_due() else { self.stopped("nothing is due") };
+            let Some(due) = self.ftl().next_due() else {
+                if self.progress() == progress {
+                    self.stopped("nothing is due");
+                }
+                // What was waited for may be there: a chunk has closed without any time.
+                return done;
+            };
             let now = self.clock.wait_until(due);
             self.ftl().poll(now, &mut done);
         }
@@ -383,6 +390,11 @@ impl<D: Drive> World<D> {
         }
         self.note_missing();
         done
+    }
+
+    /// Counts what the drive has done.
+    fn progress(&mut self) -> u64 {
+        BlockTarget::vitals(self.ftl().block()).expect("a block FTL has them").progress
     }
 
     /// What the host waits for will not come.

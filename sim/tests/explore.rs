@@ -46,8 +46,9 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
 /// Found by the explorer. 72,069,913: a drive that was opened again took chunks in which programs had failed for good ones.
 /// 72,112,075: a table that waited for room had the drive flushed again and again for a deletion that was not acknowledged.
 /// 72,512,845: a drive that collects the oldest chunks first took itself for full beside seventy that held nothing.
-/// In two the drive was right. 110,117,032: a flush after a look at a worn-out drive. 110,230,526: the last blocks of one copy of the log,
+/// In three the drive was right. 110,117,032: a flush after a look at a worn-out drive. 110,230,526: the last blocks of one copy of the log,
 /// which nobody can read before something is written behind them.
+/// 150,064,306: a table waited for a chunk that closed in no time, because it was offline; nothing was due any more.
 /// 160,022,099, of a map on media: collection took all the room for changes that merges made, and a write waited for ever.
 #[test]
 fn histories_that_once_failed_pass() {
@@ -71,12 +72,22 @@ fn histories_that_once_failed_pass() {
         let run = Run::with_steps(seed, Drives::All, parse_steps(steps).unwrap()).unwrap();
         assert_eq!(explore(&run).failure, None, "seed {seed}");
     }
+    let run = Run::with_steps(150_064_306, Drives::MapInMemory, parse_steps(CLOSED_IN_NO_TIME).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
     let run = Run::with_steps(160_022_099, Drives::MapOnMedia, parse_steps(COLLECTION_TOOK_ALL_ROOM).unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
     for seed in [72_069_913, 72_112_075, 72_512_845] {
         assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
     }
 }
+
+const CLOSED_IN_NO_TIME: &str = "\
+    w0+182 b0+7 p0+5 p0+7 p0+7 b0+0 b0+0 e52+0 w0+6 b0+0 d0+0 b0+0 w0+24 b0+0 p63+1 p32+1 m0+0 b0+0 p37+3 e81+0 n0+0 \
+    p39+2 p89+3 p82+2 p13+1 w0+22 p12+3 b0+0 p58+2 b0+0 v0+0 m0+0 d0+0 p85+6 p27+4 W0+1 g19+0 b0+0 b0+0 w0+70 p69+3 \
+    m0+0 p25+3 e28+0 e0+0 b0+0 b0+0 e54+0 b0+0 e19+0 w0+46 b0+0 g52+0 b0+0 g37+0 b0+0 e44+0 b0+0 h1 g58+0 e18+0 w0+8 \
+    e0+0 !retry1427 b0+0 q66+6 w0+11 n0+0 n0+0 e0+0 e0+0 m47+5930 d84+0 b78+0 e20+10 p17+2 d62+0 e13+50 f d81+0 \
+    e38+17 p71+3 !offline4574 d8+0 p66+7 w36+9 b13+8 w109+4 p61+6 e84+4283 b93+0 W76+1 p3+8 b3+8 W10+5 q60+5 e10+2073 \
+    e97+13 W109+2 p96+8 d45+0 W57+3 p10+3";
 
 const COLLECTION_TOOK_ALL_ROOM: &str = "\
     w0+128 w128+64 w192+64 w256+64 w320+64 w384+64 w448+64 w512+64 w576+64 w640+64 w0+1 w768+64 w832+64 w896+64 w1600+64 \
