@@ -34,6 +34,7 @@ use openftl_parts::journal::checkpoint::{BodyLayout, Checkpointer};
 use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, LogChunk, Successor};
 use openftl_parts::journal::recovery_report::RecoveryReport;
+use openftl_parts::journal::repair::map_pages::SEQUENCE_BITS;
 use openftl_parts::journal::superblock::{MapOnMedia, SEARCH_CHUNKS, Superblock};
 use openftl_parts::journal::superblock_writer::{PlaceState, SuperblockWriter};
 use openftl_parts::journal::survey::{TakenUp, make_free, pad, superblock_pus, take_up};
@@ -242,8 +243,9 @@ impl<M: Media> BlockFtl<M> {
             own
         };
         let superblock_frames = own(&mut frames, FrameForm::Bytes, SUPERBLOCK_FRAMES);
-        let map_pages = map_plan
-            .map(|plan| MapPages::new(plan, own(&mut frames, FrameForm::Bytes, map_frames), next_lsn << 10, &geometry));
+        let map_pages = map_plan.map(|plan| {
+            MapPages::new(plan, own(&mut frames, FrameForm::Bytes, map_frames), next_lsn << SEQUENCE_BITS, &geometry)
+        });
         let rescue = own(&mut frames, config.payload, TRANSACTION_BLOCKS_MAX);
         let relocation_frames = own(&mut frames, config.payload, collection_frames);
         let scrub_frames =

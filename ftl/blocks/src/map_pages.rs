@@ -28,6 +28,7 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::{OpenId, UnitId};
 use openftl_parts::journal::log_block::Record;
+use openftl_parts::journal::repair::map_pages::SEQUENCE_BITS;
 use openftl_parts::map::demand::{DemandMap, Merge};
 use openftl_parts::map::directory::Copies;
 use openftl_parts::map::memory::MapPlan;
@@ -522,7 +523,7 @@ impl BlockFtl {
         let Some(batch) = pages.batches.iter_mut().find(is_ready) else { return };
         let map = paged(&mut self.map);
         // Above all that were given away before the drive was opened: a batch logs words, and a block of the log has fewer.
-        pages.sequence = pages.sequence.max(self.journal.log.next_lsn() << 10) + 1;
+        pages.sequence = pages.sequence.max(self.journal.log.next_lsn() << SEQUENCE_BITS) + 1;
         for (index, merge) in batch.merges.iter_mut().enumerate() {
             let frame = batch.frames[index];
             map.merge_into(merge, self.flash.frames.bytes_mut(frame));

@@ -38,7 +38,7 @@ use openftl_parts::journal::found_checkpoint::FoundCheckpoint;
 use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, MendedUnit};
 use openftl_parts::journal::recovery_report::{RecoveryReport, STEPS, StepReport};
-use openftl_parts::journal::repair::{self, Highest};
+use openftl_parts::journal::repair::{self, Highest, map_pages};
 use openftl_parts::journal::superblock::{CheckpointPlace, LogGap, MapOnMedia, Sizing, Superblock};
 use openftl_parts::journal::superblock_writer::PlaceState;
 use openftl_parts::journal::survey::{
@@ -209,21 +209,33 @@ impl Found {
             expect_apart(&superblock, geometry.format(), &table)?;
             Ok(mapped)
         }) {
-            Err(damage) if access == Access::Repair && matches!(map, Map::Whole(_)) => {
+            Err(damage) if access == Access::Repair => {
                 let left = (&checkpoint, &log);
                 let clock = &mut *steps.clock;
-                let (report, on_media) =
-                    repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, map.whole_mut());
+                let (report, on_media) = match &mut map {
+                    Map::Whole(mapping) => {
+                        repair::rebuild(media, clock, &mut scan, &chunks, &superblock, left, &damage, mapping)
+                    }
+                    Map::Paged(map) => map_pages::rebuild(media, clock, &mut scan, &chunks, &superblock, &damage, map)?,
+                };
                 steps.report.repair = Some(report);
                 highest = on_media;
                 // Whatever a lost superblock called itself is not used again.
                 superblock.sequence += SUPERBLOCKS_SKIPPED;
                 scan.seals.begin_numbers(superblock.sequence);
                 table.forget_valid();
-                let mapped = mark_valid(&chunks, map.whole(), &mut table)?;
+                let (mapped, of_map) = match &mut map {
+                    Map::Whole(mapping) => (mark_valid(&chunks, mapping, &mut table)?, HashSet::new()),
+                    Map::Paged(map) => {
+                        let to_mark = (&mut **map, &mut table);
+                        let mapped = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, None)?;
+                        (mapped, map_pages::chunks_of(map, &chunks))
+                    }
+                };
                 // An older superblock may name chunks that have been put to another use since.
                 superblock.forget_chunks(|chunk| {
-                    table.valid(chunk) > 0 || matches!(chunks.state(chunk), ChunkState::Free | ChunkState::Offline)
+                    let is_unused = matches!(chunks.state(chunk), ChunkState::Free | ChunkState::Offline);
+                    is_unused || table.valid(chunk) > 0 || of_map.contains(&chunk)
                 });
                 mapped
             }

@@ -1,11 +1,16 @@
 //! Drives whose map is on media, with little memory for it: against the model, with clean stops and power cuts.
 
+use crate::damage::{Damage, blocks, checkpoint, idle, log, superblock};
+use openftl_core::Ppa;
 use openftl_media::Profile;
-use openftl_parts::Config;
+use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::{Access, Config, RepairReport};
 use openftl_sim::world::{World, config};
+use std::collections::BTreeMap;
 
 fn run(name: &str, capacity_blocks: u64, entries: u32, seed: u64, operations: u64, depth: usize) -> World {
     let profile = Profile::builtin(name).unwrap();
@@ -55,4 +60,149 @@ fn a_map_of_any_page_size_on_any_flash_agrees_with_the_model() {
         run("qlc", 6_000, [16, 1024][seed as usize % 2], seed, 600, 8);
         run("granby", 6_000, [128, 1024][seed as usize % 2], seed, 400, 8);
     }
+}
+
+/// A drive that was cut off while it was written to, everything flushed: of what was trimmed, or written and never committed, blocks
+/// alone do not tell.
+fn cut_off(seed: u64) -> World {
+    let page = PageSize::of(32).unwrap();
+    let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy: CachePolicy::Clock, page };
+    let config = Config { map_memory: Some(memory), checkpoint_log_blocks: Some(40), ..config(3_000, seed) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 20, seed);
+    world.write_all(40);
+    while world.ftl().statistics().checkpoints < 1 || world.ftl().statistics().map_pages_written < 200 {
+        let (first, blocks) = world.range(30);
+        world.write(first, blocks);
+    }
+    for _ in 0..20 {
+        let (first, blocks) = world.range(30);
+        world.write(first, blocks);
+        world.flush();
+    }
+    idle(&mut world);
+    world.power_cut(seed % 2 == 0);
+    world
+}
+
+/// Where the newest of each map page is.
+fn map_pages(world: &mut World) -> BTreeMap<u64, Vec<Ppa>> {
+    let mut newest: BTreeMap<u64, (u64, Vec<Ppa>)> = BTreeMap::new();
+    for (ppa, oob) in blocks(world) {
+        if oob.kind == BlockKind::Map {
+            let (sequence, places) = newest.entry(oob.address).or_default();
+            if oob.sequence > *sequence {
+                (*sequence, *places) = (oob.sequence, Vec::new());
+            }
+            if oob.sequence == *sequence {
+                places.push(ppa);
+            }
+        }
+    }
+    newest.into_iter().map(|(page, (_, places))| (page, places)).collect()
+}
+
+fn repaired(world: &mut World) -> RepairReport {
+    world.open(Access::Repair).unwrap();
+    let report = world.ftl().recovery_report().repair.clone().expect("there was something to rebuild");
+    let found = world.read_all();
+    world.history.verdict(&found).unwrap_or_else(|error| panic!("{error}, {report:?}"));
+    world.adopt(&found);
+    world.check();
+    report
+}
+
+fn expect_in_use(world: &mut World) {
+    for _ in 0..300 {
+        world.operation(5);
+    }
+    world.settle();
+    world.power_cut(true);
+    world.recover().unwrap();
+    world.verify_all();
+    world.clean_restart();
+    world.verify_all();
+    world.check();
+}
+
+#[test]
+fn map_pages_that_are_lost_are_rebuilt_from_the_blocks_of_data() {
+    for seed in 200..212 {
+        let damage = [Damage::Unreadable, Damage::Corrupted][seed as usize / 2 % 2];
+        let mut world = cut_off(seed);
+        let pages = map_pages(&mut world);
+        let lost: Vec<Ppa> = pages.into_values().skip(seed as usize % 5).take(3).flatten().collect();
+        assert!(!lost.is_empty());
+        damage.strike_all(&mut world, lost);
+        let refusal = world.open(Access::ReadWrite).unwrap_err();
+        assert!(matches!(refusal, OpenError::MapPageLost { .. }), "{refusal}");
+        let report = repaired(&mut world);
+        assert_eq!(report.blocks_lost, 0, "seed {seed}: {report:?}");
+        assert!(report.blocks_rebuilt > 0 && report.blocks_known > 2_500, "seed {seed}: {report:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn one_copy_of_each_map_page_is_enough() {
+    for seed in 220..224 {
+        let mut world = cut_off(seed);
+        let one = map_pages(&mut world).into_iter().map(|(page, places)| places[page as usize % places.len()]);
+        let one: Vec<Ppa> = one.collect();
+        Damage::Unreadable.strike_all(&mut world, one);
+        world.recover().unwrap();
+        world.verify_all();
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn a_lost_directory_is_rebuilt_from_the_newest_map_pages() {
+    for seed in 230..238 {
+        let mut world = cut_off(seed);
+        let (superblock, _) = superblock(&mut world);
+        for copy in 0..2 {
+            let of_checkpoint = checkpoint(&mut world, &superblock, copy).into_iter().map(|(_, ppa)| ppa);
+            let of_log = log(&mut world, &superblock, copy).into_iter().map(|(_, ppa)| ppa);
+            let lost: Vec<Ppa> = match seed % 3 {
+                0 => of_checkpoint.collect(),
+                1 => of_log.take(4).collect(),
+                _ => of_checkpoint.chain(of_log.take(2)).collect(),
+            };
+            Damage::Unreadable.strike_all(&mut world, lost);
+        }
+        world.open(Access::ReadWrite).unwrap_err();
+        let report = repaired(&mut world);
+        assert_eq!(report.blocks_lost, 0, "seed {seed}: {report:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn the_repair_of_a_map_on_media_may_be_cut_anywhere_and_begun_again() {
+    let mut cuts = 0;
+    for events in (1..).step_by(7) {
+        let mut world = cut_off(240);
+        let (superblock, _) = superblock(&mut world);
+        let lost: Vec<Ppa> = map_pages(&mut world).into_values().take(2).flatten().collect();
+        Damage::Unreadable.strike_all(&mut world, lost);
+        for copy in 0..2 {
+            let body: Vec<Ppa> = checkpoint(&mut world, &superblock, copy).into_iter().map(|(_, ppa)| ppa).collect();
+            Damage::Unreadable.strike_all(&mut world, body);
+        }
+        let wire = world.wire.clone();
+        if !wire.cut_after(events, || world.open(Access::Repair).unwrap()) {
+            break;
+        }
+        world.power_cut(events % 2 == 0);
+        world.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        let found = world.read_all();
+        world.history.verdict(&found).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        world.adopt(&found);
+        world.check();
+        if events % 5 == 0 {
+            expect_in_use(&mut world);
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 10, "{cuts}");
 }

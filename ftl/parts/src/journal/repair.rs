@@ -29,6 +29,11 @@
 //! | none | one | it is damaged: any bytes have some seal |
 //!
 //! What a copied block had borrowed cannot be found again so: where that is lost, the block is.
+//!
+//! # A map on media
+//! Of checkpoint and log its pages are left, too ([`map_pages`]).
+
+pub mod map_pages;
 
 use crate::flash::chunks::Chunks;
 use crate::flash::oob::{BlockKind, Oob};
@@ -133,7 +138,7 @@ impl Versions {
                 let Oob { kind, address, sequence } = oob;
                 let chunk = format.chunk_of(ppa);
                 is_read.insert(chunk);
-                let is_of_life = kind.is_of_host() || kind == BlockKind::Tenant;
+                let is_of_life = kind.is_of_host() || matches!(kind, BlockKind::Tenant | BlockKind::Map);
                 if is_of_life && is_good {
                     agreeing.insert(chunk);
                 } else if is_of_life {
@@ -249,6 +254,19 @@ pub fn rebuild(
     }
     replay_openings(media, clock, scan, chunks, superblock);
     let versions = Versions::read(media, clock, scan, chunks, superblock);
+    take_newest(mapping, &known, &|block| checkpoint.knows(block), &versions, chunks, &mut report);
+    (report, versions.highest)
+}
+
+/// Takes the newest version of each block of `mapping` that is not `known`. `is_said`: whether what is left says anything of a block.
+fn take_newest(
+    mapping: &mut Mapping,
+    known: &[bool],
+    is_said: &dyn Fn(u32) -> bool,
+    versions: &Versions,
+    chunks: &Chunks,
+    report: &mut RepairReport,
+) {
     report.media_blocks_unreadable = (versions.unreadable.len() + versions.damaged.len()) as u64;
     let format = chunks.geometry.format();
     let cannot_be_read = |ppa: Ppa| {
@@ -278,10 +296,10 @@ pub fn rebuild(
             (_, Some(ppa)) => {
                 report.blocks_rebuilt += 1;
                 report.blocks_lost += u64::from(versions.damaged.contains(&ppa));
-                report.blocks_returned += u64::from(said == Place::Unmapped && checkpoint.knows(block));
+                report.blocks_returned += u64::from(said == Place::Unmapped && is_said(block));
                 Entry::media(ppa)
             }
-            (Place::Unmapped, None) if checkpoint.knows(block) || !may_hide => Entry::UNMAPPED,
+            (Place::Unmapped, None) if is_said(block) || !may_hide => Entry::UNMAPPED,
             (_, None) => {
                 report.blocks_lost += 1;
                 Entry::LOST
@@ -289,5 +307,4 @@ pub fn rebuild(
         };
         mapping.set(block, entry);
     }
-    (report, versions.highest)
 }

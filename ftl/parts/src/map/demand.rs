@@ -375,6 +375,11 @@ impl DemandMap {
         self.changes.clear(page);
     }
 
+    /// When a drive is repaired: `page` is there, or nowhere. Its changes stay.
+    pub fn move_page(&mut self, page: u32, copies: Option<Copies>) {
+        self.directory.set(page, copies);
+    }
+
     /// When a drive is opened: no place that a page has for a block with a change counts.
     pub fn settle_all(&mut self) {
         self.changes.settle_all();

@@ -1,0 +1,168 @@
+//! Rebuilding a map whose pages are on media.
+//!
+//! | lost | pages | known |
+//! |---|---|---|
+//! | map pages, and nothing else | those that the directory names and that can be read | all but the blocks of lost pages without a change |
+//! | of checkpoint or log anything | the newest of each number on the media | nothing |
+//!
+//! From there on blocks are taken as of a map in memory, which a repair has room for. Where that differs from a page it becomes
+//! a change, which the next checkpoint has; so the pages on the media stay as they are.
+
+use super::{Highest, RepairReport, Versions, replay_openings, take_newest};
+use crate::flash::chunks::Chunks;
+use crate::flash::oob::BlockKind;
+use crate::flash::scan::{Scan, interleaved};
+use crate::journal::superblock::{COUNTS_END, Superblock};
+use crate::map::demand::DemandMap;
+use crate::map::directory::{Copies, entry_of};
+use crate::map::memory::changes_planned;
+use crate::map::{Entry, Mapping};
+use crate::open_error::OpenError;
+use crate::words::METADATA_COPIES;
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::Media;
+
+/// What a page was written with: numbers of merges are above those of the log by so many bits.
+pub const SEQUENCE_BITS: u32 = 10;
+
+/// The newest of each page on the media, and where it is.
+struct Newest {
+    sequences: Vec<u64>,
+    places: Vec<Vec<Ppa>>,
+}
+
+impl Newest {
+    fn read(
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
+        scan: &mut Scan,
+        chunks: &Chunks,
+        superblock: &Superblock,
+        pages: u32,
+    ) -> Newest {
+        let mut newest = Newest { sequences: vec![0; pages as usize], places: vec![Vec::new(); pages as usize] };
+        let format = chunks.geometry.format();
+        let others =
+            chunks.all().map(|descriptor| descriptor.chunk).filter(|chunk| !superblock.places.contains(&chunk.0));
+        let written = others.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
+        let places = interleaved(format, written);
+        scan.read(media, clock, &places, |ppa, _, _, oob| {
+            let is_page = |oob: &crate::flash::oob::Oob| {
+                oob.kind == BlockKind::Map && oob.address < u64::from(pages) && oob.sequence < COUNTS_END
+            };
+            let Some(oob) = oob.filter(is_page) else { return };
+            let page = oob.address as usize;
+            if oob.sequence > newest.sequences[page] {
+                newest.sequences[page] = oob.sequence;
+                newest.places[page].clear();
+            }
+            if oob.sequence == newest.sequences[page] {
+                newest.places[page].push(ppa);
+            }
+        });
+        newest
+    }
+
+    /// Where both copies of `page` are; of one that is there once, the same place twice.
+    fn copies(&self, page: u32) -> Option<Copies> {
+        let places = &self.places[page as usize];
+        Some([*places.first()?, *places.last()?])
+    }
+}
+
+/// Rebuilds `map`, which holds what is left of checkpoint and log.
+///
+/// # Errors
+/// If more has to be changed than a checkpoint has room for.
+pub fn rebuild(
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    superblock: &Superblock,
+    damage: &OpenError,
+    map: &mut DemandMap,
+) -> Result<(RepairReport, Highest), OpenError> {
+    let mut report = RepairReport { damage: damage.to_string(), ..RepairReport::default() };
+    replay_openings(media, clock, scan, chunks, superblock);
+    let versions = Versions::read(media, clock, scan, chunks, superblock);
+    let mut highest = versions.highest;
+    let (pages, size, blocks) = (map.directory().pages(), map.size(), map.len() as u32);
+    let is_page_lost = matches!(damage, OpenError::MapPageLost { .. });
+    if !is_page_lost {
+        let newest = Newest::read(media, clock, scan, chunks, superblock, pages);
+        for page in 0..pages {
+            map.move_page(page, newest.copies(page));
+            highest.lsn = highest.lsn.max((newest.sequences[page as usize] >> SEQUENCE_BITS) + 1);
+        }
+    }
+    let mut mapping = Mapping::new(u64::from(blocks));
+    let has_page = read_pages(media, clock, scan, chunks, map, &mut mapping);
+    for page in (0..pages).filter(|page| !has_page[*page as usize]) {
+        map.move_page(page, None);
+    }
+    let page_of = |block: u32| size.split(block).0 as usize;
+    let mut known = vec![false; blocks as usize];
+    for block in 0..blocks {
+        let change = map.changes().get(block);
+        known[block as usize] = is_page_lost && (change.is_some() || has_page[page_of(block)]);
+        if let Some(change) = change {
+            mapping.set(block, change.entry);
+        }
+    }
+    let said: Vec<Entry> = mapping.entries().to_vec();
+    let has_change: Vec<bool> = (0..blocks).map(|block| map.changes().get(block).is_some()).collect();
+    let is_said = |block: u32| has_change[block as usize] || has_page[page_of(block)];
+    take_newest(&mut mapping, &known, &is_said, &versions, chunks, &mut report);
+    for block in (0..blocks).filter(|block| mapping.get(*block) != said[*block as usize]) {
+        map.put(block, mapping.get(block));
+    }
+    let (changes, most) = (map.changes().len() as u64, changes_planned(u64::from(blocks)));
+    if changes > most {
+        return Err(OpenError::Inconsistent(format!(
+            "too much of its map is lost to be rebuilt: {changes} blocks differ from the map pages that are left, and a checkpoint \
+             has room for {most}"
+        )));
+    }
+    Ok((report, highest))
+}
+
+/// Enters what the pages that the directory of `map` names say. Returns which of them could be read, or are nowhere.
+fn read_pages(
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    map: &DemandMap,
+    mapping: &mut Mapping,
+) -> Vec<bool> {
+    let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
+    let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
+    for copy in 0..METADATA_COPIES {
+        let missing = (0..pages).filter(|page| !have[*page as usize]);
+        let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));
+        let places = missing.filter_map(|page| map.directory().get(page).map(|copies| copies[copy])).filter(readable);
+        let places = interleaved(format, places);
+        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+            let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Map && oob.address < u64::from(pages)) else {
+                return;
+            };
+            let page = oob.address as u32;
+            let is_there = map.directory().get(page).is_some_and(|copies| copies[copy] == ppa);
+            if is_there && !std::mem::replace(&mut have[page as usize], true) {
+                let bytes = frames.bytes(frame);
+                for block in size.first_of(page)..map.end_of(page) {
+                    mapping.set(block, entry_of(bytes, size.split(block).1));
+                }
+            }
+        });
+    }
+    have
+}
+
+/// The chunks in which the pages of `map` are.
+pub fn chunks_of(map: &DemandMap, chunks: &Chunks) -> std::collections::HashSet<ChunkId> {
+    let format = chunks.geometry.format();
+    let pages = 0..map.directory().pages();
+    pages.filter_map(|page| map.directory().get(page)).flatten().map(|ppa| format.chunk_of(ppa)).collect()
+}
