@@ -22,6 +22,8 @@
 //! | after it | it finds the gap, and skips it |
 //! | while blocks of the log are mended | they have the same numbers and contents wherever they are found |
 
+mod pages;
+
 use crate::assembly::{Origin, new_map};
 use crate::block_ftl::BlockFtl;
 use crate::write_buffer::WriteBuffer;
@@ -31,9 +33,8 @@ use openftl_parts::canary::Canary;
 use openftl_parts::config::{Config, RelocateBy};
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
-use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::flash::plan::Plan;
-use openftl_parts::flash::scan::{Scan, interleaved};
+use openftl_parts::flash::scan::Scan;
 use openftl_parts::journal::found_checkpoint::FoundCheckpoint;
 use openftl_parts::journal::found_log::FoundLog;
 use openftl_parts::journal::log::{Log, MendedUnit};
@@ -44,13 +45,12 @@ use openftl_parts::journal::superblock_writer::PlaceState;
 use openftl_parts::journal::survey::{
     close_all_but_last, close_beyond_plan, find_superblock, newer_log, settle, superblock_places,
 };
-use openftl_parts::map::demand::DemandMap;
-use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::{Entry, Map, Mapping, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
 use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
+use pages::{FoundPages, mark_paged};
 use std::collections::HashSet;
 
 /// Sequences of data that a recovery skips, so that none is used twice: more than any pool has frames for blocks that were
@@ -91,6 +91,8 @@ struct Found {
     checkpoint: FoundCheckpoint,
     log: FoundLog,
     superblocks: Vec<PlaceState>,
+    /// Pages of a map on media.
+    pages: FoundPages,
     /// Blocks mapped.
     mapped: u64,
     /// Blocks that were read.
@@ -198,12 +200,15 @@ impl Found {
         {
             forget_impossible(&chunks, &superblock, mapping);
         }
+        let mut pages = FoundPages::default();
         let mapped = match replayed.and_then(|_| {
             let mapped = match &mut map {
                 Map::Whole(mapping) => mark_valid(&chunks, mapping, &mut table)?,
                 Map::Paged(map) => {
                     let forgiven = (!is_settled && !steps.report.clean).then_some(&superblock);
-                    mark_paged(media, &mut *steps.clock, &mut scan, &chunks, (map, &mut table), forgiven)?
+                    let to_mark = (&mut **map, &mut table);
+                    pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, forgiven)?;
+                    pages.mapped
                 }
             };
             expect_apart(&superblock, geometry.format(), &table)?;
@@ -228,8 +233,8 @@ impl Found {
                     Map::Whole(mapping) => (mark_valid(&chunks, mapping, &mut table)?, HashSet::new()),
                     Map::Paged(map) => {
                         let to_mark = (&mut **map, &mut table);
-                        let mapped = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, None)?;
-                        (mapped, map_pages::chunks_of(map, &chunks))
+                        pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, None)?;
+                        (pages.mapped, map_pages::chunks_of(map, &chunks))
                     }
                 };
                 // An older superblock may name chunks that have been put to another use since.
@@ -259,12 +264,25 @@ impl Found {
         }
         let superblocks = superblock_places(media, &mut *steps.clock, &mut scan, &mut chunks, &superblock, access);
         steps.report.single_copies = single_copies(&superblock, found.copies, &checkpoint, &log, &chunks);
+        steps.report.single_copies.extend(pages.single_copies(&geometry.format()));
         let mend = log.to_write_again(superblock.drive, geometry.ws_min);
         let gap = (!clean).then_some(gap);
         let origin = Origin { config, plan, superblock, map, chunks: table, seals: scan.seals, good, next_lsn };
         let read = scan.blocks_read;
-        let found =
-            Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend };
+        let found = Found {
+            chunks,
+            checkpoint,
+            log,
+            superblocks,
+            pages,
+            mapped,
+            read,
+            position,
+            next_lsn,
+            left_in_doubt,
+            gap,
+            mend,
+        };
         Ok((origin, found))
     }
 }
@@ -322,8 +340,20 @@ impl BlockFtl {
         mut steps: Steps<'_>,
         tenant: &mut dyn Tenant,
     ) -> Result<(), OpenError> {
-        let Found { chunks, checkpoint, log, superblocks, mapped, read, position, next_lsn, left_in_doubt, gap, mend } =
-            found;
+        let Found {
+            chunks,
+            checkpoint,
+            log,
+            superblocks,
+            pages,
+            mapped,
+            read,
+            position,
+            next_lsn,
+            left_in_doubt,
+            gap,
+            mend,
+        } = found;
         let is_mendable = mend.len() <= Log::mendable();
         let is_mended = !self.flash.bugs.has(Canary::UnmendedCopy);
         self.buffer = WriteBuffer::new(self.flash.frames.len(), self.placement.classes(), position);
@@ -334,6 +364,7 @@ impl BlockFtl {
         self.journal.superblock.put_in_place(&mut self.flash, superblocks);
         self.adopt_metadata(&chunks, &log);
         self.adopt_map_chunks(&chunks, access)?;
+        pages.lacking.iter().for_each(|ppa| self.move_map_pages_of(self.flash.format.chunk_of(*ppa)));
         for chunk in checkpoint.retired {
             self.flash.chunks.set_usage(chunk, ChunkUse::Retired);
         }
@@ -574,87 +605,6 @@ fn mark_one(chunks: &Chunks, table: &mut ChunkTable, block: u32, ppa: Ppa) -> Re
     }
     table.set_valid(ppa);
     Ok(())
-}
-
-/// The same of a map on media: every page of it is read. With `forgiven`, its superblock, what is no more where the map says is
-/// [forgotten](forget_impossible) instead.
-fn mark_paged(
-    media: &mut dyn Media,
-    clock: &mut dyn Clock,
-    scan: &mut Scan,
-    chunks: &Chunks,
-    (map, table): (&mut DemandMap, &mut ChunkTable),
-    forgiven: Option<&Superblock>,
-) -> Result<u64, OpenError> {
-    let named: HashSet<ChunkId> =
-        forgiven.into_iter().flat_map(|superblock| superblock.chunks().chain(superblock.places.map(ChunkId))).collect();
-    let mut forgotten: Vec<u32> = Vec::new();
-    let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
-    // What pages have for blocks with a change counts no more.
-    map.settle_all();
-    let mut mapped = 0;
-    let mut result = Ok(());
-    let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
-    for copy in 0..METADATA_COPIES {
-        let missing = (0..pages).filter(|page| !have[*page as usize]);
-        let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));
-        let places = missing.filter_map(|page| map.directory().get(page).map(|copies| copies[copy])).filter(readable);
-        let places = interleaved(format, places);
-        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-            let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Map && oob.address < u64::from(pages)) else {
-                return;
-            };
-            let page = oob.address as u32;
-            let is_there = map.directory().get(page).is_some_and(|copies| copies[copy] == ppa);
-            if !is_there || std::mem::replace(&mut have[page as usize], true) || result.is_err() {
-                return;
-            }
-            let bytes = frames.bytes(frame);
-            for block in size.first_of(page)..map.end_of(page) {
-                if map.changes().get(block).is_some() {
-                    continue;
-                }
-                let Place::Media(ppa) = entry_of(bytes, size.split(block).1).place() else { continue };
-                let marked = mark_one(chunks, table, block, ppa);
-                mapped += u64::from(marked.is_ok());
-                if forgiven.is_some() && (marked.is_err() || named.contains(&format.chunk_of(ppa))) {
-                    forgotten.push(block);
-                } else if result.is_ok() {
-                    result = marked;
-                }
-            }
-        });
-    }
-    result?;
-    for page in (0..pages).filter(|page| !have[*page as usize]) {
-        let (first, end) = (size.first_of(page), map.end_of(page));
-        if forgiven.is_none() {
-            return Err(OpenError::MapPageLost { page, first, blocks: end - first });
-        }
-        forgotten.extend((first..end).filter(|block| map.changes().get(*block).is_none()));
-    }
-    for block in forgotten {
-        map.put(block, Entry::LOST);
-    }
-    let mut changes = [(0, Entry::UNMAPPED); 64];
-    let mut next = 0;
-    loop {
-        let count = map.changes().first_of(next..map.len() as u32, &mut changes);
-        for (block, entry) in &changes[..count] {
-            next = block + 1;
-            let Place::Media(ppa) = entry.place() else { continue };
-            let marked = mark_one(chunks, table, *block, ppa);
-            mapped += u64::from(marked.is_ok());
-            if forgiven.is_some() && (marked.is_err() || named.contains(&format.chunk_of(ppa))) {
-                map.put(*block, Entry::LOST);
-            } else {
-                marked?;
-            }
-        }
-        if count < changes.len() {
-            return Ok(mapped);
-        }
-    }
 }
 
 /// Whether no data are where the superblock has its own.

@@ -281,7 +281,8 @@ impl BlockFtl {
     /// was sealed.
     fn is_as_expected(&self, held: Held, ppa: Ppa, frame: Frame) -> bool {
         match held {
-            Held::Data => self.data_at(frame, ppa).is_some(),
+            // Of a map on media the block may have been overwritten, and be valid until its map page is merged.
+            Held::Data => self.data_at(frame, ppa).is_some() || self.is_stale(frame, ppa),
             Held::Metadata => {
                 // What a failed program left empty is not missed, nor is padding.
                 let is_empty = self.flash.frames.oob(frame).iter().all(|byte| *byte == 0xFF);

@@ -149,8 +149,19 @@ fn one_copy_of_each_map_page_is_enough() {
         let one = map_pages(&mut world).into_iter().map(|(page, places)| places[page as usize % places.len()]);
         let one: Vec<Ppa> = one.collect();
         Damage::Unreadable.strike_all(&mut world, one);
+        let single = |world: &mut World| {
+            world.open(Access::Inspect).unwrap();
+            world.ftl.take().unwrap().recovery_report().single_copies.join("\n")
+        };
+        let text = single(&mut world);
+        assert!(text.contains("map: ") && text.contains("there only once"), "{text}");
         world.recover().unwrap();
         world.verify_all();
+        // They are merged by themselves.
+        idle(&mut world);
+        world.ftl.take().unwrap().close(&mut world.clock).unwrap();
+        assert_eq!(single(&mut world), "", "seed {seed}");
+        world.recover().unwrap();
         expect_in_use(&mut world);
     }
 }

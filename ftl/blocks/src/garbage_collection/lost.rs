@@ -12,18 +12,28 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::map::{Entry, Map, Place};
 
 impl BlockFtl {
-    /// What `frame` holds as it was read from `ppa` may count only because its map page has not been merged: it counts no more.
-    pub(super) fn drop_if_stale(&mut self, frame: Frame, ppa: Ppa) {
-        let Map::Paged(map) = &mut self.map else { return };
-        let Ok(oob) = Oob::verify(&self.flash.frames, frame) else { return };
+    /// The logical block that `frame` holds as it was read from `ppa`, if it counts only because its map page has not been merged.
+    fn stale_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
+        let Map::Paged(map) = &self.map else { return None };
+        let oob = Oob::verify(&self.flash.frames, frame).ok()?;
+        let is_of_map = oob.kind.is_of_host() && oob.address < map.len() && self.flash.chunks.is_valid(ppa);
         let block = oob.address as u32;
-        if oob.kind.is_of_host() && oob.address < map.len() && self.flash.chunks.is_valid(ppa) && !map.is_at(block, ppa)
-        {
-            map.drop_stale(block);
-            self.flash.chunks.invalidate(ppa);
-            // It was counted as one to be moved, and is room instead.
-            self.transactions.earn(self.earned_by(1, 1));
-        }
+        (is_of_map && !map.is_at(block, ppa)).then_some(block)
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_stale(&self, frame: Frame, ppa: Ppa) -> bool {
+        self.stale_at(frame, ppa).is_some()
+    }
+
+    /// Such a block counts no more.
+    pub(super) fn drop_if_stale(&mut self, frame: Frame, ppa: Ppa) {
+        let Some(block) = self.stale_at(frame, ppa) else { return };
+        let Map::Paged(map) = &mut self.map else { return };
+        map.drop_stale(block);
+        self.flash.chunks.invalidate(ppa);
+        // It was counted as one to be moved, and is room instead.
+        self.transactions.earn(self.earned_by(1, 1));
     }
 
     /// The valid block at `ppa`, logical block `block`, cannot be read, or is not what the map has there: `frame` says so in its

@@ -54,6 +54,14 @@ impl BlockFtl {
         chosen
     }
 
+    /// The pages in `chunk` should move.
+    pub(crate) fn move_map_pages_of(&mut self, chunk: ChunkId) {
+        if let Some(pages) = &mut self.map_pages {
+            pages.weak.insert(chunk);
+            self.flash.stirred = true;
+        }
+    }
+
     /// Whether map pages are being written to `chunk`, or will be.
     pub(super) fn is_map_frontier(&self, chunk: ChunkId) -> bool {
         let Some(pages) = &self.map_pages else { return false };
@@ -73,12 +81,12 @@ impl BlockFtl {
             return;
         }
         pages.emptying = None;
-        // What is weak moves first.
-        while let Some(chunk) = pages.weak.pop_first() {
-            if pages.live.get(&chunk).is_some_and(|live| *live > 0) && !is_open(&chunk) {
-                pages.emptying = Some(chunk);
-                return;
-            }
+        // What is weak moves first; an open chunk when it is full.
+        pages.weak.retain(|chunk| pages.live.get(chunk).is_some_and(|live| *live > 0 || is_open(chunk)));
+        if let Some(chunk) = pages.weak.iter().copied().find(|chunk| !is_open(chunk)) {
+            pages.weak.remove(&chunk);
+            pages.emptying = Some(chunk);
+            return;
         }
         let kept = METADATA_COPIES * CHUNKS_KEPT as usize;
         if pages.live.len() + kept > most {
