@@ -37,6 +37,11 @@ pub trait Drive: BlockTarget + Sized {
     /// Has it verify itself.
     fn check(&mut self, clock: &mut impl Clock) -> CheckReport;
 
+    /// Counts what the drive has done.
+    fn progress(&self) -> u64 {
+        BlockTarget::vitals(self.block()).expect("a block FTL has them").progress
+    }
+
     /// How many requests have ended that [`BlockTarget::poll`] does not speak of, and are not booked.
     fn ended(&self) -> usize {
         0

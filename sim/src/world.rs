@@ -368,11 +368,11 @@ impl<D: Drive> World<D> {
     fn step(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
         let (now, ended) = (self.clock.now(), self.ftl().ended());
-        let progress = self.progress();
+        let progress = self.ftl().progress();
         self.ftl().poll(now, &mut done);
         if done.is_empty() && self.ftl().ended() == ended {
             let Some(due) = self.ftl().next_due() else {
-                if self.progress() == progress {
+                if self.ftl().progress() == progress {
                     self.stopped("nothing is due");
                 }
                 // What was waited for may be there: a chunk has closed without any time.
@@ -390,11 +390,6 @@ impl<D: Drive> World<D> {
         }
         self.note_missing();
         done
-    }
-
-    /// Counts what the drive has done.
-    fn progress(&mut self) -> u64 {
-        BlockTarget::vitals(self.ftl().block()).expect("a block FTL has them").progress
     }
 
     /// What the host waits for will not come.

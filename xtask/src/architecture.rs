@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 700;
 
 /// Files that are longer, and the lines that they may have: each is to be split where it folds, and none may grow.
-const LONG: [(&str, usize); 7] = [
+const LONG: [(&str, usize); 6] = [
     ("sim/src/world.rs", 1040),
     ("ftl/tables/src/drive.rs", 850),
     ("sim/src/table_world.rs", 920),
     ("lab/real-time/src/ox_lightlsm.rs", 820),
-    ("ftl/parts/src/journal/superblock.rs", 780),
     ("host/nvme-auth/src/messages.rs", 750),
     ("host/nvme/src/target.rs", 730),
 ];

@@ -35,27 +35,27 @@ impl Packed {
     #[inline]
     fn new(index: usize, entry: Entry, is_settled: bool) -> Packed {
         let settled = if is_settled { SETTLED } else { 0 };
-        Packed { entry: entry.0.to_ne_bytes(), index: (index as u16 | settled).to_ne_bytes() }
+        Packed { entry: entry.0.to_le_bytes(), index: (index as u16 | settled).to_le_bytes() }
     }
 
     #[inline]
     fn index(self) -> usize {
-        usize::from(u16::from_ne_bytes(self.index) & !SETTLED)
+        usize::from(u16::from_le_bytes(self.index) & !SETTLED)
     }
 
     #[inline]
     fn entry(self) -> Entry {
-        Entry(u32::from_ne_bytes(self.entry))
+        Entry(u32::from_le_bytes(self.entry))
     }
 
     #[inline]
     fn is_settled(self) -> bool {
-        u16::from_ne_bytes(self.index) & SETTLED != 0
+        u16::from_le_bytes(self.index) & SETTLED != 0
     }
 
     #[inline]
     fn settle(&mut self) {
-        self.index = (u16::from_ne_bytes(self.index) | SETTLED).to_ne_bytes();
+        self.index = (u16::from_le_bytes(self.index) | SETTLED).to_le_bytes();
     }
 }
 
