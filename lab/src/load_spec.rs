@@ -131,6 +131,8 @@ pub struct LoadSpec {
     pub reads: Option<Share>,
     /// How much of the drive is live; each model has its own default.
     pub fill: Option<Share>,
+    /// Whether what is popular lies together at the beginning of the drive, and not scattered over it.
+    pub clustered: bool,
 }
 
 /// A load that cannot be understood, or not be made.
@@ -199,7 +201,7 @@ impl LoadSpec {
     /// A load without options.
     #[must_use]
     pub fn new(model: Model) -> LoadSpec {
-        LoadSpec { model, access: None, reads: None, fill: None }
+        LoadSpec { model, access: None, reads: None, fill: None, clustered: false }
     }
 
     /// Makes the load for a drive of `drive_blocks` blocks. The same seed makes the same steps.
@@ -284,13 +286,14 @@ impl LoadSpec {
     }
 
     fn pattern(&self, pattern: Pattern, drive_blocks: u64, seed: u64) -> Box<dyn Load> {
-        Box::new(Workload::new(&WorkloadConfig {
+        let workload = Workload::new(&WorkloadConfig {
             pattern,
             read_share: self.reads.unwrap_or_default(),
             access_blocks: self.access_blocks(1),
             drive_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).clamp(1, drive_blocks),
             seed,
-        }))
+        });
+        Box::new(if self.clustered { workload.clustered() } else { workload })
     }
 
     /// The options that the model has.
@@ -302,6 +305,7 @@ impl LoadSpec {
             }
             Model::Lsm { .. } => "access=256KiB, fill=95%, trees=4, log=no or discard=no",
             Model::Writers { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
+            Model::Zipf { .. } | Model::HotCold { .. } => "access=16KiB, reads=30%, fill=85% or clustered=yes",
             _ => "access=16KiB, reads=30% or fill=85%",
         }
     }
@@ -342,6 +346,7 @@ impl LoadSpec {
             _ => Err(wrong(option, "write yes or no".to_owned())),
         };
         match (&mut self.model, name) {
+            (Model::Zipf { .. } | Model::HotCold { .. }, "clustered") => self.clustered = switch("clustered")?,
             (Model::Lsm { trees, .. }, "trees") => {
                 let fix = format!("write a number from 1 to {TREES_MAX}");
                 let number = value.parse().ok().filter(|trees| (1..=TREES_MAX).contains(trees));
@@ -571,6 +576,9 @@ impl fmt::Display for LoadSpec {
         }
         if let Some(fill) = self.fill {
             write!(f, ",fill={fill}")?;
+        }
+        if self.clustered {
+            f.write_str(",clustered=yes")?;
         }
         Ok(())
     }

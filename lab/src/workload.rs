@@ -66,6 +66,7 @@ pub struct Workload {
     read_below: u64,
     access_blocks: u32,
     any_length: bool,
+    is_clustered: bool,
     drive_blocks: u64,
     sweep: Sweep,
 }
@@ -95,9 +96,16 @@ impl Workload {
             read_below: threshold(config.read_share),
             access_blocks: config.access_blocks,
             any_length: false,
+            is_clustered: false,
             drive_blocks: config.drive_blocks,
             sweep: Sweep::new(config.drive_blocks, config.access_blocks.max(SWEEP_BLOCKS)),
         }
+    }
+
+    /// The same, with popular slots beside each other at the beginning of the drive, and not scattered over it.
+    #[must_use]
+    pub fn clustered(self) -> Workload {
+        Workload { is_clustered: true, ..self }
     }
 
     /// The same, with accesses of any length up to that of a slot, each as likely, that begin anywhere in their slot.
@@ -116,6 +124,7 @@ impl Workload {
     #[inline]
     pub fn next_access(&mut self) -> Access {
         let mut kind = 0;
+        let place = |rank| if self.is_clustered { rank } else { self.scatter.of(rank) };
         let slot = match &mut self.chooser {
             Chooser::Uniform => below(self.rng.next_u64(), self.slots),
             Chooser::Sequential { next } => {
@@ -123,14 +132,14 @@ impl Workload {
                 *next = if slot + 1 == self.slots { 0 } else { slot + 1 };
                 slot
             }
-            Chooser::Zipf(zipf) => self.scatter.of(zipf.draw(&mut self.rng)),
+            Chooser::Zipf(zipf) => place(zipf.draw(&mut self.rng)),
             Chooser::HotCold { accesses, hot_slots } => {
                 let hot = self.rng.next_u64() < *accesses || *hot_slots == self.slots;
                 let draw = self.rng.next_u64();
                 kind = u8::from(!hot);
                 let index =
                     if hot { below(draw, *hot_slots) } else { *hot_slots + below(draw, self.slots - *hot_slots) };
-                self.scatter.of(index)
+                place(index)
             }
         };
         let reads = self.read_below != 0 && self.rng.next_u64() < self.read_below;

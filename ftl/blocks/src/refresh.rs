@@ -86,9 +86,8 @@ impl BlockFtl {
     pub(crate) fn weak_chunk(&mut self, chunk: ChunkId, care: Care) {
         match self.flash.chunks.usage(chunk) {
             ChunkUse::Metadata if self.has_map_pages_in(chunk) => {
-                if self.flash.chunks.weaken(chunk, care) {
-                    self.move_map_pages_of(chunk);
-                }
+                self.flash.chunks.weaken(chunk, care);
+                self.move_map_pages_of(chunk);
             }
             ChunkUse::Metadata => self.refresh.metadata |= self.flash.chunks.weaken(chunk, care),
             ChunkUse::Open => _ = self.flash.chunks.weaken(chunk, care),

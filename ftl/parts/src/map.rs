@@ -22,6 +22,7 @@ pub mod memory;
 pub mod owners;
 pub mod page_cache;
 pub mod replay;
+mod stripes;
 
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use std::ops::Range;

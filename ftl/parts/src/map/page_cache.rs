@@ -7,9 +7,10 @@
 //! | `2q` | of those used once the oldest, while they have more than a quarter; else the least recently used of the others |
 //! | `seed-hotness` | of eight drawn the one with the least hotness: uses, halved now and then, and a weight when loaded |
 //!
-//! A page that was written in order is kept as *runs*, a word for each write unit, and not as 1024 entries.
+//! A page that was written in order is kept as [stripes](super::stripes), and not as 1024 entries.
 
 use super::Entry;
+use super::stripes::Contents;
 use openftl_core::BLOCK_BYTES;
 use std::collections::VecDeque;
 use std::fmt;
@@ -77,58 +78,6 @@ impl FromStr for CachePolicy {
     fn from_str(text: &str) -> Result<CachePolicy, UnknownPolicy> {
         CachePolicy::ALL.into_iter().find(|policy| policy.word() == text).ok_or_else(|| UnknownPolicy(text.to_owned()))
     }
-}
-
-/// The entries of a page.
-enum Contents {
-    Plain(Box<[Entry]>),
-    /// The first index of each run in the upper half, its entry in the lower. On media each block of a run follows the one before;
-    /// what is nowhere or lost is so in all of a run.
-    Runs(Box<[u64]>),
-}
-
-impl Contents {
-    fn new(page: &[u8; BLOCK_BYTES], entries: usize) -> Contents {
-        let words = page.as_chunks::<4>().0[..entries].iter();
-        let plain = words.clone().map(|word| Entry(u32::from_le_bytes(*word)));
-        let mut runs = Vec::new();
-        let mut expected = None;
-        for (index, entry) in plain.clone().enumerate() {
-            if expected != Some(entry) {
-                runs.push((index as u64) << 32 | u64::from(entry.0));
-                // A run costs as much as two entries.
-                if runs.len() > entries / 2 {
-                    return Contents::Plain(plain.collect());
-                }
-            }
-            expected = Some(following(entry, 1));
-        }
-        Contents::Runs(runs.into_boxed_slice())
-    }
-
-    #[inline]
-    fn get(&self, index: usize) -> Entry {
-        match self {
-            Contents::Plain(entries) => entries[index],
-            Contents::Runs(runs) => {
-                let run = runs[runs.partition_point(|run| (run >> 32) as usize <= index) - 1];
-                following(Entry(run as u32), index as u32 - (run >> 32) as u32)
-            }
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Contents::Plain(entries) => size_of_val(&**entries),
-            Contents::Runs(runs) => size_of_val(&**runs),
-        }
-    }
-}
-
-/// The entry so many blocks behind `entry` in its run.
-#[inline]
-fn following(entry: Entry, blocks: u32) -> Entry {
-    if entry.is_on_media() { Entry(entry.0 + blocks) } else { entry }
 }
 
 const NONE: u32 = u32::MAX;
@@ -446,35 +395,6 @@ mod tests {
     /// Every entry another than the one before would be followed by: no run is longer than one.
     fn scattered(seed: u64) -> Box<[u8; BLOCK_BYTES]> {
         page((0..1024).map(|index| at((index * 7 + seed) % 9_973)))
-    }
-
-    #[test]
-    fn a_page_says_in_memory_what_it_says_on_media() {
-        let runs = (0..1024_u64).map(|index| match index {
-            100..200 => Entry::UNMAPPED,
-            200..300 => Entry::LOST,
-            _ => at(index % 64 + (index / 64) * 1_000),
-        });
-        let any = (0..1024_u64).map(|index| if index % 3 == 0 { Entry::UNMAPPED } else { at(index * index % 8_191) });
-        for entries in [runs.collect::<Vec<_>>(), any.collect()] {
-            let mut cache = PageCache::new(CachePolicy::Clock, 1, 1024, 1 << 20);
-            cache.put(0, &page(entries.iter().copied()), true, false);
-            for (index, entry) in entries.iter().enumerate() {
-                assert_eq!(cache.get(0, index), Some(*entry), "{index}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_page_that_was_written_in_order_takes_a_word_for_each_run() {
-        let mut cache = PageCache::new(CachePolicy::Clock, 2, 1024, 1 << 20);
-        cache.put(0, &page((0..1024).map(|index| at(index % 16 + index / 16 * 4_096))), true, false);
-        assert_eq!(cache.bytes(), 64 * 8 + size_of::<Option<Slot>>());
-        cache.put(1, &scattered(0), true, false);
-        assert_eq!(cache.bytes(), 64 * 8 + 4096 + 2 * size_of::<Option<Slot>>());
-        cache.remove(1);
-        cache.remove(0);
-        assert_eq!((cache.bytes(), cache.pages()), (0, 0));
     }
 
     /// Whatever the policy, memory is bounded, and a page is what was last put.

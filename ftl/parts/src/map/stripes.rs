@@ -1,0 +1,185 @@
+//! The entries of a map page in memory, in few bytes where they were written in order.
+//!
+//! What is written in order goes round the parallel units, a write unit to each: a *stripe*. Its entries follow from those of
+//! its first row:
+//!
+//! ```text
+//!   logical   0 1 2 3 │ 4 5 6 7 │ 8 9 …                   unit 4, width 2
+//!   place     A+0…A+3 │ B+0…B+3 │ A+4…A+7 │ B+4…B+7 │ …   bases A, B
+//! ```
+//!
+//! A run of blocks that follow each other is a stripe of width 1. Where that takes more than the entries do, they are kept.
+
+use super::Entry;
+use openftl_core::BLOCK_BYTES;
+
+/// Columns of a stripe, at most.
+const WIDTH_MAX: usize = 128;
+
+/// Blocks from `first` on, up to the next stripe.
+#[derive(Clone, Copy)]
+pub(super) struct Stripe {
+    first: u16,
+    /// Blocks that follow each other on the medium.
+    unit: u16,
+    width: u16,
+    /// Its first base among all.
+    base: u16,
+}
+
+/// The entries of a page.
+pub(super) enum Contents {
+    Plain(Box<[Entry]>),
+    Stripes { stripes: Box<[Stripe]>, bases: Box<[Entry]> },
+}
+
+impl Contents {
+    pub(super) fn new(page: &[u8; BLOCK_BYTES], entries: usize) -> Contents {
+        let words = page.as_chunks::<4>().0[..entries].iter();
+        let plain: Vec<Entry> = words.map(|word| Entry(u32::from_le_bytes(*word))).collect();
+        let (mut stripes, mut bases) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        while first < entries {
+            let (unit, width, len) = longest(&plain[first..]);
+            let base = bases.len() as u16;
+            stripes.push(Stripe { first: first as u16, unit: unit as u16, width: width as u16, base });
+            bases.extend((0..width).map(|column| plain[first + column * unit]));
+            first += len;
+            if size_of_val(&*stripes) + size_of_val(&*bases) >= size_of_val(&*plain) {
+                return Contents::Plain(plain.into_boxed_slice());
+            }
+        }
+        Contents::Stripes { stripes: stripes.into_boxed_slice(), bases: bases.into_boxed_slice() }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Entry {
+        match self {
+            Contents::Plain(entries) => entries[index],
+            Contents::Stripes { stripes, bases } => {
+                let stripe = stripes[stripes.partition_point(|stripe| usize::from(stripe.first) <= index) - 1];
+                let [first, unit, width] = [stripe.first, stripe.unit, stripe.width].map(usize::from);
+                let (at, within) = ((index - first) / unit, (index - first) % unit);
+                let base = bases[usize::from(stripe.base) + at % width];
+                following(base, (at / width * unit + within) as u32)
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Contents::Plain(entries) => size_of_val(&**entries),
+            Contents::Stripes { stripes, bases } => size_of_val(&**stripes) + size_of_val(&**bases),
+        }
+    }
+}
+
+/// The entry so many blocks behind `entry` in its run: what is nowhere or lost is so in all of a run.
+#[inline]
+fn following(entry: Entry, blocks: u32) -> Entry {
+    if entry.is_on_media() { Entry(entry.0 + blocks) } else { entry }
+}
+
+/// Unit, width and blocks of the stripe that says most of the first `entries` in few bytes.
+fn longest(entries: &[Entry]) -> (usize, usize, usize) {
+    let follows = |pair: &[Entry]| pair[1] == following(pair[0], 1);
+    let unit = 1 + entries.windows(2).take_while(|pair| follows(pair)).count();
+    let mut best = (unit, 1, unit);
+    if !entries[0].is_on_media() {
+        return best;
+    }
+    let widths = (2..=WIDTH_MAX).take_while(|width| width * unit < entries.len());
+    let goes_on = |width: &usize| entries[width * unit] == following(entries[0], unit as u32);
+    for width in widths.filter(goes_on).take(2) {
+        let is_as_said = |index: &usize| {
+            let (at, within) = (index / unit, index % unit);
+            let base = entries[at % width * unit];
+            base.is_on_media() && entries[*index] == following(base, (at / width * unit + within) as u32)
+        };
+        let len = (0..entries.len()).take_while(is_as_said).count();
+        // Where no second row goes on, what is left of a unit was taken for one.
+        let has_rows = len == entries.len() || len >= (width + 2) * unit;
+        // Per byte: a stripe takes eight, and four for each base.
+        if has_rows && len * (8 + 4 * best.1) > best.2 * (8 + 4 * width) {
+            best = (unit, width, len);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::directory::set_entry;
+    use super::*;
+    use openftl_core::Ppa;
+    use proptest::prelude::*;
+
+    fn at(place: u64) -> Entry {
+        Entry::media(Ppa(place))
+    }
+
+    /// What is kept of these entries says the same. Returns its bytes.
+    #[track_caller]
+    fn check(entries: &[Entry]) -> usize {
+        let mut page = Box::new([0xFF; BLOCK_BYTES]);
+        entries.iter().enumerate().for_each(|(index, entry)| set_entry(&mut page, index, *entry));
+        let contents = Contents::new(&page, entries.len());
+        for (index, entry) in entries.iter().enumerate() {
+            assert_eq!(contents.get(index), *entry, "{index}");
+        }
+        contents.bytes()
+    }
+
+    /// Written in order over so many parallel units, from `first` on in each.
+    fn striped(units: u64, unit: u64, first: u64) -> Vec<Entry> {
+        let place = |block: u64| block / unit % units * 10_000 + block / unit / units * unit + block % unit;
+        (first..first + 1024).map(|block| at(place(block))).collect()
+    }
+
+    #[test]
+    fn what_was_written_in_order_takes_four_bytes_for_each_parallel_unit() {
+        assert_eq!(check(&striped(8, 4, 0)), 8 + 8 * 4);
+        assert_eq!(check(&striped(1, 1, 0)), 8 + 4);
+        assert_eq!(check(&striped(128, 4, 0)), 8 + 128 * 4);
+        // What is left of a unit at the beginning is a stripe by itself.
+        assert!(check(&striped(32, 24, 1_000)) <= 3 * 8 + 40 * 4);
+    }
+
+    #[test]
+    fn what_is_nowhere_or_lost_takes_a_run() {
+        let mut entries = striped(8, 4, 0);
+        entries[100..200].fill(Entry::UNMAPPED);
+        entries[200..300].fill(Entry::LOST);
+        assert!(check(&entries) < 300);
+        assert_eq!(check(&[Entry::UNMAPPED; 1024]), 12);
+    }
+
+    #[test]
+    fn what_was_written_anywhere_is_kept_as_it_is() {
+        let entries: Vec<Entry> = (0..1024).map(|index| at(index * 7 % 9_973)).collect();
+        assert_eq!(check(&entries), 4096);
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_says_the_same_in_memory(
+            pieces in proptest::collection::vec((0_usize..6, 1_u64..40, 1_u64..9, 0_u64..100_000, 1_usize..400), 1..12),
+            size in 0_usize..8,
+        ) {
+            let mut entries = Vec::new();
+            for (kind, units, unit, first, len) in pieces {
+                let piece = (0..len as u64).map(|index| match kind {
+                    0 => Entry::UNMAPPED,
+                    1 => Entry::LOST,
+                    2 => at((first + index * index * 31) % 1_000_000),
+                    3 => at(first + index),
+                    _ => at(first + index / unit % units * 3_000 + index / unit / units * unit + index % unit),
+                });
+                entries.extend(piece);
+            }
+            let page = 1024 >> size;
+            entries.resize(page, Entry::UNMAPPED);
+            check(&entries);
+        }
+    }
+}
