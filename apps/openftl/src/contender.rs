@@ -309,8 +309,8 @@ mod tests {
         check(
             "cosmos,bindings=none",
             expect![[r#"
-            error: there is no option `bindings=none`
-              fix: write name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, handles= or objects-max="#]],
+                error: there is no option `bindings=none`
+                  fix: write name=, binding=, victim=, collection=, relocate-by=, collect-when-idle=, over-provisioning=, map-memory=, map-cache=, handles= or objects-max="#]],
         );
         check(
             "cosmos:fdp,binding=by-kinds",

@@ -1,6 +1,7 @@
 //! A new drive in memory and virtual time, under a load until it has settled, and what it does then: one [`Trial`].
 
 use super::ExperimentError;
+use crate::load::Load;
 use crate::trial::unwatched;
 use crate::{Binding, Limit, LoadSpec, Measured, Trial, WarmUp};
 use hdrhistogram::Histogram;
@@ -49,6 +50,18 @@ impl FullDrive {
     /// # Errors
     /// If the drive cannot be made, or returns anything else than was written.
     pub fn run(&self) -> Result<Measured, ExperimentError> {
+        let limit = Limit::BlocksWritten((self.config.capacity_blocks as f64 * self.drive_writes).round() as u64);
+        Ok(self.settled(|load| load)?.measure(limit, self.pace, &mut unwatched)?)
+    }
+
+    /// Fills the drive, and lets it settle, under what `change` makes of the load.
+    ///
+    /// # Errors
+    /// If the drive cannot be made, or does not work.
+    pub fn settled(
+        &self,
+        change: impl FnOnce(Box<dyn Load>) -> Box<dyn Load>,
+    ) -> Result<Trial<EmulatedDevice, VirtualClock>, ExperimentError> {
         let config = Config { payload: FrameForm::Stamp, drive_id: self.seed, ..self.config.clone() };
         let shape = self.profile.geometry(self.profile.chunks_per_pu)?;
         let chunks = chunks_per_pu(&shape, &config, Share::percent(0))?;
@@ -57,9 +70,8 @@ impl FullDrive {
         let blocks = config.capacity_blocks;
         let drive = BlockFtl::format(device, config, &mut clock)?;
         let load = self.load.build(blocks, self.seed, &mut |_| Err(std::io::ErrorKind::Unsupported.into()))?;
-        let mut trial = Trial::new(drive, clock, load, self.queue_depth, self.binding);
+        let mut trial = Trial::new(drive, clock, change(load), self.queue_depth, self.binding);
         trial.prepare(WarmUp::DriveWrites(self.warm_up), &mut unwatched)?;
-        let limit = Limit::BlocksWritten((blocks as f64 * self.drive_writes).round() as u64);
-        Ok(trial.measure(limit, self.pace, &mut unwatched)?)
+        Ok(trial)
     }
 }

@@ -14,6 +14,7 @@
 //! | [`recovery_scale`] | recovery of drives from 1 GiB to 1 TiB |
 //! | [`gc_locality`] | how much of the host's load garbage collection leaves in peace |
 //! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
+//! | [`demand_mapping`] | how fast a drive is that has memory for a part of its map |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
@@ -28,6 +29,7 @@
 pub mod bars;
 pub mod claim;
 pub mod crash;
+pub mod demand_mapping;
 pub mod flash_alloc;
 pub mod full_drive;
 pub mod gc_locality;
@@ -54,11 +56,12 @@ use openftl_media::{DeviceError, ProfileError, StoreError};
 use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 5] = [
+pub const ALL: [Experiment; 6] = [
     ox_recovery::EXPERIMENT,
     recovery_scale::EXPERIMENT,
     flash_alloc::EXPERIMENT,
     gc_locality::EXPERIMENT,
+    demand_mapping::EXPERIMENT,
     waf_theory::EXPERIMENT,
 ];
 
@@ -184,7 +187,7 @@ mod tests {
     }
 
     /// What comes of each claim on a small scale, with most of three seeds: not what is so, but whoever changes it should know.
-    const ON_A_SMALL_SCALE: [(&str, &str); 15] = [
+    const ON_A_SMALL_SCALE: [(&str, &str); 17] = [
         ("Without checkpoints, recovery time grows linearly with the log.", "reproduced"),
         ("Without checkpoints, recovery takes close to 100 s at T6.", "not reproduced"),
         ("With checkpoints, recovery does not grow with the time of the failure.", "reproduced"),
@@ -215,6 +218,11 @@ mod tests {
             "While one group is collected, 93.75% of the reads and writes are left in peace on 16 groups, 87.5% on 8.",
             "reproduced",
         ),
+        (
+            "Random writes with a Pareto distribution reach 80% of the throughput with 32% of the memory.",
+            "direction only",
+        ),
+        ("The more memory the map has, the higher the throughput.", "direction only"),
     ];
 
     #[test]

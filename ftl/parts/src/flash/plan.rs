@@ -249,10 +249,11 @@ impl Plan {
             false => capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES),
             true => map_pages.div_ceil(words_per_block) + changes_planned(capacity_blocks).div_ceil(words_per_block),
         };
-        // Each copy: the pages, as much again so that the chunks of old pages are mostly empty, one that is open and one to go on.
+        // Each copy: the pages, as much again so that the chunks of old pages are mostly empty, one that is open, one to go on, and on
+        // small drives two, so that there is something to be emptied.
         let map_chunks = match is_paged {
             false => 0,
-            true => u64::from(copies) * (2 * map_pages.div_ceil(blocks_per_chunk) + 2),
+            true => u64::from(copies) * (2 * map_pages.div_ceil(blocks_per_chunk) + 4),
         };
         let table_blocks = chunks.div_ceil(BLOCK_BYTES as u64 / CHUNK_ENTRY_BYTES);
         // What copied blocks have borrowed is as long as the map.
