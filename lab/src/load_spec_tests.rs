@@ -79,7 +79,7 @@ fn what_cannot_be_is_named_with_what_can() {
         access=5000: write a multiple of 4KiB up to 1MiB, as 16KiB
         fill=5%: write a share from 20% to 100%
         fill=100%: write a share from 20% to 95%
-        zipf has no option `colour=red`; write access=16KiB, reads=30% or fill=85%
+        zipf has no option `colour=red`; write access=16KiB, reads=30%, fill=85% or clustered=yes
         trace:: name a file, as trace:web.csv
         format=qemu: write one of fio, blkparse, msr or alibaba
         beyond=clip: write error, wrap or scale:64GiB
