@@ -63,6 +63,11 @@ impl TableDrive {
                 "ftl.kind is not \"tables\": only a table drive has files; write kind = \"tables\" in [ftl]",
             );
         }
+        if file.ftl.map_memory.is_some() || file.ftl.map_cache.is_some() {
+            return invalid(
+                "ftl.map_memory and ftl.map_cache are for block drives: a table drive has a small map; leave them away",
+            );
+        }
         if !file.namespaces.is_empty() {
             return invalid("[[namespace]]: a table drive cannot be divided; leave it away");
         }

@@ -400,6 +400,7 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
         OpenError::OtherGeometry { .. } | OpenError::OtherSize { .. } | OpenError::Geometry(_) => {
             Failure::bad_input(failure)
         }
+        OpenError::WholeMap | OpenError::Plan(_) => Failure::bad_input_with_fix(failure),
         OpenError::OtherKind { .. } => {
             Failure::bad_input(failure).fix("`openftl files` shows what is on a table drive")
         }

@@ -51,6 +51,15 @@ impl Drive {
         drive
     }
 
+    /// A new drive of 64 MiB that has so much memory for its map.
+    pub fn create_with_map_memory(budget: &str) -> Drive {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let drive = Drive { file: folder.path().join("disk.oftl"), folder };
+        let size = ["--capacity", "64MiB", "--map-memory", budget];
+        run_openftl(["create", drive.file()].into_iter().chain(size)).succeeded();
+        drive
+    }
+
     /// A new drive whose file lies in another folder, which the caller looks after.
     pub fn create_in(place: &Path) -> Drive {
         Drive::create_at(tempfile::tempdir().expect("a temporary folder"), place.join("disk.oftl"))

@@ -151,3 +151,35 @@ fn clients_that_ask_for_reports_and_do_not_read_them_are_in_nobodys_way() {
     server.stop();
     drive.check();
 }
+
+/// What is written at random is read again through the map pages, also after the server was killed; the map stays within its budget.
+#[test]
+fn a_drive_that_keeps_its_map_on_media_survives_its_server_and_keeps_its_budget() {
+    const BLOCKS: u64 = (64 << 20) / 4096;
+    let drive = Drive::create_with_map_memory("40%");
+    let block_of = |number: u64| number * 7_919 % BLOCKS;
+    let mut server = drive.serve();
+    for round in 0..3_u64 {
+        let mut client = server.client();
+        for number in 0..3_000 {
+            client.write(block_of(number) * 4096, &random_bytes(round << 32 | number, 4096)).unwrap();
+        }
+        client.flush().unwrap();
+        let report = drive.inspect();
+        let bytes = |name: &str| report["map"][name].as_u64().unwrap();
+        assert!(
+            bytes("memory_bytes") <= bytes("budget_bytes") && bytes("budget_bytes") < bytes("whole_bytes"),
+            "{report}"
+        );
+        drop(client);
+        server.kill();
+        server = drive.serve();
+        let mut client = server.client();
+        for number in 0..3_000 {
+            assert_eq!(client.read(block_of(number) * 4096, 4096).unwrap(), random_bytes(round << 32 | number, 4096));
+        }
+    }
+    assert!(drive.inspect()["chunks_by_use"]["map"].as_u64().unwrap() > 0);
+    server.stop();
+    run_openftl(["check", drive.file()]).succeeded().printing(&["sound"]);
+}

@@ -151,7 +151,7 @@ pub enum PlanError {
     MapMemory(#[from] TooSmall),
     /// What needs memory for each block does not go with a map that has little.
     #[error(
-        "{setting} keeps 4 bytes of memory for each block, and map_memory is to save them: leave one of the two away"
+        "{setting} keeps 4 bytes of memory for each block, and map_memory is to save them; leave one of the two away"
     )]
     NotWithMapMemory {
         /// What does not.

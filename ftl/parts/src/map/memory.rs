@@ -38,13 +38,16 @@ impl FromStr for MapBudget {
         if text.trim_end().ends_with('%') {
             return text.parse().map(MapBudget::Share);
         }
+        let not_understood =
+            || UnitError::NotUnderstood { text: text.to_owned(), what: "budget", example: "10% or 64MiB" };
         // A part of a byte is more likely a part of the map.
-        match text.parse::<f64>() {
-            Ok(number) if number.fract() != 0.0 => {
-                Err(UnitError::NotUnderstood { text: text.to_owned(), what: "budget", example: "10% or 64MiB" })
-            }
-            _ => text.parse::<ByteSize>().map(|size| MapBudget::Bytes(size.0)),
+        if text.parse::<f64>().is_ok_and(|number| number.fract() != 0.0) {
+            return Err(not_understood());
         }
+        text.parse::<ByteSize>().map(|size| MapBudget::Bytes(size.0)).map_err(|error| match error {
+            UnitError::HalfUnit { .. } => error,
+            _ => not_understood(),
+        })
     }
 }
 
