@@ -59,19 +59,21 @@ pub(super) fn mark_paged(
     let mut found = FoundPages::default();
     let mut result = Ok(());
     let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
-    for copy in 0..METADATA_COPIES {
+    for pass in 0..METADATA_COPIES as u32 {
+        // Half of the pages from either copy, so that all dies read.
+        let copy_of = |page: u32| (page + pass) as usize % METADATA_COPIES;
         let is_asked = |page: &u32| access != Access::ReadWrite || !have[*page as usize];
         let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));
-        let place = |page| map.directory().get(page).map(|copies| copies[copy]);
-        let places: Vec<Ppa> = (0..pages).filter(is_asked).filter_map(place).filter(readable).collect();
-        let mut unread: BTreeSet<Ppa> = places.iter().copied().collect();
-        let places = interleaved(format, places.into_iter());
+        let place = |page| map.directory().get(page).map(|copies| copies[copy_of(page)]);
+        let mut unread: BTreeSet<Ppa> = (0..pages).filter(is_asked).filter_map(place).filter(readable).collect();
+        // In order on each die: blocks of one flash page are sensed together.
+        let places = interleaved(format, unread.iter().copied());
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
             let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Map && oob.address < u64::from(pages)) else {
                 return;
             };
             let page = oob.address as u32;
-            let is_there = map.directory().get(page).is_some_and(|copies| copies[copy] == ppa);
+            let is_there = map.directory().get(page).is_some_and(|copies| copies[copy_of(page)] == ppa);
             if is_there {
                 unread.remove(&ppa);
             }
