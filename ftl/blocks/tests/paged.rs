@@ -80,7 +80,7 @@ fn cut_off(seed: u64) -> World {
         world.flush();
     }
     idle(&mut world);
-    world.power_cut(seed % 2 == 0);
+    world.power_cut(seed.is_multiple_of(2));
     world
 }
 
@@ -204,7 +204,7 @@ fn the_repair_of_a_map_on_media_may_be_cut_anywhere_and_begun_again() {
         if !wire.cut_after(events, || world.open(Access::Repair).unwrap()) {
             break;
         }
-        world.power_cut(events % 2 == 0);
+        world.power_cut(events.is_multiple_of(2));
         world.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
         let found = world.read_all();
         world.history.verdict(&found).unwrap_or_else(|error| panic!("cut after {events}: {error}"));

@@ -7,7 +7,7 @@
 //! | `2q` | of those used once the oldest, while they have more than a quarter; else the least recently used of the others |
 //! | `seed-hotness` | of eight drawn the one with the least hotness: uses, halved now and then, and a weight when loaded |
 //!
-//! A page that was written in order is kept as [stripes](super::stripes), and not as 1024 entries.
+//! A page that was written in order is kept as stripes (`stripes.rs`), and not as 1024 entries.
 
 use super::Entry;
 use super::stripes::Contents;
