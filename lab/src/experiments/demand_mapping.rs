@@ -222,7 +222,12 @@ fn measured(scale: &Scale, load: usize, budget: u32, seed: u64) -> Result<Measur
         binding: Binding::None,
         queue_depth: QUEUE_DEPTH,
         pace: Nanos::ZERO,
-        warm_up: if places == Places::InOrder { 0.0 } else { scale.warm_up },
+        // As many requests, whatever part of them writes.
+        warm_up: match reads {
+            _ if places == Places::InOrder => 0.0,
+            MIXED => scale.warm_up * (1.0 - MIXED.as_f64()),
+            _ => scale.warm_up,
+        },
         drive_writes: 0.0,
         seed,
     };
