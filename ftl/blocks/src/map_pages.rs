@@ -22,7 +22,7 @@ mod chunks;
 mod search;
 
 use crate::block_ftl::BlockFtl;
-use openftl_core::{ChunkId, Frame, Geometry, Ppa, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Geometry, Ppa, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
@@ -36,7 +36,7 @@ use openftl_parts::map::{Entry, Map};
 use openftl_parts::words::{METADATA_COPIES, Phase, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 pub(crate) use search::LostBlock;
 use search::Search;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 /// Map pages that are read at a time for those who wait, at most.
 pub(crate) const MAP_READS_MAX: usize = 64;
@@ -49,6 +49,9 @@ const CHANGE_STEPS: u32 = 1 << 16;
 
 /// So many reads have to wait for a page before they weigh as much as a write: a merge programs two pages.
 const READS_A_WRITE: u32 = 16;
+
+/// Pages that are read ahead of a host that reads one after the other.
+const PAGES_AHEAD: u32 = 2;
 
 /// Times that a page is read again, its copies in turns, before it is given up.
 const READS_OF_LOST: u32 = 7;
@@ -133,8 +136,10 @@ struct Batch {
 /// See the module.
 pub(crate) struct MapPages {
     plan: MapPlan,
-    /// Who waits, by page.
+    /// Who waits, by page; nobody for one that is read ahead.
     waiting: BTreeMap<u32, Vec<Waiting>>,
+    /// The last page that was waited for, or read ahead of that.
+    last_read: u32,
     /// Pages that wait for a frame to be read to.
     queue: VecDeque<u32>,
     /// Frames for map reads.
@@ -180,6 +185,7 @@ impl MapPages {
         MapPages {
             plan,
             waiting: BTreeMap::new(),
+            last_read: u32::MAX,
             queue: VecDeque::new(),
             frames,
             batches: VecDeque::new(),
@@ -306,12 +312,34 @@ impl BlockFtl {
     /// Blocks of a read wait for their page.
     pub(crate) fn wait_for_page(&mut self, page: u32, waiting: Waiting) {
         let pages = self.map_pages.as_mut().expect("the map is on media");
-        let others = pages.waiting.entry(page).or_default();
-        if others.is_empty() {
-            pages.queue.push_back(page);
+        match pages.waiting.entry(page) {
+            btree_map::Entry::Occupied(mut others) => others.get_mut().push(waiting),
+            btree_map::Entry::Vacant(place) => {
+                place.insert(vec![waiting]);
+                pages.queue.push_back(page);
+                self.read_ahead(page);
+            }
         }
-        others.push(waiting);
         self.read_pages();
+    }
+
+    /// Pages behind `page` are wanted soon, if it follows the one before.
+    fn read_ahead(&mut self, page: u32) {
+        let Map::Paged(map) = &mut self.map else { return };
+        let pages = self.map_pages.as_mut().expect("the map is on media");
+        let follows = page == pages.last_read.wrapping_add(1);
+        pages.last_read = page;
+        // A cache of few pages has no room for those of others.
+        if !follows || pages.plan.pool_bytes / 8 < u64::from(8 * PAGES_AHEAD) * BLOCK_BYTES as u64 {
+            return;
+        }
+        for ahead in page + 1..(page + 1 + PAGES_AHEAD).min(map.directory().pages()) {
+            pages.last_read = ahead;
+            if map.needs_page(ahead) && !pages.waiting.contains_key(&ahead) {
+                pages.waiting.insert(ahead, Vec::new());
+                pages.queue.push_back(ahead);
+            }
+        }
     }
 
     /// Reads pages that are waited for.

@@ -252,6 +252,12 @@ impl DemandMap {
         self.directory.get(page).is_none() || self.trimmed.contains(&page)
     }
 
+    /// Whether `page` would have to be read for a block without a change.
+    #[must_use]
+    pub fn needs_page(&self, page: u32) -> bool {
+        !self.is_nowhere(page) && !self.cache.has(page)
+    }
+
     /// The page was read, or written: its copy on media is `bytes`.
     pub fn keep(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool) {
         self.cache.put(page, bytes, is_wanted, false);
