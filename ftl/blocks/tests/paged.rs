@@ -1,6 +1,7 @@
 //! Drives whose map is on media, with little memory for it: against the model, with clean stops and power cuts.
 
 use crate::damage::{Damage, blocks, checkpoint, idle, log, superblock};
+use crate::repair::{expect_in_use, expect_repair_may_be_cut, repaired};
 use openftl_core::Ppa;
 use openftl_media::Profile;
 use openftl_parts::flash::oob::BlockKind;
@@ -8,7 +9,7 @@ use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, Config, RepairReport};
+use openftl_parts::{Access, Config};
 use openftl_sim::world::{World, config};
 use std::collections::BTreeMap;
 
@@ -101,29 +102,6 @@ fn map_pages(world: &mut World) -> BTreeMap<u64, Vec<Ppa>> {
     newest.into_iter().map(|(page, (_, places))| (page, places)).collect()
 }
 
-fn repaired(world: &mut World) -> RepairReport {
-    world.open(Access::Repair).unwrap();
-    let report = world.ftl().recovery_report().repair.clone().expect("there was something to rebuild");
-    let found = world.read_all();
-    world.history.verdict(&found).unwrap_or_else(|error| panic!("{error}, {report:?}"));
-    world.adopt(&found);
-    world.check();
-    report
-}
-
-fn expect_in_use(world: &mut World) {
-    for _ in 0..300 {
-        world.operation(5);
-    }
-    world.settle();
-    world.power_cut(true);
-    world.recover().unwrap();
-    world.verify_all();
-    world.clean_restart();
-    world.verify_all();
-    world.check();
-}
-
 #[test]
 fn map_pages_that_are_lost_are_rebuilt_from_the_blocks_of_data() {
     for seed in 200..212 {
@@ -135,7 +113,7 @@ fn map_pages_that_are_lost_are_rebuilt_from_the_blocks_of_data() {
         damage.strike_all(&mut world, lost);
         let refusal = world.open(Access::ReadWrite).unwrap_err();
         assert!(matches!(refusal, OpenError::MapPageLost { .. }), "{refusal}");
-        let report = repaired(&mut world);
+        let report = repaired(&mut world, &format!("seed {seed}"));
         assert_eq!(report.blocks_lost, 0, "seed {seed}: {report:?}");
         assert!(report.blocks_rebuilt > 0 && report.blocks_known > 2_500, "seed {seed}: {report:?}");
         expect_in_use(&mut world);
@@ -188,7 +166,7 @@ fn a_lost_directory_is_rebuilt_from_the_newest_map_pages() {
             continue;
         }
         repairs += 1;
-        let report = repaired(&mut world);
+        let report = repaired(&mut world, &format!("seed {seed}"));
         assert_eq!(report.blocks_lost, 0, "seed {seed}: {report:?}");
         expect_in_use(&mut world);
     }
@@ -197,8 +175,7 @@ fn a_lost_directory_is_rebuilt_from_the_newest_map_pages() {
 
 #[test]
 fn the_repair_of_a_map_on_media_may_be_cut_anywhere_and_begun_again() {
-    let mut cuts = 0;
-    for events in (1..).step_by(7) {
+    expect_repair_may_be_cut(|| {
         let mut world = cut_off(240);
         let (superblock, _) = superblock(&mut world);
         let lost: Vec<Ppa> = map_pages(&mut world).into_values().take(2).flatten().collect();
@@ -207,22 +184,8 @@ fn the_repair_of_a_map_on_media_may_be_cut_anywhere_and_begun_again() {
             let body: Vec<Ppa> = checkpoint(&mut world, &superblock, copy).into_iter().map(|(_, ppa)| ppa).collect();
             Damage::Unreadable.strike_all(&mut world, body);
         }
-        let wire = world.wire.clone();
-        if !wire.cut_after(events, || world.open(Access::Repair).unwrap()) {
-            break;
-        }
-        world.power_cut(events.is_multiple_of(2));
-        world.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
-        let found = world.read_all();
-        world.history.verdict(&found).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
-        world.adopt(&found);
-        world.check();
-        if events % 5 == 0 {
-            expect_in_use(&mut world);
-        }
-        cuts += 1;
-    }
-    assert!(cuts > 10, "{cuts}");
+        world
+    });
 }
 
 #[test]
