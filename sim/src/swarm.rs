@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// Which drives are drawn.
+/// Which drives are drawn: `all`, `map-in-memory` or `map-on-media`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Drives {
     /// Of every kind.
@@ -62,14 +62,26 @@ pub enum Drives {
 }
 
 impl Drives {
-    /// As the command line calls them.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
+    /// All kinds.
+    pub const ALL: [Drives; 3] = [Drives::All, Drives::MapInMemory, Drives::MapOnMedia];
+}
+
+impl fmt::Display for Drives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Drives::All => "all",
             Drives::MapInMemory => "map-in-memory",
             Drives::MapOnMedia => "map-on-media",
-        }
+        })
+    }
+}
+
+impl std::str::FromStr for Drives {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Drives, String> {
+        let found = Drives::ALL.into_iter().find(|drives| drives.to_string() == text);
+        found.ok_or_else(|| format!("write {}, {} or {}", Drives::All, Drives::MapInMemory, Drives::MapOnMedia))
     }
 }
 

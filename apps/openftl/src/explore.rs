@@ -68,14 +68,14 @@ fn replay(arguments: &cli::Explore, steps: &str) -> Result<Findings, Failure> {
     let seed = arguments.seed;
     let started = Instant::now();
     let steps = parse_steps(steps).map_err(|error| Failure::bad_input(format_args!("--steps: {error}")))?;
-    let run = Run::with_steps(seed, arguments.drives.into(), steps).map_err(|error| {
+    let run = Run::with_steps(seed, arguments.drives, steps).map_err(|error| {
         Failure::bad_input(format_args!("--steps: {error}"))
             .fix("give the --seed and the --drives that the steps were printed with")
     })?;
     let explored = explore(&run);
     let mut totals = Totals::default();
     totals.add(seed, &explored);
-    let failure = explored.failure.map(|failure| Failed::of(&run, arguments.drives.into(), run.steps.len(), &failure));
+    let failure = explored.failure.map(|failure| Failed::of(&run, arguments.drives, run.steps.len(), &failure));
     Ok(totals.findings(seed, 1, started, failure))
 }
 
@@ -100,7 +100,7 @@ fn search(arguments: &cli::Explore) -> Result<Findings, Failure> {
     let mut totals = Totals::default();
     let mut failing = None;
     let next = AtomicU64::new(arguments.seed);
-    let drives = Drives::from(arguments.drives);
+    let drives = arguments.drives;
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         for _ in 0..jobs {
@@ -209,7 +209,7 @@ impl Failed {
             steps_drawn,
             replay: match drives {
                 Drives::All => format!("openftl explore --seed {} --steps '{steps}'", run.seed),
-                drives => format!("openftl explore --seed {} --drives {} --steps '{steps}'", run.seed, drives.word()),
+                drives => format!("openftl explore --seed {} --drives {} --steps '{steps}'", run.seed, drives),
             },
             steps,
         }

@@ -42,6 +42,7 @@ use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::plan::RELOCATION_RESERVE_CHUNKS;
 use openftl_parts::flash::units::{OpenId, UnitId};
 use openftl_parts::words::{Care, Label, Phase};
+pub(crate) use relocation::FoundBlock;
 use relocation::{COPYING_PER_GROUP_MAX, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier};
 use std::collections::VecDeque;
 

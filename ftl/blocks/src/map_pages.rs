@@ -28,9 +28,8 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::{OpenId, UnitId};
 use openftl_parts::journal::log_block::Record;
-use openftl_parts::journal::repair::map_pages::SEQUENCE_BITS;
 use openftl_parts::map::demand::{DemandMap, Merge};
-use openftl_parts::map::directory::Copies;
+use openftl_parts::map::directory::{Copies, SEQUENCE_BITS};
 use openftl_parts::map::memory::MapPlan;
 use openftl_parts::map::{Entry, Map};
 use openftl_parts::words::{METADATA_COPIES, Phase, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
@@ -358,8 +357,8 @@ impl BlockFtl {
             let most = pages.plan.changes_max as u32;
             let step = most / CHANGE_STEPS + 1;
             pages.changes_wanted = pages.changes_wanted.saturating_sub(step).max(most / 4);
-            pages.turns = pages.turns.wrapping_add(1);
-            let copy = pages.turns as usize % METADATA_COPIES;
+            // Half of the pages from either copy, so that all dies read.
+            let copy = page as usize % METADATA_COPIES;
             let owner = Owner { page, copy, what: For::Host, tries: 0 };
             let id = self.flash.reads.begin(Reader::Map, owner.encode());
             self.flash.reads.get_mut(id).add(copies[copy], frame);

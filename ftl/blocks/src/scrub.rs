@@ -13,6 +13,7 @@
 //! of its data read too. It waits while the host waits.
 
 use crate::block_ftl::BlockFtl;
+use crate::garbage_collection::FoundBlock;
 use openftl_core::{ChunkId, Frame, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Completion, Status};
 use openftl_parts::config::Config;
@@ -281,8 +282,8 @@ impl BlockFtl {
     /// was sealed.
     fn is_as_expected(&self, held: Held, ppa: Ppa, frame: Frame) -> bool {
         match held {
-            // Of a map on media the block may have been overwritten, and be valid until its map page is merged.
-            Held::Data => self.data_at(frame, ppa).is_some() || self.is_stale(frame, ppa),
+            // A stale block is no loss.
+            Held::Data => self.found_at(frame, ppa) != FoundBlock::Other,
             Held::Metadata => {
                 // What a failed program left empty is not missed, nor is padding.
                 let is_empty = self.flash.frames.oob(frame).iter().all(|byte| *byte == 0xFF);

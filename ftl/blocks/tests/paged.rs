@@ -2,14 +2,14 @@
 
 use crate::damage::{Damage, blocks, checkpoint, idle, log, superblock};
 use crate::repair::{expect_in_use, expect_repair_may_be_cut, repaired};
-use openftl_core::Ppa;
+use openftl_core::{Nanos, Ppa};
 use openftl_media::Profile;
 use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, BlockTarget, Config};
 use openftl_sim::world::{World, config};
 use std::collections::BTreeMap;
 
@@ -210,4 +210,26 @@ fn map_pages_are_read_ahead_of_a_host_that_reads_in_order() {
     let (backwards, read_backwards) = time_of(&mut (0..700).rev());
     assert!(in_order.0 * 10 < backwards.0 * 9, "{in_order} in order, {backwards} backwards");
     assert_eq!(read, read_backwards, "no page is read twice");
+}
+
+/// Blocks that were overwritten stay valid until their map page is merged: the scrub reads them, and misses nothing.
+#[test]
+fn a_scrub_takes_no_stale_block_for_a_lost_one() {
+    let page = PageSize::of(32).unwrap();
+    let memory = MapMemory { budget: MapBudget::BeyondLeast(1 << 20), policy: CachePolicy::Clock, page };
+    let interval = Some(Nanos::from_millis(50));
+    let config = Config { map_memory: Some(memory), scrub_interval: interval, ..config(700, 1) };
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 20, 1);
+    world.write_all(40);
+    world.clean_restart();
+    for number in 0..200 {
+        world.write(number * 397 % 700, 1);
+    }
+    let ended = world.clock.0 + Nanos::from_millis(300);
+    while world.clock.0 < ended && world.ftl().next_due().is_some() {
+        world.pump();
+    }
+    let scrub = world.ftl().statistics().scrub;
+    assert!(scrub.blocks > 700, "{scrub:?}");
+    assert_eq!((scrub.weak, scrub.lost), (0, 0), "{scrub:?}");
 }

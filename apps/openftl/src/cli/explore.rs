@@ -1,7 +1,7 @@
 //! The words of `openftl explore` choose histories by their seeds, or one by its steps.
 
 use super::number::{positive, whole};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use openftl_sim::Drives;
 
 const EXPLORE_EXAMPLES: &str = "\
@@ -17,36 +17,15 @@ short, and printed with the command that replays it. Ctrl-C ends with a report o
 
 Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
 
-/// A word for [`Drives`].
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DrivesWord {
-    /// Of every kind.
-    All,
-    /// Block drives that have their map in memory, and table drives.
-    MapInMemory,
-    /// Block drives that have their map on media.
-    MapOnMedia,
-}
-
-impl From<DrivesWord> for Drives {
-    fn from(word: DrivesWord) -> Drives {
-        match word {
-            DrivesWord::All => Drives::All,
-            DrivesWord::MapInMemory => Drives::MapInMemory,
-            DrivesWord::MapOnMedia => Drives::MapOnMedia,
-        }
-    }
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = EXPLORE_EXAMPLES)]
 pub struct Explore {
     /// The first seed, or the one whose drive the steps are for.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
-    /// Which drives the histories are of.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = DrivesWord::All)]
-    pub drives: DrivesWord,
+    /// Which drives the histories are of: all, map-in-memory or map-on-media.
+    #[arg(long, value_name = "KIND", default_value_t = Drives::All)]
+    pub drives: Drives,
     /// End after so many histories.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with = "minutes")]
     pub runs: Option<u64>,

@@ -12,27 +12,12 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::map::{Entry, Map, Place};
 
 impl BlockFtl {
-    /// The logical block that `frame` holds as it was read from `ppa`, if it counts only because its map page has not been merged.
-    fn stale_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
-        let Map::Paged(map) = &self.map else { return None };
-        let oob = Oob::verify(&self.flash.frames, frame).ok()?;
-        let is_of_map = oob.kind.is_of_host() && oob.address < map.len() && self.flash.chunks.is_valid(ppa);
-        let block = oob.address as u32;
-        (is_of_map && !map.is_at(block, ppa)).then_some(block)
-    }
-
-    /// Whether it does.
-    pub(crate) fn is_stale(&self, frame: Frame, ppa: Ppa) -> bool {
-        self.stale_at(frame, ppa).is_some()
-    }
-
-    /// Such a block counts no more.
-    pub(super) fn drop_if_stale(&mut self, frame: Frame, ppa: Ppa) {
-        let Some(block) = self.stale_at(frame, ppa) else { return };
-        let Map::Paged(map) = &mut self.map else { return };
+    /// Logical block `block` has changed, and its place `ppa` counted until now: it counts no more.
+    pub(super) fn drop_stale(&mut self, block: u32, ppa: Ppa) {
+        let Map::Paged(map) = &mut self.map else { unreachable!("a map in memory has no stale blocks") };
         map.drop_stale(block);
         self.flash.chunks.invalidate(ppa);
-        // It was counted as one to be moved, and is room instead.
+        // Collection counted it as one to be moved, and it is room instead.
         self.transactions.earn(self.earned_by(1, 1));
     }
 

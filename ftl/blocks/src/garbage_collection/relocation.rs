@@ -70,6 +70,17 @@ fn group_and_frontier(owner: u64) -> (u32, usize) {
     ((owner >> 16) as u32, (owner & 0xFFFF) as usize)
 }
 
+/// What a block is that was read from a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FoundBlock {
+    /// The map has this logical block there.
+    Current(u32),
+    /// This logical block has changed, and the place counts until its map page is merged.
+    Stale(u32),
+    /// It does not verify, or nobody wants it.
+    Other,
+}
+
 /// For what collection reads.
 #[derive(Clone, Copy)]
 enum For {
@@ -219,10 +230,14 @@ impl BlockFtl {
         for at in 0..blocks {
             let (from, frame) = (places[at], frames[at]);
             let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
-            if !failed {
-                self.drop_if_stale(frame, from);
-            }
-            let block = if failed { None } else { self.data_at(frame, from) };
+            let block = match if failed { FoundBlock::Other } else { self.found_at(frame, from) } {
+                FoundBlock::Current(block) => Some(block),
+                FoundBlock::Stale(block) => {
+                    self.drop_stale(block, from);
+                    None
+                }
+                FoundBlock::Other => None,
+            };
             let is_needed = block.is_some() || self.flash.chunks.is_valid(from);
             if is_needed && block.is_none() && tries < READS_OF_LOST_MIN {
                 lost |= 1 << at;
@@ -375,16 +390,19 @@ impl BlockFtl {
         Some(open)
     }
 
-    /// The logical block that `frame` holds as it was read from `ppa`, if it is what the map has there.
-    pub(crate) fn data_at(&self, frame: Frame, ppa: Ppa) -> Option<u32> {
-        let oob = Oob::verify(&self.flash.frames, frame).ok()?;
+    /// What `frame` holds as it was read from `ppa`.
+    pub(crate) fn found_at(&self, frame: Frame, ppa: Ppa) -> FoundBlock {
+        let Ok(oob) = Oob::verify(&self.flash.frames, frame) else { return FoundBlock::Other };
         let is_in_map = oob.kind.is_of_host() && oob.address < self.map.blocks();
         let block = oob.address as u32;
-        let is_here = || match &self.map {
-            Map::Whole(_) => self.buffer.base(&self.map, block) == Entry::media(ppa),
-            Map::Paged(map) => self.flash.chunks.is_valid(ppa) && map.is_at(block, ppa),
-        };
-        (is_in_map && is_here()).then_some(block)
+        match &self.map {
+            _ if !is_in_map => FoundBlock::Other,
+            Map::Whole(_) if self.buffer.base(&self.map, block) == Entry::media(ppa) => FoundBlock::Current(block),
+            Map::Whole(_) => FoundBlock::Other,
+            Map::Paged(_) if !self.flash.chunks.is_valid(ppa) => FoundBlock::Other,
+            Map::Paged(map) if map.is_at(block, ppa) => FoundBlock::Current(block),
+            Map::Paged(_) => FoundBlock::Stale(block),
+        }
     }
 
     /// A block of a victim is in `frame`, as it was read from `from`, and waits for its unit.

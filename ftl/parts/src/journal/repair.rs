@@ -82,6 +82,8 @@ struct Versions {
     unreadable: HashSet<Ppa>,
     /// Versions that do not verify.
     damaged: HashSet<Ppa>,
+    /// Of a map on media: the newest of each page, and where it is.
+    pages: BTreeMap<u32, (u64, Vec<Ppa>)>,
     highest: Highest,
 }
 
@@ -117,6 +119,7 @@ impl Versions {
             places: vec![None; blocks],
             unreadable: HashSet::new(),
             damaged: HashSet::new(),
+            pages: BTreeMap::new(),
             highest: Highest::default(),
         };
         let format = chunks.geometry.format();
@@ -150,6 +153,7 @@ impl Versions {
                 match kind {
                     _ if sequence >= COUNTS_END => {}
                     kind if kind.is_of_host() => versions.add(ppa, address, sequence, is_good),
+                    BlockKind::Map => versions.add_page(ppa, address, sequence),
                     BlockKind::Log if is_log() => versions.highest.lsn = versions.highest.lsn.max(sequence),
                     _ => {}
                 }
@@ -160,20 +164,29 @@ impl Versions {
                     let seal = scan.seals.get(chunk) ^ salt;
                     scan.seals.set(chunk, seal);
                 }
-                for Disagreeing { ppa, oob, salts } in blocks {
-                    if oob.kind.is_of_host() && oob.sequence < COUNTS_END {
-                        versions.add(
-                            ppa,
-                            oob.address,
-                            oob.sequence,
-                            salt.is_some_and(|salt| salts.contains(&Some(salt))),
-                        );
+                for Disagreeing { ppa, oob: Oob { kind, address, sequence }, salts } in blocks {
+                    let is_good = salt.is_some_and(|salt| salts.contains(&Some(salt)));
+                    match kind {
+                        _ if sequence >= COUNTS_END => {}
+                        kind if kind.is_of_host() => versions.add(ppa, address, sequence, is_good),
+                        BlockKind::Map if is_good => versions.add_page(ppa, address, sequence),
+                        _ => {}
                     }
                 }
             }
             versions.unreadable.extend(unreadable.iter().filter(|ppa| is_read.contains(&format.chunk_of(**ppa))));
         }
         versions
+    }
+
+    fn add_page(&mut self, ppa: Ppa, address: u64, sequence: u64) {
+        let (newest, places) = self.pages.entry(address as u32).or_default();
+        if sequence > *newest {
+            (*newest, *places) = (sequence, Vec::new());
+        }
+        if sequence == *newest {
+            places.push(ppa);
+        }
     }
 
     fn add(&mut self, ppa: Ppa, address: u64, sequence: u64, is_good: bool) {

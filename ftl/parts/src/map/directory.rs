@@ -64,6 +64,10 @@ impl PageSize {
     }
 }
 
+/// The number of a merge is above that of the next block of the log, by so many bits: a drive that was opened again gives away none
+/// that was there before.
+pub const SEQUENCE_BITS: u32 = 10;
+
 /// The copies of a map page.
 pub type Copies = [Ppa; METADATA_COPIES];
 

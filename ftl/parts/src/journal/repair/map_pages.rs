@@ -12,63 +12,16 @@ use super::{Highest, RepairReport, Versions, replay_openings, take_newest};
 use crate::flash::chunks::Chunks;
 use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
-use crate::journal::superblock::{COUNTS_END, Superblock};
+use crate::journal::superblock::Superblock;
 use crate::map::demand::DemandMap;
-use crate::map::directory::{Copies, entry_of};
+use crate::map::directory::{SEQUENCE_BITS, entry_of};
 use crate::map::memory::changes_planned;
 use crate::map::{Entry, Mapping};
 use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
-
-/// What a page was written with: numbers of merges are above those of the log by so many bits.
-pub const SEQUENCE_BITS: u32 = 10;
-
-/// The newest of each page on the media, and where it is.
-struct Newest {
-    sequences: Vec<u64>,
-    places: Vec<Vec<Ppa>>,
-}
-
-impl Newest {
-    fn read(
-        media: &mut dyn Media,
-        clock: &mut dyn Clock,
-        scan: &mut Scan,
-        chunks: &Chunks,
-        superblock: &Superblock,
-        pages: u32,
-    ) -> Newest {
-        let mut newest = Newest { sequences: vec![0; pages as usize], places: vec![Vec::new(); pages as usize] };
-        let format = chunks.geometry.format();
-        let others =
-            chunks.all().map(|descriptor| descriptor.chunk).filter(|chunk| !superblock.places.contains(&chunk.0));
-        let written = others.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
-        let places = interleaved(format, written);
-        scan.read(media, clock, &places, |ppa, _, _, oob| {
-            let is_page = |oob: &crate::flash::oob::Oob| {
-                oob.kind == BlockKind::Map && oob.address < u64::from(pages) && oob.sequence < COUNTS_END
-            };
-            let Some(oob) = oob.filter(is_page) else { return };
-            let page = oob.address as usize;
-            if oob.sequence > newest.sequences[page] {
-                newest.sequences[page] = oob.sequence;
-                newest.places[page].clear();
-            }
-            if oob.sequence == newest.sequences[page] {
-                newest.places[page].push(ppa);
-            }
-        });
-        newest
-    }
-
-    /// Where both copies of `page` are; of one that is there once, the same place twice.
-    fn copies(&self, page: u32) -> Option<Copies> {
-        let places = &self.places[page as usize];
-        Some([*places.first()?, *places.last()?])
-    }
-}
+use std::collections::HashSet;
 
 /// Rebuilds `map`, which holds what is left of checkpoint and log.
 ///
@@ -90,11 +43,13 @@ pub fn rebuild(
     let (pages, size, blocks) = (map.directory().pages(), map.size(), map.len() as u32);
     let is_page_lost = matches!(damage, OpenError::MapPageLost { .. });
     if !is_page_lost {
-        let newest = Newest::read(media, clock, scan, chunks, superblock, pages);
         for page in 0..pages {
-            map.move_page(page, newest.copies(page));
-            highest.lsn = highest.lsn.max((newest.sequences[page as usize] >> SEQUENCE_BITS) + 1);
+            // Of a page that is there once, the same place twice.
+            let copies = versions.pages.get(&page).and_then(|(_, places)| Some([*places.first()?, *places.last()?]));
+            map.move_page(page, copies);
         }
+        let newest = versions.pages.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
+        highest.lsn = highest.lsn.max((newest >> SEQUENCE_BITS) + 1);
     }
     let mut mapping = Mapping::new(u64::from(blocks));
     let has_page = read_pages(media, clock, scan, chunks, map, &mut mapping);
@@ -161,7 +116,7 @@ fn read_pages(
 }
 
 /// The chunks in which the pages of `map` are.
-pub fn chunks_of(map: &DemandMap, chunks: &Chunks) -> std::collections::HashSet<ChunkId> {
+pub fn chunks_of(map: &DemandMap, chunks: &Chunks) -> HashSet<ChunkId> {
     let format = chunks.geometry.format();
     let pages = 0..map.directory().pages();
     pages.filter_map(|page| map.directory().get(page)).flatten().map(|ppa| format.chunk_of(ppa)).collect()
