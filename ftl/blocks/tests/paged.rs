@@ -129,16 +129,22 @@ fn one_copy_of_each_map_page_is_enough() {
         Damage::Unreadable.strike_all(&mut world, one);
         let single = |world: &mut World| {
             world.open(Access::Inspect).unwrap();
-            world.ftl.take().unwrap().recovery_report().single_copies.join("\n")
+            let copies = world.ftl.take().unwrap().recovery_report().single_copies.join("\n");
+            copies.split("map: ").nth(1).map_or(0, |text| text.split(' ').next().unwrap().parse::<u32>().unwrap())
         };
-        let text = single(&mut world);
-        assert!(text.contains("map: ") && text.contains("there only once"), "{text}");
-        world.recover().unwrap();
-        world.verify_all();
-        // They are merged by themselves.
+        let before = single(&mut world);
+        assert!(before > 10, "{before}");
+        // A recovery reads one copy of each page, and what it misses is merged by itself. No host reads anything.
+        world.open(Access::ReadWrite).unwrap();
         idle(&mut world);
         world.ftl.take().unwrap().close(&mut world.clock).unwrap();
-        assert_eq!(single(&mut world), "", "seed {seed}");
+        let after = single(&mut world);
+        assert!(after < before, "{after} of {before}");
+        world.recover().unwrap();
+        world.verify_all();
+        idle(&mut world);
+        world.ftl.take().unwrap().close(&mut world.clock).unwrap();
+        assert!(single(&mut world) < after.max(1), "seed {seed}: {after}");
         world.recover().unwrap();
         expect_in_use(&mut world);
     }
