@@ -76,6 +76,8 @@ fn histories_that_once_failed_pass() {
     assert_eq!(explore(&run).failure, None);
     let run = Run::with_steps(160_022_099, Drives::MapOnMedia, parse_steps(COLLECTION_TOOK_ALL_ROOM).unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
+    let run = Run::with_steps(165_001_424, Drives::MapOnMedia, parse_steps(MOVED_TO_AND_FRO).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
     for seed in [72_069_913, 72_112_075, 72_512_845] {
         assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
     }
@@ -88,6 +90,12 @@ const CLOSED_IN_NO_TIME: &str = "\
     e0+0 !retry1427 b0+0 q66+6 w0+11 n0+0 n0+0 e0+0 e0+0 m47+5930 d84+0 b78+0 e20+10 p17+2 d62+0 e13+50 f d81+0 \
     e38+17 p71+3 !offline4574 d8+0 p66+7 w36+9 b13+8 w109+4 p61+6 e84+4283 b93+0 W76+1 p3+8 b3+8 W10+5 q60+5 e10+2073 \
     e97+13 W109+2 p96+8 d45+0 W57+3 p10+3";
+
+/// A unit is a whole chunk: padded, the one victim that was not full took as much room as it gave back, again and again, while
+/// what is kept for metadata was not given away.
+const MOVED_TO_AND_FRO: &str = "\
+    w0+62 w64+64 w128+64 w192+64 w256+64 w320+45 f w326+10 U0+1 w0+10 w0+3 U95+12 r208+1 U0+1 w0+7 u25+6 f w75+10 w52+217 \
+    w0+16 f f r0+1 w20+6 f w0+11 w167+182 w0+3 u29+9 w285+12 w0+11 w0+9 w337+11 !program8944 w36+7 w34+11 w0+191 f";
 
 const COLLECTION_TOOK_ALL_ROOM: &str = "\
     w0+128 w128+64 w192+64 w256+64 w320+64 w384+64 w448+64 w512+64 w576+64 w640+64 w0+1 w768+64 w832+64 w896+64 w1600+64 \

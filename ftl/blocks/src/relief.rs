@@ -8,7 +8,7 @@
 //! | measure | makes room because |
 //! |---|---|
 //! | move another victim together with blocks that wait for a full unit | both end, for one unit |
-//! | write relocated blocks that wait for a full unit | their victims end |
+//! | write relocated blocks that wait for a full unit, where the padding takes less than that | their victims end |
 //! | write what is buffered | what it makes invalid can be collected |
 //! | force the log | chunks whose reset waits for it are reset |
 //! | mark every group that wants it; place blocks outside of their class | more is collected |

@@ -12,7 +12,7 @@
 //! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
 //! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
 
-use super::{Collection, Relocated, Victim};
+use super::{Collection, Group, Relocated, Victim};
 use crate::block_ftl::BlockFtl;
 use crate::map_pages::LostBlock;
 use crate::placement::KEPT_APART;
@@ -121,15 +121,35 @@ impl BlockFtl {
         victims.iter_mut().find(|victim| victim.chunk == chunk).expect("blocks of it are on their way")
     }
 
-    /// Pushes out relocated blocks that wait for a full unit, or for more behind them. Returns whether there were any.
+    /// Whether writing what waits on `frontier` makes room: the victims that end by it give back more than the padding takes.
+    /// Where a unit is a large part of a chunk it may not, and the same victim could move to and fro for ever.
+    fn push_makes_room(&self, group: u32, frontier: usize) -> bool {
+        let Group { victims, frontiers, .. } = &self.collection.groups[group as usize];
+        let queue = &frontiers[frontier].queue;
+        let padding = queue.len().next_multiple_of(self.flash.geometry.ws_min as usize) - queue.len();
+        let is_stale = |frame: &&Frame| {
+            let from = Ppa(u64::from(self.buffer.slot(**frame).older.0));
+            !self.flash.chunks.is_valid(from)
+        };
+        let stale = queue.iter().filter(is_stale).count();
+        let freed = victims.iter().map(|victim| victim.freed as usize).sum::<usize>();
+        // What is moved for another reason has its end in that.
+        frontier != MOVING || victims.iter().any(|victim| victim.care.is_some()) || freed + stale > padding
+    }
+
+    /// Pushes out relocated blocks that wait for a full unit and make room by it, or wait for more behind them. Returns whether
+    /// there were any.
     pub(crate) fn push_relocations(&mut self) -> bool {
         let mut pushed = false;
         for group in 0..self.flash.geometry.groups {
             for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
-                let RelocationFrontier { queue, open, stalled, push } =
-                    &mut self.collection.groups[group as usize].frontiers[frontier];
+                let RelocationFrontier { queue, open, stalled, .. } =
+                    &self.collection.groups[group as usize].frontiers[frontier];
                 if !queue.is_empty() && !*stalled {
-                    *push = true;
+                    if !self.push_makes_room(group, frontier) {
+                        continue;
+                    }
+                    self.collection.groups[group as usize].frontiers[frontier].push = true;
                     pushed |= self.place_on(group, frontier);
                 } else if let Some(open) = *open
                     && self.flash.units.wants_padding(open)
