@@ -18,6 +18,7 @@
 //! | [`mod@drive`] | what a world needs of a drive |
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
+//! | [`zone_world`] | a zoned drive, its host and its model |
 //! | [`stage`] | what both have in common |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
@@ -45,6 +46,7 @@ pub mod swarm;
 pub mod table_world;
 pub mod wire;
 pub mod world;
+pub mod zone_world;
 
 pub use caught::Failure;
 pub use explore::{Explored, Tally, explore};
@@ -53,3 +55,4 @@ pub use shrink::{Shrunk, shrink};
 pub use swarm::{Drives, Run};
 pub use table_world::TableWorld;
 pub use world::World;
+pub use zone_world::{ZoneCrashPoints, ZoneWorld};

@@ -23,7 +23,8 @@ const LONG: [(&str, usize); 6] = [
 const SHARED: [&str; 1] = ["block_ftl::BlockFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
-const FTLS: [(&str, &[&str]); 3] = [("parts", &[]), ("blocks", &["parts"]), ("tables", &["parts", "blocks"])];
+const FTLS: [(&str, &[&str]); 4] =
+    [("parts", &[]), ("blocks", &["parts"]), ("tables", &["parts", "blocks"]), ("zones", &["parts", "blocks"])];
 
 /// Whether the house is in order.
 pub fn check() -> Outcome {

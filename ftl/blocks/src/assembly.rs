@@ -139,6 +139,7 @@ impl<M: Media> BlockFtl<M> {
             capacity_blocks: config.capacity_blocks,
             over_provisioning: config.over_provisioning,
             catalog_blocks: config.catalog_blocks,
+            tenant: config.tenant,
             geometry: Superblock::geometry_of(&geometry),
             clean: false,
             copies: config.has_copies,

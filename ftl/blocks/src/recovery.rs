@@ -30,7 +30,7 @@ use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::canary::Canary;
-use openftl_parts::config::{Config, RelocateBy};
+use openftl_parts::config::{Config, RelocateBy, TenantNote};
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::plan::Plan;
@@ -131,7 +131,7 @@ impl Found {
         config.capacity_blocks = superblock.capacity_blocks;
         config.over_provisioning = superblock.over_provisioning;
         expect_kind(&config, &superblock)?;
-        config.catalog_blocks = superblock.catalog_blocks;
+        (config.catalog_blocks, config.tenant) = (superblock.catalog_blocks, superblock.tenant);
         config.drive_id = superblock.drive;
         config.has_copies = superblock.copies;
         if !config.has_copies {
@@ -153,8 +153,8 @@ impl Found {
         }
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
-        let settled =
-            if access == Access::Inspect { 0 } else { settle(media, &mut *steps.clock, &mut scan, &mut chunks) };
+        let is_left = access == Access::Inspect || (superblock.clean && config.tenant.goes_on_in_order());
+        let settled = if is_left { 0 } else { settle(media, &mut *steps.clock, &mut scan, &mut chunks) };
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
             let newest = find_superblock(media, &mut *steps.clock, &mut scan, &chunks)?;
@@ -320,6 +320,7 @@ impl<M: Media> BlockFtl<M> {
     ) -> Result<BlockFtl<M>, OpenError> {
         let mut steps = Steps::new(clock);
         let (origin, found) = Found::read(&mut media, config, access, &mut steps)?;
+        tenant.find_drive(media.geometry(), &origin.config)?;
         let now = steps.clock.now();
         let mut ftl = BlockFtl::assemble(media, origin, now, tenant);
         if access != Access::Inspect {
@@ -495,8 +496,14 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
 
 /// Whether the drive was formatted for the FTL that is to open it.
 fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
-    let kind = |catalog_blocks: u32| if catalog_blocks > 0 { "table" } else { "block" };
-    let (found, wanted) = (kind(superblock.catalog_blocks), kind(config.catalog_blocks));
+    let kind = |catalog_blocks: u32, tenant: TenantNote| match (catalog_blocks, tenant.kind) {
+        (0, _) => "block",
+        (_, 0) => "table",
+        (_, 1) => "zoned",
+        _ => "newer",
+    };
+    let found = kind(superblock.catalog_blocks, superblock.tenant);
+    let wanted = kind(config.catalog_blocks, config.tenant);
     if found != wanted {
         return Err(OpenError::OtherKind { found, wanted });
     }

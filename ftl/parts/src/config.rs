@@ -71,6 +71,24 @@ impl FromStr for RelocateBy {
     }
 }
 
+/// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct TenantNote {
+    /// Which tenant, of those with a catalog; 0 is that of table drives.
+    pub kind: u8,
+    /// What it says of itself.
+    pub words: [u16; 3],
+}
+
+impl TenantNote {
+    /// Whether the tenant goes on exactly where its chunks were left: after a clean stop nothing is padded, because all that the
+    /// drive needs can be read without.
+    #[must_use]
+    pub fn goes_on_in_order(self) -> bool {
+        self.kind != 0
+    }
+}
+
 /// Of the choices that size a drive, those that are left to it when it is opened: they are as it was formatted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Left {
@@ -99,6 +117,8 @@ pub struct Config {
     /// Logical blocks, the first of the capacity, in which a table drive keeps its catalog. Chunks beyond
     /// those that the capacity needs are for tables then. 0: a block drive.
     pub catalog_blocks: u32,
+    /// Which tenant has a catalog, and what it says of itself.
+    pub tenant: TenantNote,
     /// Tells this drive from others, so that a chunk of another life of the flash is recognised. Chosen by the caller.
     pub drive_id: u64,
     /// What payload the host brings: bytes for a real drive, stamps for a simulated one.
@@ -165,6 +185,7 @@ impl Default for Config {
             capacity_blocks: 0,
             over_provisioning: Share::percent(10),
             catalog_blocks: 0,
+            tenant: TenantNote::default(),
             drive_id: 0,
             payload: FrameForm::Bytes,
             host_frames: 4096,

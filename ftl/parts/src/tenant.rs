@@ -16,6 +16,14 @@ use std::ops::Range;
 
 /// See the module.
 pub trait Tenant {
+    /// A drive was found that was formatted for this. Called before all others.
+    ///
+    /// # Errors
+    /// If it is not this tenant's, or cannot be.
+    fn find_drive(&mut self, _geometry: &Geometry, _config: &Config) -> Result<(), OpenError> {
+        Ok(())
+    }
+
     /// Frames that it needs.
     fn frames_needed(&self, _geometry: &Geometry) -> usize {
         0

@@ -61,9 +61,9 @@ pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStati
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 
-use openftl_core::{ChunkId, Geometry, PuId, VECTOR_BLOCKS_MAX};
+use openftl_core::{ChunkId, Geometry, PuId};
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::units::OpenId;
+use openftl_parts::flash::units::{OpenId, Units};
 use std::collections::{HashMap, HashSet, VecDeque};
 use table::Table;
 
@@ -113,7 +113,7 @@ impl Tables {
     pub(crate) fn new(geometry: &Geometry) -> Tables {
         let pus = geometry.format().pu_ids();
         Tables {
-            unit_blocks: unit_blocks(geometry),
+            unit_blocks: Units::whole_unit(geometry),
             slots: Vec::new(),
             free_slots: Vec::new(),
             writers: vec![0; pus],
@@ -154,14 +154,6 @@ impl Tables {
         self.free_slots.push(slot);
         self.slots[slot as usize].take().expect("a slot that is named has a table")
     }
-}
-
-/// Blocks of a write unit of a table: WS_OPT as far as one command reaches, or less of whole WS_MIN, so that a chunk is a
-/// whole number of units.
-fn unit_blocks(geometry: &Geometry) -> u32 {
-    let most = geometry.ws_opt.min(VECTOR_BLOCKS_MAX as u32) / geometry.ws_min;
-    let fits = |units: &u32| geometry.blocks_per_chunk.is_multiple_of(units * geometry.ws_min);
-    (1..=most).rev().find(fits).unwrap_or(1) * geometry.ws_min
 }
 
 impl Tables {

@@ -164,6 +164,15 @@ impl Units {
         }
     }
 
+    /// Blocks of a unit where a chunk is to be a whole number of them: WS_OPT as far as one command reaches, or less of whole
+    /// WS_MIN.
+    #[must_use]
+    pub fn whole_unit(geometry: &Geometry) -> u32 {
+        let most = geometry.ws_opt.min(VECTOR_BLOCKS_MAX as u32) / geometry.ws_min;
+        let fits = |units: &u32| geometry.blocks_per_chunk.is_multiple_of(units * geometry.ws_min);
+        (1..=most).rev().find(fits).unwrap_or(1) * geometry.ws_min
+    }
+
     /// Begins to write `chunk` at block `next`: 0, or where it was left when the drive was last open.
     pub fn open(&mut self, chunk: ChunkId, next: u32) -> OpenId {
         let fresh = OpenChunk {
@@ -400,6 +409,12 @@ impl Units {
     #[must_use]
     pub fn unit(&self, unit: UnitId) -> &Unit {
         &self.units[unit.0 as usize]
+    }
+
+    /// Whether the device has written `unit`. It may be neither programmed nor readable yet.
+    #[must_use]
+    pub fn has_completed(&self, unit: UnitId) -> bool {
+        self.units[unit.0 as usize].state == State::Completed
     }
 
     /// The device has written the unit.

@@ -46,6 +46,7 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
+use crate::config::TenantNote;
 use crate::map::directory::PageSize;
 use crate::map::page_cache::CachePolicy;
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
@@ -108,7 +109,8 @@ struct Header {
     map_page_entries: U32,
     map_bytes: U64,
     map_cache: u8,
-    reserved: [u8; 7],
+    tenant: u8,
+    tenant_words: [U16; 3],
     life: LifeBytes,
 }
 
@@ -180,6 +182,9 @@ pub struct Superblock {
     pub over_provisioning: Share,
     /// Logical blocks in which a table drive keeps its catalog; 0: a block drive.
     pub catalog_blocks: u32,
+    /// Which tenant has a catalog, and what it was formatted for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tenant: TenantNote,
     /// Groups, PUs per group, chunks per PU, blocks per chunk.
     pub geometry: [u32; 4],
     /// Whether the drive was closed cleanly, with nothing in its log.
@@ -208,6 +213,10 @@ pub struct Superblock {
     pub sizing: Sizing,
     /// What the drive had done when this was written.
     pub life: Life,
+}
+
+fn is_default(note: &TenantNote) -> bool {
+    *note == TenantNote::default()
 }
 
 /// A map on media, as its drive was formatted.
@@ -343,7 +352,8 @@ impl Superblock {
             map_page_entries: U32::new(self.map.map_or(0, |map| map.page_entries.entries())),
             map_bytes: U64::new(self.map.map_or(0, |map| map.memory_bytes)),
             map_cache: self.map.map_or(0, |map| map.cache.code()),
-            reserved: [0; 7],
+            tenant: self.tenant.kind,
+            tenant_words: self.tenant.words.map(U16::new),
             life: self.life.encode(),
         };
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
@@ -432,6 +442,7 @@ impl Superblock {
             capacity_blocks: header.capacity_blocks.get(),
             over_provisioning: Share { millionths: header.over_provisioning.get() },
             catalog_blocks: header.catalog_blocks.get(),
+            tenant: TenantNote { kind: header.tenant, words: header.tenant_words.map(U16::get) },
             geometry: [
                 header.groups.get(),
                 header.pus_per_group.get(),
@@ -486,7 +497,7 @@ impl Superblock {
             let (capacity, blocks) = (self.capacity_blocks, geometry.blocks());
             return untrue(format!("capacity is {capacity} blocks, and the device has {blocks}"));
         }
-        if u64::from(self.catalog_blocks) >= self.capacity_blocks {
+        if u64::from(self.catalog_blocks) > self.capacity_blocks {
             let (catalog, capacity) = (self.catalog_blocks, self.capacity_blocks);
             return untrue(format!("the catalog has {catalog} blocks, and the whole capacity is {capacity}"));
         }
@@ -615,7 +626,7 @@ pub fn seal(record: &mut [u8]) {
 pub fn format_table() -> Vec<(usize, usize, &'static str)> {
     vec![
         (offset_of!(Header, magic), 8, "magic, `OFTLSUPR`"),
-        (offset_of!(Header, version), 4, "format version, 5"),
+        (offset_of!(Header, version), 4, "format version, 6"),
         (offset_of!(Header, bytes), 4, "length of the record in bytes"),
         (offset_of!(Header, crc), 4, "CRC32C of the record with this field 0"),
         (
@@ -652,7 +663,8 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, map_page_entries), 4, "entries of a map page; 0 = the checkpoint has the whole map"),
         (offset_of!(Header, map_bytes), 8, "bytes of memory for a map on media, as formatted"),
         (offset_of!(Header, map_cache), 1, "which pages of it stay in memory"),
-        (offset_of!(Header, reserved), 7, "0"),
+        (offset_of!(Header, tenant), 1, "who has a catalog: 0 tables, 1 zones"),
+        (offset_of!(Header, tenant_words), 6, "of zones: parallel units of each, and how many (low 16 bits, high 16 bits)"),
         (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (
             size_of::<Header>(),

@@ -10,6 +10,7 @@ fn superblock() -> Superblock {
         capacity_blocks: 1 << 20,
         over_provisioning: Share::percent(7),
         catalog_blocks: 0,
+        tenant: Default::default(),
         geometry: [8, 4, 1474, 6144],
         clean: true,
         copies: false,

@@ -1,0 +1,294 @@
+//! The states of all zones, and who may become what: the state machine of NVMe zoned namespaces, without any flash.
+//!
+//! ```text
+//!                write, append                 close
+//!         ┌──────────────────▶ implicitly open ──────▶ closed ──┐ write, append: implicitly open
+//!   empty ┤                        │    ▲ ▲              │      │ open: explicitly open
+//!     ▲   │ open                   │    │ └──────────────┼──────┘
+//!     │   └────▶ explicitly open ◀─┘open└────────────────┘
+//!     │               │ the last block is written, or finish (from empty, too)
+//!     └── reset ──────┴──▶ full          failures of the medium: read only ── offline ──▶ offline
+//! ```
+//!
+//! A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
+//! that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
+//! closed; an explicitly open one never is. The checks of a write come in this order: state, place, end, resources.
+
+use crate::error::ZoneError;
+use std::collections::VecDeque;
+
+/// The state of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneState {
+    /// Nothing is written to it.
+    #[default]
+    Empty,
+    /// A write has opened it.
+    ImplicitlyOpen,
+    /// The host has opened it.
+    ExplicitlyOpen,
+    /// It can be written, once it is opened again.
+    Closed,
+    /// It can be read, and written after a reset.
+    Full,
+    /// It can be read, as far as the medium has it.
+    ReadOnly,
+    /// It can be neither read nor written, for ever.
+    Offline,
+}
+
+impl ZoneState {
+    /// Every state.
+    pub const ALL: [ZoneState; 7] = [
+        ZoneState::Empty,
+        ZoneState::ImplicitlyOpen,
+        ZoneState::ExplicitlyOpen,
+        ZoneState::Closed,
+        ZoneState::Full,
+        ZoneState::ReadOnly,
+        ZoneState::Offline,
+    ];
+
+    /// Whether it holds an open resource.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen)
+    }
+
+    /// Whether it holds an active resource.
+    #[must_use]
+    pub fn is_active(self) -> bool {
+        self.is_open() || self == ZoneState::Closed
+    }
+}
+
+/// What a host may do with a zone beside reading and writing it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// Gives back its open resource.
+    Close,
+    /// Nothing more is written to it.
+    Finish,
+    /// Opens it until it is closed.
+    Open,
+    /// Everything in it is gone.
+    Reset,
+    /// A read-only zone is given up.
+    Offline,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Action; 5] = [Action::Close, Action::Finish, Action::Open, Action::Reset, Action::Offline];
+
+    /// Whether the action is taken on a zone in this state where it is taken on all zones.
+    #[must_use]
+    pub fn is_for(self, state: ZoneState) -> bool {
+        match self {
+            Action::Close => state.is_open(),
+            Action::Finish => state.is_active(),
+            Action::Open => state == ZoneState::Closed,
+            Action::Reset => state.is_active() || state == ZoneState::Full,
+            Action::Offline => state == ZoneState::ReadOnly,
+        }
+    }
+}
+
+/// A zone as the host sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Zone {
+    /// Its state.
+    pub state: ZoneState,
+    /// Blocks that were written to it. Those behind read as zeroes.
+    pub written: u32,
+}
+
+/// How many zones may be written at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Limits {
+    /// Zones that are open, at most.
+    pub max_open: u32,
+    /// Zones that are open or closed, at most.
+    pub max_active: u32,
+}
+
+/// All zones.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Board {
+    zones: Vec<Zone>,
+    /// Blocks of each.
+    capacity: u32,
+    limits: Limits,
+    open: u32,
+    active: u32,
+    /// Those that are implicitly open, in the order in which they were opened.
+    implicit: VecDeque<u32>,
+}
+
+impl Board {
+    /// Empty zones of `capacity` blocks each.
+    #[must_use]
+    pub fn new(zones: u32, capacity: u32, limits: Limits) -> Board {
+        assert!(limits.max_open > 0 && limits.max_open <= limits.max_active, "{limits:?} allow a zone to be written");
+        Board {
+            zones: vec![Zone::default(); zones as usize],
+            capacity,
+            limits,
+            open: 0,
+            active: 0,
+            implicit: VecDeque::new(),
+        }
+    }
+
+    /// How many zones there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.zones.len() as u32
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+
+    /// Zone `zone`.
+    #[must_use]
+    pub fn zone(&self, zone: u32) -> Zone {
+        self.zones[zone as usize]
+    }
+
+    /// Every zone.
+    #[must_use]
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    /// Zones that are open, and zones that are active.
+    #[must_use]
+    pub fn resources(&self) -> (u32, u32) {
+        (self.open, self.active)
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Puts a zone into a state, whatever it was: what was found on media, or what became of the medium.
+    pub fn put(&mut self, zone: u32, state: ZoneState, written: u32) {
+        self.change(zone, state);
+        self.zones[zone as usize].written = written;
+    }
+
+    fn change(&mut self, zone: u32, state: ZoneState) {
+        let before = std::mem::replace(&mut self.zones[zone as usize].state, state);
+        if before == ZoneState::ImplicitlyOpen {
+            self.implicit.retain(|other| *other != zone);
+        }
+        if state == ZoneState::ImplicitlyOpen {
+            self.implicit.push_back(zone);
+        }
+        self.open = self.open + u32::from(state.is_open()) - u32::from(before.is_open());
+        self.active = self.active + u32::from(state.is_active()) - u32::from(before.is_active());
+    }
+
+    /// Whether `zone` may be opened now.
+    fn may_open(&self, zone: u32) -> Result<(), ZoneError> {
+        let state = self.zone(zone).state;
+        if !state.is_active() && self.active >= self.limits.max_active {
+            return Err(ZoneError::TooManyActive { limit: self.limits.max_active });
+        }
+        if !state.is_open() && self.open >= self.limits.max_open && self.implicit.is_empty() {
+            return Err(ZoneError::TooManyOpen { limit: self.limits.max_open });
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, zone: u32, state: ZoneState) {
+        if !self.zone(zone).state.is_open()
+            && self.open >= self.limits.max_open
+            && let Some(oldest) = self.implicit.front().copied()
+        {
+            self.change(oldest, ZoneState::Closed);
+        }
+        self.change(zone, state);
+    }
+
+    /// A write of `blocks` blocks begins at block `at` of `zone`; an append where the last one ended. Returns where that is.
+    ///
+    /// # Errors
+    /// Why it may not, in the order in which NVMe checks.
+    pub fn write(&mut self, zone: u32, at: Option<u32>, blocks: u32) -> Result<u32, ZoneError> {
+        let Zone { state, written } = self.zone(zone);
+        match state {
+            ZoneState::Full => return Err(ZoneError::Full { zone }),
+            ZoneState::Offline => return Err(ZoneError::Offline { zone }),
+            ZoneState::ReadOnly => return Err(ZoneError::ReadOnly { zone }),
+            _ => {}
+        }
+        let at = at.unwrap_or(written);
+        if at != written {
+            return Err(ZoneError::InvalidWrite { zone, at, expected: written });
+        }
+        if blocks > self.capacity - written {
+            return Err(ZoneError::Boundary { zone, end: u64::from(at) + u64::from(blocks), capacity: self.capacity });
+        }
+        self.may_open(zone)?;
+        if !state.is_open() {
+            self.open(zone, ZoneState::ImplicitlyOpen);
+        }
+        self.zones[zone as usize].written += blocks;
+        if self.zone(zone).written == self.capacity {
+            self.change(zone, ZoneState::Full);
+        }
+        Ok(at)
+    }
+
+    /// Acts on one zone. Returns whether anything changed.
+    ///
+    /// # Errors
+    /// If that cannot be done in its state, or there is no resource for it.
+    pub fn act(&mut self, zone: u32, action: Action) -> Result<bool, ZoneError> {
+        use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
+        let state = self.zone(zone).state;
+        let to = match (action, state) {
+            (Action::Close, ImplicitlyOpen | ExplicitlyOpen | Closed) => Closed,
+            (Action::Finish, Empty | ImplicitlyOpen | ExplicitlyOpen | Closed | Full) => Full,
+            (Action::Open, Empty | Closed | ImplicitlyOpen | ExplicitlyOpen) => {
+                self.may_open(zone)?;
+                ExplicitlyOpen
+            }
+            (Action::Reset, Empty | ImplicitlyOpen | ExplicitlyOpen | Closed | Full) => Empty,
+            (Action::Offline, ReadOnly | Offline) => Offline,
+            _ => return Err(ZoneError::InvalidTransition { zone, state, action }),
+        };
+        if to == state {
+            return Ok(false);
+        }
+        if to == ExplicitlyOpen {
+            self.open(zone, to);
+        } else {
+            self.change(zone, to);
+        }
+        if matches!(to, Empty | Offline) {
+            self.zones[zone as usize].written = 0;
+        }
+        Ok(true)
+    }
+
+    /// The zones that an action on all of them is taken on.
+    ///
+    /// # Errors
+    /// If there are not enough resources for all.
+    pub fn all_for(&self, action: Action) -> Result<Vec<u32>, ZoneError> {
+        let chosen: Vec<u32> = (0..self.len()).filter(|zone| action.is_for(self.zone(*zone).state)).collect();
+        let explicit = self.open - self.implicit.len() as u32;
+        if action == Action::Open && explicit + chosen.len() as u32 > self.limits.max_open {
+            return Err(ZoneError::TooManyOpen { limit: self.limits.max_open });
+        }
+        Ok(chosen)
+    }
+}

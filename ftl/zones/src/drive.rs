@@ -1,0 +1,636 @@
+//! The drive: what a host may ask of zones.
+//!
+//! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`ZoneFtl::poll`] gives back what has ended, and
+//! [`ZoneFtl::next_due`] says when to poll again. Addresses are logical blocks of 4 KiB in a sparse space: zone z begins at z × size, and
+//! has capacity blocks from there on.
+
+use crate::board::{Action, Board, Limits, Zone, ZoneState};
+use crate::error::ZoneError;
+use crate::finding;
+use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
+use crate::layout::Layout;
+use crate::tenancy::{note, shares};
+use crate::zones::{ZoneStatistics, Zones};
+use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
+use openftl_media::{ChunkState, Media};
+use openftl_parts::accounts::statistics::Statistics;
+use openftl_parts::config::Config;
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::flash::plan::Plan;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::target::{BlockTarget, Done, Durability, Request};
+use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+
+/// Marks the tags of reads of zones.
+const OF_ZONE: u64 = 1 << 61;
+
+/// Tags of the host are below this.
+pub const TAGS: u64 = OF_ZONE;
+
+/// What a zoned drive is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneConfig {
+    /// Parallel units of a zone. Fixed when the drive is formatted.
+    pub width: u32,
+    /// How many zones may be written at a time; at a later opening no more active ones than it was formatted for.
+    pub limits: Limits,
+    /// Zones that the drive has; `None`: as many as there is room for. Fixed when it is formatted.
+    pub zones: Option<u32>,
+}
+
+/// How far the records are that are saved to make room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Room {
+    Saved(u64),
+    Flushing(u64),
+}
+
+/// What a host may ask. Addresses and lengths are in logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneRequest<'a> {
+    /// Reads blocks of one zone (1 to [`TRANSACTION_BLOCKS_MAX`]). Those that were not written read as zeroes.
+    Read {
+        /// First logical block.
+        first: u64,
+        /// Where to; the host's until the end and after.
+        frames: &'a [Frame],
+    },
+    /// Writes blocks at the write pointer of a zone.
+    Write {
+        /// First logical block.
+        first: u64,
+        /// What; the FTL's from here on.
+        frames: &'a [Frame],
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Writes blocks wherever the write pointer of a zone is, which [`ZoneDone::address`] says.
+    Append {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// What; the FTL's from here on.
+        frames: &'a [Frame],
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Acts on one zone.
+    Act {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// What is to become of it.
+        action: Action,
+    },
+    /// Acts on all zones that are in a state for it.
+    ActOnAll {
+        /// What is to become of them.
+        action: Action,
+    },
+    /// Makes everything before durable.
+    Flush,
+}
+
+/// A request has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneDone {
+    /// The host's tag.
+    pub tag: u64,
+    /// How.
+    pub result: Result<(), ZoneError>,
+    /// Where an append is.
+    pub address: Option<u64>,
+    /// When.
+    pub at: Time,
+}
+
+/// A zoned drive. See the module.
+pub struct ZoneFtl<M: ?Sized = dyn Media> {
+    pub(crate) zones: Zones,
+    /// Flushes: the first is under way, the second waits.
+    pub(crate) flushes: VecDeque<Flush>,
+    /// Where durable appends are that wait for a flush, by tag.
+    pub(crate) appended: BTreeMap<u64, u64>,
+    /// Where the zones begin that are being read, by tag.
+    reads: BTreeMap<u64, u64>,
+    /// Writes of the area: the last one begun, the last one before which all are acknowledged, and those behind that are; how many of
+    /// them are durable.
+    pub(crate) next_write: u64,
+    pub(crate) acknowledged: u64,
+    acknowledged_early: Vec<u64>,
+    durable: u64,
+    /// Records that are to be durable so that there is room: the last of their writes, or the one up to which a flush was begun.
+    room: Option<Room>,
+    /// Why the flush under way cannot end well.
+    pub(crate) failed: Option<ZoneError>,
+    pub(crate) done: Vec<ZoneDone>,
+    ended: Vec<Done>,
+    pub(crate) ftl: BlockFtl<M>,
+}
+
+impl<M: Media> Deref for ZoneFtl<M> {
+    type Target = ZoneFtl;
+
+    fn deref(&self) -> &ZoneFtl {
+        self
+    }
+}
+
+impl<M: Media> DerefMut for ZoneFtl<M> {
+    fn deref_mut(&mut self) -> &mut ZoneFtl {
+        self
+    }
+}
+
+/// How many zones of `width` parallel units there is room for on a device with so many good chunks in each group.
+///
+/// # Errors
+/// If there is none, or not even room for the drive's own.
+fn zones_for(geometry: &Geometry, good: &[u32], config: &Config, zoned: &ZoneConfig) -> Result<(Layout, Config), OpenError> {
+    let ZoneConfig { width, limits, zones } = *zoned;
+    let refuse = |text: String| OpenError::Tenant { text, is_lost: false };
+    if width == 0 || width > geometry.pus() {
+        return Err(refuse(format!("zone_width = {width}: a zone has 1 to {} parallel units on this device", geometry.pus())));
+    }
+    if limits.max_open == 0 || limits.max_open > limits.max_active {
+        return Err(refuse(format!(
+            "max_open_zones = {}, max_active_zones = {}: at least one zone can be open, and no more than are active",
+            limits.max_open, limits.max_active
+        )));
+    }
+    // The area grows with the zones, and takes their chunks.
+    let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
+    loop {
+        let layout = Layout::new(geometry, width, count, limits.max_active);
+        let area = layout.area_blocks();
+        let config = Config {
+            catalog_blocks: area,
+            capacity_blocks: area.into(),
+            tenant: note(&layout),
+            payload: FrameForm::Bytes,
+            ..config.clone()
+        };
+        let plan = Plan::new(geometry, &config)?;
+        let share = shares(good, &plan).iter().sum::<u32>();
+        // Columns that move take another chunk before they give theirs back.
+        let kept = width * limits.max_active;
+        let room = share.saturating_sub(kept) / width;
+        if room >= count && count > 0 {
+            let open = width * (limits.max_active + 1);
+            if plan.open_tenant_chunks < open {
+                let limit = plan.open_tenant_chunks / width;
+                return Err(refuse(format!(
+                    "max_active_zones = {}: the device lets zones have {} chunks open, so {} zones of {width} can be active",
+                    limits.max_active, plan.open_tenant_chunks, limit.saturating_sub(1)
+                )));
+            }
+            return Ok((layout, config));
+        }
+        if let (Some(zones), true) = (zones, count > 0) {
+            let chunks = plan.chunks() + u64::from(kept);
+            return Err(refuse(format!(
+                "{zones} zones of {width} chunks do not fit: the device has {} good chunks, and {chunks} are for the drive itself; \
+                 there is room for {room}",
+                good.iter().sum::<u32>()
+            )));
+        }
+        if room == 0 || count == 0 {
+            return Err(refuse(format!(
+                "there is no room for a zone of {width} chunks: the device has {} good ones, {} are for the drive itself, and {kept} for \
+                 zones that move; take a larger device, a smaller zone_width or fewer max_active_zones",
+                good.iter().sum::<u32>(),
+                plan.chunks()
+            )));
+        }
+        count = room.min(count - 1);
+    }
+}
+
+impl<M: Media> ZoneFtl<M> {
+    /// Makes a new drive on a device. What was on it is lost. The capacity of `config` is not looked at.
+    ///
+    /// # Errors
+    /// If there is no room for such zones, or the device fails.
+    pub fn format(
+        mut media: M,
+        config: Config,
+        zoned: ZoneConfig,
+        clock: &mut dyn Clock,
+    ) -> Result<ZoneFtl<M>, OpenError> {
+        let chunks = Chunks::report(&mut media, clock.now())?;
+        let geometry = chunks.geometry;
+        let mut good = vec![0; geometry.groups as usize];
+        let format = geometry.format();
+        for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
+            good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
+        }
+        let (layout, config) = zones_for(&geometry, &good, &config, &zoned)?;
+        let mut zones = Zones::new(&geometry, layout, zoned.limits);
+        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
+        finding::release_found(&mut zones, &mut ftl.flash);
+        zones.keep_frames(&mut ftl.flash);
+        Ok(ZoneFtl::new(ftl, zones))
+    }
+
+    /// Opens a drive with the access that is wanted. Its width and its number of zones are as it was formatted.
+    ///
+    /// # Errors
+    /// If no consistent state can be reached, or it is no zoned drive.
+    pub fn open_with(
+        media: M,
+        config: Config,
+        limits: Limits,
+        access: Access,
+        clock: &mut dyn Clock,
+    ) -> Result<ZoneFtl<M>, OpenError> {
+        let geometry = *media.geometry();
+        // What it was formatted for is found in its superblock.
+        let layout = Layout::new(&geometry, 1, 1, 1);
+        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout));
+        let config = Config { catalog_blocks, tenant, payload: FrameForm::Bytes, ..config };
+        let mut zones = Zones::new(&geometry, layout, limits);
+        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
+        zones.keep_frames(&mut ftl.flash);
+        finding::adopt(&mut ftl, &mut zones, access, clock)?;
+        if access != Access::Inspect {
+            finding::release_found(&mut zones, &mut ftl.flash);
+            ftl.hand_over();
+            ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
+        }
+        Ok(ZoneFtl::new(ftl, zones))
+    }
+
+    fn new(ftl: BlockFtl<M>, zones: Zones) -> ZoneFtl<M> {
+        ZoneFtl {
+            zones,
+            flushes: VecDeque::new(),
+            appended: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            next_write: 0,
+            acknowledged: 0,
+            acknowledged_early: Vec::new(),
+            durable: 0,
+            room: None,
+            failed: None,
+            done: Vec::new(),
+            ended: Vec::new(),
+            ftl,
+        }
+    }
+
+    /// The device, for those who test what the FTL bears.
+    pub fn media_mut(&mut self) -> &mut M {
+        self.ftl.media_mut()
+    }
+
+    /// Gives the device back as it is: what a crash of the FTL leaves behind.
+    #[must_use]
+    pub fn crash(self) -> M {
+        self.ftl.crash()
+    }
+
+    /// Stops cleanly: everything is durable, and open zones are closed.
+    ///
+    /// # Errors
+    /// If the device stops completing commands, or the drive has failed.
+    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        if self.ftl.flash.may_program() {
+            self.begin_flush(None, true);
+            let mut done = Vec::new();
+            self.poll(clock.now(), &mut done);
+            while !self.flushes.is_empty() && self.ftl.flash.may_program() {
+                let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
+                clock.wait_until(due);
+                self.poll(clock.now(), &mut done);
+            }
+        }
+        self.ftl.close_beside(clock, &mut self.zones)
+    }
+}
+
+impl<M: Media + ?Sized> ZoneFtl<M> {
+    /// The block FTL below: its area, accounting and recovery.
+    #[must_use]
+    pub fn block(&self) -> &BlockFtl<M> {
+        &self.ftl
+    }
+}
+
+impl ZoneFtl {
+    /// Where everything is.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.zones.layout
+    }
+
+    /// The states of all zones.
+    #[must_use]
+    pub fn board(&self) -> &Board {
+        &self.zones.board
+    }
+
+    /// What happened since the drive was opened.
+    #[must_use]
+    pub fn statistics(&self) -> (&Statistics, &ZoneStatistics) {
+        (self.ftl.statistics(), &self.zones.statistics)
+    }
+
+    /// Bytes of memory for where zones are: what a block FTL has its map for.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        (size_of_val(&self.zones.chunks[..]) + size_of_val(&self.zones.numbers[..])) as u64
+    }
+
+    /// The frames of the drive.
+    #[must_use]
+    pub fn frames(&self) -> &Frames {
+        &self.ftl.flash.frames
+    }
+
+    /// The same, to take some and to fill them.
+    pub fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.ftl.flash.frames
+    }
+
+    /// The state of the parts in one line, for messages about what should never happen.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let stage = self.flushes.front().map(|flush| &flush.stage);
+        let writers = self.zones.writers.iter().flatten().map(|writer| {
+            let columns: Vec<_> = writer.columns.iter().map(|column| (column.stage, column.under_way)).collect();
+            let units: Vec<_> = writer.units.iter().map(|unit| unit.state).collect();
+            format!("zone {} from unit {}: {units:?}, {columns:?}", writer.zone, writer.first_unit)
+        });
+        format!(
+            "{} flushes, the first {stage:?}, writes {}/{}/{}, {} doomed, {} leaving, short of room: {}, writers {:?}; {}",
+            self.flushes.len(),
+            self.durable,
+            self.acknowledged,
+            self.next_write,
+            self.zones.doomed.len(),
+            self.zones.leaving.len(),
+            self.zones.lacks_room,
+            writers.collect::<Vec<_>>(),
+            self.ftl.describe()
+        )
+    }
+
+    /// The zone that begins at `address`.
+    fn zone_at(&self, address: u64) -> Result<u32, ZoneError> {
+        let Layout { size, .. } = self.zones.layout;
+        let zone = self.zone_of(address, 1)?;
+        if address.is_multiple_of(size) { Ok(zone) } else { Err(ZoneError::NotAZone { address, size }) }
+    }
+
+    /// The zone that blocks from `first` on begin in.
+    fn zone_of(&self, first: u64, count: u64) -> Result<u32, ZoneError> {
+        let layout = &self.zones.layout;
+        let blocks = layout.blocks();
+        if count == 0 || first.checked_add(count).is_none_or(|end| end > blocks) {
+            return Err(ZoneError::OutOfRange { first, count, blocks });
+        }
+        Ok((first / layout.size) as u32)
+    }
+
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// If it cannot be started; frames stay the caller's, and nothing has changed.
+    pub fn submit(&mut self, now: Time, tag: u64, request: ZoneRequest<'_>) -> Result<(), ZoneError> {
+        assert!(tag < TAGS, "tags from {TAGS:#x} on are the drive's own");
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        self.ftl.flash.statistics.host_requests += 1;
+        let result = match request {
+            ZoneRequest::Read { first, frames } => self.read(tag, first, frames),
+            ZoneRequest::Write { first, frames, durability } => self.write(tag, first, false, frames, durability),
+            ZoneRequest::Append { zone, frames, durability } => self.write(tag, zone, true, frames, durability),
+            ZoneRequest::Act { zone, action } => self.act(tag, zone, action),
+            ZoneRequest::ActOnAll { action } => self.act_on_all(tag, action),
+            ZoneRequest::Flush => self.expect_writable().map(|()| self.begin_flush(Some(tag), false)),
+        };
+        self.ftl.flash.statistics.host_errors += u64::from(result.is_err());
+        self.ftl.hand_over();
+        result
+    }
+
+    fn expect_writable(&self) -> Result<(), ZoneError> {
+        match self.ftl.read_only_reason() {
+            Some(reason) => Err(ZoneError::DriveReadOnly(reason)),
+            None => Ok(()),
+        }
+    }
+
+    fn succeed(&mut self, tag: u64, address: Option<u64>) {
+        self.done.push(ZoneDone { tag, result: Ok(()), address, at: self.ftl.flash.now });
+    }
+
+    fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), ZoneError> {
+        let zone = self.zone_of(first, frames.len() as u64)?;
+        let layout = self.zones.layout;
+        let at = first % layout.size;
+        let end = at + frames.len() as u64;
+        if end > layout.size {
+            return Err(ZoneError::Boundary { zone, end, capacity: layout.capacity });
+        }
+        let Zone { state, written } = self.zones.board.zone(zone);
+        if state == ZoneState::Offline {
+            return Err(ZoneError::Offline { zone });
+        }
+        let there = u64::from(written).saturating_sub(at).min(frames.len() as u64) as usize;
+        frames[there..].iter().for_each(|frame| self.ftl.flash.frames.zero(*frame));
+        if there == 0 {
+            self.ftl.flash.statistics.host_blocks_read += frames.len() as u64;
+            self.succeed(tag, None);
+            return Ok(());
+        }
+        let (zones, number) = (&self.zones, self.zones.numbers[zone as usize]);
+        let place = |flash: &Flash, block: u32| zones.block(flash, zone, block);
+        self.ftl.read_elsewhere(tag | OF_ZONE, number, at as u32, &frames[..there], place);
+        self.reads.insert(tag, first - at);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        tag: u64,
+        first: u64,
+        is_append: bool,
+        frames: &[Frame],
+        durability: Durability,
+    ) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let zone = if is_append { self.zone_at(first)? } else { self.zone_of(first, frames.len() as u64)? };
+        if frames.is_empty() || frames.len() > TRANSACTION_BLOCKS_MAX {
+            let (count, blocks) = (frames.len() as u64, self.zones.layout.blocks());
+            return Err(ZoneError::OutOfRange { first, count, blocks });
+        }
+        let size = self.zones.layout.size;
+        let at = (!is_append).then_some((first % size) as u32);
+        let at = self.zones.board.write(zone, at, frames.len() as u32)?;
+        self.zones.append(&mut self.ftl.flash, zone, frames);
+        self.zones.statistics.appended += if is_append { frames.len() as u64 } else { 0 };
+        let address = is_append.then(|| u64::from(zone) * size + u64::from(at));
+        match durability {
+            Durability::Volatile => self.succeed(tag, address),
+            Durability::Durable => {
+                if let Some(address) = address {
+                    self.appended.insert(tag, address);
+                }
+                self.begin_flush(Some(tag), false);
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, tag: u64, address: u64, action: Action) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let zone = self.zone_at(address)?;
+        self.act_on(zone, action)?;
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn act_on_all(&mut self, tag: u64, action: Action) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        for zone in self.zones.board.all_for(action)? {
+            self.act_on(zone, action)?;
+        }
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn act_on(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {
+        if !self.zones.board.act(zone, action)? {
+            return Ok(());
+        }
+        match action {
+            Action::Reset | Action::Offline => {
+                self.zones.statistics.resets += u64::from(action == Action::Reset);
+                self.zones.empty(&mut self.ftl.flash, zone);
+            }
+            Action::Finish => {
+                self.zones.statistics.finishes += 1;
+                self.zones.end(&mut self.ftl.flash, zone);
+            }
+            Action::Open | Action::Close => {}
+        }
+        self.ftl.flash.stirred = true;
+        Ok(())
+    }
+
+    /// Lets the drive work and appends what has ended by `now`.
+    pub fn poll(&mut self, now: Time, done: &mut Vec<ZoneDone>) {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
+            self.ftl.poll_beside(now, &mut self.ended, &mut self.zones);
+            let is_news = !self.ended.is_empty();
+            for index in 0..self.ended.len() {
+                let ended = self.ended[index];
+                self.take(ended);
+            }
+            self.ended.clear();
+            self.zones.keep_frames(&mut self.ftl.flash);
+            let has_acted = self.advance_flush() | self.release() | self.make_room();
+            self.ftl.hand_over();
+            if !is_news && !has_acted && !self.ftl.flash.stirred {
+                break;
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    /// When to poll again, if the drive has work under way. A time not after `now` means at once.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
+    }
+
+    /// A request of the block FTL has ended: a read of a zone, or one of the drive's own.
+    fn take(&mut self, Done { tag, result, at }: Done) {
+        if tag & OWN == 0 {
+            let tag = tag & !OF_ZONE;
+            let zone = self.reads.remove(&tag).expect("a read ends once");
+            let result = result.map_err(|error| ZoneError::Io(error.renamed(|block| zone + block)));
+            self.done.push(ZoneDone { tag, result, address: None, at });
+            return;
+        }
+        if tag == ROOM_FLUSH {
+            if let Some(Room::Flushing(acknowledged)) = self.room.take()
+                && result.is_ok()
+            {
+                self.durable = self.durable.max(acknowledged);
+            }
+            return;
+        }
+        if tag == OWN_FLUSH {
+            let failed = self.failed.take().or(result.err().map(ZoneError::Io));
+            if let Some(Flush { stage: FlushStage::Flushing(acknowledged), .. }) = self.flushes.front()
+                && failed.is_none()
+            {
+                self.durable = self.durable.max(*acknowledged);
+            }
+            self.end_flush(failed.map_or(Ok(()), Err));
+            return;
+        }
+        if let Err(error) = result {
+            self.area_failed(error);
+        }
+        self.acknowledged_early.push(tag & !OWN);
+        while let Some(next) = self.acknowledged_early.iter().position(|write| *write == self.acknowledged + 1) {
+            self.acknowledged_early.swap_remove(next);
+            self.acknowledged += 1;
+        }
+    }
+
+    /// Releases chunks that no record names any more, for good. Returns whether there was any.
+    fn release(&mut self) -> bool {
+        let durable = self.durable;
+        let may = |doomed: &crate::zones::Doomed| doomed.write.is_some_and(|write| write <= durable);
+        let mut has_acted = false;
+        for at in (0..self.zones.doomed.len()).rev() {
+            if may(&self.zones.doomed[at]) {
+                let doomed = self.zones.doomed.swap_remove(at);
+                self.zones.release_chunk(&mut self.ftl.flash, doomed.chunk, doomed.open);
+                has_acted = true;
+            }
+        }
+        has_acted
+    }
+
+    /// Where a zone wants a chunk and there is none: what was reset has to be durable first. Where nothing is left to come, the
+    /// zone has no medium to be written to. Returns whether anything was done.
+    fn make_room(&mut self) -> bool {
+        match self.room {
+            Some(Room::Saved(write)) if self.acknowledged >= write => {
+                let is_begun = self.ftl.submit(self.ftl.flash.now, ROOM_FLUSH, Request::Flush).is_ok();
+                if is_begun {
+                    self.room = Some(Room::Flushing(self.acknowledged));
+                }
+                return is_begun;
+            }
+            Some(_) => return false,
+            None => {}
+        }
+        if !self.zones.lacks_room || !self.ftl.flash.may_program() {
+            return false;
+        }
+        if !self.zones.doomed.is_empty() {
+            self.save_records();
+            self.zones.statistics.own_flushes += 1;
+            self.room = Some(Room::Saved(self.next_write));
+            return true;
+        }
+        let flash = &self.ftl.flash;
+        let is_coming = !self.zones.leaving.is_empty() || flash.provisioning.coming() > 0 || flash.units.under_way() > 0;
+        if is_coming {
+            return false;
+        }
+        let wanting = self.zones.without_chunk();
+        for zone in &wanting {
+            self.zones.fail(&mut self.ftl.flash, *zone);
+        }
+        !wanting.is_empty()
+    }
+}

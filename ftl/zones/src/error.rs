@@ -1,0 +1,94 @@
+//! Requests that a zoned drive cannot fulfil.
+
+use crate::board::{Action, ZoneState};
+use openftl_parts::target::IoError;
+use openftl_parts::words::ReadOnlyReason;
+
+/// A request that a zoned drive cannot fulfil. Each of the first ones has a status of its own in NVMe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ZoneError {
+    /// Beyond the capacity of its zone, or over its end.
+    #[error("blocks up to {end} of zone {zone}, whose capacity is {capacity}: write the rest to another zone")]
+    Boundary {
+        /// The zone.
+        zone: u32,
+        /// The block behind the last one.
+        end: u64,
+        /// Blocks of a zone.
+        capacity: u32,
+    },
+    /// Nothing more can be written to it.
+    #[error("zone {zone} is full: reset it before it is written")]
+    Full {
+        /// The zone.
+        zone: u32,
+    },
+    /// The medium takes nothing more for it.
+    #[error("zone {zone} is read only: its medium has failed")]
+    ReadOnly {
+        /// The zone.
+        zone: u32,
+    },
+    /// It is lost.
+    #[error("zone {zone} is offline")]
+    Offline {
+        /// The zone.
+        zone: u32,
+    },
+    /// Not at the write pointer.
+    #[error("a write at block {at} of zone {zone}, whose write pointer is {expected}: zones are written in order")]
+    InvalidWrite {
+        /// The zone.
+        zone: u32,
+        /// Where it was to begin.
+        at: u32,
+        /// Where it has to.
+        expected: u32,
+    },
+    /// As many zones are open or closed as there may be.
+    #[error("{limit} zones are active, as many as there may be: finish or reset one first")]
+    TooManyActive {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// As many zones are explicitly open as there may be.
+    #[error("{limit} zones are open, as many as there may be: close one first")]
+    TooManyOpen {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// Not from this state.
+    #[error("zone {zone} is {state:?}: {action:?} is not possible")]
+    InvalidTransition {
+        /// The zone.
+        zone: u32,
+        /// Its state.
+        state: ZoneState,
+        /// What was to be done.
+        action: Action,
+    },
+    /// Not the first block of a zone.
+    #[error("block {address} is not the first one of a zone; zones have {size} blocks")]
+    NotAZone {
+        /// What was given.
+        address: u64,
+        /// Blocks from one zone to the next.
+        size: u64,
+    },
+    /// Beyond the last zone, or nothing at all.
+    #[error("blocks {first} to {}, of a drive that has {blocks}", first.saturating_add(*count))]
+    OutOfRange {
+        /// The first.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// Of the drive.
+        blocks: u64,
+    },
+    /// The drive takes no writes.
+    #[error("the drive is read-only: {0}")]
+    DriveReadOnly(ReadOnlyReason),
+    /// A block could not be read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}

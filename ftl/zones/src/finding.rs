@@ -1,0 +1,481 @@
+//! What is found of zones when a drive is opened.
+//!
+//! A record says which chunks a zone has, and is older than the zone. Zones that are full are as their record says. Of one that was being
+//! written each column has what its chunk has by the device's word, but for the blocks that the medium may have damaged (MW_CUNITS, on a
+//! device without power-loss protection), and beyond that what the tail has. The zone ends where the first block is missing.
+//!
+//! ```text
+//!   column 0   [ unit 0 ][ unit 3 ][ un│                     tail   [ unit 4 · unit 5 · un│
+//!   column 1   [ unit 1 ][ unit 4 ]                          the zone: units 0 to 4, where column 2 ends, and then
+//!   column 2   [ unit 2 ]                                    units 4 to 6 as far as the tail has them
+//! ```
+//!
+//! A column that has something behind what counts moves before it is written again (`writer.rs`). A zone that was open comes back closed.
+
+use crate::board::ZoneState;
+use crate::record::{NamedChunk, Record, RecordState, SavedTail, record_bytes};
+use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
+use crate::zones::{Found, Zones};
+use openftl_blocks::block_ftl::BlockFtl;
+use openftl_blocks::reading::BlockPlace;
+use openftl_core::{ChunkId, Clock, Frame, FrameForm};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::map::Place;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::target::{BlockTarget, Done, IoError, Request};
+use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
+
+/// Blocks of the area that are read at a time.
+const READ_BLOCKS: u32 = 64;
+
+fn lost(text: String) -> OpenError {
+    OpenError::Tenant { text, is_lost: true }
+}
+
+/// Chunks that were found and are of no zone: what a crash left of one that was reset, or not flushed.
+pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
+    for (chunk, Found { write_pointer, is_open }) in std::mem::take(&mut zones.found) {
+        if is_open {
+            // Its opening may not be in the log, and what it holds does not count.
+            flash.seals.open(chunk);
+        }
+        let open = is_open.then(|| flash.units.open(chunk, write_pointer));
+        zones.release_chunk(flash, chunk, open);
+    }
+    zones.note_leaving(flash);
+}
+
+/// Reads `count` blocks from `first` on, one by one: each with what is in it.
+fn read_area(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    clock: &mut dyn Clock,
+    wanted: &[u64],
+    frames: &[Frame],
+) -> Result<(), OpenError> {
+    for (block, frame) in wanted.iter().zip(frames) {
+        let now = clock.now();
+        let read = Request::Read { first: *block, frames: &[*frame] };
+        ftl.submit(now, *block, read).map_err(|error| unreadable(*block, &error))?;
+    }
+    wait_for_reads(ftl, zones, clock)
+}
+
+fn unreadable(block: u64, error: &IoError) -> OpenError {
+    lost(format!("block {block} of the area with the records of zones cannot be read: {error}"))
+}
+
+fn wait_for_reads(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<(), OpenError> {
+    ftl.hand_over();
+    ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
+    let mut done = Vec::new();
+    ftl.poll_beside(clock.now(), &mut done, zones);
+    for Done { tag, result, .. } in done {
+        result.map_err(|error| unreadable(tag, &error))?;
+    }
+    Ok(())
+}
+
+/// Every record that was ever written, with its zone.
+fn read_records(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    clock: &mut dyn Clock,
+) -> Result<Vec<(u32, Record)>, OpenError> {
+    let layout = zones.layout;
+    let mut records = Vec::new();
+    let mut frames = Vec::new();
+    let count = READ_BLOCKS.min(layout.record_blocks);
+    assert!(ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames), "a drive has frames for a read");
+    for first in (0..layout.record_blocks).step_by(count as usize) {
+        let blocks = first..(first + count).min(layout.record_blocks);
+        let wanted: Vec<u64> =
+            blocks.map(u64::from).filter(|block| ftl.place(*block) != Some(Place::Unmapped)).collect();
+        read_area(ftl, zones, clock, &wanted, &frames)?;
+        for (block, frame) in wanted.iter().zip(&frames) {
+            let zone = *block as u32 * layout.records_per_block;
+            let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(record_bytes(layout.width));
+            for (zone, bytes) in (zone..layout.zones).zip(bytes) {
+                let record = Record::read(bytes)
+                    .ok_or_else(|| lost(format!("the record of zone {zone}, in block {block} of the area, is none")))?;
+                records.push((zone, record));
+            }
+        }
+    }
+    frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
+    Ok(records)
+}
+
+/// A column as the device has it.
+#[derive(Clone, Copy)]
+struct FoundColumn {
+    chunk: ChunkId,
+    is_open: bool,
+    write_pointer: u32,
+    /// Blocks that are good, and those of them that can be read as it is.
+    good: u32,
+    readable: u32,
+}
+
+/// Takes over every zone that a record describes.
+pub(crate) fn adopt(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    access: Access,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    for (zone, record) in read_records(ftl, zones, clock)? {
+        zones.next_number = zones.next_number.max(record.number + 1);
+        zones.numbers[zone as usize] = record.number;
+        match record.state {
+            RecordState::Empty => {}
+            RecordState::Offline => zones.board.put(zone, ZoneState::Offline, 0),
+            RecordState::Full if record.saved.is_none() => adopt_whole(ftl, zones, zone, &record)?,
+            _ => adopt_unfinished(ftl, zones, zone, &record, access, clock)?,
+        }
+    }
+    zones.note_leaving(&mut ftl.flash);
+    zones.is_stirred = true;
+    Ok(())
+}
+
+/// The chunk of a column, which is the zone's from now on. `None`: the medium has lost it, or never had anything of it.
+fn take_found(flash: &Flash, zones: &mut Zones, zone: u32, chunk: ChunkId) -> Result<Option<Found>, OpenError> {
+    if !flash.geometry.has_chunk(chunk) {
+        return Err(lost(format!("the record of zone {zone} names a chunk that the device does not have: {chunk:?}")));
+    }
+    if let Some(found) = zones.found.remove(&chunk) {
+        return Ok(Some(found));
+    }
+    match flash.chunks.usage(chunk) {
+        ChunkUse::Retired => Ok(None),
+        _ => {
+            let address = flash.format.unpack_chunk(chunk);
+            Err(lost(format!("the record of zone {zone} names the chunk of {address}, which is of something else")))
+        }
+    }
+}
+
+/// A zone of which everything is on media.
+fn adopt_whole(ftl: &mut BlockFtl, zones: &mut Zones, zone: u32, record: &Record) -> Result<(), OpenError> {
+    let mut is_lost = false;
+    for (column, named) in (0..).zip(&record.chunks) {
+        let Some(NamedChunk { chunk, .. }) = *named else {
+            is_lost |= zones.layout.blocks_in_column(column, record.written) > 0;
+            continue;
+        };
+        match take_found(&ftl.flash, zones, zone, chunk)? {
+            Some(Found { write_pointer, is_open: true }) => {
+                let open = ftl.flash.units.open(chunk, write_pointer);
+                zones.half_full.insert(chunk, open);
+            }
+            Some(_) => {}
+            None => is_lost = true,
+        }
+        zones.set_chunk(zone, column, Some(chunk));
+    }
+    zones.board.put(zone, if is_lost { ZoneState::ReadOnly } else { ZoneState::Full }, record.written);
+    Ok(())
+}
+
+/// A zone that was being written.
+fn adopt_unfinished(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    zone: u32,
+    record: &Record,
+    access: Access,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let (layout, geometry) = (zones.layout, ftl.flash.geometry);
+    let is_clean = ftl.recovery_report().clean;
+    let mut columns: Vec<Option<FoundColumn>> = Vec::new();
+    for named in &record.chunks {
+        let found = match named {
+            Some(named) => take_found(&ftl.flash, zones, zone, named.chunk)?.map(|found| (*named, found)),
+            None => None,
+        };
+        columns.push(found.map(|(NamedChunk { chunk, good }, Found { write_pointer, is_open })| {
+            let good = good.unwrap_or(write_pointer).min(write_pointer);
+            FoundColumn { chunk, is_open, write_pointer, good, readable: good }
+        }));
+    }
+    // Unless the drive was stopped, a recovery has padded what was open, and another one before may have, too.
+    if !is_clean && geometry.mw_cunits > 0 {
+        let doubtful = |(at, named): (usize, &Option<NamedChunk>)| {
+            named.is_some_and(|named| named.good.is_none() && columns[at].is_some()).then_some(at)
+        };
+        let doubtful: Vec<usize> = record.chunks.iter().enumerate().filter_map(doubtful).collect();
+        verify_ends(ftl, zones, record.number, &mut columns, &doubtful, clock)?;
+    }
+    // What the medium has lost is an error where it is read, and the rest of the zone is there.
+    let longest = columns.iter().flatten().map(|found| found.write_pointer).max().unwrap_or(0);
+    let mut is_lost = false;
+    for (column, named) in columns.iter_mut().zip(&record.chunks) {
+        if let (None, Some(NamedChunk { chunk, .. })) = (&column, *named) {
+            is_lost = true;
+            let (good, readable) = (longest, longest);
+            *column = Some(FoundColumn { chunk, is_open: false, write_pointer: longest, good, readable });
+        }
+    }
+    // What cannot be read before more is written behind it, and is not in the tail, is made readable: it counts.
+    let unreadable = |column: &FoundColumn| if column.is_open && is_clean { geometry.mw_cunits } else { 0 };
+    let tail = record.saved.map_or(0..0, |saved| saved.first..saved.end);
+    let written = match record.state {
+        RecordState::ReadOnly | RecordState::Full => record.written,
+        _ => end_of(zones, &columns, &tail),
+    };
+    let mut writer = Writer::new(zone, record.number, layout.width);
+    (writer.saved, writer.is_resaved) = (record.saved, true);
+    if let Some(SavedTail { tail, .. }) = record.saved {
+        let whose = zones.tail_of.get_mut(tail as usize);
+        *whose.ok_or_else(|| lost(format!("the record of zone {zone} names tail {tail}, which is none")))? = zone;
+    }
+    // Blocks that need frames: those of the tail that are not on media, and, of columns that move, those of a unit that began.
+    let mut needed: Vec<u32> = Vec::new();
+    for (at, column) in (0..).zip(&mut columns) {
+        let owed = layout.blocks_in_column(at, written);
+        let Some(found) = column else {
+            needed.extend((0..owed).map(|block| layout.block_at(at, block)));
+            continue;
+        };
+        let (good, behind) = (found.good.min(owed), found.write_pointer);
+        let first_unreadable = behind.saturating_sub(unreadable(found)).min(good);
+        let is_in_tail = (first_unreadable..owed).all(|block| tail.contains(&layout.block_at(at, block)));
+        // What is there and cannot be read yet is in the tail, too: it goes on where it is.
+        let is_kept = is_clean && found.good == behind && behind <= owed && is_in_tail;
+        let open = found.is_open.then(|| ftl.flash.units.open(found.chunk, behind));
+        let is_padded = !is_kept && first_unreadable < good && access != Access::Inspect;
+        if let Some(open) = open.filter(|_| is_padded) {
+            let room = ftl.flash.units.room(open);
+            ftl.flash.pad_by(open, geometry.mw_cunits.next_multiple_of(geometry.ws_min).min(room));
+        }
+        found.readable = if is_padded { good } else { first_unreadable };
+        let is_last = found.good == behind;
+        let goes_on = is_last && behind <= owed && !is_padded && (is_kept || found.readable == behind);
+        let has_room = found.is_open || behind == geometry.blocks_per_chunk;
+        let adopted = &mut writer.columns[at as usize];
+        if goes_on && has_room {
+            let FoundColumn { chunk, readable, .. } = *found;
+            adopted.stage = Stage::Ready;
+            adopted.new = Some(NewChunk { chunk, open, submitted: behind, programmed: behind, readable });
+        } else {
+            let blocks = if is_lost { found.readable } else { found.readable / layout.unit_blocks * layout.unit_blocks };
+            adopted.old = Some(OldChunk { chunk: found.chunk, open, blocks, good: found.readable });
+        }
+        needed.extend((adopted.good_blocks()..owed).map(|block| layout.block_at(at, block)));
+    }
+    ftl.hand_over();
+    ftl.run(clock, zones, |ftl| ftl.flash.units.under_way() == 0)?;
+    needed.sort_unstable();
+    load_units(ftl, zones, &mut writer, &columns, &needed, written, clock)?;
+    let state = match record.state {
+        _ if is_lost => ZoneState::ReadOnly,
+        RecordState::ReadOnly => ZoneState::ReadOnly,
+        RecordState::Full => ZoneState::Full,
+        _ if written == layout.capacity => ZoneState::Full,
+        _ if written == 0 => ZoneState::Empty,
+        _ => ZoneState::Closed,
+    };
+    writer.is_ending = state == ZoneState::Full;
+    if let Some(last) = writer.units.back_mut()
+        && writer.is_ending
+        && last.state == UnitState::Filling
+    {
+        last.state = UnitState::Waiting;
+    }
+    zones.board.put(zone, state, written);
+    zones.mark_dirty(zone);
+    // A chunk of which nothing counts is no chunk of the zone.
+    for column in &mut writer.columns {
+        if let Some(OldChunk { chunk, open, .. }) = column.old.take_if(|old| old.blocks == 0) {
+            zones.doom(zone, chunk, open);
+        }
+    }
+    if state == ZoneState::Empty {
+        zones.leave_tail(zone, writer.saved);
+        for NewChunk { chunk, open, .. } in writer.columns.iter().filter_map(|column| column.new) {
+            zones.doom(zone, chunk, open);
+        }
+    } else {
+        zones.add_writer(writer);
+    }
+    Ok(())
+}
+
+/// Finds out where in each of the `doubtful` columns the blocks of the zone end: padding is behind them, and where a power cut may have
+/// damaged pages, what it has damaged.
+fn verify_ends(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    number: u64,
+    columns: &mut [Option<FoundColumn>],
+    doubtful: &[usize],
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let mut ranges: Vec<(usize, u32, u32)> = Vec::new();
+    for at in doubtful {
+        let found = columns[*at].expect("only what was found is doubtful");
+        ranges.push((*at, 0, found.write_pointer));
+    }
+    // All columns at once, half of what is left of each at a time.
+    while ranges.iter().any(|(_, good, end)| good < end) {
+        let asked: Vec<(usize, u32)> = ranges
+            .iter()
+            .filter(|(_, good, end)| good < end)
+            .map(|(at, good, end)| (*at, good + (end - good) / 2))
+            .collect();
+        let verified = verify(ftl, zones, number, columns, &asked, clock)?;
+        for (at, good, end) in &mut ranges {
+            if let Some(index) = asked.iter().position(|(other, _)| other == at) {
+                let block = asked[index].1;
+                if verified[index] { *good = block + 1 } else { *end = block }
+            }
+        }
+    }
+    let geometry = ftl.flash.geometry;
+    for (at, good, _) in ranges {
+        let mut good = good;
+        if geometry.volatile_cache {
+            // Behind a page that is damaged another may be whole.
+            let first = good.saturating_sub(geometry.mw_cunits);
+            let asked: Vec<(usize, u32)> = (first..good).map(|block| (at, block)).collect();
+            let verified = verify(ftl, zones, number, columns, &asked, clock)?;
+            good = verified.iter().position(|is_good| !is_good).map_or(good, |index| first + index as u32);
+        }
+        let found = columns[at].as_mut().expect("only what was found is doubtful");
+        (found.good, found.readable) = (good, good);
+    }
+    Ok(())
+}
+
+/// Whether each of these blocks of columns is what it should be.
+fn verify(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    number: u64,
+    columns: &[Option<FoundColumn>],
+    asked: &[(usize, u32)],
+    clock: &mut dyn Clock,
+) -> Result<Vec<bool>, OpenError> {
+    let mut frames = Vec::new();
+    let has_frames = ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames);
+    assert!(has_frames, "a drive that is opened has frames");
+    for (index, ((at, block), frame)) in asked.iter().zip(&frames).enumerate() {
+        let ppa = ftl.flash.format.ppa(columns[*at].expect("it was found").chunk, *block);
+        let of_zone = zones.layout.block_at(*at as u32, *block);
+        ftl.read_elsewhere(index as u64, number, of_zone, &[*frame], |_, _| BlockPlace::Media(ppa));
+    }
+    ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
+    let mut done = Vec::new();
+    ftl.poll_beside(clock.now(), &mut done, zones);
+    frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
+    let mut verified = vec![false; asked.len()];
+    for Done { tag, result, .. } in done {
+        verified[tag as usize] = result.is_ok();
+    }
+    Ok(verified)
+}
+
+/// Where a zone ends whose columns and tail have this.
+fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: &std::ops::Range<u32>) -> u32 {
+    let layout = &zones.layout;
+    let good = |column: u32| columns[column as usize].map_or(0, |found| found.good);
+    let mut block = 0;
+    while block < layout.capacity {
+        let (column, at) = layout.place(block);
+        let left = layout.unit_blocks - block % layout.unit_blocks;
+        if good(column) > at {
+            block += left.min(good(column) - at);
+        } else if tail.contains(&block) {
+            block += left.min(tail.end - block);
+        } else {
+            break;
+        }
+    }
+    block
+}
+
+/// Brings units into memory that the medium does not have, or not for good.
+fn load_units(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    writer: &mut Writer,
+    columns: &[Option<FoundColumn>],
+    needed: &[u32],
+    written: u32,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let layout = zones.layout;
+    let unit_blocks = layout.unit_blocks;
+    writer.first_unit = needed.first().map_or(written / unit_blocks, |block| block / unit_blocks);
+    if needed.is_empty() && written.is_multiple_of(unit_blocks) {
+        return Ok(());
+    }
+    for unit in writer.first_unit..written.div_ceil(unit_blocks) {
+        let (column, first) = layout.place_of_unit(unit);
+        let blocks = (written - unit * unit_blocks).min(unit_blocks);
+        let of_unit = unit * unit_blocks..unit * unit_blocks + blocks;
+        let begin = needed.partition_point(|block| *block < of_unit.start);
+        let end = needed.partition_point(|block| *block < of_unit.end);
+        let loaded = &needed[begin..end];
+        let mut frames = Vec::new();
+        if !ftl.flash.frames.acquire_many(FrameForm::Bytes, loaded.len(), &mut frames) {
+            return Err(lost(format!("zone {} has more in its tail than the drive has frames for", writer.zone)));
+        }
+        let submitted = writer.columns[column as usize].new.map_or(0, |new| new.submitted);
+        let state = match blocks == unit_blocks {
+            _ if loaded.is_empty() && blocks == unit_blocks => UnitState::Readable,
+            true if submitted >= first + unit_blocks => UnitState::Kept,
+            true => UnitState::Waiting,
+            false => UnitState::Filling,
+        };
+        load_blocks(ftl, zones, writer, columns, loaded, &frames, clock)?;
+        // What is on media of a unit that is not: its first blocks.
+        let skip = blocks - loaded.len() as u32;
+        writer.units.push_back(ZoneUnit { state, skip, frames });
+    }
+    writer.forget_readable();
+    Ok(())
+}
+
+fn load_blocks(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    writer: &Writer,
+    columns: &[Option<FoundColumn>],
+    blocks: &[u32],
+    frames: &[Frame],
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let layout = zones.layout;
+    let tail = writer.saved.filter(|_| !blocks.is_empty());
+    let (mut places, mut of_tail) = (Vec::new(), Vec::new());
+    for (block, frame) in blocks.iter().zip(frames) {
+        let (column, at) = layout.place(*block);
+        let found = columns[column as usize];
+        match found.filter(|found| found.readable > at) {
+            Some(found) => {
+                let ppa = ftl.flash.format.ppa(found.chunk, at);
+                ftl.read_elsewhere(u64::from(*block), writer.number, *block, &[*frame], |_, _| BlockPlace::Media(ppa));
+            }
+            None if tail.as_ref().is_some_and(|saved| (saved.first..saved.end).contains(block)) => {
+                let saved = tail.as_ref().expect("it was just looked at");
+                places.push(layout.tail_place(saved.tail, *block));
+                of_tail.push(*frame);
+            }
+            None => return Err(lost(format!("block {block} of zone {} is nowhere", writer.zone))),
+        }
+    }
+    for (places, frames) in places.chunks(TRANSACTION_BLOCKS_MAX).zip(of_tail.chunks(TRANSACTION_BLOCKS_MAX)) {
+        read_area(ftl, zones, clock, places, frames)?;
+    }
+    wait_for_reads(ftl, zones, clock)?;
+    for (block, frame) in blocks.iter().zip(frames) {
+        let oob = Oob { kind: BlockKind::Tenant, address: u64::from(*block), sequence: writer.number };
+        oob.seal(&mut ftl.flash.frames, *frame);
+    }
+    Ok(())
+}

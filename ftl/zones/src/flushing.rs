@@ -1,0 +1,308 @@
+//! Flushes: what a zone has behind its last good unit is saved in the area, because zones cannot be padded.
+//!
+//! ```text
+//!   flush ──▶ whole units are on media ──▶ tails are saved, then records ──▶ flush of the block FTL ──▶ done
+//!             (of what was written when    (one after the other: a record
+//!             the flush began)              never says more than is there)
+//! ```
+//!
+//! A flush costs the blocks that the medium does not have for good: less than a unit of each zone that was written, and on
+//! devices that hold blocks back (MW_CUNITS, without power-loss protection) those of each column. Flushes that come while one
+//! is under way share the next one.
+//!
+//! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
+//! a flush waits for.
+
+use crate::board::ZoneState;
+use crate::drive::ZoneFtl;
+use crate::error::ZoneError;
+use crate::record::{SavedTail, record_bytes};
+use crate::writer::{Stage, UnitState, Writer};
+use crate::zones::{NONE, Zones};
+use openftl_core::{BLOCK_BYTES, Frame};
+use openftl_parts::flash::Flash;
+use openftl_parts::target::{BlockTarget, Durability, IoError, Request};
+use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+
+/// Marks the tags of what the drive asks of the block FTL.
+pub(crate) const OWN: u64 = 1 << 63;
+/// Of those, the flush that a host waits for, and the one that makes room.
+pub(crate) const OWN_FLUSH: u64 = OWN | 1 << 62;
+pub(crate) const ROOM_FLUSH: u64 = OWN_FLUSH | 1;
+
+/// A zone as it was when a flush began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    zone: u32,
+    number: u64,
+    written: u32,
+}
+
+/// How far a flush is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum FlushStage {
+    /// Whole units are on their way to the medium.
+    Writing,
+    /// Tails of these are to be saved, from the last on; then records.
+    Saving(Vec<Target>),
+    /// What was saved is being written, up to this write.
+    Saved(u64),
+    /// The block FTL makes it durable.
+    Flushing(u64),
+}
+
+/// A flush under way.
+pub(crate) struct Flush {
+    /// Whom it is for; nobody if the drive needs it itself.
+    pub(crate) tags: Vec<u64>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) stage: FlushStage,
+    /// Everything that cannot be read yet is saved, though it may survive a power cut.
+    pub(crate) is_last: bool,
+}
+
+impl Zones {
+    /// What is to be durable: all that has been written so far.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan);
+        let target = |writer: &Writer| {
+            let (zone, number) = (writer.zone, writer.number);
+            Target { zone, number, written: self.board.zone(zone).written }
+        };
+        writers.map(target).collect()
+    }
+
+    fn writer_for(&self, target: Target) -> Option<&Writer> {
+        self.writer_of(target.zone).filter(|writer| writer.number == target.number)
+    }
+
+    /// Whether the medium has all that it will have of a target without more writes.
+    fn is_on_media(&self, flash: &Flash, target: Target) -> bool {
+        let Some(writer) = self.writer_for(target) else { return true };
+        if self.board.zone(target.zone).state == ZoneState::ReadOnly {
+            return writer.under_way() == 0;
+        }
+        if writer.is_ending {
+            return false;
+        }
+        let whole = target.written / self.layout.unit_blocks;
+        let units = (writer.first_unit..whole).map(|unit| writer.unit(unit).expect("units follow each other"));
+        let mut states = units.map(|unit| unit.state);
+        let is_written = states.all(|state| match state {
+            UnitState::Filling | UnitState::Waiting => false,
+            UnitState::UnderWay { id, is_programmed } => is_programmed || flash.units.has_completed(id),
+            UnitState::Kept | UnitState::Readable => true,
+        });
+        is_written && !writer.columns.iter().any(|column| matches!(column.stage, Stage::Failing { .. }))
+    }
+
+    /// Units of a target that would not survive a power cut, or, if `is_last`, that cannot be read on media.
+    fn unsaved(&self, flash: &Flash, target: Target, is_last: bool) -> Vec<u32> {
+        let Some(writer) = self.writer_for(target) else { return Vec::new() };
+        let end = target.written.div_ceil(self.layout.unit_blocks).min(writer.end_unit());
+        let is_unsaved = |unit: &u32| match writer.unit(*unit).expect("units follow each other").state {
+            UnitState::UnderWay { is_programmed, .. } => is_last || !is_programmed,
+            UnitState::Filling | UnitState::Waiting => true,
+            UnitState::Kept => is_last || flash.geometry.volatile_cache,
+            UnitState::Readable => false,
+        };
+        (writer.first_unit..end).filter(is_unsaved).collect()
+    }
+
+    /// A tail for `zone`: its own, or one that nobody has.
+    fn tail_for(&mut self, zone: u32) -> Option<u32> {
+        let at = self.tail_of.iter().position(|other| *other == zone);
+        let at = at.or_else(|| self.tail_of.iter().position(|other| *other == NONE))?;
+        self.tail_of[at] = zone;
+        Some(at as u32)
+    }
+}
+
+impl ZoneFtl {
+    /// Begins a flush of all that was written, or joins the one that waits to begin.
+    pub(crate) fn begin_flush(&mut self, tag: Option<u64>, is_last: bool) {
+        let may_join = self.flushes.len() > 1;
+        match self.flushes.back_mut().filter(|_| may_join) {
+            Some(next) => next.tags.extend(tag),
+            None => {
+                let flush =
+                    Flush { tags: tag.into_iter().collect(), targets: Vec::new(), stage: FlushStage::Writing, is_last };
+                self.flushes.push_back(flush);
+                if self.flushes.len() == 1 {
+                    self.flushes[0].targets = self.zones.targets();
+                }
+            }
+        }
+        self.ftl.flash.stirred = true;
+    }
+
+    /// Goes on with the flush under way. Returns whether it did anything.
+    pub(crate) fn advance_flush(&mut self) -> bool {
+        let Some(flush) = self.flushes.front_mut() else { return false };
+        if !self.ftl.flash.may_program() {
+            let reason = self.ftl.read_only_reason().expect("it takes nothing more");
+            self.end_flush(Err(ZoneError::DriveReadOnly(reason)));
+            return true;
+        }
+        match std::mem::replace(&mut flush.stage, FlushStage::Writing) {
+            FlushStage::Writing => {
+                let targets = std::mem::take(&mut flush.targets);
+                let flash = &self.ftl.flash;
+                let is_ready = targets.iter().all(|target| self.zones.is_on_media(flash, *target));
+                let flush = self.flushes.front_mut().expect("it is there");
+                if is_ready {
+                    flush.stage = FlushStage::Saving(targets);
+                } else {
+                    flush.targets = targets;
+                }
+                is_ready
+            }
+            FlushStage::Saving(mut targets) => {
+                let is_last = flush.is_last;
+                let before = targets.len();
+                while let Some(target) = targets.last().copied()
+                    && self.save_tail(target, is_last)
+                {
+                    targets.pop();
+                }
+                // What keeps it from going on is frames, which others give back, or a tail, which a record gives back.
+                let saved = if targets.is_empty() || !self.zones.dirty.is_empty() { self.save_records() } else { None };
+                let is_done = targets.is_empty() && self.zones.dirty.is_empty();
+                let has_moved = targets.len() < before || is_done || saved.is_some();
+                self.flushes[0].stage = match is_done {
+                    true => FlushStage::Saved(self.next_write),
+                    false => FlushStage::Saving(targets),
+                };
+                has_moved
+            }
+            FlushStage::Saved(write) if self.acknowledged >= write => {
+                let is_begun = self.ftl.submit(self.ftl.flash.now, OWN_FLUSH, Request::Flush).is_ok();
+                self.flushes[0].stage =
+                    if is_begun { FlushStage::Flushing(self.acknowledged) } else { FlushStage::Saved(write) };
+                is_begun
+            }
+            stage @ (FlushStage::Saved(_) | FlushStage::Flushing(_)) => {
+                flush.stage = stage;
+                false
+            }
+        }
+    }
+
+    /// The flush under way has ended, and the next one begins.
+    pub(crate) fn end_flush(&mut self, result: Result<(), ZoneError>) {
+        let Some(flush) = self.flushes.pop_front() else { return };
+        let at = self.ftl.flash.now;
+        for tag in flush.tags {
+            let address = self.appended.remove(&tag);
+            self.done.push(crate::drive::ZoneDone { tag, result, address, at });
+        }
+        if let Some(next) = self.flushes.front_mut() {
+            next.targets = self.zones.targets();
+        }
+        self.ftl.flash.stirred = true;
+    }
+
+    /// Saves what the medium does not have of a zone. Returns whether it could.
+    fn save_tail(&mut self, target: Target, is_last: bool) -> bool {
+        let units = self.zones.unsaved(&self.ftl.flash, target, is_last);
+        let (Some(first_unit), layout) = (units.first().copied(), self.zones.layout) else { return true };
+        let first = first_unit * layout.unit_blocks;
+        let wanted = |block: &u32| *block < target.written;
+        let mut blocks: Vec<(u32, Frame)> = Vec::new();
+        let writer = self.zones.writer_for(target).expect("it has units");
+        for unit in units {
+            let found = writer.unit(unit).expect("it was just found");
+            let begin = unit * layout.unit_blocks + found.skip;
+            blocks.extend((begin..).zip(found.frames.iter().copied()).filter(|(block, _)| wanted(block)));
+        }
+        if blocks.is_empty() {
+            return true;
+        }
+        if target.written - first > layout.tail_blocks {
+            // More than the medium can hold back: it has failed, and takes nothing more of this zone.
+            self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
+            return true;
+        }
+        let saved = writer.saved.filter(|_| !writer.is_resaved);
+        // What is there of the last flush need not be written again.
+        let is_there =
+            |block: u32| saved.is_some_and(|saved| (saved.first..saved.end).contains(&block) && first >= saved.first);
+        let Some(tail) = self.zones.tail_for(target.zone) else { return false };
+        blocks.retain(|(block, _)| !is_there(*block));
+        let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else { return false };
+        for ((_, from), to) in blocks.iter().zip(&frames) {
+            self.ftl.flash.frames.copy(*from, *to);
+        }
+        // Together as far as they are neighbours in the tail.
+        let place = |index: usize| layout.tail_place(tail, blocks[index].0);
+        let mut begin = 0;
+        for end in 1..=blocks.len() {
+            let goes_on = end < blocks.len() && place(end) == place(end - 1) + 1 && end - begin < TRANSACTION_BLOCKS_MAX;
+            if !goes_on {
+                self.write_area(place(begin), &frames[begin..end]);
+                begin = end;
+            }
+        }
+        self.zones.statistics.tail_blocks += blocks.len() as u64;
+        let slot = self.zones.slot_of(target.zone).expect("it has a writer");
+        let writer = self.zones.writer(slot);
+        (writer.saved, writer.is_resaved) = (Some(SavedTail { tail, first, end: target.written }), false);
+        self.zones.mark_dirty(target.zone);
+        true
+    }
+
+    /// Writes records that are not as they are on media. Returns the last write, if there was any.
+    pub(crate) fn save_records(&mut self) -> Option<u64> {
+        let mut last = None;
+        while let Some(block) = self.zones.dirty.first().copied() {
+            let Some(frame) = self.zones.own_frames(&mut self.ftl.flash, 1).and_then(|mut frames| frames.pop()) else {
+                break;
+            };
+            self.zones.dirty.pop_first();
+            let bytes = record_bytes(self.zones.layout.width);
+            let mut page = [0; BLOCK_BYTES];
+            let per_block = self.zones.layout.records_per_block;
+            let zones = block * per_block..((block + 1) * per_block).min(self.zones.layout.zones);
+            for (zone, to) in zones.zip(page.chunks_exact_mut(bytes)) {
+                self.zones.record(zone).write(to);
+            }
+            self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
+            let write = self.write_area(block.into(), &[frame]);
+            for (tail, _) in self.zones.tails_leaving.extract_if(.., |(_, of)| *of == block) {
+                self.zones.tail_of[tail as usize] = NONE;
+            }
+            for doomed in self.zones.doomed.iter_mut().filter(|doomed| doomed.record_block == block) {
+                doomed.write.get_or_insert(write);
+            }
+            self.zones.statistics.record_blocks += 1;
+            last = Some(write);
+        }
+        last
+    }
+
+    /// Writes blocks of the area. Returns the number of the write.
+    fn write_area(&mut self, first: u64, frames: &[Frame]) -> u64 {
+        self.next_write += 1;
+        let (durability, handle) = (Durability::Volatile, Handle::NONE);
+        let request = Request::Write { first, frames, durability, handle };
+        let (now, tag) = (self.ftl.flash.now, OWN | self.next_write);
+        if let Err(error) = self.ftl.submit(now, tag, request) {
+            frames.iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
+            self.area_failed(error);
+            // Nothing waits for it any more.
+            self.acknowledged = self.next_write;
+        }
+        self.next_write
+    }
+
+    /// What was to be saved cannot be. The flush ends, and what was not saved is saved by the next one.
+    pub(crate) fn area_failed(&mut self, error: IoError) {
+        for zone in 0..self.zones.layout.zones {
+            if let Some(slot) = self.zones.slot_of(zone) {
+                self.zones.writer(slot).saved = None;
+                self.zones.mark_dirty(zone);
+            }
+        }
+        self.failed.get_or_insert(ZoneError::Io(error));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where everything is: blocks of zones in chunks, zones in the address space, and what the drive keeps of them in its area.
+//!
+//! ```text
+//!   zone     [ unit 0 | unit 1 | … | unit k−1 | unit k | … ]     a unit: a write unit of a chunk
+//!   columns     0        1            k−1        0               chunks on k parallel units, filled side by side
+//!
+//!   addresses  [ zone 0: capacity │ nothing ][ zone 1: capacity │ nothing ] …      each begins at a multiple of its size,
+//!                                                                                  the next power of two
+//!   area       [ records of zones | tail 0 | tail 1 | … ]        logical blocks of the block FTL beside the zones
+//! ```
+
+use crate::record::record_bytes;
+use openftl_core::{BLOCK_BYTES, Geometry};
+use openftl_parts::flash::units::Units;
+
+/// Tails for each zone that may be active: that of a zone that is full is given back later.
+const TAILS_PER_ACTIVE: u32 = 2;
+
+/// The shape of a zoned drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Parallel units of a zone.
+    pub width: u32,
+    /// How many zones there are.
+    pub zones: u32,
+    /// Blocks of a write unit: a chunk is a whole number of them.
+    pub unit_blocks: u32,
+    /// Blocks of a zone that can be written.
+    pub capacity: u32,
+    /// Logical blocks from one zone to the next: a power of two.
+    pub size: u64,
+    /// Blocks of the area with the records of zones.
+    pub record_blocks: u32,
+    /// Records in a block.
+    pub records_per_block: u32,
+    /// Tails that can be kept at a time.
+    pub tails: u32,
+    /// Blocks of a tail, at most.
+    pub tail_blocks: u32,
+}
+
+impl Layout {
+    /// Zones of `width` chunks each, of which `max_active` are written at a time.
+    #[must_use]
+    pub fn new(geometry: &Geometry, width: u32, zones: u32, max_active: u32) -> Layout {
+        let unit_blocks = Units::whole_unit(geometry);
+        let capacity = width * geometry.blocks_per_chunk;
+        let records_per_block = (BLOCK_BYTES / record_bytes(width)) as u32;
+        // In each column what others hold back, and a unit; and the unit that is being filled.
+        let units_of_column = geometry.mw_cunits.div_ceil(unit_blocks) + 1;
+        Layout {
+            width,
+            zones,
+            unit_blocks,
+            capacity,
+            size: u64::from(capacity).next_power_of_two(),
+            record_blocks: zones.div_ceil(records_per_block),
+            records_per_block,
+            tails: TAILS_PER_ACTIVE * max_active,
+            tail_blocks: unit_blocks * (width * units_of_column + 1),
+        }
+    }
+
+    /// Blocks of the area.
+    #[must_use]
+    pub fn area_blocks(&self) -> u32 {
+        self.record_blocks + self.tails * self.tail_blocks
+    }
+
+    /// Logical blocks of the whole address space.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        u64::from(self.zones) * self.size
+    }
+
+    /// The column that unit `unit` of a zone is in, and its first block there.
+    #[inline]
+    #[must_use]
+    pub fn place_of_unit(&self, unit: u32) -> (u32, u32) {
+        (unit % self.width, unit / self.width * self.unit_blocks)
+    }
+
+    /// The column that block `block` of a zone is in, and where there.
+    #[inline]
+    #[must_use]
+    pub fn place(&self, block: u32) -> (u32, u32) {
+        let (column, first) = self.place_of_unit(block / self.unit_blocks);
+        (column, first + block % self.unit_blocks)
+    }
+
+    /// Of the first `blocks` blocks of a zone, those in `column`.
+    #[must_use]
+    pub fn blocks_in_column(&self, column: u32, blocks: u32) -> u32 {
+        let (units, rest) = (blocks / self.unit_blocks, blocks % self.unit_blocks);
+        let whole = units / self.width + u32::from(column < units % self.width);
+        whole * self.unit_blocks + if column == units % self.width { rest } else { 0 }
+    }
+
+    /// The block of a zone that is in `column` at `at`.
+    #[must_use]
+    pub fn block_at(&self, column: u32, at: u32) -> u32 {
+        (at / self.unit_blocks * self.width + column) * self.unit_blocks + at % self.unit_blocks
+    }
+
+    /// The block of the area where block `block` of a zone is kept in tail `tail`.
+    #[must_use]
+    pub fn tail_place(&self, tail: u32, block: u32) -> u64 {
+        u64::from(self.record_blocks + tail * self.tail_blocks + block % self.tail_blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_of_a_zone_has_one_place_and_columns_fill_side_by_side() {
+        for width in [1, 2, 3, 4] {
+            let layout = Layout::new(&Geometry::tiny(), width, 5, 2);
+            let mut seen = vec![0; width as usize];
+            for block in 0..layout.capacity {
+                for column in 0..width {
+                    let counted = layout.blocks_in_column(column, block);
+                    assert_eq!(counted, seen[column as usize], "{block} blocks in column {column} of {width}");
+                }
+                let (column, at) = layout.place(block);
+                assert_eq!(at, seen[column as usize], "block {block}");
+                assert_eq!(layout.block_at(column, at), block);
+                seen[column as usize] += 1;
+            }
+            assert_eq!(seen, vec![Geometry::tiny().blocks_per_chunk; width as usize]);
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_zone_is_a_power_of_two_and_no_two_tails_share_a_block() {
+        let layout = Layout::new(&Geometry::tiny(), 3, 100, 4);
+        assert!(layout.size.is_power_of_two() && layout.size >= u64::from(layout.capacity));
+        let places = (0..layout.tails).flat_map(|tail| (0..layout.tail_blocks).map(move |block| (tail, block)));
+        let mut places: Vec<u64> = places.map(|(tail, block)| layout.tail_place(tail, block)).collect();
+        places.sort_unstable();
+        let all: Vec<u64> = (layout.record_blocks.into()..layout.area_blocks().into()).collect();
+        assert_eq!(places, all);
+    }
+}

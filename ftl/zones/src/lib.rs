@@ -1,0 +1,65 @@
+//! OX-ZNS: zones that are written in order and reset as a whole.
+//!
+//! A zone is a chunk on each of k parallel units, which are written side by side; k is the width of all zones of a drive. There is
+//! no map of blocks and nothing is ever collected: where a block is follows from its number ([`layout`]), and what the host
+//! resets is erased. So the flash is written once for each block of the host, but for what flushes save.
+//!
+//! ```text
+//!   zone 0 [ ██████████████████ full ]      zone 1 [ ██████▒▒  ] closed      zone 2 [            ] empty, without chunks
+//!            chunk  chunk  chunk  chunk                     │
+//!                                                           └ ▒ not a whole write unit: in memory, and after a flush in the
+//!                                                               area, twice as safe as it has to be: the chunk gets it later
+//! ```
+//!
+//! The rest of the drive is the block FTL as it is: it keeps the *area*, a few logical blocks that only the drive sees, with a
+//! record of each zone ([`record`]) and the tails of flushes (`flushing`). Its transactions, log and checkpoints make them survive
+//! power cuts; zones are its [tenant](openftl_parts::tenant), and their wear is shared.
+//!
+//! # The life of a zone, and what a power cut after each step leaves
+//! 1. **Empty**: it has no chunks.
+//! 2. **Written**: a column takes the least worn chunk of a parallel unit when its first unit is full. *What was not flushed may be
+//!    missing, as a suffix of the zone.*
+//! 3. **Flushed**: whole units are on media, the rest is in the area, and records name the chunks. *All of it is there.*
+//! 4. **Full**, or **finished**: what is left of a unit is padded, where no host sees it. Columns without a block never had a chunk.
+//! 5. **Reset**: it is empty at once; its chunks are erased when the record that says so is durable. *Undone or done, as a whole.*
+//!
+//! # What fails
+//! A chunk that cannot be programmed any more, or in which a power cut has left something behind the last good block, is replaced: its
+//! good blocks are copied to another one, and the host notices nothing. Where there is no other the zone is read only.
+//!
+//! Not there yet: the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
+//! of weak chunks of zones.
+//!
+//! | file | noun |
+//! |---|---|
+//! | [`drive`] | the drive: what a host may ask |
+//! | [`board`] | the states of zones, and their limits |
+//! | [`error`] | why it may not |
+//! | [`layout`] | where everything is |
+//! | [`record`] | what is on media of a zone beside its blocks |
+//! | `zones` | all zones: their chunks, and what is on its way |
+//! | `writer` | what there is of a zone while the medium does not have all of it |
+//! | `writing` | units on their way to the medium |
+//! | `flushing` | what has to be durable and is no whole unit |
+//! | `finding` | what is found of zones when a drive is opened |
+//! | `tenancy` | what the block FTL asks of zones, and tells them |
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod board;
+pub mod drive;
+pub mod error;
+mod finding;
+mod flushing;
+pub mod layout;
+pub mod record;
+mod tenancy;
+mod writer;
+mod writing;
+mod zones;
+
+pub use board::{Action, Board, Limits, Zone, ZoneState};
+pub use drive::{ZoneConfig, ZoneDone, ZoneFtl, ZoneRequest};
+pub use error::ZoneError;
+pub use layout::Layout;
+pub use zones::ZoneStatistics;

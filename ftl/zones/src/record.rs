@@ -1,0 +1,172 @@
+//! What is on media of a zone beside its blocks, in a record of the area.
+//!
+//! A record is older than the zone: what has been written since is found by the write pointers of its chunks.
+
+use openftl_core::ChunkId;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a record says of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RecordState {
+    /// It holds nothing. A block of records that was never written says so of each.
+    #[default]
+    Empty,
+    /// It was being written, or was to be.
+    Active,
+    /// It is full, and all of it is on media.
+    Full,
+    /// It can be read only.
+    ReadOnly,
+    /// It can be neither read nor written.
+    Offline,
+}
+
+/// Blocks of a zone that are kept in the area, because the medium did not have them for good when they had to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedTail {
+    /// Which tail.
+    pub tail: u32,
+    /// The first block of the zone that may be in it.
+    pub first: u32,
+    /// The block behind the last one.
+    pub end: u32,
+}
+
+/// A record.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// The state.
+    pub state: RecordState,
+    /// Blocks that were written, of one that is full or read only.
+    pub written: u32,
+    /// The number that each of its blocks says. Another life of the zone has another.
+    pub number: u64,
+    /// What the area has of it.
+    pub saved: Option<SavedTail>,
+    /// Its chunks, by column; each has at least a unit of it.
+    pub chunks: Vec<Option<NamedChunk>>,
+}
+
+/// A chunk that a record names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamedChunk {
+    /// Which.
+    pub chunk: ChunkId,
+    /// Blocks of it that count, where something else is behind them. `None`: all that were written.
+    pub good: Option<u32>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Head {
+    state: u8,
+    has_tail: u8,
+    tail: U16,
+    written: U32,
+    number: U64,
+    first: U32,
+    end: U32,
+}
+
+/// No chunk; everything in a chunk.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of a column.
+const COLUMN_BYTES: usize = 8;
+
+/// Bytes of a record of a zone with so many columns.
+#[must_use]
+pub fn record_bytes(width: u32) -> usize {
+    size_of::<Head>() + width as usize * COLUMN_BYTES
+}
+
+impl Record {
+    /// Writes it to `bytes`, which are as long as a record is.
+    pub fn write(&self, bytes: &mut [u8]) {
+        let state = match self.state {
+            RecordState::Empty => 0,
+            RecordState::Active => 1,
+            RecordState::Full => 2,
+            RecordState::ReadOnly => 3,
+            RecordState::Offline => 4,
+        };
+        let saved = self.saved.unwrap_or(SavedTail { tail: 0, first: 0, end: 0 });
+        let head = Head {
+            state,
+            has_tail: u8::from(self.saved.is_some()),
+            tail: U16::new(saved.tail as u16),
+            written: U32::new(self.written),
+            number: U64::new(self.number),
+            first: U32::new(saved.first),
+            end: U32::new(saved.end),
+        };
+        let (to, chunks) = bytes.split_at_mut(size_of::<Head>());
+        to.copy_from_slice(head.as_bytes());
+        // An empty zone that was never written is all zeroes, chunks included.
+        for (to, named) in chunks.as_chunks_mut::<COLUMN_BYTES>().0.iter_mut().zip(&self.chunks) {
+            let [chunk, good] = match named {
+                _ if self.state == RecordState::Empty => [0, 0],
+                Some(named) => [named.chunk.0, named.good.unwrap_or(NONE)],
+                None => [NONE, NONE],
+            };
+            to[..4].copy_from_slice(&chunk.to_le_bytes());
+            to[4..].copy_from_slice(&good.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Record::write`] wrote. `None`: no record.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Record> {
+        let (head, chunks) = Head::ref_from_prefix(bytes).ok()?;
+        let state = match head.state {
+            0 => RecordState::Empty,
+            1 => RecordState::Active,
+            2 => RecordState::Full,
+            3 => RecordState::ReadOnly,
+            4 => RecordState::Offline,
+            _ => return None,
+        };
+        let saved = match head.has_tail {
+            0 => None,
+            1 => Some(SavedTail { tail: head.tail.get().into(), first: head.first.get(), end: head.end.get() }),
+            _ => return None,
+        };
+        let named = |[chunk, good]: &[U32; 2]| match (chunk.get(), good.get()) {
+            _ if state == RecordState::Empty => None,
+            (NONE, _) => None,
+            (chunk, good) => Some(NamedChunk { chunk: ChunkId(chunk), good: (good != NONE).then_some(good) }),
+        };
+        let chunks = <[[U32; 2]]>::ref_from_bytes(chunks).ok()?.iter().map(named).collect();
+        Some(Record { state, written: head.written.get(), number: head.number.get(), saved, chunks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_and_zeroes_are_an_empty_zone() {
+        let saved = Some(SavedTail { tail: 7, first: 40, end: 55 });
+        let named = |chunk, good| Some(NamedChunk { chunk: ChunkId(chunk), good });
+        let chunks = vec![named(9, None), None, named(0, Some(24))];
+        for state in [RecordState::Active, RecordState::Full, RecordState::ReadOnly, RecordState::Offline] {
+            let record = Record { state, written: 12, number: 1 << 40, saved, chunks: chunks.clone() };
+            let mut bytes = vec![0xA5; record_bytes(3)];
+            record.write(&mut bytes);
+            assert_eq!(Record::read(&bytes), Some(record));
+        }
+        let empty = Record { chunks: vec![None; 3], ..Record::default() };
+        assert_eq!(Record::read(&vec![0; record_bytes(3)]), Some(empty));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for (at, byte) in [(0, 5), (0, 255), (1, 2)] {
+            let mut bytes = vec![0; record_bytes(1)];
+            bytes[at] = byte;
+            assert_eq!(Record::read(&bytes), None);
+        }
+    }
+}

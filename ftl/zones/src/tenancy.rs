@@ -1,0 +1,168 @@
+//! What the block FTL asks of zones, and tells them.
+
+use crate::board::{Limits, ZoneState};
+use crate::layout::Layout;
+use crate::zones::{Found, RECORD_FRAMES, Zones};
+use openftl_core::{ChunkId, Geometry};
+use openftl_media::{ChunkDescriptor, ChunkState, Completion};
+use openftl_parts::config::{Config, TenantNote};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::flash::plan::Plan;
+use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::units::UnitId;
+use openftl_parts::journal::Journal;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::tenant::Tenant;
+use std::ops::Range;
+
+/// The tenant that a superblock names for zones.
+pub(crate) const KIND: u8 = 1;
+
+/// Of so many good chunks one is a spare.
+const CHUNKS_PER_SPARE: u64 = 64;
+
+/// Spares of a drive with so many good chunks.
+pub(crate) fn spares(good: u64) -> u64 {
+    good.div_ceil(CHUNKS_PER_SPARE)
+}
+
+/// Chunks of each group that are for zones, of so many good ones there.
+pub(crate) fn shares(good: &[u32], plan: &Plan) -> Vec<u32> {
+    let others = plan.chunks() + spares(good.iter().map(|good| u64::from(*good)).sum());
+    let others = others.div_ceil(good.len() as u64) as u32;
+    good.iter().map(|good| good.saturating_sub(others)).collect()
+}
+
+/// What a superblock says of a drive with this layout.
+pub(crate) fn note(layout: &Layout) -> TenantNote {
+    TenantNote { kind: KIND, words: [layout.width as u16, layout.zones as u16, (layout.zones >> 16) as u16] }
+}
+
+/// What a drive was formatted for: parallel units of a zone, and how many zones.
+fn described(note: TenantNote) -> (u32, u32) {
+    let [width, low, high] = note.words;
+    (width.into(), u32::from(low) | u32::from(high) << 16)
+}
+
+impl Tenant for Zones {
+    fn find_drive(&mut self, geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
+        let (width, zones) = described(config.tenant);
+        let refuse = |text: String| Err(OpenError::Tenant { text, is_lost: false });
+        let columns = u64::from(width) * u64::from(zones);
+        if width == 0 || zones == 0 || width > geometry.pus() || columns > geometry.chunks() {
+            return refuse(format!("{zones} zones of {width} parallel units cannot be on this device"));
+        }
+        let Limits { max_open, max_active } = self.board.limits();
+        let one = Layout::new(geometry, width, zones, 1);
+        let tails = config.catalog_blocks.saturating_sub(one.record_blocks) / one.tail_blocks;
+        let most = tails / one.tails;
+        if most == 0 || config.catalog_blocks < one.area_blocks() {
+            return refuse(format!("the area for {zones} zones has {} blocks, too few", config.catalog_blocks));
+        }
+        if max_active > most {
+            return refuse(format!(
+                "max_active_zones = {max_active}: the drive was created for {most} at most; ask for no more, or create another"
+            ));
+        }
+        let layout = Layout { tails, ..one };
+        *self = Zones::new(geometry, layout, Limits { max_open, max_active });
+        Ok(())
+    }
+
+    fn frames_needed(&self, geometry: &Geometry) -> usize {
+        let Layout { unit_blocks, width, tail_blocks, .. } = self.layout;
+        let column = geometry.mw_cunits + unit_blocks;
+        let zone = unit_blocks + width * column;
+        (self.board.limits().max_active * zone + tail_blocks + unit_blocks) as usize + RECORD_FRAMES
+    }
+
+    fn spares(&self, good: u64, beyond: u64) -> u64 {
+        beyond.min(spares(good))
+    }
+
+    fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
+        let mut good = vec![0_u32; flash.geometry.groups as usize];
+        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
+            if flash.chunks.usage(descriptor.chunk) != ChunkUse::Retired {
+                good[flash.group_of(descriptor.chunk) as usize] += 1;
+            }
+        }
+        flash.provisioning.share_with_tenant(shares(&good, &flash.plan));
+    }
+
+    fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
+        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
+        if matches!(state, ChunkState::Free | ChunkState::Offline) {
+            return false;
+        }
+        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
+        flash.provisioning.begin_tenant_chunk(flash.group_of(chunk));
+        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        self.note_leaving(flash);
+        true
+    }
+
+    fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
+        let here = || self.leaving.iter().filter(|chunk| flash.group_of(**chunk) == group);
+        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Tenant).count();
+        (here().count() as u32, closing as u32)
+    }
+
+    fn advance(&mut self, flash: &mut Flash, _journal: &mut Journal) {
+        self.go_on(flash);
+    }
+
+    fn unit_programmed(&mut self, flash: &mut Flash, unit: UnitId) {
+        self.programmed(flash, unit);
+    }
+
+    fn unit_readable(&mut self, flash: &mut Flash, unit: UnitId) {
+        self.readable(flash, unit);
+    }
+
+    fn unit_failed(&mut self, flash: &mut Flash, unit: UnitId) {
+        Zones::unit_failed(self, flash, unit);
+    }
+
+    fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
+        self.unit_read(flash, read, completion);
+    }
+
+    fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Tenant {
+            flash.reset_when_durable(chunk, 0);
+        }
+    }
+
+    fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.remove(&chunk) {
+            self.note_leaving(flash);
+            flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
+            // Whoever waits for a chunk looks again.
+            self.is_stirred = true;
+            flash.stirred = true;
+        }
+    }
+
+    fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        // Chunks of zones are not refreshed: see the crate's documentation.
+        flash.chunks.strengthen(chunk);
+    }
+
+    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        let column = self.chunks.iter().position(|other| *other == chunk.0)? as u32;
+        let (zone, column) = (column / self.layout.width, column % self.layout.width);
+        let shown = self.board.zone(zone);
+        if shown.state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
+            return None;
+        }
+        let blocks = self.layout.blocks_in_column(column, shown.written);
+        Some((self.numbers[zone as usize], vec![0..blocks]))
+    }
+}

@@ -1,0 +1,183 @@
+//! What there is of a zone while the medium does not have all of it for good.
+//!
+//! ```text
+//!   blocks of the zone   [ readable …… | on media, not readable yet | under way | waiting | being filled ]
+//!                                       └──────────────── frames: `units` ─────────────────────────────┘
+//! ```
+//!
+//! Each column is a chunk that is written from its first block on. Where that cannot go on (a program failed, a power cut has left
+//! something behind the last good block) the column moves: its good blocks are copied to another chunk, which goes on. Until all of
+//! them can be read there they are read where they were, and until they survive a power cut there the record names the old chunk.
+//!
+//! ```text
+//!   without chunk ──▶ copying ──▶ ready ──▶ failing ──▶ without chunk
+//!         └── nothing to copy ──────▲  (a unit could not be programmed; the others of that chunk end)
+//! ```
+
+use crate::record::{NamedChunk, SavedTail};
+use openftl_core::{ChunkId, Frame};
+use openftl_parts::flash::units::{OpenId, UnitId};
+use std::collections::VecDeque;
+
+/// What a unit of a zone is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UnitState {
+    /// It is not full.
+    Filling,
+    /// It is to be written.
+    Waiting,
+    /// It is being written; it may be on media already, and survive a power cut.
+    UnderWay { id: UnitId, is_programmed: bool },
+    /// An earlier life of the drive has written it, and it can be read when more is written behind it.
+    Kept,
+    /// It can be read on media: its frames are gone.
+    Readable,
+}
+
+/// A write unit of a zone.
+pub(crate) struct ZoneUnit {
+    pub(crate) state: UnitState,
+    /// Its first blocks that are on media, and have no frames.
+    pub(crate) skip: u32,
+    pub(crate) frames: Vec<Frame>,
+}
+
+/// What a column is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// It has no chunk to be written to.
+    WithoutChunk,
+    /// What is in the old chunk is copied: so many blocks have been.
+    Copying { copied: u32, is_reading: bool },
+    /// Units go to its chunk.
+    Ready,
+    /// A unit could not be written at this block. The others of its chunk end first.
+    Failing { at: u32 },
+}
+
+/// A chunk that a column moves away from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OldChunk {
+    pub(crate) chunk: ChunkId,
+    pub(crate) open: Option<OpenId>,
+    /// Its good blocks that are copied: those of a unit that began have frames.
+    pub(crate) blocks: u32,
+    /// All its good blocks.
+    pub(crate) good: u32,
+}
+
+/// The chunk that a column is written to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NewChunk {
+    pub(crate) chunk: ChunkId,
+    pub(crate) open: Option<OpenId>,
+    /// Blocks that were submitted, that survive a power cut, and that can be read.
+    pub(crate) submitted: u32,
+    pub(crate) programmed: u32,
+    pub(crate) readable: u32,
+}
+
+/// A column of a zone.
+pub(crate) struct Column {
+    pub(crate) stage: Stage,
+    pub(crate) old: Option<OldChunk>,
+    pub(crate) new: Option<NewChunk>,
+    /// Units of it under way, copies included.
+    pub(crate) under_way: u32,
+}
+
+impl Column {
+    pub(crate) const EMPTY: Column = Column { stage: Stage::WithoutChunk, old: None, new: None, under_way: 0 };
+
+    /// The chunk that a record may name, and how much of it survives a power cut.
+    pub(crate) fn named(&self) -> Option<NamedChunk> {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) if new.programmed >= old.good => Some(NamedChunk { chunk: new.chunk, good: None }),
+            (Some(old), _) => Some(NamedChunk { chunk: old.chunk, good: Some(old.good) }),
+            (None, Some(new)) if new.programmed > 0 => Some(NamedChunk { chunk: new.chunk, good: None }),
+            (None, _) => None,
+        }
+    }
+
+    /// Blocks of it that can be read on media.
+    pub(crate) fn good_blocks(&self) -> u32 {
+        self.old.map_or(0, |old| old.blocks).max(self.new.map_or(0, |new| new.readable))
+    }
+
+    /// The chunk in which block `at` of the column can be read.
+    pub(crate) fn chunk_with(&self, at: u32) -> Option<ChunkId> {
+        match (&self.old, &self.new) {
+            (Some(old), new) if at < old.blocks && new.is_none_or(|new| at >= new.readable) => Some(old.chunk),
+            (_, Some(new)) => Some(new.chunk),
+            _ => None,
+        }
+    }
+}
+
+/// What there is of a zone beside its blocks on media.
+pub(crate) struct Writer {
+    pub(crate) zone: u32,
+    pub(crate) number: u64,
+    /// The zone has been reset: nothing of this is needed, and units are under way.
+    pub(crate) is_orphan: bool,
+    /// Nothing more will be written: what is there is padded until it can be read.
+    pub(crate) is_ending: bool,
+    pub(crate) columns: Vec<Column>,
+    /// Units of which something is not readable on media, the first of which is `first_unit`.
+    pub(crate) units: VecDeque<ZoneUnit>,
+    pub(crate) first_unit: u32,
+    /// What the record says, or is to say, of the tail.
+    pub(crate) saved: Option<SavedTail>,
+    /// The next tail that is saved has all of it, whatever the last one had.
+    pub(crate) is_resaved: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(zone: u32, number: u64, width: u32) -> Writer {
+        Writer {
+            zone,
+            number,
+            is_orphan: false,
+            is_ending: false,
+            columns: (0..width).map(|_| Column::EMPTY).collect(),
+            units: VecDeque::new(),
+            first_unit: 0,
+            saved: None,
+            is_resaved: false,
+        }
+    }
+
+    pub(crate) fn unit(&self, unit: u32) -> Option<&ZoneUnit> {
+        self.units.get(unit.checked_sub(self.first_unit)? as usize)
+    }
+
+    pub(crate) fn unit_mut(&mut self, unit: u32) -> Option<&mut ZoneUnit> {
+        self.units.get_mut(unit.checked_sub(self.first_unit)? as usize)
+    }
+
+    /// The unit behind the last one.
+    pub(crate) fn end_unit(&self) -> u32 {
+        self.first_unit + self.units.len() as u32
+    }
+
+    /// Forgets units that can be read on media.
+    pub(crate) fn forget_readable(&mut self) {
+        while self.units.front().is_some_and(|unit| unit.state == UnitState::Readable) {
+            self.units.pop_front();
+            self.first_unit += 1;
+        }
+    }
+
+    /// Whether all of it is on media for good, and nothing moves.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_at_rest = |column: &Column| {
+            column.under_way == 0 && (column.old.is_none() || column.new.is_none())
+        };
+        self.units.is_empty() && self.columns.iter().all(is_at_rest)
+    }
+
+    /// Units of it under way.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.columns.iter().map(|column| column.under_way).sum()
+    }
+}

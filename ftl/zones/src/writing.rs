@@ -1,0 +1,561 @@
+//! Blocks of zones on their way to the medium.
+
+use crate::board::ZoneState;
+use crate::record::SavedTail;
+use crate::writer::{Column, NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
+use crate::zones::Zones;
+use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
+use openftl_media::{Completion, Status};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::provisioning::Claim;
+use openftl_parts::flash::reads::{ReadId, Reader};
+use openftl_parts::flash::units::{OpenId, UnitId};
+use openftl_parts::words::{Label, Purpose};
+
+/// Marks units that are copied from the chunk that a column moves away from.
+const COPY: u32 = 1 << 31;
+
+fn owner(slot: u32, unit: u32) -> u64 {
+    u64::from(slot) << 32 | u64::from(unit)
+}
+
+fn slot_and_unit(owner: u64) -> (u32, u32) {
+    ((owner >> 32) as u32, owner as u32)
+}
+
+impl Zones {
+    /// Takes blocks that the host has written to `zone`, behind all others.
+    pub(crate) fn append(&mut self, flash: &mut Flash, zone: u32, frames: &[Frame]) {
+        let unit_blocks = self.layout.unit_blocks;
+        let slot = match self.slot_of(zone) {
+            Some(slot) => slot,
+            None => {
+                self.numbers[zone as usize] = self.next_number;
+                self.next_number += 1;
+                self.mark_dirty(zone);
+                self.add_writer(Writer::new(zone, self.numbers[zone as usize], self.layout.width))
+            }
+        };
+        flash.statistics.host_blocks_written += frames.len() as u64;
+        let writer = self.writers[slot as usize].as_mut().expect("the zone has a writer");
+        for frame in frames {
+            if !writer.units.back().is_some_and(|unit| unit.state == UnitState::Filling) {
+                writer.units.push_back(ZoneUnit {
+                    state: UnitState::Filling,
+                    skip: 0,
+                    frames: Vec::with_capacity(unit_blocks as usize),
+                });
+            }
+            let unit = writer.end_unit() - 1;
+            let filling = writer.units.back_mut().expect("it was just looked at");
+            let address = unit * unit_blocks + filling.skip + filling.frames.len() as u32;
+            let oob = Oob { kind: BlockKind::Tenant, address: address.into(), sequence: writer.number };
+            oob.seal(&mut flash.frames, *frame);
+            filling.frames.push(*frame);
+            if filling.skip + filling.frames.len() as u32 == unit_blocks {
+                filling.state = UnitState::Waiting;
+            }
+        }
+        if self.board.zone(zone).state == ZoneState::Full {
+            writer.is_ending = true;
+        }
+        self.go_on_with(flash, slot);
+    }
+
+    /// Nothing more is written to `zone`.
+    pub(crate) fn end(&mut self, flash: &mut Flash, zone: u32) {
+        self.mark_dirty(zone);
+        let Some(slot) = self.slot_of(zone) else { return };
+        let writer = self.writer(slot);
+        writer.is_ending = true;
+        if let Some(last) = writer.units.back_mut()
+            && last.state == UnitState::Filling
+        {
+            last.state = UnitState::Waiting;
+        }
+        self.go_on_with(flash, slot);
+    }
+
+    /// Nothing of `zone` is needed any more.
+    pub(crate) fn empty(&mut self, flash: &mut Flash, zone: u32) {
+        self.mark_dirty(zone);
+        let Some(slot) = self.slot_of(zone) else {
+            for column in 0..self.layout.width {
+                if let Some(chunk) = self.chunk(zone, column) {
+                    self.doom(zone, chunk, None);
+                }
+                self.set_chunk(zone, column, None);
+            }
+            return;
+        };
+        self.writer_of[zone as usize] = crate::zones::NONE;
+        let writer = self.writer(slot);
+        writer.is_orphan = true;
+        let saved = writer.saved.take();
+        self.leave_tail(zone, saved);
+        let writer = self.writer(slot);
+        // Only a full chunk can be reset, and what is on its way ends when its chunk is closed.
+        for open in writer.columns.iter().filter_map(|column| column.new.and_then(|new| new.open)) {
+            flash.pad_by(open, flash.units.room(open));
+        }
+        for unit in &mut writer.units {
+            if !matches!(unit.state, UnitState::UnderWay { .. }) {
+                unit.state = UnitState::Readable;
+                unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
+            }
+        }
+        writer.forget_readable();
+        self.bury(flash, slot);
+    }
+
+    /// Lets go of an orphan that has nothing under way any more.
+    fn bury(&mut self, flash: &mut Flash, slot: u32) {
+        let writer = self.writer(slot);
+        let is_reading =
+            |column: &Column| matches!(column.stage, Stage::Copying { is_reading: true, .. });
+        if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(is_reading) {
+            return;
+        }
+        let writer = self.writers[slot as usize].take().expect("it was just looked at");
+        self.free_writers.push(slot);
+        for column in writer.columns {
+            if let Some(OldChunk { chunk, open, .. }) = column.old {
+                self.doom(writer.zone, chunk, open);
+            }
+            if let Some(NewChunk { chunk, open, .. }) = column.new {
+                self.doom(writer.zone, chunk, open);
+            }
+        }
+        flash.stirred = true;
+    }
+
+    /// A tail is given back when the record of its zone, which names it no more, is written.
+    pub(crate) fn leave_tail(&mut self, zone: u32, saved: Option<SavedTail>) {
+        if let Some(SavedTail { tail, .. }) = saved {
+            self.tail_of[tail as usize] = crate::zones::LEAVING;
+            self.tails_leaving.push((tail, self.record_block_of(zone)));
+        }
+    }
+
+    /// Lets every zone go on that has something left to do. One that ends may want padding, of which it hears nothing.
+    pub(crate) fn go_on(&mut self, flash: &mut Flash) {
+        let is_stirred = std::mem::take(&mut self.is_stirred);
+        self.lacks_room &= !is_stirred;
+        for slot in 0..self.writers.len() {
+            if self.writers[slot].as_ref().is_some_and(|writer| is_stirred || writer.is_ending) {
+                self.go_on_with(flash, slot as u32);
+            }
+        }
+    }
+
+    fn go_on_with(&mut self, flash: &mut Flash, slot: u32) {
+        if self.writer(slot).is_orphan {
+            return self.bury(flash, slot);
+        }
+        if !flash.may_program() {
+            return;
+        }
+        for column in 0..self.layout.width {
+            self.go_on_with_column(flash, slot, column);
+        }
+        self.settle(flash, slot);
+    }
+
+    /// The first unit of a column that waits to be written.
+    fn first_waiting(&self, slot: u32, column: u32) -> Option<u32> {
+        let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
+        let width = self.layout.width;
+        let first = writer.first_unit + (column + width - writer.first_unit % width) % width;
+        (first..writer.end_unit())
+            .step_by(width as usize)
+            .find(|unit| writer.unit(*unit).is_some_and(|unit| unit.state == UnitState::Waiting))
+    }
+
+    fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) {
+        loop {
+            let column = &mut self.writer(slot).columns[at as usize];
+            match column.stage {
+                Stage::Failing { at: failed } if column.under_way == 0 => self.leave_chunk(flash, slot, at, failed),
+                Stage::Failing { .. } => return,
+                Stage::WithoutChunk => {
+                    if self.first_waiting(slot, at).is_none() || !self.take_chunk(flash, slot, at) {
+                        return;
+                    }
+                }
+                Stage::Copying { copied, .. } if column.old.is_none_or(|old| copied >= old.blocks) => {
+                    column.stage = Stage::Ready;
+                }
+                Stage::Copying { copied, is_reading } => {
+                    if !is_reading {
+                        self.read_next(flash, slot, at, copied);
+                    }
+                    return;
+                }
+                Stage::Ready => {
+                    let Some(unit) = self.first_waiting(slot, at) else { return };
+                    self.write(flash, slot, at, unit);
+                }
+            }
+        }
+    }
+
+    /// A program has failed at block `failed` of a column's chunk, all others there have ended, and the chunk is closed.
+    fn leave_chunk(&mut self, flash: &mut Flash, slot: u32, at: u32, failed: u32) {
+        let zone = self.writer(slot).zone;
+        let column = &mut self.writer(slot).columns[at as usize];
+        let new = column.new.take().expect("it failed");
+        let (old, left) = match column.old {
+            Some(old) if failed < old.blocks => (Some(old), Some((new.chunk, new.open))),
+            old => {
+                let blocks = failed;
+                let kept = (blocks > 0).then_some(OldChunk { chunk: new.chunk, open: new.open, blocks, good: blocks });
+                let left = if blocks > 0 { old.map(|old| (old.chunk, old.open)) } else { Some((new.chunk, new.open)) };
+                (kept, left)
+            }
+        };
+        column.old = old;
+        column.stage = Stage::WithoutChunk;
+        if let Some((chunk, open)) = left {
+            self.doom(zone, chunk, open);
+        }
+        self.mark_dirty(zone);
+        flash.stirred = true;
+    }
+
+    /// Gives a column a chunk to go on in. Returns whether there was one.
+    fn take_chunk(&mut self, flash: &mut Flash, slot: u32, at: u32) -> bool {
+        let Some(pu) = self.choose_pu(flash, slot, at) else {
+            self.lacks_room = true;
+            return false;
+        };
+        let Some(chunk) = flash.provisioning.take(Claim::Tenant(pu)) else { return false };
+        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
+        flash.chunks.set_label(chunk, Label::Ordinary);
+        flash.seals.open(chunk);
+        let open = Some(flash.units.open(chunk, 0));
+        let column = &mut self.writer(slot).columns[at as usize];
+        column.new = Some(NewChunk { chunk, open, submitted: 0, programmed: 0, readable: 0 });
+        column.stage = Stage::Copying { copied: 0, is_reading: false };
+        let moved = u64::from(column.old.is_some());
+        self.statistics.columns_moved += moved;
+        true
+    }
+
+    /// The parallel unit for a column: its own in the order, or the one with most free chunks, best where the zone has none yet.
+    fn choose_pu(&mut self, flash: &Flash, slot: u32, at: u32) -> Option<PuId> {
+        let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
+        let format = flash.format;
+        let taken = |pu: PuId| {
+            let others = (0..).zip(&writer.columns).filter(|(column, _)| *column != at);
+            others
+                .filter_map(|(_, column)| column.new.map(|new| new.chunk).or(column.old.map(|old| old.chunk)))
+                .any(|chunk| format.pu_of(chunk) == pu)
+        };
+        let pus = self.order.len();
+        // The columns of a zone follow each other in the order, from where its first one was put.
+        let base = (self.numbers[writer.zone as usize] as usize).wrapping_mul(self.layout.width as usize) % pus;
+        let own = self.order[(base + at as usize) % pus];
+        if flash.provisioning.tenant_chunks_on_pu(own) > 0 && !taken(own) {
+            return Some(own);
+        }
+        let with_chunk = self.order.iter().copied().filter(|pu| flash.provisioning.tenant_chunks_on_pu(*pu) > 0);
+        with_chunk.max_by_key(|pu| (!taken(*pu), flash.provisioning.tenant_chunks_on_pu(*pu)))
+    }
+
+    /// Writes a unit that waits to the chunk of its column.
+    fn write(&mut self, flash: &mut Flash, slot: u32, at: u32, index: u32) {
+        let padding = flash.padding;
+        let (_, first) = self.layout.place_of_unit(index);
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        let column = &mut writer.columns[at as usize];
+        let new = column.new.as_mut().expect("a column that is ready has a chunk");
+        let open = new.open.expect("and it is open");
+        let unit = &mut writer.units[(index - writer.first_unit) as usize];
+        assert_eq!(new.submitted, first + unit.skip, "a chunk is written in order");
+        let mut blocks = [padding; VECTOR_BLOCKS_MAX];
+        blocks[..unit.frames.len()].copy_from_slice(&unit.frames);
+        let count = unit.frames.len().next_multiple_of(flash.geometry.ws_min as usize);
+        if count == 0 {
+            // All of it is on media.
+            unit.state = UnitState::Readable;
+            writer.forget_readable();
+            return;
+        }
+        let used = unit.frames.len() as u32;
+        let id = flash.write_unit(open, Purpose::Tenant, owner(slot, index), &blocks[..count], used);
+        unit.state = UnitState::UnderWay { id, is_programmed: false };
+        new.submitted += count as u32;
+        column.under_way += 1;
+    }
+
+    /// Reads the next unit of what a column moves away from.
+    fn read_next(&mut self, flash: &mut Flash, slot: u32, at: u32, copied: u32) {
+        let old = self.writer(slot).columns[at as usize].old.expect("it is copied from there");
+        let count = (old.blocks - copied).min(self.layout.unit_blocks);
+        let Some(frames) = self.own_frames(flash, count as usize) else { return };
+        let column = &mut self.writer(slot).columns[at as usize];
+        column.stage = Stage::Copying { copied, is_reading: true };
+        let id = flash.reads.begin(Reader::Tenant, owner(slot, at));
+        let read = flash.reads.get_mut(id);
+        for (block, frame) in (copied..).zip(&frames) {
+            read.add(flash.format.ppa(old.chunk, block), *frame);
+        }
+        flash.statistics.relocation_reads += u64::from(count);
+        flash.submit_read(id);
+    }
+
+    /// A unit has been read that is to be copied.
+    pub(crate) fn unit_read(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
+        let (slot, at) = slot_and_unit(flash.reads.get(id).owner);
+        if completion.status != Status::Success {
+            flash.is_unusual = true;
+        }
+        let layout = self.layout;
+        let writer = self.writers[slot as usize].as_mut().expect("it waits for the read");
+        let (number, is_orphan, zone) = (writer.number, writer.is_orphan, writer.zone);
+        let column = &mut writer.columns[at as usize];
+        let Stage::Copying { copied, .. } = column.stage else { unreachable!("a column reads while it is copied") };
+        let read = flash.reads.get(id);
+        let mut failed = 0_u64;
+        for (index, (ppa, frame)) in (0..).zip(read.places().iter().zip(read.frames())) {
+            let block = layout.block_at(at, flash.format.block_of(*ppa));
+            let is_read = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
+            let expected = Oob { kind: BlockKind::Tenant, address: block.into(), sequence: number };
+            failed |= u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << index;
+        }
+        if failed != 0 && !read.is_again && !is_orphan {
+            // All of them, so that they are together.
+            let all = u64::MAX >> (u64::BITS - read.frames().len() as u32);
+            flash.read_again(id, all);
+            return;
+        }
+        let frames: Vec<Frame> = read.frames().to_vec();
+        flash.reads.end(id);
+        column.stage = Stage::Copying { copied, is_reading: false };
+        flash.stirred = true;
+        self.is_stirred = true;
+        if is_orphan || failed != 0 {
+            flash.statistics.read_failures += u64::from(!is_orphan);
+            frames.into_iter().for_each(|frame| flash.frames.release(frame));
+            return if is_orphan { self.bury(flash, slot) } else { self.fail(flash, zone) };
+        }
+        let new = column.new.as_mut().expect("it is copied there");
+        let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
+        blocks[..frames.len()].copy_from_slice(&frames);
+        let count = frames.len().next_multiple_of(flash.geometry.ws_min as usize);
+        let open = new.open.expect("a chunk that is copied to is open");
+        let unit = COPY | at;
+        flash.write_unit(open, Purpose::Tenant, owner(slot, unit), &blocks[..count], frames.len() as u32);
+        new.submitted += count as u32;
+        column.under_way += 1;
+        column.stage = Stage::Copying { copied: copied + frames.len() as u32, is_reading: false };
+        self.statistics.blocks_moved += frames.len() as u64;
+    }
+
+    /// What is on media of `zone` is all that there will be.
+    pub(crate) fn fail(&mut self, flash: &mut Flash, zone: u32) {
+        let written = self.board.zone(zone).written;
+        self.board.put(zone, ZoneState::ReadOnly, written);
+        self.mark_dirty(zone);
+        flash.stirred = true;
+    }
+
+    /// The column, and its unit if it is none that is copied, of a unit under way.
+    fn column_of(&self, flash: &Flash, id: UnitId) -> (u32, u32, Option<u32>) {
+        let (slot, unit) = slot_and_unit(flash.units.unit(id).owner);
+        match unit & COPY {
+            0 => (slot, unit % self.layout.width, Some(unit)),
+            _ => (slot, unit & !COPY, None),
+        }
+    }
+
+    pub(crate) fn programmed(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, at, index) = self.column_of(flash, id);
+        let unit = flash.units.unit(id);
+        let (chunk, end) = (unit.chunk, unit.first + unit.count);
+        let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
+        let zone = writer.zone;
+        let column = &mut writer.columns[at as usize];
+        if let Some(index) = index
+            && let Some(unit) = writer.units.get_mut((index - writer.first_unit) as usize)
+            && let UnitState::UnderWay { is_programmed, .. } = &mut unit.state
+        {
+            *is_programmed = true;
+        }
+        let named = column.named();
+        if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
+            new.programmed = new.programmed.max(end);
+            // What an earlier life of the drive has written there can be read with it.
+            new.readable = new.readable.max(end.saturating_sub(flash.geometry.mw_cunits));
+            self.is_stirred |= writer.units.front().is_some_and(|unit| unit.state == UnitState::Kept);
+        }
+        if !writer.is_orphan && column.named() != named {
+            self.mark_dirty(zone);
+        }
+    }
+
+    pub(crate) fn readable(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, at, index) = self.column_of(flash, id);
+        let unit = flash.units.unit(id);
+        let (chunk, first, end) = (unit.chunk, unit.first, unit.first + unit.count);
+        let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
+        let column = &mut writer.columns[at as usize];
+        column.under_way -= 1;
+        if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
+            new.readable = new.readable.max(end);
+        }
+        let mut copied = Vec::new();
+        // Behind a unit that failed it is written again.
+        let is_void = matches!(column.stage, Stage::Failing { at } if first >= at);
+        match index {
+            None => copied.extend_from_slice(&unit.frames()[..unit.used as usize]),
+            Some(index) => {
+                let state = if is_void { UnitState::Waiting } else { UnitState::Readable };
+                writer.readable_up_to(flash, index, state);
+            }
+        }
+        copied.into_iter().for_each(|frame| flash.frames.release(frame));
+        self.let_go_of_old(flash, slot, at);
+        self.is_stirred = true;
+    }
+
+    /// A column whose old blocks can all be read in its new chunk needs the old one no more.
+    fn let_go_of_old(&mut self, flash: &mut Flash, slot: u32, at: u32) {
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        if writer.is_orphan {
+            return;
+        }
+        let (zone, column) = (writer.zone, &mut writer.columns[at as usize]);
+        let is_new = |old: OldChunk, new: NewChunk| new.readable >= old.good && new.programmed >= old.good;
+        let is_failing = matches!(column.stage, Stage::Failing { .. });
+        if let (Some(old), Some(new)) = (column.old, column.new)
+            && is_new(old, new)
+            && !is_failing
+        {
+            column.old = None;
+            self.doom(zone, old.chunk, old.open);
+            flash.stirred = true;
+        }
+    }
+
+    pub(crate) fn unit_failed(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, at, index) = self.column_of(flash, id);
+        let unit = flash.units.unit(id);
+        let (open, first) = (unit.open, unit.first);
+        let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
+        let column = &mut writer.columns[at as usize];
+        column.under_way -= 1;
+        let failed = match column.stage {
+            Stage::Failing { at } => at.min(first),
+            _ => first,
+        };
+        column.stage = Stage::Failing { at: failed };
+        writer.is_resaved = true;
+        let mut copied = Vec::new();
+        match index {
+            None => copied.extend_from_slice(&unit.frames()[..unit.used as usize]),
+            Some(index) => writer.readable_up_to(flash, index, UnitState::Waiting),
+        }
+        copied.into_iter().for_each(|frame| flash.frames.release(frame));
+        // What was submitted behind it ends, and the chunk is closed.
+        if flash.units.room(open) > 0 {
+            flash.pad_by(open, flash.units.room(open));
+        }
+        self.is_stirred = true;
+        flash.stirred = true;
+    }
+
+    /// Pads what has ended until it can be read, and lets go of what is on media for good.
+    fn settle(&mut self, flash: &mut Flash, slot: u32) {
+        self.end_kept(flash, slot);
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        if !writer.is_ending {
+            return;
+        }
+        let is_waiting = |unit: &ZoneUnit| unit.state == UnitState::Waiting;
+        if !writer.units.iter().any(is_waiting) {
+            self.push_kept(flash, slot);
+            let writer = self.writer(slot);
+            let open = writer.columns.iter().filter_map(|column| column.new.and_then(|new| new.open));
+            for open in open.collect::<Vec<OpenId>>() {
+                if flash.geometry.mw_cunits > 0 && flash.units.wants_padding(open) {
+                    flash.pad(open);
+                }
+            }
+        }
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        if !writer.is_settled() {
+            return;
+        }
+        let writer = self.writers[slot as usize].take().expect("it was just looked at");
+        self.free_writers.push(slot);
+        let zone = writer.zone;
+        self.writer_of[zone as usize] = crate::zones::NONE;
+        self.leave_tail(zone, writer.saved);
+        for (at, column) in (0..).zip(writer.columns) {
+            let new = column.new.map(|new| (new.chunk, new.open));
+            let last = new.or(column.old.map(|old| (old.chunk, old.open)));
+            self.set_chunk(zone, at, last.map(|(chunk, _)| chunk));
+            if let Some((chunk, Some(open))) = last
+                && flash.units.room(open) > 0
+            {
+                self.half_full.insert(chunk, open);
+            }
+        }
+        self.mark_dirty(zone);
+        flash.stirred = true;
+    }
+
+    /// Writes padding behind units that an earlier life of the drive has written, where nothing else will come.
+    fn push_kept(&mut self, flash: &mut Flash, slot: u32) {
+        let layout = self.layout;
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        for (index, unit) in (writer.first_unit..).zip(&writer.units) {
+            let (at, _) = layout.place_of_unit(index);
+            let column = &mut writer.columns[at as usize];
+            if unit.state != UnitState::Kept || column.under_way > 0 {
+                continue;
+            }
+            let new = column.new.as_mut().expect("what was kept is in a chunk");
+            let open = new.open.expect("and that is not full");
+            let count = layout.unit_blocks.min(flash.units.room(open));
+            let blocks = [flash.padding; VECTOR_BLOCKS_MAX];
+            flash.write_unit(open, Purpose::Tenant, owner(slot, COPY | at), &blocks[..count as usize], 0);
+            new.submitted += count;
+            column.under_way += 1;
+        }
+    }
+
+    /// Units that an earlier life of the drive has written, and that can be read since more was written behind them.
+    fn end_kept(&mut self, flash: &mut Flash, slot: u32) {
+        let layout = self.layout;
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        let first = writer.first_unit;
+        for (index, unit) in (first..).zip(&mut writer.units) {
+            let (column, at) = layout.place_of_unit(index);
+            let new = writer.columns[column as usize].new;
+            if unit.state == UnitState::Kept && new.is_some_and(|new| new.readable >= at + layout.unit_blocks) {
+                unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
+                unit.state = UnitState::Readable;
+            }
+        }
+        writer.forget_readable();
+    }
+}
+
+impl Writer {
+    /// Unit `index` is `state` from now on; what can be read needs no frames.
+    fn readable_up_to(&mut self, flash: &mut Flash, index: u32, state: UnitState) {
+        let is_orphan = self.is_orphan;
+        let Some(unit) = self.unit_mut(index) else { return };
+        if is_orphan || state == UnitState::Readable {
+            unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
+            unit.state = UnitState::Readable;
+        } else {
+            unit.state = state;
+        }
+        self.forget_readable();
+    }
+}

@@ -1,0 +1,295 @@
+//! All zones of a drive: their states, their chunks, and what is on its way.
+
+use crate::board::{Board, Limits, ZoneState};
+use crate::layout::Layout;
+use crate::record::{NamedChunk, Record, RecordState};
+use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
+use openftl_blocks::reading::BlockPlace;
+use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::units::OpenId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// No chunk, no writer.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Frames for records, of those that are kept.
+pub(crate) const RECORD_FRAMES: usize = 4;
+
+/// A tail that records on media still name.
+pub(crate) const LEAVING: u32 = u32::MAX - 1;
+
+/// A chunk that was found when the drive was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) write_pointer: u32,
+    pub(crate) is_open: bool,
+}
+
+/// A chunk that no zone has any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doomed {
+    pub(crate) chunk: ChunkId,
+    pub(crate) open: Option<OpenId>,
+    /// The block of records that names it no more, and the write of that, once there is one.
+    pub(crate) record_block: u32,
+    pub(crate) write: Option<u64>,
+}
+
+/// What became of zones that the host did not ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct ZoneStatistics {
+    /// Blocks appended by [`ZoneRequest::Append`](crate::drive::ZoneRequest::Append).
+    pub appended: u64,
+    /// Zones that were reset and held something.
+    pub resets: u64,
+    /// Zones that were finished before their end.
+    pub finishes: u64,
+    /// Blocks of tails that flushes have saved.
+    pub tail_blocks: u64,
+    /// Blocks of records that were written.
+    pub record_blocks: u64,
+    /// Columns that had to move to another chunk, and their blocks.
+    pub columns_moved: u64,
+    /// See above.
+    pub blocks_moved: u64,
+    /// Flushes that the drive needed itself, to make room.
+    pub own_flushes: u64,
+}
+
+/// All zones. As a tenant of the flash they are `tenancy.rs`.
+pub struct Zones {
+    pub(crate) layout: Layout,
+    pub(crate) board: Board,
+    /// Chunks of zones that nothing is on its way of, by zone and column; [`NONE`] where there is none.
+    pub(crate) chunks: Vec<u32>,
+    /// The number that blocks of each zone say.
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) next_number: u64,
+    /// Slots of [`Zones::writers`], by zone; [`NONE`] where there is none.
+    pub(crate) writer_of: Vec<u32>,
+    pub(crate) writers: Vec<Option<Writer>>,
+    pub(crate) free_writers: Vec<u32>,
+    /// Whose each tail is: a zone, [`NONE`], or [`LEAVING`].
+    pub(crate) tail_of: Vec<u32>,
+    /// Tails that are given back when these blocks of records are written.
+    pub(crate) tails_leaving: Vec<(u32, u32)>,
+    /// Blocks of records that say something else than the zones are.
+    pub(crate) dirty: BTreeSet<u32>,
+    pub(crate) doomed: Vec<Doomed>,
+    /// Chunks of zones that nothing more is written to, and that are not full.
+    pub(crate) half_full: BTreeMap<ChunkId, OpenId>,
+    /// Chunks on their way to be free.
+    pub(crate) leaving: BTreeSet<ChunkId>,
+    pub(crate) found: BTreeMap<ChunkId, Found>,
+    /// Parallel units, those of a zone one behind the other.
+    pub(crate) order: Vec<PuId>,
+    /// A column wants a chunk, and there is none.
+    pub(crate) lacks_room: bool,
+    /// Something may be done by writers.
+    pub(crate) is_stirred: bool,
+    /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
+    pub(crate) kept_frames: Vec<Frame>,
+    pub(crate) statistics: ZoneStatistics,
+}
+
+impl Zones {
+    pub(crate) fn new(geometry: &Geometry, layout: Layout, limits: Limits) -> Zones {
+        let zones = layout.zones as usize;
+        let format = geometry.format();
+        let mut order: Vec<PuId> = geometry.pu_ids().collect();
+        // A zone within one group has all of that; a wider one goes round the groups.
+        if layout.width > geometry.pus_per_group {
+            order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));
+        }
+        Zones {
+            board: Board::new(layout.zones, layout.capacity, limits),
+            chunks: vec![NONE; zones * layout.width as usize],
+            numbers: vec![0; zones],
+            next_number: 1,
+            writer_of: vec![NONE; zones],
+            writers: Vec::new(),
+            free_writers: Vec::new(),
+            tail_of: vec![NONE; layout.tails as usize],
+            tails_leaving: Vec::new(),
+            dirty: BTreeSet::new(),
+            doomed: Vec::new(),
+            half_full: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            found: BTreeMap::new(),
+            order,
+            lacks_room: false,
+            is_stirred: false,
+            kept_frames: Vec::new(),
+            statistics: ZoneStatistics::default(),
+            layout,
+        }
+    }
+
+    pub(crate) fn writer(&mut self, slot: u32) -> &mut Writer {
+        self.writers[slot as usize].as_mut().expect("a slot that is named has a writer")
+    }
+
+    /// The slot of the writer of `zone`, if it has one.
+    pub(crate) fn slot_of(&self, zone: u32) -> Option<u32> {
+        Some(self.writer_of[zone as usize]).filter(|slot| *slot != NONE)
+    }
+
+    pub(crate) fn writer_of(&self, zone: u32) -> Option<&Writer> {
+        self.slot_of(zone).map(|slot| self.writers[slot as usize].as_ref().expect("it has one"))
+    }
+
+    pub(crate) fn add_writer(&mut self, writer: Writer) -> u32 {
+        let zone = writer.zone as usize;
+        let slot = match self.free_writers.pop() {
+            Some(slot) => {
+                self.writers[slot as usize] = Some(writer);
+                slot
+            }
+            None => {
+                self.writers.push(Some(writer));
+                self.writers.len() as u32 - 1
+            }
+        };
+        self.writer_of[zone] = slot;
+        slot
+    }
+
+    /// The chunk of a zone's column, as far as it is known for good.
+    pub(crate) fn chunk(&self, zone: u32, column: u32) -> Option<ChunkId> {
+        let chunk = self.chunks[(zone * self.layout.width + column) as usize];
+        (chunk != NONE).then_some(ChunkId(chunk))
+    }
+
+    pub(crate) fn set_chunk(&mut self, zone: u32, column: u32, chunk: Option<ChunkId>) {
+        self.chunks[(zone * self.layout.width + column) as usize] = chunk.map_or(NONE, |chunk| chunk.0);
+    }
+
+    pub(crate) fn record_block_of(&self, zone: u32) -> u32 {
+        zone / self.layout.records_per_block
+    }
+
+    /// The record of `zone` is not what is on media.
+    pub(crate) fn mark_dirty(&mut self, zone: u32) {
+        self.dirty.insert(self.record_block_of(zone));
+    }
+
+    /// What the record of `zone` has to say now: nothing of what a power cut could still take away.
+    pub(crate) fn record(&self, zone: u32) -> Record {
+        let width = self.layout.width;
+        let shown = self.board.zone(zone);
+        let (chunks, saved, is_settled) = match self.writer_of(zone) {
+            Some(writer) => (writer.columns.iter().map(|column| column.named()).collect(), writer.saved, false),
+            None => {
+                let named = |column| self.chunk(zone, column).map(|chunk| NamedChunk { chunk, good: None });
+                ((0..width).map(named).collect(), None, true)
+            }
+        };
+        let state = match shown.state {
+            ZoneState::Empty => RecordState::Empty,
+            ZoneState::Offline => RecordState::Offline,
+            ZoneState::ReadOnly => RecordState::ReadOnly,
+            ZoneState::Full if is_settled => RecordState::Full,
+            _ => RecordState::Active,
+        };
+        let written = if matches!(state, RecordState::Full | RecordState::ReadOnly) { shown.written } else { 0 };
+        if state == RecordState::Empty {
+            return Record { chunks: vec![None; width as usize], ..Record::default() };
+        }
+        Record { state, written, number: self.numbers[zone as usize], saved, chunks }
+    }
+
+    /// Frames that are kept for the drive itself.
+    fn frames_to_keep(&self) -> usize {
+        (self.layout.tail_blocks + self.layout.unit_blocks) as usize + RECORD_FRAMES
+    }
+
+    /// Takes back frames that are kept, before a host can.
+    pub(crate) fn keep_frames(&mut self, flash: &mut Flash) {
+        let lacking = self.frames_to_keep().saturating_sub(self.kept_frames.len());
+        for _ in 0..lacking {
+            let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { break };
+            self.kept_frames.push(frame);
+        }
+    }
+
+    /// Frames for what the drive does by itself. Where there are none, something that has them is under way.
+    pub(crate) fn own_frames(&mut self, flash: &mut Flash, count: usize) -> Option<Vec<Frame>> {
+        if flash.frames.available(FrameForm::Bytes) + self.kept_frames.len() < count {
+            return None;
+        }
+        let mut frames = Vec::with_capacity(count);
+        while frames.len() < count {
+            let frame = flash.frames.acquire(FrameForm::Bytes).or_else(|| self.kept_frames.pop());
+            frames.push(frame.expect("they were counted"));
+        }
+        Some(frames)
+    }
+
+    /// Zones of which a column wants a chunk.
+    pub(crate) fn without_chunk(&self) -> Vec<u32> {
+        let wants = |column: &Column| column.stage == Stage::WithoutChunk;
+        let waits = |writer: &&Writer| {
+            let is_waiting = writer.units.iter().any(|unit| unit.state == UnitState::Waiting);
+            !writer.is_orphan && is_waiting && writer.columns.iter().any(wants)
+        };
+        let zones = self.writers.iter().flatten().filter(waits).map(|writer| writer.zone);
+        zones.filter(|zone| self.board.zone(*zone).state != ZoneState::ReadOnly).collect()
+    }
+
+    /// Where block `block` of `zone` is, which has been written.
+    pub(crate) fn block(&self, flash: &Flash, zone: u32, block: u32) -> BlockPlace {
+        let (column, at) = self.layout.place(block);
+        let Some(writer) = self.writer_of(zone) else {
+            let chunk = self.chunk(zone, column).expect("a block that was written is in a chunk");
+            return BlockPlace::Media(flash.format.ppa(chunk, at));
+        };
+        let (unit, within) = (block / self.layout.unit_blocks, block % self.layout.unit_blocks);
+        if let Some(ZoneUnit { skip, frames, .. }) = writer.unit(unit)
+            && let Some(frame) = within.checked_sub(*skip).and_then(|index| frames.get(index as usize))
+        {
+            return BlockPlace::Frame(*frame);
+        }
+        let chunk = writer.columns[column as usize].chunk_with(at).expect("a block without a frame is in a chunk");
+        BlockPlace::Media(flash.format.ppa(chunk, at))
+    }
+
+    /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
+    pub(crate) fn note_leaving(&self, flash: &mut Flash) {
+        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
+    }
+
+    /// `chunk` was of a zone, and its record is to name it no more.
+    pub(crate) fn doom(&mut self, zone: u32, chunk: ChunkId, open: Option<OpenId>) {
+        let open = self.half_full.remove(&chunk).or(open);
+        self.mark_dirty(zone);
+        self.doomed.push(Doomed { chunk, open, record_block: self.record_block_of(zone), write: None });
+    }
+
+    /// Nothing needs `chunk` any more.
+    pub(crate) fn release_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, open: Option<OpenId>) {
+        let open = open.filter(|open| flash.units.chunk_if_open(*open) == Some(chunk));
+        match open {
+            Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
+                flash.units.forget(open);
+                flash.chunks.set_usage(chunk, ChunkUse::Free);
+                flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
+                flash.provisioning.give(chunk, flash.chunks.resets(chunk));
+                self.is_stirred = true;
+                flash.stirred = true;
+            }
+            // Only a full chunk can be reset. It goes on its way when it is closed.
+            Some(open) => {
+                flash.pad_by(open, flash.units.room(open));
+                self.leaving.insert(chunk);
+            }
+            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => {
+                self.leaving.insert(chunk);
+                flash.reset_when_durable(chunk, 0);
+            }
+            None => {}
+        }
+        self.note_leaving(flash);
+    }
+}

@@ -1,0 +1,47 @@
+//! Every state in which a power cut can leave a zoned drive is recovered and judged, and so is each in which one can leave that recovery.
+
+use crate::world::world;
+use openftl_sim::ZoneCrashPoints;
+
+fn play(changes: &[(&str, &str)], width: u32, operations: u32, seed: u64) -> ZoneCrashPoints {
+    let mut world = world(changes, width, 2, 3, seed);
+    let mut points = ZoneCrashPoints::default();
+    world.wire.watch();
+    for _ in 0..operations {
+        world.operation(3);
+        points.judge(&mut world).unwrap_or_else(|error| panic!("width {width}, seed {seed}: {error}"));
+    }
+    points
+}
+
+/// Without power-loss protection the pages of a word line that is cut are lost, both of them.
+const UNPROTECTED: &[(&str, &str)] = &[("power_loss_protection = true", "power_loss_protection = false")];
+
+/// A chunk is programmed unit by unit, and can be read at once.
+const ONE_SHOT: &[(&str, &str)] = &[("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\"")];
+
+#[test]
+fn zones_without_power_loss_protection_bear_every_power_cut() {
+    for (seed, width) in [(0, 1), (1, 3)] {
+        println!("{}", play(UNPROTECTED, width, 40, seed));
+    }
+}
+
+#[test]
+fn zones_that_can_be_read_at_once_bear_every_power_cut() {
+    println!("{}", play(ONE_SHOT, 2, 60, 0));
+}
+
+#[test]
+fn narrow_zones_bear_every_power_cut() {
+    for seed in 0..2 {
+        println!("{}", play(&[], 1, 40, seed));
+    }
+}
+
+#[test]
+fn wide_zones_bear_every_power_cut() {
+    for seed in 0..2 {
+        println!("{}", play(&[], 4, 40, seed));
+    }
+}

@@ -1,0 +1,72 @@
+//! A drive does what its model says, whatever its shape.
+
+use openftl_parts::Config;
+use openftl_parts::Durability;
+use openftl_sim::ZoneWorld;
+use openftl_sim::world::profile;
+use openftl_zones::{Action, Limits, ZoneConfig, ZoneError, ZoneState};
+
+/// A small drive: what of its profile is other than `tiny` has, how wide its zones are, and how many may be open and active.
+pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u32, seed: u64) -> ZoneWorld {
+    let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones: Some(5) };
+    let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
+    for chunks in (8..400).step_by(4) {
+        if let Ok(world) = ZoneWorld::try_new(profile("tiny", changes), config.clone(), zoned, chunks, seed) {
+            return world;
+        }
+    }
+    let error = ZoneWorld::try_new(profile("tiny", changes), config, zoned, 400, seed).err();
+    panic!("no device is large enough: {error:?}");
+}
+
+#[test]
+fn what_is_written_is_read_before_and_after_it_is_on_media() {
+    let mut world = world(&[], 2, 3, 4, 1);
+    for blocks in [1, 2, 3, 5, 8, 13] {
+        world.write(0, blocks, Durability::Volatile, false).unwrap();
+        world.write(1, blocks, Durability::Volatile, true).unwrap();
+    }
+    world.verify_all();
+    world.flush();
+    world.verify_all();
+    world.clean_restart();
+    world.verify_all();
+    assert_eq!([0, 1, 2].map(|zone| world.state(zone)), [ZoneState::Closed, ZoneState::Closed, ZoneState::Empty]);
+    world.act(0, Action::Reset).unwrap();
+    world.act(1, Action::Finish).unwrap();
+    world.verify_all();
+    world.clean_restart();
+    assert_eq!([0, 1].map(|zone| world.state(zone)), [ZoneState::Empty, ZoneState::Full]);
+    world.verify_all();
+}
+
+#[test]
+fn a_zone_takes_its_capacity_and_no_more() {
+    let mut world = world(&[], 2, 3, 4, 1);
+    let capacity = world.layout().capacity;
+    let refused = world.write(0, 1 + capacity.min(200), Durability::Volatile, true);
+    assert!(refused.is_ok() || matches!(refused, Err(ZoneError::Boundary { .. })));
+    while world.written(0) < capacity {
+        let left = (capacity - world.written(0)).min(50);
+        world.write(0, left, Durability::Volatile, false).unwrap();
+        world.settle();
+    }
+    assert_eq!(world.write(0, 1, Durability::Volatile, false), Err(ZoneError::Full { zone: 0 }));
+    world.verify_all();
+    assert_eq!(world.ftl().board().resources(), (0, 0));
+}
+
+#[test]
+fn drives_of_many_shapes_agree_with_the_model() {
+    for seed in 0..24 {
+        let mut world = world(&[], 1 + seed as u32 % 4, 2, 3, seed);
+        for step in 0..1_500 {
+            world.operation(1 + seed as usize % 6);
+            if step % 500 == 499 {
+                world.clean_restart();
+            }
+        }
+        world.verify_all();
+        world.prove(50);
+    }
+}

@@ -1,0 +1,682 @@
+//! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
+//!
+//! A zone has lives, one after the other: a reset ends one. Each block says the zone, the life and its place in it. So what is found after a
+//! power cut tells of itself: of each zone one life, of which the first blocks are there, and none beyond.
+//!
+//! ```text
+//!   lives of a zone since the last flush     [ life 4: 30 blocks, 20 of them durable ][ life 5: 12 ][ life 6: 3 ]
+//!   may be found                               20 to 30 blocks of life 4,  up to 12 of life 5,  up to 3 of life 6
+//! ```
+
+use crate::caught::caught;
+use crate::liveness::{Deadline, Patience, Waiting};
+use crate::wire::{CrashPoint, Wire};
+use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Access, Config, Durability, IoError, OpenError};
+use openftl_zones::{Action, Layout, Limits, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// Blocks that are read at a time where all are.
+const READ_BLOCKS: u32 = 64;
+
+/// One life of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Life {
+    number: u32,
+    /// Blocks that the drive has taken, and those of them that were durable at the end of a flush.
+    written: u32,
+    durable: u32,
+}
+
+/// The lives of a zone that may be found, the last one as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Lives(Vec<Life>);
+
+impl Lives {
+    fn now(&self) -> Life {
+        *self.0.last().expect("a zone has a life")
+    }
+
+    fn now_mut(&mut self) -> &mut Life {
+        self.0.last_mut().expect("a zone has a life")
+    }
+}
+
+/// What a host may find in each zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZoneModel(Vec<Lives>);
+
+/// What a host found in a zone: of which life, and how many blocks.
+pub type FoundZone = (u32, u32);
+
+impl ZoneModel {
+    fn new(zones: u32) -> ZoneModel {
+        ZoneModel(vec![Lives(vec![Life { number: 0, written: 0, durable: 0 }]); zones as usize])
+    }
+
+    /// How much of each zone is there now: what a flush that begins makes durable.
+    fn snapshot(&self) -> Vec<(u32, u32)> {
+        self.0.iter().map(|lives| (lives.now().number, lives.now().written)).collect()
+    }
+
+    /// A flush has ended that began when `snapshot` was taken.
+    fn flushed(&mut self, snapshot: &[(u32, u32)]) {
+        for (lives, (number, written)) in self.0.iter_mut().zip(snapshot) {
+            lives.0.retain(|life| life.number >= *number);
+            if let Some(life) = lives.0.iter_mut().find(|life| life.number == *number) {
+                life.durable = life.durable.max(*written);
+            }
+        }
+    }
+
+    /// Whether a host may find this after a power cut.
+    ///
+    /// # Errors
+    /// What it may not.
+    pub fn verdict(&self, found: &[FoundZone]) -> Result<(), String> {
+        for (zone, (lives, (number, written))) in self.0.iter().zip(found).enumerate() {
+            let is_first = lives.0[0].number == *number;
+            let may_be = match lives.0.iter().find(|life| life.number == *number) {
+                _ if *written == 0 => lives.0.len() > 1 || lives.0[0].durable == 0,
+                Some(life) if is_first => (life.durable..=life.written).contains(written),
+                Some(life) => *written <= life.written,
+                None => false,
+            };
+            if !may_be {
+                return Err(format!("zone {zone} has {written} blocks of life {number}, and its lives are {:?}", lives.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// The host has found this, and goes on with it.
+    fn adopt(&mut self, found: &[FoundZone]) {
+        for (lives, (number, written)) in self.0.iter_mut().zip(found) {
+            // No number is used twice, whatever was lost.
+            let number = if *written > 0 { *number } else { lives.now().number + 1 };
+            lives.0 = vec![Life { number, written: *written, durable: *written }];
+        }
+    }
+}
+
+/// A request under way.
+enum Errand {
+    /// A write that the flush behind it makes durable, or a flush.
+    Flush { snapshot: Vec<(u32, u32)> },
+    Append { address: u64 },
+    Read { zone: u32, first: u32, frames: Vec<Frame>, life: Life },
+    Other,
+}
+
+/// All that takes part in a run with a zoned drive.
+pub struct ZoneWorld {
+    /// The drive; `None` while it is closed.
+    pub ftl: Option<ZoneFtl<Wire>>,
+    /// What the drive is connected to its device by.
+    pub wire: Wire,
+    /// Virtual time.
+    pub clock: VirtualClock,
+    config: Config,
+    limits: Limits,
+    layout: Layout,
+    /// The model. Crash points keep the one of their moment.
+    pub model: Rc<ZoneModel>,
+    chance: Xoshiro256PlusPlus,
+    patience: Patience,
+    waiting: Waiting,
+    under_way: Vec<(u64, Errand)>,
+    tag: u64,
+    /// States that a power cut could leave, and what the model said.
+    crash_points: Vec<(CrashPoint, Rc<ZoneModel>)>,
+}
+
+fn stamp(zone: u32, life: u32, block: u32) -> Stamp {
+    Stamp(u64::from(zone + 1) << 48 | u64::from(life) << 24 | u64::from(block))
+}
+
+impl ZoneWorld {
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If there can be no such drive.
+    ///
+    /// # Panics
+    /// If the profile is impossible.
+    pub fn try_new(
+        profile: Profile,
+        config: Config,
+        zoned: ZoneConfig,
+        chunks: u32,
+        seed: u64,
+    ) -> Result<ZoneWorld, OpenError> {
+        let wire = Wire::new(EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed).unwrap());
+        let mut clock = VirtualClock::default();
+        let patience = Patience::with(&wire.device());
+        let mut deadline = Deadline::new(&mut clock, patience, "a new drive is made".to_owned());
+        let ftl = ZoneFtl::format(wire.clone(), config.clone(), zoned, &mut deadline)?;
+        let layout = *ftl.layout();
+        Ok(ZoneWorld {
+            model: Rc::new(ZoneModel::new(layout.zones)),
+            ftl: Some(ftl),
+            waiting: Waiting::new(patience, clock.0),
+            wire,
+            clock,
+            config,
+            limits: zoned.limits,
+            layout,
+            chance: Xoshiro256PlusPlus::seed_from_u64(seed),
+            patience,
+            under_way: Vec::new(),
+            tag: 0,
+            crash_points: Vec::new(),
+        })
+    }
+
+    /// The world after a power cut, with the drive not opened yet.
+    #[must_use]
+    pub fn after_cut(&self, crash_point: CrashPoint, model: Rc<ZoneModel>) -> ZoneWorld {
+        ZoneWorld {
+            ftl: None,
+            wire: Wire::new(crash_point.device),
+            clock: VirtualClock(crash_point.at),
+            config: self.config.clone(),
+            limits: self.limits,
+            layout: self.layout,
+            model,
+            chance: self.chance.clone(),
+            patience: self.patience,
+            waiting: Waiting::new(self.patience, crash_point.at),
+            under_way: Vec::new(),
+            tag: self.tag,
+            crash_points: Vec::new(),
+        }
+    }
+
+    /// The drive, which is open.
+    ///
+    /// # Panics
+    /// If it is closed.
+    pub fn ftl(&mut self) -> &mut ZoneFtl<Wire> {
+        self.ftl.as_mut().expect("the drive is open")
+    }
+
+    /// Where everything is.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A number below `bound`, drawn from the seed.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        (self.chance.next_u64() % u64::from(bound)) as u32
+    }
+
+    fn model(&mut self) -> &mut ZoneModel {
+        Rc::make_mut(&mut self.model)
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+
+    fn address(&self, zone: u32, block: u32) -> u64 {
+        u64::from(zone) * self.layout.size + u64::from(block)
+    }
+
+    /// Blocks that were written to a zone, as the host knows.
+    #[must_use]
+    pub fn written(&self, zone: u32) -> u32 {
+        self.model.0[zone as usize].now().written
+    }
+
+    /// The state of a zone.
+    pub fn state(&mut self, zone: u32) -> ZoneState {
+        self.ftl().board().zone(zone).state
+    }
+
+    /// States found by a watched wire.
+    fn note_crash_points(&mut self) {
+        let found = self.wire.crash_points().into_iter();
+        self.crash_points.extend(found.map(|crash_point| (crash_point, self.model.clone())));
+    }
+
+    /// The states found since the last call.
+    pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<ZoneModel>)> {
+        self.note_crash_points();
+        std::mem::take(&mut self.crash_points)
+    }
+
+    /// Lets the drive work once more, and books what has ended.
+    ///
+    /// # Panics
+    /// If nothing is due, or it takes too long.
+    pub fn pump(&mut self) {
+        let mut done = Vec::new();
+        let now = self.clock.now();
+        self.ftl().poll(now, &mut done);
+        if done.is_empty() {
+            let Some(due) = self.ftl().next_due() else {
+                panic!("nothing is due, and {} requests wait: {}", self.under_way.len(), self.ftl().describe());
+            };
+            let now = self.clock.wait_until(due);
+            self.ftl().poll(now, &mut done);
+        }
+        if done.is_empty() {
+            if let Err(waited) = self.waiting.poll(self.clock.0) {
+                panic!("{waited}, and {} requests wait: {}", self.under_way.len(), self.ftl().describe());
+            }
+        } else {
+            self.waiting.begin_anew(self.clock.0);
+        }
+        self.take(done);
+    }
+
+    fn take(&mut self, done: Vec<ZoneDone>) {
+        self.note_crash_points();
+        for ended in done {
+            let index = self.under_way.iter().position(|(tag, _)| *tag == ended.tag).expect("a request under way");
+            let (_, errand) = self.under_way.swap_remove(index);
+            self.end(errand, ended);
+        }
+        self.wire.look();
+        self.note_crash_points();
+    }
+
+    fn end(&mut self, errand: Errand, ZoneDone { result, address: at, .. }: ZoneDone) {
+        match errand {
+            Errand::Flush { snapshot } => {
+                result.unwrap_or_else(|error| panic!("a flush ended with: {error}"));
+                self.model().flushed(&snapshot);
+            }
+            Errand::Append { address } => assert_eq!((result, at), (Ok(()), Some(address)), "an append is where it is"),
+            Errand::Read { zone, first, frames, life } => self.compare(zone, first, frames, life, result),
+            Errand::Other => result.unwrap_or_else(|error| panic!("a request ended with: {error}")),
+        }
+    }
+
+    fn compare(&mut self, zone: u32, first: u32, frames: Vec<Frame>, life: Life, result: Result<(), ZoneError>) {
+        result.unwrap_or_else(|error| panic!("a read of zone {zone} ended with: {error}"));
+        let pool = self.ftl().frames_mut();
+        for (block, frame) in (first..).zip(frames) {
+            let found = Stamp::recognise(pool.bytes(frame));
+            let expected = if block < life.written { stamp(zone, life.number, block) } else { Stamp::ZERO };
+            assert_eq!(found, Some(expected), "block {block} of zone {zone}");
+            pool.release(frame);
+        }
+    }
+
+    /// Waits until no request is under way.
+    pub fn settle(&mut self) {
+        while !self.under_way.is_empty() {
+            self.pump();
+        }
+    }
+
+    fn frames(&mut self, count: u32) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while !self.ftl().frames_mut().acquire_many(FrameForm::Bytes, count as usize, &mut frames) {
+            self.pump();
+        }
+        frames
+    }
+
+    /// Writes blocks at the write pointer of a zone, or appends them.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn write(&mut self, zone: u32, blocks: u32, durability: Durability, is_append: bool) -> Result<(), ZoneError> {
+        let frames = self.frames(blocks);
+        let life = self.model.0[zone as usize].now();
+        let pool = self.ftl().frames_mut();
+        for (block, frame) in (life.written..).zip(&frames) {
+            stamp(zone, life.number, block).expand(pool.bytes_mut(*frame));
+        }
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let (first, frames_of) = (self.address(zone, life.written), &frames);
+        // Where a zone has no more than its capacity, the next block is of the next zone.
+        let is_append = is_append || u64::from(life.written) == self.layout.size;
+        let request = if is_append {
+            ZoneRequest::Append { zone: self.address(zone, 0), frames: frames_of, durability }
+        } else {
+            ZoneRequest::Write { first, frames: frames_of, durability }
+        };
+        // What is written is there from now on, as far as a power cut during this goes.
+        self.model().0[zone as usize].now_mut().written += blocks;
+        let before = self.ftl().board().zone(zone).written;
+        let result = self.ftl().submit(now, tag, request);
+        if let Err(error) = result {
+            self.model().0[zone as usize].now_mut().written -= blocks;
+            frames.iter().for_each(|frame| self.ftl().frames_mut().release(*frame));
+            assert_eq!(self.ftl().board().zone(zone).written, before, "what is refused changes nothing");
+            return Err(error);
+        }
+        let errand = match (durability, is_append) {
+            (Durability::Durable, _) => Errand::Flush { snapshot: self.model.snapshot() },
+            (Durability::Volatile, true) => Errand::Append { address: first },
+            (Durability::Volatile, false) => Errand::Other,
+        };
+        self.under_way.push((tag, errand));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Makes everything durable; ends later.
+    pub fn flush(&mut self) {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        self.ftl().submit(now, tag, ZoneRequest::Flush).expect("the drive takes it");
+        self.under_way.push((tag, Errand::Flush { snapshot: self.model.snapshot() }));
+    }
+
+    /// Acts on a zone.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn act(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let address = self.address(zone, 0);
+        if action == Action::Reset {
+            let life = self.model.0[zone as usize].now();
+            if life.written > 0 {
+                let next = Life { number: life.number + 1, written: 0, durable: 0 };
+                self.model().0[zone as usize].0.push(next);
+            }
+        }
+        self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action })?;
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Reads blocks of a zone and compares them with the model.
+    pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
+        let frames = self.frames(blocks);
+        let life = self.model.0[zone as usize].now();
+        let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
+        self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
+        self.under_way.push((tag, Errand::Read { zone, first, frames, life }));
+    }
+
+    /// Reads every block of every zone, and one behind.
+    pub fn verify_all(&mut self) {
+        self.settle();
+        for zone in 0..self.layout.zones {
+            if self.state(zone) == ZoneState::Offline {
+                continue;
+            }
+            let end = (self.written(zone) + 1).min(self.layout.size as u32);
+            for first in (0..end).step_by(READ_BLOCKS as usize) {
+                self.read(zone, first, READ_BLOCKS.min(end - first));
+            }
+            self.settle();
+        }
+    }
+
+    /// Opens the drive.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn open(&mut self) -> Result<(), OpenError> {
+        let deed = "the drive is opened".to_owned();
+        let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
+        let (wire, config) = (self.wire.clone(), self.config.clone());
+        let ftl = ZoneFtl::open_with(wire, config, self.limits, Access::ReadWrite, &mut deadline)?;
+        self.ftl = Some(ftl);
+        self.waiting = Waiting::new(self.patience, self.clock.0);
+        Ok(())
+    }
+
+    /// What each zone holds, told by its blocks.
+    ///
+    /// # Panics
+    /// If the blocks of a zone are not those of one life, from the first on.
+    pub fn read_all(&mut self) -> Vec<FoundZone> {
+        let mut found = Vec::new();
+        for zone in 0..self.layout.zones {
+            let written = self.ftl().board().zone(zone).written;
+            let mut life = None;
+            for first in (0..written).step_by(READ_BLOCKS as usize) {
+                let count = READ_BLOCKS.min(written - first);
+                for (block, stamp_found) in (first..).zip(self.read_raw(zone, first, count)) {
+                    let number = (stamp_found.0 >> 24) as u32 & 0xFF_FFFF;
+                    let number = *life.get_or_insert(number);
+                    assert_eq!(stamp_found, stamp(zone, number, block), "block {block} of zone {zone}");
+                }
+            }
+            found.push((life.unwrap_or(0), written));
+        }
+        found
+    }
+
+    fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Stamp> {
+        let frames = self.frames(count);
+        let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
+        self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
+        let mut done = Vec::new();
+        while done.is_empty() {
+            let now = self.clock.now();
+            self.ftl().poll(now, &mut done);
+            if done.is_empty() {
+                let due = self.ftl().next_due().expect("the read is under way");
+                self.clock.wait_until(due);
+            }
+        }
+        let ended = done.remove(0);
+        ended.result.unwrap_or_else(|error| panic!("blocks {first} to {} of zone {zone}: {error}", first + count));
+        let pool = self.ftl().frames_mut();
+        let stamp_of = |frame: &Frame| Stamp::recognise(pool.bytes(*frame)).expect("all blocks are stamps");
+        let stamps = frames.iter().map(stamp_of).collect();
+        frames.into_iter().for_each(|frame| pool.release(frame));
+        stamps
+    }
+
+    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    pub fn recover(&mut self) -> Result<Vec<FoundZone>, String> {
+        self.open().map_err(|error| error.to_string())?;
+        for zone in 0..self.layout.zones {
+            let state = self.state(zone);
+            if state.is_open() {
+                return Err(format!("zone {zone} comes back {state:?}"));
+            }
+        }
+        let found = self.read_all();
+        self.model.verdict(&found)?;
+        Ok(found)
+    }
+
+    /// The host goes on with what it found.
+    pub fn adopt(&mut self, found: &[FoundZone]) {
+        self.model().adopt(found);
+    }
+
+    /// Closes the drive and opens it again: everything is there.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn clean_restart(&mut self) {
+        self.settle();
+        let deed = "the drive is closed".to_owned();
+        let ftl = self.ftl.take().expect("the drive is open");
+        let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
+        ftl.close(&mut deadline).unwrap_or_else(|error| panic!("{error}"));
+        self.note_crash_points();
+        let snapshot = self.model.snapshot();
+        self.model().flushed(&snapshot);
+        self.wire.look();
+        self.note_crash_points();
+        let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
+        self.adopt(&found);
+    }
+
+    /// Lets the drive work until `span` has passed.
+    pub fn idle(&mut self, span: Nanos) {
+        let end = self.clock.0 + span;
+        loop {
+            let (now, mut done) = (self.clock.now(), Vec::new());
+            self.ftl().poll(now, &mut done);
+            self.take(done);
+            match self.ftl().next_due() {
+                Some(due) if due < end => _ = self.clock.wait_until(due),
+                _ => break,
+            }
+        }
+        self.clock.wait_until(end);
+    }
+
+    /// One more of a mix of all requests, refused or not.
+    pub fn submit_any(&mut self) {
+        let zones = self.layout.zones;
+        // Most of it in few zones, so that they fill.
+        let zone = if self.below(4) == 0 { self.below(zones) } else { self.below(zones.min(3)) };
+        match self.below(100) {
+            0..50 => {
+                let blocks = 1 + self.below(40);
+                let left = self.layout.capacity - self.written(zone);
+                let durability = if self.below(10) == 0 { Durability::Durable } else { Durability::Volatile };
+                let is_append = self.below(2) == 0;
+                let blocks = if left > 0 && self.below(8) != 0 { blocks.min(left) } else { blocks };
+                let result = self.write(zone, blocks, durability, is_append);
+                self.expect_refusal(zone, result);
+            }
+            50..58 => self.flush(),
+            58..66 => self.expect_act(zone, Action::Reset),
+            66..68 => self.expect_act(zone, Action::Finish),
+            68..71 => self.expect_act(zone, Action::Open),
+            71..75 => self.expect_act(zone, Action::Close),
+            _ => {
+                let first = self.below(self.layout.size as u32);
+                let count = 1 + self.below((self.layout.size as u32 - first).min(60));
+                self.read(zone, first, count);
+            }
+        }
+    }
+
+    fn expect_act(&mut self, zone: u32, action: Action) {
+        let result = self.act(zone, action);
+        self.expect_refusal(zone, result);
+    }
+
+    /// Something may be refused only by the state of its zone, or the limits.
+    fn expect_refusal(&mut self, zone: u32, result: Result<(), ZoneError>) {
+        let Err(error) = result else { return };
+        let state = self.state(zone);
+        let may_be = match error {
+            ZoneError::Full { .. } => state == ZoneState::Full,
+            ZoneError::Boundary { .. } | ZoneError::OutOfRange { .. } => true,
+            ZoneError::TooManyActive { .. } => self.ftl().board().resources().1 >= self.limits.max_active,
+            ZoneError::TooManyOpen { .. } => self.ftl().board().resources().0 >= self.limits.max_open,
+            ZoneError::InvalidTransition { .. } => matches!(state, ZoneState::Empty | ZoneState::Full),
+            ZoneError::Io(IoError::QueueFull) => true,
+            _ => false,
+        };
+        assert!(may_be, "zone {zone}, {state:?}: {error}");
+    }
+
+    /// One more request, with up to `depth` under way.
+    pub fn operation(&mut self, depth: usize) {
+        self.submit_any();
+        while self.under_way.len() >= depth {
+            self.pump();
+        }
+    }
+
+    /// Does some of everything, closes, opens and closes again.
+    ///
+    /// # Panics
+    /// If what comes then contradicts the model, or does not end.
+    pub fn prove(&mut self, operations: u32) {
+        for _ in 0..operations {
+            self.operation(4);
+        }
+        self.settle();
+        // Each zone that can be written is: its columns go on, or move.
+        for zone in 0..self.layout.zones {
+            let left = self.layout.capacity - self.written(zone);
+            if self.state(zone).is_active() && left > 0 {
+                self.write(zone, left.min(3 * self.layout.unit_blocks), Durability::Volatile, false)
+                    .unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
+        self.flush();
+        self.verify_all();
+        self.clean_restart();
+        self.verify_all();
+    }
+}
+
+/// The crash points of a workload so far.
+#[derive(Default)]
+pub struct ZoneCrashPoints {
+    /// What was found after the recovery of each state.
+    known: HashMap<u64, Vec<FoundZone>>,
+    /// Different states that a cut left.
+    pub cuts: u64,
+    /// Different states that a cut of one of their recoveries left.
+    pub recovery_cuts: u64,
+}
+
+impl fmt::Display for ZoneCrashPoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} states after a power cut, {} after one during the recovery", self.cuts, self.recovery_cuts)
+    }
+}
+
+impl ZoneCrashPoints {
+    /// Judges every state that a power cut could have left since the last call, and every one that a cut of its recovery could.
+    ///
+    /// # Errors
+    /// What contradicts the model, and after which cut.
+    pub fn judge(&mut self, world: &mut ZoneWorld) -> Result<(), String> {
+        for (crash_point, model) in world.take_crash_points() {
+            let name = format!("cut after event {} at {} ns", crash_point.event, crash_point.at.0);
+            if let Some(found) = self.known.get(&crash_point.fingerprint) {
+                model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
+                continue;
+            }
+            let fingerprint = crash_point.fingerprint;
+            self.cuts += 1;
+            let mut recovered = world.after_cut(crash_point, model.clone());
+            recovered.wire.watch();
+            let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
+            self.known.insert(fingerprint, found.clone());
+            let within = recovered.take_crash_points();
+            recovered.wire.ignore();
+            let operations = if self.cuts.is_multiple_of(10) { 30 } else { 0 };
+            caught(|| {
+                recovered.adopt(&found);
+                recovered.prove(operations);
+            })
+            .map_err(|failure| format!("{name}, and then: {failure}"))?;
+            for (crash_point, _) in within {
+                let name = format!("{name}, then recovery cut after event {}", crash_point.event);
+                let fingerprint = crash_point.fingerprint;
+                if let Some(found) = self.known.get(&fingerprint) {
+                    model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
+                    continue;
+                }
+                self.recovery_cuts += 1;
+                let mut recovered = world.after_cut(crash_point, model.clone());
+                let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
+                self.known.insert(fingerprint, found.clone());
+                caught(|| {
+                    recovered.adopt(&found);
+                    recovered.prove(0);
+                })
+                .map_err(|failure| format!("{name}, and then: {failure}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn judged(world: &mut ZoneWorld) -> Result<Vec<FoundZone>, String> {
+    caught(|| world.recover()).unwrap_or_else(|panic| Err(panic.to_string()))
+}
