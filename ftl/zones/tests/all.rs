@@ -1,4 +1,5 @@
 //! Zones on the emulated device, judged by a model.
 
+mod board;
 mod crash_points;
 mod world;

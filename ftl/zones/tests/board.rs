@@ -1,0 +1,178 @@
+//! The state machine of zones against a model that says the same in another way: every state × action × resource.
+
+use openftl_zones::{Action, Board, Limits, Zone, ZoneError, ZoneState};
+use std::collections::{HashSet, VecDeque};
+
+const CAPACITY: u32 = 3;
+
+/// What a host can ask of a zone.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Write { at: Option<u32>, blocks: u32 },
+    Act(Action),
+    /// The medium of the zone has failed.
+    Fail,
+}
+
+/// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Model {
+    zones: Vec<(ZoneState, u32, usize)>,
+    clock: usize,
+}
+
+impl Model {
+    fn count(&self, is: impl Fn(ZoneState) -> bool) -> u32 {
+        self.zones.iter().filter(|zone| is(zone.0)).count() as u32
+    }
+
+    /// Opens zone `zone` as `state`; the error if there is no resource.
+    fn open(&mut self, limits: Limits, zone: usize, state: ZoneState) -> Result<(), ZoneError> {
+        let before = self.zones[zone].0;
+        if before == ZoneState::Empty && self.count(|state| state.is_active()) >= limits.max_active {
+            return Err(ZoneError::TooManyActive { limit: limits.max_active });
+        }
+        let is_open = matches!(before, ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen);
+        if !is_open && self.count(|state| state.is_open()) >= limits.max_open {
+            let implicit = self.zones.iter().enumerate().filter(|(_, zone)| zone.0 == ZoneState::ImplicitlyOpen);
+            let Some((oldest, _)) = implicit.min_by_key(|(_, zone)| zone.2) else {
+                return Err(ZoneError::TooManyOpen { limit: limits.max_open });
+            };
+            self.zones[oldest].0 = ZoneState::Closed;
+        }
+        if before != state {
+            self.clock += 1;
+            self.zones[zone] = (state, self.zones[zone].1, self.clock);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, limits: Limits, zone: usize, deed: Deed) -> Result<(), ZoneError> {
+        use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
+        let (state, written, _) = self.zones[zone];
+        let name = zone as u32;
+        match deed {
+            Deed::Fail => self.zones[zone].0 = ReadOnly,
+            Deed::Write { at, blocks } => {
+                match state {
+                    Full => return Err(ZoneError::Full { zone: name }),
+                    ReadOnly => return Err(ZoneError::ReadOnly { zone: name }),
+                    Offline => return Err(ZoneError::Offline { zone: name }),
+                    Empty | ImplicitlyOpen | ExplicitlyOpen | Closed => {}
+                }
+                let at = at.unwrap_or(written);
+                if at != written {
+                    return Err(ZoneError::InvalidWrite { zone: name, at, expected: written });
+                }
+                if written + blocks > CAPACITY {
+                    let end = u64::from(written + blocks);
+                    return Err(ZoneError::Boundary { zone: name, end, capacity: CAPACITY });
+                }
+                if state != ExplicitlyOpen {
+                    self.open(limits, zone, ImplicitlyOpen)?;
+                }
+                self.zones[zone].1 += blocks;
+                if self.zones[zone].1 == CAPACITY {
+                    self.zones[zone].0 = Full;
+                }
+            }
+            Deed::Act(action) => {
+                let refused = Err(ZoneError::InvalidTransition { zone: name, state, action });
+                match (action, state) {
+                    (Action::Reset, ReadOnly | Offline)
+                    | (Action::Finish, ReadOnly | Offline)
+                    | (Action::Close, Empty | Full | ReadOnly | Offline)
+                    | (Action::Open, Full | ReadOnly | Offline)
+                    | (Action::Offline, Empty | ImplicitlyOpen | ExplicitlyOpen | Closed | Full) => return refused,
+                    (Action::Reset, _) => self.zones[zone] = (Empty, 0, 0),
+                    (Action::Finish, _) => self.zones[zone].0 = Full,
+                    (Action::Close, _) => self.zones[zone].0 = Closed,
+                    (Action::Open, _) => self.open(limits, zone, ExplicitlyOpen)?,
+                    (Action::Offline, _) => self.zones[zone] = (Offline, 0, 0),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The order of what is implicitly open is all that the times are for.
+fn normal(model: &Model) -> Model {
+    let mut times: Vec<usize> =
+        model.zones.iter().filter(|zone| zone.0 == ZoneState::ImplicitlyOpen).map(|zone| zone.2).collect();
+    times.sort_unstable();
+    let rank = |zone: &(ZoneState, u32, usize)| match zone.0 {
+        ZoneState::ImplicitlyOpen => times.iter().position(|time| *time == zone.2).expect("it is one of them") + 1,
+        _ => 0,
+    };
+    Model { zones: model.zones.iter().map(|zone| (zone.0, zone.1, rank(zone))).collect(), clock: times.len() }
+}
+
+fn deeds() -> Vec<Deed> {
+    let writes = [(None, 1), (None, 2), (None, 4), (Some(0), 1), (Some(1), 2), (Some(3), 1)];
+    let writes = writes.into_iter().map(|(at, blocks)| Deed::Write { at, blocks });
+    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail]).collect()
+}
+
+#[test]
+fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
+    let mut cells = 0_u64;
+    for limits in [(1, 1), (1, 2), (2, 2), (2, 3)].map(|(max_open, max_active)| Limits { max_open, max_active }) {
+        let first = (Model { zones: vec![(ZoneState::Empty, 0, 0); 3], clock: 0 }, Board::new(3, CAPACITY, limits));
+        let mut seen = HashSet::from([first.0.clone()]);
+        let mut waiting = VecDeque::from([first]);
+        while let Some((model, board)) = waiting.pop_front() {
+            for zone in 0..3 {
+                for deed in deeds() {
+                    cells += 1;
+                    let (mut model, mut board) = (model.clone(), board.clone());
+                    let before = (board.clone(), model.clone());
+                    let expected = model.apply(limits, zone, deed);
+                    let name = zone as u32;
+                    let found = match deed {
+                        Deed::Write { at, blocks } => board.write(name, at, blocks).map(drop),
+                        Deed::Act(action) => board.act(name, action).map(drop),
+                        Deed::Fail => {
+                            let written = board.zone(name).written;
+                            board.put(name, ZoneState::ReadOnly, written);
+                            Ok(())
+                        }
+                    };
+                    assert_eq!(found, expected, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
+                    if found.is_err() {
+                        assert_eq!(board, before.0, "{deed:?} was refused, and changed something");
+                    }
+                    let shown: Vec<_> = board.zones().iter().map(|Zone { state, written }| (*state, *written)).collect();
+                    let wanted: Vec<_> = model.zones.iter().map(|zone| (zone.0, zone.1)).collect();
+                    assert_eq!(shown, wanted, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
+                    let counted = (model.count(ZoneState::is_open), model.count(ZoneState::is_active));
+                    assert_eq!(board.resources(), counted);
+                    let model = normal(&model);
+                    if seen.insert(model.clone()) {
+                        waiting.push_back((model, board));
+                    }
+                }
+            }
+        }
+    }
+    assert!(cells > 100_000, "{cells} cells are not all there are");
+}
+
+#[test]
+fn an_action_on_all_zones_is_taken_on_those_it_is_for_or_on_none() {
+    let limits = Limits { max_open: 2, max_active: 4 };
+    let mut board = Board::new(8, CAPACITY, limits);
+    for zone in 0..3 {
+        board.write(zone, None, 1).unwrap();
+        board.act(zone, Action::Close).unwrap();
+    }
+    assert_eq!(board.all_for(Action::Open), Err(ZoneError::TooManyOpen { limit: 2 }));
+    board.act(0, Action::Finish).unwrap();
+    assert_eq!(board.all_for(Action::Open), Ok(vec![1, 2]));
+    assert_eq!(board.all_for(Action::Reset), Ok(vec![0, 1, 2]));
+    assert_eq!(board.all_for(Action::Offline), Ok(vec![]));
+    board.act(1, Action::Open).unwrap();
+    assert_eq!(board.all_for(Action::Close), Ok(vec![1]));
+    board.write(3, None, 1).unwrap();
+    assert_eq!(board.all_for(Action::Finish), Ok(vec![1, 2, 3]));
+}
