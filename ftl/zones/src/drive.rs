@@ -148,11 +148,19 @@ impl<M: Media> DerefMut for ZoneFtl<M> {
 ///
 /// # Errors
 /// If there is none, or not even room for the drive's own.
-fn zones_for(geometry: &Geometry, good: &[u32], config: &Config, zoned: &ZoneConfig) -> Result<(Layout, Config), OpenError> {
+fn zones_for(
+    geometry: &Geometry,
+    good: &[u32],
+    config: &Config,
+    zoned: &ZoneConfig,
+) -> Result<(Layout, Config), OpenError> {
     let ZoneConfig { width, limits, zones } = *zoned;
     let refuse = |text: String| OpenError::Tenant { text, is_lost: false };
     if width == 0 || width > geometry.pus() {
-        return Err(refuse(format!("zone_width = {width}: a zone has 1 to {} parallel units on this device", geometry.pus())));
+        return Err(refuse(format!(
+            "zone_width = {width}: a zone has 1 to {} parallel units on this device",
+            geometry.pus()
+        )));
     }
     if limits.max_open == 0 || limits.max_open > limits.max_active {
         return Err(refuse(format!(
@@ -183,7 +191,9 @@ fn zones_for(geometry: &Geometry, good: &[u32], config: &Config, zoned: &ZoneCon
                 let limit = plan.open_tenant_chunks / width;
                 return Err(refuse(format!(
                     "max_active_zones = {}: the device lets zones have {} chunks open, so {} zones of {width} can be active",
-                    limits.max_active, plan.open_tenant_chunks, limit.saturating_sub(1)
+                    limits.max_active,
+                    plan.open_tenant_chunks,
+                    limit.saturating_sub(1)
                 )));
             }
             return Ok((layout, config));
@@ -259,7 +269,13 @@ impl<M: Media> ZoneFtl<M> {
             ftl.hand_over();
             ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
         }
-        Ok(ZoneFtl::new(ftl, zones))
+        let is_clean = ftl.recovery_report().clean;
+        let mut drive = ZoneFtl::new(ftl, zones);
+        // What a host finds stays there: what was read while that was possible is saved.
+        if access != Access::Inspect && !is_clean {
+            drive.flush_all(false, clock)?;
+        }
+        Ok(drive)
     }
 
     fn new(ftl: BlockFtl<M>, zones: Zones) -> ZoneFtl<M> {
@@ -296,16 +312,7 @@ impl<M: Media> ZoneFtl<M> {
     /// # Errors
     /// If the device stops completing commands, or the drive has failed.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
-        if self.ftl.flash.may_program() {
-            self.begin_flush(None, true);
-            let mut done = Vec::new();
-            self.poll(clock.now(), &mut done);
-            while !self.flushes.is_empty() && self.ftl.flash.may_program() {
-                let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
-                clock.wait_until(due);
-                self.poll(clock.now(), &mut done);
-            }
-        }
+        self.flush_all(true, clock)?;
         self.ftl.close_beside(clock, &mut self.zones)
     }
 }
@@ -375,6 +382,25 @@ impl ZoneFtl {
             writers.collect::<Vec<_>>(),
             self.ftl.describe()
         )
+    }
+
+    /// Waits until everything is durable that can be: for good, or as it was found.
+    fn flush_all(&mut self, is_last: bool, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let mut done = Vec::new();
+        if self.ftl.flash.may_program() {
+            self.begin_flush(None, is_last);
+            if !is_last {
+                self.save_at_once();
+            }
+            self.poll(clock.now(), &mut done);
+        }
+        while !self.flushes.is_empty() && self.ftl.flash.may_program() {
+            let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
+            clock.wait_until(due);
+            self.poll(clock.now(), &mut done);
+        }
+        self.done.append(&mut done);
+        Ok(())
     }
 
     /// The zone that begins at `address`.
@@ -623,7 +649,8 @@ impl ZoneFtl {
             return true;
         }
         let flash = &self.ftl.flash;
-        let is_coming = !self.zones.leaving.is_empty() || flash.provisioning.coming() > 0 || flash.units.under_way() > 0;
+        let is_coming =
+            !self.zones.leaving.is_empty() || flash.provisioning.coming() > 0 || flash.units.under_way() > 0;
         if is_coming {
             return false;
         }

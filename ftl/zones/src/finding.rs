@@ -79,16 +79,15 @@ fn wait_for_reads(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) 
 }
 
 /// Every record that was ever written, with its zone.
-fn read_records(
-    ftl: &mut BlockFtl,
-    zones: &mut Zones,
-    clock: &mut dyn Clock,
-) -> Result<Vec<(u32, Record)>, OpenError> {
+fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<Vec<(u32, Record)>, OpenError> {
     let layout = zones.layout;
     let mut records = Vec::new();
     let mut frames = Vec::new();
     let count = READ_BLOCKS.min(layout.record_blocks);
-    assert!(ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames), "a drive has frames for a read");
+    assert!(
+        ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames),
+        "a drive has frames for a read"
+    );
     for first in (0..layout.record_blocks).step_by(count as usize) {
         let blocks = first..(first + count).min(layout.record_blocks);
         let wanted: Vec<u64> =
@@ -109,14 +108,22 @@ fn read_records(
 }
 
 /// A column as the device has it.
-#[derive(Clone, Copy)]
 struct FoundColumn {
     chunk: ChunkId,
     is_open: bool,
     write_pointer: u32,
-    /// Blocks that are good, and those of them that can be read as it is.
+    /// Blocks that are good.
     good: u32,
+    /// Those of them that the medium has for good and can be read as it is. The others are in `rescued`, or in the tail.
     readable: u32,
+    rescued: Vec<Frame>,
+}
+
+impl FoundColumn {
+    /// The frame of block `at`, if it was read while that was possible.
+    fn rescued(&self, at: u32) -> Option<Frame> {
+        self.rescued.get(at.checked_sub(self.good - self.rescued.len() as u32)? as usize).copied()
+    }
 }
 
 /// Takes over every zone that a record describes.
@@ -199,11 +206,11 @@ fn adopt_unfinished(
         };
         columns.push(found.map(|(NamedChunk { chunk, good }, Found { write_pointer, is_open })| {
             let good = good.unwrap_or(write_pointer).min(write_pointer);
-            FoundColumn { chunk, is_open, write_pointer, good, readable: good }
+            FoundColumn { chunk, is_open, write_pointer, good, readable: good, rescued: Vec::new() }
         }));
     }
-    // Unless the drive was stopped, a recovery has padded what was open, and another one before may have, too.
-    if !is_clean && geometry.mw_cunits > 0 {
+    // Unless the drive was stopped, the last unit may be there in part, or for a while, and a recovery may have padded what was open.
+    if !is_clean {
         let doubtful = |(at, named): (usize, &Option<NamedChunk>)| {
             named.is_some_and(|named| named.good.is_none() && columns[at].is_some()).then_some(at)
         };
@@ -216,19 +223,18 @@ fn adopt_unfinished(
     for (column, named) in columns.iter_mut().zip(&record.chunks) {
         if let (None, Some(NamedChunk { chunk, .. })) = (&column, *named) {
             is_lost = true;
-            let (good, readable) = (longest, longest);
-            *column = Some(FoundColumn { chunk, is_open: false, write_pointer: longest, good, readable });
+            let (write_pointer, good, readable) = (longest, longest, longest);
+            let rescued = Vec::new();
+            *column = Some(FoundColumn { chunk, is_open: false, write_pointer, good, readable, rescued });
         }
     }
-    // What cannot be read before more is written behind it, and is not in the tail, is made readable: it counts.
-    let unreadable = |column: &FoundColumn| if column.is_open && is_clean { geometry.mw_cunits } else { 0 };
     let tail = record.saved.map_or(0..0, |saved| saved.first..saved.end);
     let written = match record.state {
         RecordState::ReadOnly | RecordState::Full => record.written,
         _ => end_of(zones, &columns, &tail),
     };
     let mut writer = Writer::new(zone, record.number, layout.width);
-    (writer.saved, writer.is_resaved) = (record.saved, true);
+    writer.saved = record.saved;
     if let Some(SavedTail { tail, .. }) = record.saved {
         let whose = zones.tail_of.get_mut(tail as usize);
         *whose.ok_or_else(|| lost(format!("the record of zone {zone} names tail {tail}, which is none")))? = zone;
@@ -242,27 +248,28 @@ fn adopt_unfinished(
             continue;
         };
         let (good, behind) = (found.good.min(owed), found.write_pointer);
-        let first_unreadable = behind.saturating_sub(unreadable(found)).min(good);
-        let is_in_tail = (first_unreadable..owed).all(|block| tail.contains(&layout.block_at(at, block)));
+        let unreadable = if is_clean && found.is_open { geometry.mw_cunits } else { 0 };
+        found.readable = found.readable.min(owed).min(behind.saturating_sub(unreadable));
+        let is_in_tail = (found.readable..owed).all(|block| tail.contains(&layout.block_at(at, block)));
         // What is there and cannot be read yet is in the tail, too: it goes on where it is.
         let is_kept = is_clean && found.good == behind && behind <= owed && is_in_tail;
         let open = found.is_open.then(|| ftl.flash.units.open(found.chunk, behind));
-        let is_padded = !is_kept && first_unreadable < good && access != Access::Inspect;
+        let is_padded = unreadable > 0 && !is_kept && found.readable < good && access != Access::Inspect;
         if let Some(open) = open.filter(|_| is_padded) {
             let room = ftl.flash.units.room(open);
             ftl.flash.pad_by(open, geometry.mw_cunits.next_multiple_of(geometry.ws_min).min(room));
+            found.readable = good;
         }
-        found.readable = if is_padded { good } else { first_unreadable };
-        let is_last = found.good == behind;
-        let goes_on = is_last && behind <= owed && !is_padded && (is_kept || found.readable == behind);
+        let goes_on = behind <= owed && !is_padded && (is_kept || found.readable == behind);
         let has_room = found.is_open || behind == geometry.blocks_per_chunk;
         let adopted = &mut writer.columns[at as usize];
         if goes_on && has_room {
-            let FoundColumn { chunk, readable, .. } = *found;
+            let (chunk, readable) = (found.chunk, found.readable);
             adopted.stage = Stage::Ready;
             adopted.new = Some(NewChunk { chunk, open, submitted: behind, programmed: behind, readable });
         } else {
-            let blocks = if is_lost { found.readable } else { found.readable / layout.unit_blocks * layout.unit_blocks };
+            let blocks =
+                if is_lost { found.readable } else { found.readable / layout.unit_blocks * layout.unit_blocks };
             adopted.old = Some(OldChunk { chunk: found.chunk, open, blocks, good: found.readable });
         }
         needed.extend((adopted.good_blocks()..owed).map(|block| layout.block_at(at, block)));
@@ -271,6 +278,7 @@ fn adopt_unfinished(
     ftl.run(clock, zones, |ftl| ftl.flash.units.under_way() == 0)?;
     needed.sort_unstable();
     load_units(ftl, zones, &mut writer, &columns, &needed, written, clock)?;
+    columns.into_iter().flatten().flat_map(|found| found.rescued).for_each(|frame| ftl.flash.frames.release(frame));
     let state = match record.state {
         _ if is_lost => ZoneState::ReadOnly,
         RecordState::ReadOnly => ZoneState::ReadOnly,
@@ -315,66 +323,78 @@ fn verify_ends(
     doubtful: &[usize],
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
-    let mut ranges: Vec<(usize, u32, u32)> = Vec::new();
-    for at in doubtful {
-        let found = columns[*at].expect("only what was found is doubtful");
-        ranges.push((*at, 0, found.write_pointer));
-    }
+    let found_of = |columns: &[Option<FoundColumn>], at: usize| {
+        let found = columns[at].as_ref().expect("only what was found is doubtful");
+        (found.chunk, found.write_pointer)
+    };
+    let mut ranges: Vec<(usize, u32, u32)> = doubtful.iter().map(|at| (*at, 0, found_of(columns, *at).1)).collect();
     // All columns at once, half of what is left of each at a time.
     while ranges.iter().any(|(_, good, end)| good < end) {
-        let asked: Vec<(usize, u32)> = ranges
-            .iter()
-            .filter(|(_, good, end)| good < end)
-            .map(|(at, good, end)| (*at, good + (end - good) / 2))
-            .collect();
-        let verified = verify(ftl, zones, number, columns, &asked, clock)?;
-        for (at, good, end) in &mut ranges {
-            if let Some(index) = asked.iter().position(|(other, _)| other == at) {
-                let block = asked[index].1;
-                if verified[index] { *good = block + 1 } else { *end = block }
+        let open = ranges.iter().filter(|(_, good, end)| good < end);
+        let asked: Vec<(usize, u32)> = open.map(|(at, good, end)| (*at, good + (end - good) / 2)).collect();
+        let chunks = asked.iter().map(|(at, block)| (*at, found_of(columns, *at).0, *block));
+        let verified = verify(ftl, zones, number, &chunks.collect::<Vec<_>>(), clock)?;
+        for ((at, block), frame) in asked.into_iter().zip(verified) {
+            let (_, good, end) = ranges.iter_mut().find(|range| range.0 == at).expect("it was asked for it");
+            match frame {
+                Some(frame) => {
+                    ftl.flash.frames.release(frame);
+                    *good = block + 1;
+                }
+                None => *end = block,
             }
         }
     }
+    // The unit that was being written, and what its pages may have damaged.
     let geometry = ftl.flash.geometry;
-    for (at, good, _) in ranges {
-        let mut good = good;
-        if geometry.volatile_cache {
-            // Behind a page that is damaged another may be whole.
-            let first = good.saturating_sub(geometry.mw_cunits);
-            let asked: Vec<(usize, u32)> = (first..good).map(|block| (at, block)).collect();
-            let verified = verify(ftl, zones, number, columns, &asked, clock)?;
-            good = verified.iter().position(|is_good| !is_good).map_or(good, |index| first + index as u32);
+    let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 };
+    for (at, end, _) in ranges {
+        let first = end.saturating_sub(damaged + zones.layout.unit_blocks);
+        let chunk = found_of(columns, at).0;
+        let asked: Vec<_> = (first..end).map(|block| (at, chunk, block)).collect();
+        let mut rescued = Vec::new();
+        let mut is_whole = true;
+        for frame in verify(ftl, zones, number, &asked, clock)? {
+            is_whole &= frame.is_some();
+            match frame {
+                Some(frame) if is_whole => rescued.push(frame),
+                Some(frame) => ftl.flash.frames.release(frame),
+                None => {}
+            }
         }
         let found = columns[at].as_mut().expect("only what was found is doubtful");
-        (found.good, found.readable) = (good, good);
+        (found.good, found.readable, found.rescued) = (first + rescued.len() as u32, first, rescued);
     }
     Ok(())
 }
 
-/// Whether each of these blocks of columns is what it should be.
+/// Reads blocks of columns: each by itself, with what is in it if that is what it should be.
 fn verify(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
     number: u64,
-    columns: &[Option<FoundColumn>],
-    asked: &[(usize, u32)],
+    asked: &[(usize, ChunkId, u32)],
     clock: &mut dyn Clock,
-) -> Result<Vec<bool>, OpenError> {
+) -> Result<Vec<Option<Frame>>, OpenError> {
     let mut frames = Vec::new();
-    let has_frames = ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames);
-    assert!(has_frames, "a drive that is opened has frames");
-    for (index, ((at, block), frame)) in asked.iter().zip(&frames).enumerate() {
-        let ppa = ftl.flash.format.ppa(columns[*at].expect("it was found").chunk, *block);
+    if !ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames) {
+        return Err(lost(format!("{} blocks are to be read, and there are fewer frames", asked.len())));
+    }
+    for (index, ((at, chunk, block), frame)) in asked.iter().zip(&frames).enumerate() {
+        let ppa = ftl.flash.format.ppa(*chunk, *block);
         let of_zone = zones.layout.block_at(*at as u32, *block);
         ftl.read_elsewhere(index as u64, number, of_zone, &[*frame], |_, _| BlockPlace::Media(ppa));
     }
     ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
     let mut done = Vec::new();
     ftl.poll_beside(clock.now(), &mut done, zones);
-    frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
-    let mut verified = vec![false; asked.len()];
+    let mut verified: Vec<Option<Frame>> = frames.into_iter().map(Some).collect();
     for Done { tag, result, .. } in done {
-        verified[tag as usize] = result.is_ok();
+        if result.is_err()
+            && let Some(frame) = verified[tag as usize].take()
+        {
+            ftl.flash.frames.release(frame);
+        }
     }
     Ok(verified)
 }
@@ -382,7 +402,7 @@ fn verify(
 /// Where a zone ends whose columns and tail have this.
 fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: &std::ops::Range<u32>) -> u32 {
     let layout = &zones.layout;
-    let good = |column: u32| columns[column as usize].map_or(0, |found| found.good);
+    let good = |column: u32| columns[column as usize].as_ref().map_or(0, |found| found.good);
     let mut block = 0;
     while block < layout.capacity {
         let (column, at) = layout.place(block);
@@ -455,7 +475,11 @@ fn load_blocks(
     let (mut places, mut of_tail) = (Vec::new(), Vec::new());
     for (block, frame) in blocks.iter().zip(frames) {
         let (column, at) = layout.place(*block);
-        let found = columns[column as usize];
+        let found = columns[column as usize].as_ref();
+        if let Some(rescued) = found.and_then(|found| found.rescued(at)) {
+            ftl.flash.frames.copy(rescued, *frame);
+            continue;
+        }
         match found.filter(|found| found.readable > at) {
             Some(found) => {
                 let ppa = ftl.flash.format.ppa(found.chunk, at);

@@ -100,13 +100,22 @@ impl Zones {
     fn unsaved(&self, flash: &Flash, target: Target, is_last: bool) -> Vec<u32> {
         let Some(writer) = self.writer_for(target) else { return Vec::new() };
         let end = target.written.div_ceil(self.layout.unit_blocks).min(writer.end_unit());
+        // A record names the chunk that a column moves away from.
+        let is_moving = |unit: u32| writer.columns[self.layout.place_of_unit(unit).0 as usize].old.is_some();
         let is_unsaved = |unit: &u32| match writer.unit(*unit).expect("units follow each other").state {
-            UnitState::UnderWay { is_programmed, .. } => is_last || !is_programmed,
+            UnitState::UnderWay { is_programmed, .. } => is_last || !is_programmed || is_moving(*unit),
             UnitState::Filling | UnitState::Waiting => true,
             UnitState::Kept => is_last || flash.geometry.volatile_cache,
             UnitState::Readable => false,
         };
         (writer.first_unit..end).filter(is_unsaved).collect()
+    }
+
+    /// Whether a tail has room for what would not survive a power cut of a target.
+    fn fits_tail(&self, flash: &Flash, target: Target) -> bool {
+        let first =
+            self.unsaved(flash, target, false).first().map_or(target.written, |unit| unit * self.layout.unit_blocks);
+        target.written - first.min(target.written) <= self.layout.tail_blocks
     }
 
     /// A tail for `zone`: its own, or one that nobody has.
@@ -134,6 +143,16 @@ impl ZoneFtl {
             }
         }
         self.ftl.flash.stirred = true;
+    }
+
+    /// The flush under way need not wait for units that would have to be written first, if tails have room for them.
+    pub(crate) fn save_at_once(&mut self) {
+        let (zones, flash) = (&self.zones, &self.ftl.flash);
+        if let Some(flush) = self.flushes.front_mut()
+            && flush.targets.iter().all(|target| zones.fits_tail(flash, *target))
+        {
+            flush.stage = FlushStage::Saving(std::mem::take(&mut flush.targets));
+        }
     }
 
     /// Goes on with the flush under way. Returns whether it did anything.
@@ -223,12 +242,16 @@ impl ZoneFtl {
             self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
             return true;
         }
-        let saved = writer.saved.filter(|_| !writer.is_resaved);
         // What is there of the last flush need not be written again.
-        let is_there =
-            |block: u32| saved.is_some_and(|saved| (saved.first..saved.end).contains(&block) && first >= saved.first);
+        let there = writer.in_tail.clone();
+        let run = blocks.chunk_by(|(one, _), (next, _)| one + 1 == *next).next_back().expect("there is a block");
+        let in_tail = run[0].0..run[0].0 + run.len() as u32;
         let Some(tail) = self.zones.tail_for(target.zone) else { return false };
-        blocks.retain(|(block, _)| !is_there(*block));
+        blocks.retain(|(block, _)| !there.contains(block));
+        let saved = SavedTail { tail, first, end: target.written };
+        if blocks.is_empty() && self.zones.writer_for(target).is_some_and(|writer| writer.saved == Some(saved)) {
+            return true;
+        }
         let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else { return false };
         for ((_, from), to) in blocks.iter().zip(&frames) {
             self.ftl.flash.frames.copy(*from, *to);
@@ -237,7 +260,8 @@ impl ZoneFtl {
         let place = |index: usize| layout.tail_place(tail, blocks[index].0);
         let mut begin = 0;
         for end in 1..=blocks.len() {
-            let goes_on = end < blocks.len() && place(end) == place(end - 1) + 1 && end - begin < TRANSACTION_BLOCKS_MAX;
+            let goes_on =
+                end < blocks.len() && place(end) == place(end - 1) + 1 && end - begin < TRANSACTION_BLOCKS_MAX;
             if !goes_on {
                 self.write_area(place(begin), &frames[begin..end]);
                 begin = end;
@@ -246,7 +270,7 @@ impl ZoneFtl {
         self.zones.statistics.tail_blocks += blocks.len() as u64;
         let slot = self.zones.slot_of(target.zone).expect("it has a writer");
         let writer = self.zones.writer(slot);
-        (writer.saved, writer.is_resaved) = (Some(SavedTail { tail, first, end: target.written }), false);
+        (writer.saved, writer.in_tail) = (Some(saved), in_tail);
         self.zones.mark_dirty(target.zone);
         true
     }
@@ -299,7 +323,8 @@ impl ZoneFtl {
     pub(crate) fn area_failed(&mut self, error: IoError) {
         for zone in 0..self.zones.layout.zones {
             if let Some(slot) = self.zones.slot_of(zone) {
-                self.zones.writer(slot).saved = None;
+                let writer = self.zones.writer(slot);
+                (writer.saved, writer.in_tail) = (None, 0..0);
                 self.zones.mark_dirty(zone);
             }
         }

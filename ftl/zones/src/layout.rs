@@ -46,8 +46,8 @@ impl Layout {
         let unit_blocks = Units::whole_unit(geometry);
         let capacity = width * geometry.blocks_per_chunk;
         let records_per_block = (BLOCK_BYTES / record_bytes(width)) as u32;
-        // In each column what others hold back, and a unit; and the unit that is being filled.
-        let units_of_column = geometry.mw_cunits.div_ceil(unit_blocks) + 1;
+        // In each column what others hold back, a unit, and one that a power cut has left in doubt; and the unit that is being filled.
+        let units_of_column = geometry.mw_cunits.div_ceil(unit_blocks) + 2;
         Layout {
             width,
             zones,

@@ -7,7 +7,7 @@
 //!
 //! Each column is a chunk that is written from its first block on. Where that cannot go on (a program failed, a power cut has left
 //! something behind the last good block) the column moves: its good blocks are copied to another chunk, which goes on. Until all of
-//! them can be read there they are read where they were, and until they survive a power cut there the record names the old chunk.
+//! them can be read there they are read where they were, and the record names the old chunk: what the new one has beyond is in the tail.
 //!
 //! ```text
 //!   without chunk ──▶ copying ──▶ ready ──▶ failing ──▶ without chunk
@@ -18,6 +18,7 @@ use crate::record::{NamedChunk, SavedTail};
 use openftl_core::{ChunkId, Frame};
 use openftl_parts::flash::units::{OpenId, UnitId};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What a unit of a zone is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +93,6 @@ impl Column {
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
         match (&self.old, &self.new) {
-            (Some(old), Some(new)) if new.programmed >= old.good => Some(NamedChunk { chunk: new.chunk, good: None }),
             (Some(old), _) => Some(NamedChunk { chunk: old.chunk, good: Some(old.good) }),
             (None, Some(new)) if new.programmed > 0 => Some(NamedChunk { chunk: new.chunk, good: None }),
             (None, _) => None,
@@ -128,8 +128,8 @@ pub(crate) struct Writer {
     pub(crate) first_unit: u32,
     /// What the record says, or is to say, of the tail.
     pub(crate) saved: Option<SavedTail>,
-    /// The next tail that is saved has all of it, whatever the last one had.
-    pub(crate) is_resaved: bool,
+    /// Blocks that are in the tail, and need not be saved again.
+    pub(crate) in_tail: Range<u32>,
 }
 
 impl Writer {
@@ -143,7 +143,7 @@ impl Writer {
             units: VecDeque::new(),
             first_unit: 0,
             saved: None,
-            is_resaved: false,
+            in_tail: 0..0,
         }
     }
 
@@ -170,9 +170,7 @@ impl Writer {
 
     /// Whether all of it is on media for good, and nothing moves.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_at_rest = |column: &Column| {
-            column.under_way == 0 && (column.old.is_none() || column.new.is_none())
-        };
+        let is_at_rest = |column: &Column| column.under_way == 0 && (column.old.is_none() || column.new.is_none());
         self.units.is_empty() && self.columns.iter().all(is_at_rest)
     }
 

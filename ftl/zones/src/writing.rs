@@ -113,8 +113,7 @@ impl Zones {
     /// Lets go of an orphan that has nothing under way any more.
     fn bury(&mut self, flash: &mut Flash, slot: u32) {
         let writer = self.writer(slot);
-        let is_reading =
-            |column: &Column| matches!(column.stage, Stage::Copying { is_reading: true, .. });
+        let is_reading = |column: &Column| matches!(column.stage, Stage::Copying { is_reading: true, .. });
         if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(is_reading) {
             return;
         }
@@ -452,7 +451,6 @@ impl Zones {
             _ => first,
         };
         column.stage = Stage::Failing { at: failed };
-        writer.is_resaved = true;
         let mut copied = Vec::new();
         match index {
             None => copied.extend_from_slice(&unit.frames()[..unit.used as usize]),

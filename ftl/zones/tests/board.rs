@@ -8,7 +8,10 @@ const CAPACITY: u32 = 3;
 /// What a host can ask of a zone.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    Write { at: Option<u32>, blocks: u32 },
+    Write {
+        at: Option<u32>,
+        blocks: u32,
+    },
     Act(Action),
     /// The medium of the zone has failed.
     Fail,
@@ -142,7 +145,8 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                     if found.is_err() {
                         assert_eq!(board, before.0, "{deed:?} was refused, and changed something");
                     }
-                    let shown: Vec<_> = board.zones().iter().map(|Zone { state, written }| (*state, *written)).collect();
+                    let shown: Vec<_> =
+                        board.zones().iter().map(|Zone { state, written }| (*state, *written)).collect();
                     let wanted: Vec<_> = model.zones.iter().map(|zone| (zone.0, zone.1)).collect();
                     assert_eq!(shown, wanted, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
                     let counted = (model.count(ZoneState::is_open), model.count(ZoneState::is_active));

@@ -664,7 +664,11 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, map_bytes), 8, "bytes of memory for a map on media, as formatted"),
         (offset_of!(Header, map_cache), 1, "which pages of it stay in memory"),
         (offset_of!(Header, tenant), 1, "who has a catalog: 0 tables, 1 zones"),
-        (offset_of!(Header, tenant_words), 6, "of zones: parallel units of each, and how many (low 16 bits, high 16 bits)"),
+        (
+            offset_of!(Header, tenant_words),
+            6,
+            "of zones: parallel units of each, and how many (low 16 bits, high 16 bits)",
+        ),
         (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (
             size_of::<Header>(),
