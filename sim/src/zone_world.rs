@@ -10,6 +10,7 @@
 
 use crate::caught::caught;
 use crate::liveness::{Deadline, Patience, Waiting};
+use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -20,6 +21,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
+
+/// Requests until a power cut, at most.
+const OPERATIONS_MAX: u32 = 400;
 
 /// Blocks that are read at a time where all are.
 const READ_BLOCKS: u32 = 64;
@@ -526,6 +530,25 @@ impl ZoneWorld {
         self.note_crash_points();
         let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
         self.adopt(&found);
+    }
+
+    /// Works until the power is cut, whatever is under way, and opens the drive again.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    pub fn cut_at(&mut self, moment: Moment) -> Result<(), String> {
+        let wire = self.wire.clone();
+        wire.cut_after(moment.events, || {
+            for _ in 0..OPERATIONS_MAX {
+                self.operation(4);
+            }
+        });
+        self.ftl = None;
+        self.under_way.clear();
+        wire.power_cut(moment);
+        let found = self.recover()?;
+        self.adopt(&found);
+        Ok(())
     }
 
     /// Lets the drive work until `span` has passed.

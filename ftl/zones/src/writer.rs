@@ -49,7 +49,7 @@ pub(crate) enum Stage {
     /// It has no chunk to be written to.
     WithoutChunk,
     /// What is in the old chunk is copied: so many blocks have been.
-    Copying { copied: u32, is_reading: bool },
+    Copying { copied: u32 },
     /// Units go to its chunk.
     Ready,
     /// A unit could not be written at this block. The others of its chunk end first.
@@ -85,10 +85,13 @@ pub(crate) struct Column {
     pub(crate) new: Option<NewChunk>,
     /// Units of it under way, copies included.
     pub(crate) under_way: u32,
+    /// A unit that is to be copied is being read.
+    pub(crate) is_reading: bool,
 }
 
 impl Column {
-    pub(crate) const EMPTY: Column = Column { stage: Stage::WithoutChunk, old: None, new: None, under_way: 0 };
+    pub(crate) const EMPTY: Column =
+        Column { stage: Stage::WithoutChunk, old: None, new: None, under_way: 0, is_reading: false };
 
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
@@ -171,7 +174,7 @@ impl Writer {
     /// Whether all of it is on media for good, and nothing moves.
     pub(crate) fn is_settled(&self) -> bool {
         let is_at_rest = |column: &Column| column.under_way == 0 && (column.old.is_none() || column.new.is_none());
-        self.units.is_empty() && self.columns.iter().all(is_at_rest)
+        self.units.is_empty() && self.columns.iter().all(|column| !column.is_reading && is_at_rest(column))
     }
 
     /// Units of it under way.

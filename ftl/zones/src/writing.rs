@@ -2,7 +2,7 @@
 
 use crate::board::ZoneState;
 use crate::record::SavedTail;
-use crate::writer::{Column, NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
+use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::Zones;
 use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
@@ -113,8 +113,7 @@ impl Zones {
     /// Lets go of an orphan that has nothing under way any more.
     fn bury(&mut self, flash: &mut Flash, slot: u32) {
         let writer = self.writer(slot);
-        let is_reading = |column: &Column| matches!(column.stage, Stage::Copying { is_reading: true, .. });
-        if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(is_reading) {
+        if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(|column| column.is_reading) {
             return;
         }
         let writer = self.writers[slot as usize].take().expect("it was just looked at");
@@ -176,28 +175,40 @@ impl Zones {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
-                Stage::Failing { at: failed } if column.under_way == 0 => self.leave_chunk(flash, slot, at, failed),
+                Stage::Failing { at: failed } if column.under_way == 0 && !column.is_reading => {
+                    self.leave_chunk(flash, slot, at, failed)
+                }
                 Stage::Failing { .. } => return,
                 Stage::WithoutChunk => {
                     if self.first_waiting(slot, at).is_none() || !self.take_chunk(flash, slot, at) {
                         return;
                     }
                 }
-                Stage::Copying { copied, .. } if column.old.is_none_or(|old| copied >= old.blocks) => {
+                Stage::Copying { copied } if column.old.is_none_or(|old| copied >= old.blocks) => {
                     column.stage = Stage::Ready;
                 }
-                Stage::Copying { copied, is_reading } => {
-                    if !is_reading {
+                Stage::Copying { copied } => {
+                    if !column.is_reading {
                         self.read_next(flash, slot, at, copied);
                     }
                     return;
                 }
                 Stage::Ready => {
                     let Some(unit) = self.first_waiting(slot, at) else { return };
+                    if self.is_closed(flash, slot, at) {
+                        return;
+                    }
                     self.write(flash, slot, at, unit);
                 }
             }
         }
+    }
+
+    /// Whether the chunk of a column takes nothing more, because a program has failed of which the column hears next.
+    fn is_closed(&self, flash: &Flash, slot: u32, at: u32) -> bool {
+        let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
+        let open = writer.columns[at as usize].new.and_then(|new| new.open);
+        open.is_none_or(|open| flash.units.room(open) == 0)
     }
 
     /// A program has failed at block `failed` of a column's chunk, all others there have ended, and the chunk is closed.
@@ -236,7 +247,7 @@ impl Zones {
         let open = Some(flash.units.open(chunk, 0));
         let column = &mut self.writer(slot).columns[at as usize];
         column.new = Some(NewChunk { chunk, open, submitted: 0, programmed: 0, readable: 0 });
-        column.stage = Stage::Copying { copied: 0, is_reading: false };
+        column.stage = Stage::Copying { copied: 0 };
         let moved = u64::from(column.old.is_some());
         self.statistics.columns_moved += moved;
         true
@@ -295,7 +306,7 @@ impl Zones {
         let count = (old.blocks - copied).min(self.layout.unit_blocks);
         let Some(frames) = self.own_frames(flash, count as usize) else { return };
         let column = &mut self.writer(slot).columns[at as usize];
-        column.stage = Stage::Copying { copied, is_reading: true };
+        column.is_reading = true;
         let id = flash.reads.begin(Reader::Tenant, owner(slot, at));
         let read = flash.reads.get_mut(id);
         for (block, frame) in (copied..).zip(&frames) {
@@ -315,7 +326,10 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it waits for the read");
         let (number, is_orphan, zone) = (writer.number, writer.is_orphan, writer.zone);
         let column = &mut writer.columns[at as usize];
-        let Stage::Copying { copied, .. } = column.stage else { unreachable!("a column reads while it is copied") };
+        let (copied, is_copying) = match column.stage {
+            Stage::Copying { copied } => (copied, true),
+            _ => (0, false),
+        };
         let read = flash.reads.get(id);
         let mut failed = 0_u64;
         for (index, (ppa, frame)) in (0..).zip(read.places().iter().zip(read.frames())) {
@@ -332,9 +346,16 @@ impl Zones {
         }
         let frames: Vec<Frame> = read.frames().to_vec();
         flash.reads.end(id);
-        column.stage = Stage::Copying { copied, is_reading: false };
+        column.is_reading = false;
         flash.stirred = true;
         self.is_stirred = true;
+        // What it was to be copied to may have failed meanwhile.
+        if !is_orphan && (!is_copying || (failed == 0 && self.is_closed(flash, slot, at))) {
+            frames.into_iter().for_each(|frame| flash.frames.release(frame));
+            return;
+        }
+        let writer = self.writers[slot as usize].as_mut().expect("it waited for the read");
+        let column = &mut writer.columns[at as usize];
         if is_orphan || failed != 0 {
             flash.statistics.read_failures += u64::from(!is_orphan);
             frames.into_iter().for_each(|frame| flash.frames.release(frame));
@@ -349,7 +370,7 @@ impl Zones {
         flash.write_unit(open, Purpose::Tenant, owner(slot, unit), &blocks[..count], frames.len() as u32);
         new.submitted += count as u32;
         column.under_way += 1;
-        column.stage = Stage::Copying { copied: copied + frames.len() as u32, is_reading: false };
+        column.stage = Stage::Copying { copied: copied + frames.len() as u32 };
         self.statistics.blocks_moved += frames.len() as u64;
     }
 
@@ -519,6 +540,9 @@ impl Zones {
             let new = column.new.as_mut().expect("what was kept is in a chunk");
             let open = new.open.expect("and that is not full");
             let count = layout.unit_blocks.min(flash.units.room(open));
+            if count == 0 {
+                continue;
+            }
             let blocks = [flash.padding; VECTOR_BLOCKS_MAX];
             flash.write_unit(open, Purpose::Tenant, owner(slot, COPY | at), &blocks[..count as usize], 0);
             new.submitted += count;

@@ -15,10 +15,10 @@ fn play(changes: &[(&str, &str)], width: u32, operations: u32, seed: u64) -> Zon
 }
 
 /// Without power-loss protection the pages of a word line that is cut are lost, both of them.
-const UNPROTECTED: &[(&str, &str)] = &[("power_loss_protection = true", "power_loss_protection = false")];
+pub const UNPROTECTED: &[(&str, &str)] = &[("power_loss_protection = true", "power_loss_protection = false")];
 
 /// A chunk is programmed unit by unit, and can be read at once.
-const ONE_SHOT: &[(&str, &str)] = &[
+pub const ONE_SHOT: &[(&str, &str)] = &[
     ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
     ("program_us = [400, 1200]", "program_us = [1200]"),
 ];

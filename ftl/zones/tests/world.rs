@@ -1,8 +1,11 @@
 //! A drive does what its model says, whatever its shape.
 
+use crate::crash_points::{ONE_SHOT, UNPROTECTED};
 use openftl_parts::Config;
 use openftl_parts::Durability;
 use openftl_sim::ZoneWorld;
+use openftl_sim::fate::Fates;
+use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_zones::{Action, Limits, ZoneConfig, ZoneError, ZoneState};
 
@@ -68,5 +71,40 @@ fn drives_of_many_shapes_agree_with_the_model() {
         }
         world.verify_all();
         world.prove(50);
+    }
+}
+
+/// Program failures on top, of which a zone's host notices nothing as long as there are chunks.
+const FAILING: &[(&str, &str)] = &[("endurance = 3000", "endurance = 3000\n\n[faults]\nprogram_fail = 0.012")];
+
+#[test]
+fn columns_move_away_from_chunks_that_fail_and_the_host_notices_nothing() {
+    let mut moved = 0;
+    for seed in 0..24 {
+        let mut world = world(FAILING, 1 + seed as u32 % 3, 2, 3, seed);
+        for _ in 0..250 {
+            world.operation(3);
+        }
+        world.verify_all();
+        moved += world.ftl().statistics().1.columns_moved;
+        world.clean_restart();
+        world.verify_all();
+    }
+    assert!(moved > 20, "{moved} columns moved: the test is to show that they do");
+}
+
+#[test]
+fn histories_of_power_cuts_lose_nothing_that_was_flushed() {
+    let kinds: [&[(&str, &str)]; 3] = [&[], UNPROTECTED, ONE_SHOT];
+    for seed in 0..36 {
+        let width = 1 + seed as u32 % 4;
+        let mut world = world(kinds[seed as usize % 3], width, 2, 3, seed);
+        for round in 0..25 {
+            let events = 1 + u64::from(world.below(300));
+            let fates = (world.below(3) == 0).then(|| Fates(world.below(1 << 20)));
+            let moment = Moment { events, later: world.below(4), torn: world.below(2) == 0, fates };
+            world.cut_at(moment).unwrap_or_else(|error| panic!("seed {seed}, width {width}, round {round}: {error}"));
+        }
+        world.prove(20);
     }
 }
