@@ -18,7 +18,7 @@
 //! | [`mod@drive`] | what a world needs of a drive |
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
-//! | [`zone_world`] | a zoned drive, its host and its model |
+//! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
 //! | [`stage`] | what both have in common |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
@@ -46,6 +46,7 @@ pub mod swarm;
 pub mod table_world;
 pub mod wire;
 pub mod world;
+pub mod zone_model;
 pub mod zone_world;
 
 pub use caught::Failure;

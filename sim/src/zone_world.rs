@@ -1,17 +1,10 @@
 //! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
-//!
-//! A zone has lives, one after the other: a reset ends one. Each block says the zone, the life and its place in it. So what is found after a
-//! power cut tells of itself: of each zone one life, of which the first blocks are there, and none beyond.
-//!
-//! ```text
-//!   lives of a zone since the last flush     [ life 4: 30 blocks, 20 of them durable ][ life 5: 12 ][ life 6: 3 ]
-//!   may be found                               20 to 30 blocks of life 4,  up to 12 of life 5,  up to 3 of life 6
-//! ```
 
 use crate::caught::caught;
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
+use crate::zone_model::{FoundZone, Life, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::{Access, Config, Durability, IoError, OpenError};
@@ -27,89 +20,6 @@ const OPERATIONS_MAX: u32 = 400;
 
 /// Blocks that are read at a time where all are.
 const READ_BLOCKS: u32 = 64;
-
-/// One life of a zone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Life {
-    number: u32,
-    /// Blocks that the drive has taken, and those of them that were durable at the end of a flush.
-    written: u32,
-    durable: u32,
-}
-
-/// The lives of a zone that may be found, the last one as it is now.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Lives(Vec<Life>);
-
-impl Lives {
-    fn now(&self) -> Life {
-        *self.0.last().expect("a zone has a life")
-    }
-
-    fn now_mut(&mut self) -> &mut Life {
-        self.0.last_mut().expect("a zone has a life")
-    }
-}
-
-/// What a host may find in each zone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ZoneModel(Vec<Lives>);
-
-/// What a host found in a zone: of which life, and how many blocks.
-pub type FoundZone = (u32, u32);
-
-impl ZoneModel {
-    fn new(zones: u32) -> ZoneModel {
-        ZoneModel(vec![Lives(vec![Life { number: 0, written: 0, durable: 0 }]); zones as usize])
-    }
-
-    /// How much of each zone is there now: what a flush that begins makes durable.
-    fn snapshot(&self) -> Vec<(u32, u32)> {
-        self.0.iter().map(|lives| (lives.now().number, lives.now().written)).collect()
-    }
-
-    /// A flush has ended that began when `snapshot` was taken.
-    fn flushed(&mut self, snapshot: &[(u32, u32)]) {
-        for (lives, (number, written)) in self.0.iter_mut().zip(snapshot) {
-            lives.0.retain(|life| life.number >= *number);
-            if let Some(life) = lives.0.iter_mut().find(|life| life.number == *number) {
-                life.durable = life.durable.max(*written);
-            }
-        }
-    }
-
-    /// Whether a host may find this after a power cut.
-    ///
-    /// # Errors
-    /// What it may not.
-    pub fn verdict(&self, found: &[FoundZone]) -> Result<(), String> {
-        for (zone, (lives, (number, written))) in self.0.iter().zip(found).enumerate() {
-            let is_first = lives.0[0].number == *number;
-            let may_be = match lives.0.iter().find(|life| life.number == *number) {
-                _ if *written == 0 => lives.0.len() > 1 || lives.0[0].durable == 0,
-                Some(life) if is_first => (life.durable..=life.written).contains(written),
-                Some(life) => *written <= life.written,
-                None => false,
-            };
-            if !may_be {
-                return Err(format!(
-                    "zone {zone} has {written} blocks of life {number}, and its lives are {:?}",
-                    lives.0
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The host has found this, and goes on with it.
-    fn adopt(&mut self, found: &[FoundZone]) {
-        for (lives, (number, written)) in self.0.iter_mut().zip(found) {
-            // No number is used twice, whatever was lost.
-            let number = if *written > 0 { *number } else { lives.now().number + 1 };
-            lives.0 = vec![Life { number, written: *written, durable: *written }];
-        }
-    }
-}
 
 /// A request under way.
 enum Errand {
@@ -248,7 +158,7 @@ impl ZoneWorld {
     /// Blocks that were written to a zone, as the host knows.
     #[must_use]
     pub fn written(&self, zone: u32) -> u32 {
-        self.model.0[zone as usize].now().written
+        self.model.now(zone).written
     }
 
     /// The state of a zone.
@@ -348,7 +258,7 @@ impl ZoneWorld {
     /// Why the drive refuses it.
     pub fn write(&mut self, zone: u32, blocks: u32, durability: Durability, is_append: bool) -> Result<(), ZoneError> {
         let frames = self.frames(blocks);
-        let life = self.model.0[zone as usize].now();
+        let life = self.model.now(zone);
         let pool = self.ftl().frames_mut();
         for (block, frame) in (life.written..).zip(&frames) {
             stamp(zone, life.number, block).expand(pool.bytes_mut(*frame));
@@ -363,11 +273,11 @@ impl ZoneWorld {
             ZoneRequest::Write { first, frames: frames_of, durability }
         };
         // What is written is there from now on, as far as a power cut during this goes.
-        self.model().0[zone as usize].now_mut().written += blocks;
+        self.model().write(zone, i64::from(blocks));
         let before = self.ftl().board().zone(zone).written;
         let result = self.ftl().submit(now, tag, request);
         if let Err(error) = result {
-            self.model().0[zone as usize].now_mut().written -= blocks;
+            self.model().write(zone, -i64::from(blocks));
             frames.iter().for_each(|frame| self.ftl().frames_mut().release(*frame));
             assert_eq!(self.ftl().board().zone(zone).written, before, "what is refused changes nothing");
             return Err(error);
@@ -397,11 +307,7 @@ impl ZoneWorld {
         let (now, tag) = (self.clock.now(), self.next_tag());
         let address = self.address(zone, 0);
         if action == Action::Reset {
-            let life = self.model.0[zone as usize].now();
-            if life.written > 0 {
-                let next = Life { number: life.number + 1, written: 0, durable: 0 };
-                self.model().0[zone as usize].0.push(next);
-            }
+            self.model().reset(zone);
         }
         self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action })?;
         self.under_way.push((tag, Errand::Other));
@@ -412,7 +318,7 @@ impl ZoneWorld {
     /// Reads blocks of a zone and compares them with the model.
     pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
         let frames = self.frames(blocks);
-        let life = self.model.0[zone as usize].now();
+        let life = self.model.now(zone);
         let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
         self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
         self.under_way.push((tag, Errand::Read { zone, first, frames, life }));

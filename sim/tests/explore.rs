@@ -78,6 +78,10 @@ fn histories_that_once_failed_pass() {
     assert_eq!(explore(&run).failure, None);
     let run = Run::with_steps(165_001_424, Drives::MapOnMedia, parse_steps(MOVED_TO_AND_FRO).unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
+    // All chunks were full of what had been overwritten, and no map page was merged that would have said so.
+    let run =
+        Run::with_steps(170_316_283, Drives::All, parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
     for seed in [72_069_913, 72_112_075, 72_512_845] {
         assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
     }

@@ -30,7 +30,7 @@ use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::canary::Canary;
-use openftl_parts::config::{Config, RelocateBy, TenantNote};
+use openftl_parts::config::{Config, RelocateBy};
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::plan::Plan;
@@ -49,7 +49,7 @@ use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::{Entry, Map, Mapping, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
-use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
+use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason, TenantNote};
 use pages::{FoundPages, mark_paged};
 use std::collections::HashSet;
 

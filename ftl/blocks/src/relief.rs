@@ -11,7 +11,7 @@
 //! | write relocated blocks that wait for a full unit, where the padding takes less than that | their victims end |
 //! | write what is buffered | what it makes invalid can be collected |
 //! | force the log | chunks whose reset waits for it are reset |
-//! | mark every group that wants it; place blocks outside of their class | more is collected |
+//! | mark every group that wants it; merge map pages; place blocks outside of their class | more is collected |
 //! | collect a chunk that holds nothing, whatever the policy would choose | it takes no room; the policy's victims, nearly full, may have taken all |
 //! | recycle an open chunk that holds nothing | a crash left it partly written, and only a full chunk can be reset |
 //! | give away a spare, keep nothing apart | they were held back for later |
@@ -143,7 +143,7 @@ impl BlockFtl {
             self.journal.force_log(&mut self.flash);
             return self.flash.stirred;
         }
-        self.mark_all() || self.spill()
+        self.mark_all() || self.merge_for_room() || self.spill()
     }
 
     /// Gives away what was held back. Returns whether there was anything.

@@ -5,6 +5,7 @@ use crate::cleaning::victim::VictimPolicy;
 use crate::journal::superblock::Sizing;
 use crate::map::memory::MapMemory;
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
+use crate::words::TenantNote;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos};
 use std::fmt;
@@ -68,24 +69,6 @@ impl FromStr for RelocateBy {
     fn from_str(text: &str) -> Result<RelocateBy, UnknownWay> {
         let all = [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy];
         all.into_iter().find(|way| way.word() == text).ok_or_else(|| UnknownWay(text.to_owned()))
-    }
-}
-
-/// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct TenantNote {
-    /// Which tenant, of those with a catalog; 0 is that of table drives.
-    pub kind: u8,
-    /// What it says of itself.
-    pub words: [u16; 3],
-}
-
-impl TenantNote {
-    /// Whether the tenant goes on exactly where its chunks were left: after a clean stop nothing is padded, because all that the
-    /// drive needs can be read without.
-    #[must_use]
-    pub fn goes_on_in_order(self) -> bool {
-        self.kind != 0
     }
 }
 

@@ -207,3 +207,21 @@ impl Handle {
     /// Nothing is said.
     pub const NONE: Handle = Handle(0);
 }
+
+/// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct TenantNote {
+    /// Which tenant, of those with a catalog; 0 is that of table drives.
+    pub kind: u8,
+    /// What it says of itself.
+    pub words: [u16; 3],
+}
+
+impl TenantNote {
+    /// Whether the tenant goes on exactly where its chunks were left: after a clean stop nothing is padded, because all that the
+    /// drive needs can be read without.
+    #[must_use]
+    pub fn goes_on_in_order(self) -> bool {
+        self.kind != 0
+    }
+}

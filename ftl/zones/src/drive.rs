@@ -4,11 +4,13 @@
 //! [`ZoneFtl::next_due`] says when to poll again. Addresses are logical blocks of 4 KiB in a sparse space: zone z begins at z × size, and
 //! has capacity blocks from there on.
 
-use crate::board::{Action, Board, Limits, Zone, ZoneState};
+use crate::board::{Board, Limits, Zone};
 use crate::error::ZoneError;
 use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
+use crate::request::{ZoneDone, ZoneRequest};
+use crate::state::{Action, ZoneState};
 use crate::tenancy::{note, shares};
 use crate::zones::{ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
@@ -47,63 +49,6 @@ pub struct ZoneConfig {
 enum Room {
     Saved(u64),
     Flushing(u64),
-}
-
-/// What a host may ask. Addresses and lengths are in logical blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ZoneRequest<'a> {
-    /// Reads blocks of one zone (1 to [`TRANSACTION_BLOCKS_MAX`]). Those that were not written read as zeroes.
-    Read {
-        /// First logical block.
-        first: u64,
-        /// Where to; the host's until the end and after.
-        frames: &'a [Frame],
-    },
-    /// Writes blocks at the write pointer of a zone.
-    Write {
-        /// First logical block.
-        first: u64,
-        /// What; the FTL's from here on.
-        frames: &'a [Frame],
-        /// When to acknowledge.
-        durability: Durability,
-    },
-    /// Writes blocks wherever the write pointer of a zone is, which [`ZoneDone::address`] says.
-    Append {
-        /// The first logical block of the zone.
-        zone: u64,
-        /// What; the FTL's from here on.
-        frames: &'a [Frame],
-        /// When to acknowledge.
-        durability: Durability,
-    },
-    /// Acts on one zone.
-    Act {
-        /// The first logical block of the zone.
-        zone: u64,
-        /// What is to become of it.
-        action: Action,
-    },
-    /// Acts on all zones that are in a state for it.
-    ActOnAll {
-        /// What is to become of them.
-        action: Action,
-    },
-    /// Makes everything before durable.
-    Flush,
-}
-
-/// A request has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneDone {
-    /// The host's tag.
-    pub tag: u64,
-    /// How.
-    pub result: Result<(), ZoneError>,
-    /// Where an append is.
-    pub address: Option<u64>,
-    /// When.
-    pub at: Time,
 }
 
 /// A zoned drive. See the module.

@@ -1,6 +1,6 @@
 //! Requests that a zoned drive cannot fulfil.
 
-use crate::board::{Action, ZoneState};
+use crate::state::{Action, ZoneState};
 use openftl_parts::target::IoError;
 use openftl_parts::words::ReadOnlyReason;
 

@@ -12,8 +12,8 @@
 //!
 //! A column that has something behind what counts moves before it is written again (`writer.rs`). A zone that was open comes back closed.
 
-use crate::board::ZoneState;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail, record_bytes};
+use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::{Found, Zones};
 use openftl_blocks::block_ftl::BlockFtl;

@@ -10,13 +10,17 @@
 //! devices that hold blocks back (MW_CUNITS, without power-loss protection) those of each column. Flushes that come while one
 //! is under way share the next one.
 //!
+//! The record on media names the last tail until the next record is durable. So a tail is only added to while all of both fits into it;
+//! else the zone takes another one, and the last is given back when the record is written.
+//!
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
 //! a flush waits for.
 
-use crate::board::ZoneState;
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
 use crate::record::{SavedTail, record_bytes};
+use crate::request::ZoneDone;
+use crate::state::ZoneState;
 use crate::writer::{Stage, UnitState, Writer};
 use crate::zones::{NONE, Zones};
 use openftl_core::{BLOCK_BYTES, Frame};
@@ -118,12 +122,9 @@ impl Zones {
         target.written - first.min(target.written) <= self.layout.tail_blocks
     }
 
-    /// A tail for `zone`: its own, or one that nobody has.
-    fn tail_for(&mut self, zone: u32) -> Option<u32> {
-        let at = self.tail_of.iter().position(|other| *other == zone);
-        let at = at.or_else(|| self.tail_of.iter().position(|other| *other == NONE))?;
-        self.tail_of[at] = zone;
-        Some(at as u32)
+    /// A tail that nobody has.
+    fn free_tail(&self) -> Option<u32> {
+        self.tail_of.iter().position(|other| *other == NONE).map(|at| at as u32)
     }
 }
 
@@ -213,7 +214,7 @@ impl ZoneFtl {
         let at = self.ftl.flash.now;
         for tag in flush.tags {
             let address = self.appended.remove(&tag);
-            self.done.push(crate::drive::ZoneDone { tag, result, address, at });
+            self.done.push(ZoneDone { tag, result, address, at });
         }
         if let Some(next) = self.flushes.front_mut() {
             next.targets = self.zones.targets();
@@ -242,11 +243,14 @@ impl ZoneFtl {
             self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
             return true;
         }
-        // What is there of the last flush need not be written again.
-        let there = writer.in_tail.clone();
+        // The record on media names the last tail: what it needs there must not be overwritten. Where both fit into one, what is
+        // there of the last flush need not be written again; else another tail is taken, and the last one is left.
+        let (last, there) = (writer.saved, writer.in_tail.clone());
+        let same = last.filter(|last| first >= last.first && target.written - last.first <= layout.tail_blocks);
+        let there = if same.is_some() { there } else { 0..0 };
         let run = blocks.chunk_by(|(one, _), (next, _)| one + 1 == *next).next_back().expect("there is a block");
         let in_tail = run[0].0..run[0].0 + run.len() as u32;
-        let Some(tail) = self.zones.tail_for(target.zone) else { return false };
+        let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else { return false };
         blocks.retain(|(block, _)| !there.contains(block));
         let saved = SavedTail { tail, first, end: target.written };
         if blocks.is_empty() && self.zones.writer_for(target).is_some_and(|writer| writer.saved == Some(saved)) {
@@ -268,6 +272,8 @@ impl ZoneFtl {
             }
         }
         self.zones.statistics.tail_blocks += blocks.len() as u64;
+        self.zones.tail_of[tail as usize] = target.zone;
+        self.zones.leave_tail(target.zone, last.filter(|last| last.tail != tail));
         let slot = self.zones.slot_of(target.zone).expect("it has a writer");
         let writer = self.zones.writer(slot);
         (writer.saved, writer.in_tail) = (Some(saved), in_tail);
@@ -324,7 +330,9 @@ impl ZoneFtl {
         for zone in 0..self.zones.layout.zones {
             if let Some(slot) = self.zones.slot_of(zone) {
                 let writer = self.zones.writer(slot);
-                (writer.saved, writer.in_tail) = (None, 0..0);
+                writer.in_tail = 0..0;
+                let saved = writer.saved.take();
+                self.zones.leave_tail(zone, saved);
                 self.zones.mark_dirty(zone);
             }
         }

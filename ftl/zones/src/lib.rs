@@ -8,7 +8,7 @@
 //!   zone 0 [ ██████████████████ full ]      zone 1 [ ██████▒▒  ] closed      zone 2 [            ] empty, without chunks
 //!            chunk  chunk  chunk  chunk                     │
 //!                                                           └ ▒ not a whole write unit: in memory, and after a flush in the
-//!                                                               area, twice as safe as it has to be: the chunk gets it later
+//!                                                               area; the chunk gets it later
 //! ```
 //!
 //! The rest of the drive is the block FTL as it is: it keeps the *area*, a few logical blocks that only the drive sees, with a
@@ -27,13 +27,15 @@
 //! A chunk that cannot be programmed any more, or in which a power cut has left something behind the last good block, is replaced: its
 //! good blocks are copied to another one, and the host notices nothing. Where there is no other the zone is read only.
 //!
-//! Not there yet: the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
+//! Not there yet: a host interface, the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
 //! of weak chunks of zones.
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`drive`] | the drive: what a host may ask |
-//! | [`board`] | the states of zones, and their limits |
+//! | [`request`] | what a host may ask |
+//! | [`drive`] | the drive |
+//! | [`state`] | the states of a zone |
+//! | [`board`] | the states of all zones, and their limits |
 //! | [`error`] | why it may not |
 //! | [`layout`] | where everything is |
 //! | [`record`] | what is on media of a zone beside its blocks |
@@ -53,13 +55,17 @@ mod finding;
 mod flushing;
 pub mod layout;
 pub mod record;
+pub mod request;
+pub mod state;
 mod tenancy;
 mod writer;
 mod writing;
 mod zones;
 
-pub use board::{Action, Board, Limits, Zone, ZoneState};
-pub use drive::{ZoneConfig, ZoneDone, ZoneFtl, ZoneRequest};
+pub use board::{Board, Limits, Zone};
+pub use drive::{ZoneConfig, ZoneFtl};
 pub use error::ZoneError;
 pub use layout::Layout;
+pub use request::{ZoneDone, ZoneRequest};
+pub use state::{Action, ZoneState};
 pub use zones::ZoneStatistics;

@@ -1,11 +1,12 @@
 //! What the block FTL asks of zones, and tells them.
 
-use crate::board::{Limits, ZoneState};
+use crate::board::Limits;
 use crate::layout::Layout;
+use crate::state::ZoneState;
 use crate::zones::{Found, RECORD_FRAMES, Zones};
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, ChunkState, Completion};
-use openftl_parts::config::{Config, TenantNote};
+use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::chunks::Chunks;
@@ -15,6 +16,7 @@ use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::Tenant;
+use openftl_parts::words::TenantNote;
 use std::ops::Range;
 
 /// The tenant that a superblock names for zones.
@@ -163,6 +165,6 @@ impl Tenant for Zones {
             return None;
         }
         let blocks = self.layout.blocks_in_column(column, shown.written);
-        Some((self.numbers[zone as usize], vec![0..blocks]))
+        Some((self.numbers[zone as usize], std::iter::once(0..blocks).collect()))
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks of zones on their way to the medium.
 
-use crate::board::ZoneState;
 use crate::record::SavedTail;
+use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::Zones;
 use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
@@ -176,7 +176,7 @@ impl Zones {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
                 Stage::Failing { at: failed } if column.under_way == 0 && !column.is_reading => {
-                    self.leave_chunk(flash, slot, at, failed)
+                    self.leave_chunk(flash, slot, at, failed);
                 }
                 Stage::Failing { .. } => return,
                 Stage::WithoutChunk => {

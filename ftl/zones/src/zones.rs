@@ -1,8 +1,9 @@
 //! All zones of a drive: their states, their chunks, and what is on its way.
 
-use crate::board::{Board, Limits, ZoneState};
+use crate::board::{Board, Limits};
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
+use crate::state::ZoneState;
 use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
@@ -40,7 +41,7 @@ pub(crate) struct Doomed {
 /// What became of zones that the host did not ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct ZoneStatistics {
-    /// Blocks appended by [`ZoneRequest::Append`](crate::drive::ZoneRequest::Append).
+    /// Blocks appended by [`ZoneRequest::Append`](crate::request::ZoneRequest::Append).
     pub appended: u64,
     /// Zones that were reset and held something.
     pub resets: u64,

@@ -1,6 +1,7 @@
 //! Every state in which a power cut can leave a zoned drive is recovered and judged, and so is each in which one can leave that recovery.
 
 use crate::world::world;
+use openftl_parts::Durability;
 use openftl_sim::ZoneCrashPoints;
 
 fn play(changes: &[(&str, &str)], width: u32, operations: u32, seed: u64) -> ZoneCrashPoints {
@@ -47,4 +48,22 @@ fn wide_zones_bear_every_power_cut() {
     for seed in 0..2 {
         println!("{}", play(&[], 4, 40, seed));
     }
+}
+
+#[test]
+fn a_tail_that_a_record_on_media_names_is_not_overwritten() {
+    // Nothing of the first write survives a power cut but in the tail, and that is longer than a unit of the area.
+    let mut world = world(UNPROTECTED, 1, 2, 3, 1);
+    let mut points = ZoneCrashPoints::default();
+    world.write(0, 11, Durability::Volatile, false).unwrap();
+    world.flush();
+    world.settle();
+    world.wire.watch();
+    // So many that their tail would begin where the first one does.
+    let blocks = world.layout().tail_blocks;
+    world.write(0, blocks, Durability::Volatile, false).unwrap();
+    world.flush();
+    world.settle();
+    points.judge(&mut world).unwrap();
+    assert!(points.cuts > 10, "{points}");
 }

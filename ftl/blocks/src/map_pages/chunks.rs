@@ -9,6 +9,17 @@ use openftl_parts::map::Map;
 use openftl_parts::words::{Label, METADATA_COPIES};
 
 impl BlockFtl {
+    /// Has pages merged though there is room for more changes: where blocks were that have been overwritten counts as valid until
+    /// then, and collection finds nothing. Returns whether that is new.
+    pub(crate) fn merge_for_room(&mut self) -> bool {
+        let (Map::Paged(map), Some(pages)) = (&self.map, &mut self.map_pages) else { return false };
+        let is_new = !map.changes().is_empty() && pages.changes_wanted > 0;
+        if is_new {
+            pages.changes_wanted = 0;
+        }
+        is_new
+    }
+
     /// The chunk that a copy goes on in.
     pub(super) fn map_frontier(&mut self, copy: usize) -> Option<OpenId> {
         let pages = self.map_pages.as_mut().expect("the map is on media");

@@ -46,11 +46,10 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
-use crate::config::TenantNote;
 use crate::map::directory::PageSize;
 use crate::map::page_cache::CachePolicy;
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
-use crate::words::METADATA_COPIES;
+use crate::words::{METADATA_COPIES, TenantNote};
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};

@@ -1,0 +1,63 @@
+//! What a host may ask of a zoned drive, and what it is told.
+
+use crate::error::ZoneError;
+use crate::state::Action;
+use openftl_core::{Frame, Time};
+use openftl_parts::target::Durability;
+
+/// What a host may ask. Addresses and lengths are in logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneRequest<'a> {
+    /// Reads blocks of one zone (1 to [`TRANSACTION_BLOCKS_MAX`](openftl_parts::words::TRANSACTION_BLOCKS_MAX)). Those that were not written read as zeroes.
+    Read {
+        /// First logical block.
+        first: u64,
+        /// Where to; the host's until the end and after.
+        frames: &'a [Frame],
+    },
+    /// Writes blocks at the write pointer of a zone.
+    Write {
+        /// First logical block.
+        first: u64,
+        /// What; the FTL's from here on.
+        frames: &'a [Frame],
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Writes blocks wherever the write pointer of a zone is, which [`ZoneDone::address`] says.
+    Append {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// What; the FTL's from here on.
+        frames: &'a [Frame],
+        /// When to acknowledge.
+        durability: Durability,
+    },
+    /// Acts on one zone.
+    Act {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// What is to become of it.
+        action: Action,
+    },
+    /// Acts on all zones that are in a state for it.
+    ActOnAll {
+        /// What is to become of them.
+        action: Action,
+    },
+    /// Makes everything before durable.
+    Flush,
+}
+
+/// A request has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneDone {
+    /// The host's tag.
+    pub tag: u64,
+    /// How.
+    pub result: Result<(), ZoneError>,
+    /// Where an append is.
+    pub address: Option<u64>,
+    /// When.
+    pub at: Time,
+}
