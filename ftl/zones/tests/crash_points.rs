@@ -26,14 +26,14 @@ pub const ONE_SHOT: &[(&str, &str)] = &[
 
 #[test]
 fn zones_without_power_loss_protection_bear_every_power_cut() {
-    for (seed, width) in [(0, 1), (1, 3)] {
-        println!("{}", play(UNPROTECTED, width, 40, seed));
+    for (seed, width, operations) in [(0, 1, 16), (1, 3, 16)] {
+        println!("{}", play(UNPROTECTED, width, operations, seed));
     }
 }
 
 #[test]
 fn zones_that_can_be_read_at_once_bear_every_power_cut() {
-    println!("{}", play(ONE_SHOT, 2, 60, 0));
+    println!("{}", play(ONE_SHOT, 2, 40, 0));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn narrow_zones_bear_every_power_cut() {
 #[test]
 fn wide_zones_bear_every_power_cut() {
     for seed in 0..2 {
-        println!("{}", play(&[], 4, 40, seed));
+        println!("{}", play(&[], 4, 25, seed));
     }
 }
 
