@@ -3,6 +3,7 @@
 use super::CHUNKS_KEPT;
 use crate::block_ftl::BlockFtl;
 use openftl_core::{ChunkId, Ppa};
+use openftl_parts::flash::plan::RELOCATION_RESERVE_CHUNKS;
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::units::OpenId;
 use openftl_parts::map::Map;
@@ -10,10 +11,12 @@ use openftl_parts::words::{Label, METADATA_COPIES};
 
 impl BlockFtl {
     /// Has pages merged though there is room for more changes: where blocks were that have been overwritten counts as valid until
-    /// then, and collection finds nothing. Returns whether that is new.
+    /// then, and collection finds nothing. Not where the copies of pages would take the last free chunks. Returns whether that is new.
     pub(crate) fn merge_for_room(&mut self) -> bool {
         let (Map::Paged(map), Some(pages)) = (&self.map, &mut self.map_pages) else { return false };
-        let is_new = !map.changes().is_empty() && pages.changes_wanted > 0;
+        let kept = self.flash.geometry.groups * RELOCATION_RESERVE_CHUNKS + METADATA_COPIES as u32;
+        let has_room = self.flash.provisioning.free_total() > kept;
+        let is_new = has_room && !map.changes().is_empty() && pages.changes_wanted > 0;
         if is_new {
             pages.changes_wanted = 0;
         }
