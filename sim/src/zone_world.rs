@@ -306,10 +306,14 @@ impl ZoneWorld {
     pub fn act(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {
         let (now, tag) = (self.clock.now(), self.next_tag());
         let address = self.address(zone, 0);
+        let before = self.model.clone();
         if action == Action::Reset {
             self.model().reset(zone);
         }
-        self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action })?;
+        if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action }) {
+            self.model = before;
+            return Err(error);
+        }
         self.under_way.push((tag, Errand::Other));
         self.note_crash_points();
         Ok(())

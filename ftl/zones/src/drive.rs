@@ -332,7 +332,7 @@ impl ZoneFtl {
     /// Waits until everything is durable that can be: for good, or as it was found.
     fn flush_all(&mut self, is_last: bool, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
-        if self.ftl.flash.may_program() {
+        if self.ftl.flash.read_only.is_none() {
             self.begin_flush(None, is_last);
             if !is_last {
                 self.save_at_once();
@@ -584,7 +584,7 @@ impl ZoneFtl {
             Some(_) => return false,
             None => {}
         }
-        if !self.zones.lacks_room || !self.ftl.flash.may_program() {
+        if !self.zones.lacks_room || self.ftl.flash.read_only.is_some() {
             return false;
         }
         if !self.zones.doomed.is_empty() {

@@ -159,8 +159,8 @@ impl ZoneFtl {
     /// Goes on with the flush under way. Returns whether it did anything.
     pub(crate) fn advance_flush(&mut self) -> bool {
         let Some(flush) = self.flushes.front_mut() else { return false };
-        if !self.ftl.flash.may_program() {
-            let reason = self.ftl.read_only_reason().expect("it takes nothing more");
+        // The area takes nothing more, either.
+        if let Some(reason) = self.ftl.read_only_reason() {
             self.end_flush(Err(ZoneError::DriveReadOnly(reason)));
             return true;
         }

@@ -27,6 +27,8 @@
 //! A chunk that cannot be programmed any more, or in which a power cut has left something behind the last good block, is replaced: its
 //! good blocks are copied to another one, and the host notices nothing. Where there is no other the zone is read only.
 //!
+//! A drive that wears out is read-only: what was flushed is there, and what was not can be read until the drive is closed.
+//!
 //! Not there yet: a host interface, the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
 //! of weak chunks of zones.
 //!

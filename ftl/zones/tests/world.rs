@@ -1,6 +1,7 @@
 //! A drive does what its model says, whatever its shape.
 
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
+use openftl_core::Nanos;
 use openftl_parts::Config;
 use openftl_parts::Durability;
 use openftl_sim::ZoneWorld;
@@ -91,6 +92,33 @@ fn columns_move_away_from_chunks_that_fail_and_the_host_notices_nothing() {
         world.verify_all();
     }
     assert!(moved > 20, "{moved} columns moved: the test is to show that they do");
+}
+
+/// So many failures that the drive wears out.
+const WEARING: &[(&str, &str)] = &[("endurance = 3000", "endurance = 3000\n\n[faults]\nprogram_fail = 0.05")];
+
+#[test]
+fn a_worn_out_drive_takes_nothing_and_can_be_read() {
+    for seed in 0..8 {
+        let mut world = world(WEARING, 1 + seed as u32 % 2, 2, 3, seed);
+        let mut refused = None;
+        for _ in 0..3_000 {
+            let zone = world.below(2);
+            let result = match world.state(zone) {
+                ZoneState::Full => world.act(zone, Action::Reset),
+                _ => world.write(zone, 8, Durability::Volatile, true),
+            };
+            world.idle(Nanos::from_millis(4));
+            if let Err(error @ (ZoneError::DriveReadOnly(_) | ZoneError::ReadOnly { .. })) = result {
+                refused = Some(error);
+                break;
+            }
+        }
+        assert!(refused.is_some(), "seed {seed}: the drive is to wear out");
+        world.verify_all();
+        world.idle(Nanos::from_millis(200));
+        world.verify_all();
+    }
 }
 
 #[test]
