@@ -209,16 +209,17 @@ impl<M: Media> ZoneFtl<M> {
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
         zones.keep_frames(&mut ftl.flash);
         finding::adopt(&mut ftl, &mut zones, access, clock)?;
-        if access != Access::Inspect {
-            finding::release_found(&mut zones, &mut ftl.flash);
-            ftl.hand_over();
-            ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
-        }
         let is_clean = ftl.recovery_report().clean;
         let mut drive = ZoneFtl::new(ftl, zones);
-        // What a host finds stays there: what was read while that was possible is saved.
-        if access != Access::Inspect && !is_clean {
-            drive.flush_all(false, clock)?;
+        if access != Access::Inspect {
+            drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
+            // What a host finds stays there: what was read while that was possible is saved.
+            if !is_clean {
+                drive.flush_all(false, clock)?;
+            }
+            // Only now: chunks that are not full are padded, and nobody is to wait for that.
+            finding::release_found(&mut drive.zones, &mut drive.ftl.flash);
+            drive.ftl.hand_over();
         }
         Ok(drive)
     }
@@ -334,8 +335,9 @@ impl ZoneFtl {
         let mut done = Vec::new();
         if self.ftl.flash.read_only.is_none() {
             self.begin_flush(None, is_last);
-            if !is_last {
-                self.save_at_once();
+            if !is_last && !self.save_at_once() {
+                // Units have to be written first, and may want the chunks that nobody has.
+                finding::release_found(&mut self.zones, &mut self.ftl.flash);
             }
             self.poll(clock.now(), &mut done);
         }
@@ -594,8 +596,10 @@ impl ZoneFtl {
             return true;
         }
         let flash = &self.ftl.flash;
-        let is_coming =
-            !self.zones.leaving.is_empty() || flash.provisioning.coming() > 0 || flash.units.under_way() > 0;
+        let is_coming = !self.zones.leaving.is_empty()
+            || !self.zones.found.is_empty()
+            || flash.provisioning.coming() > 0
+            || flash.units.under_way() > 0;
         if is_coming {
             return false;
         }

@@ -146,14 +146,17 @@ impl ZoneFtl {
         self.ftl.flash.stirred = true;
     }
 
-    /// The flush under way need not wait for units that would have to be written first, if tails have room for them.
-    pub(crate) fn save_at_once(&mut self) {
+    /// The flush under way need not wait for units that would have to be written first, if tails have room for them. Returns whether
+    /// they have.
+    pub(crate) fn save_at_once(&mut self) -> bool {
         let (zones, flash) = (&self.zones, &self.ftl.flash);
         if let Some(flush) = self.flushes.front_mut()
             && flush.targets.iter().all(|target| zones.fits_tail(flash, *target))
         {
             flush.stage = FlushStage::Saving(std::mem::take(&mut flush.targets));
+            return true;
         }
+        false
     }
 
     /// Goes on with the flush under way. Returns whether it did anything.
