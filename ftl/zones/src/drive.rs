@@ -342,7 +342,15 @@ impl ZoneFtl {
             self.poll(clock.now(), &mut done);
         }
         while !self.flushes.is_empty() && self.ftl.flash.may_program() {
-            let Some(due) = self.next_due() else { return Err(OpenError::Stopped) };
+            let Some(due) = self.next_due() else {
+                if self.zones.found.is_empty() {
+                    return Err(OpenError::Stopped);
+                }
+                // Room is in chunks that nobody has.
+                finding::release_found(&mut self.zones, &mut self.ftl.flash);
+                self.poll(clock.now(), &mut done);
+                continue;
+            };
             clock.wait_until(due);
             self.poll(clock.now(), &mut done);
         }
