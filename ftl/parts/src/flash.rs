@@ -23,6 +23,7 @@ pub mod reads;
 pub mod resets;
 pub mod scan;
 pub mod seals;
+pub mod shares;
 pub mod units;
 
 use crate::accounts::encounters::Meetings;

@@ -1,13 +1,14 @@
 //! What is found of tables when a drive is opened: the catalog is read, its tables take over their chunks, and those that are of
 //! none are released.
 
+use super::Tables;
 use super::catalog::{CatalogError, Reader, TableRuns};
 use super::table::Table;
-use super::{Found, Tables};
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{Clock, FrameForm};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
@@ -72,7 +73,7 @@ impl Tables {
         let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
         for chunk in &table.chunks {
             match self.found.remove(chunk) {
-                Some(Found { write_pointer, is_open: true }) => {
+                Some(FoundChunk { write_pointer, is_open: true }) => {
                     let open = flash.units.open(*chunk, write_pointer);
                     self.half_full.insert(*chunk, open);
                 }
@@ -95,7 +96,7 @@ impl Tables {
         self.note_leaving(flash);
         // In an order that is the same each time.
         found.sort_unstable_by_key(|(chunk, _)| *chunk);
-        for (chunk, Found { write_pointer, is_open }) in found {
+        for (chunk, FoundChunk { write_pointer, is_open }) in found {
             if is_open {
                 // Its opening may not be in the log, and what it holds does not count.
                 flash.seals.open(chunk);

@@ -63,6 +63,7 @@ pub use waits::TableWaits;
 
 use openftl_core::{ChunkId, Geometry, PuId};
 use openftl_parts::flash::Flash;
+use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::flash::units::{OpenId, Units};
 use std::collections::{HashMap, HashSet, VecDeque};
 use table::Table;
@@ -87,7 +88,7 @@ pub struct Tables {
     /// Chunks on their way to be free.
     leaving: HashSet<ChunkId>,
     /// What was found when the drive was opened, until the catalog says whose it is.
-    found: HashMap<ChunkId, Found>,
+    found: HashMap<ChunkId, FoundChunk>,
     /// Tables begun so far: the columns of the next one begin elsewhere.
     turns: u64,
     /// Chunks that should move, the one that does, and whether another try may succeed.
@@ -99,13 +100,6 @@ pub struct Tables {
     /// The host had no room for a table, and has had none since: it comes before what is weak.
     lacks_room: bool,
     waits: waits::Waits,
-}
-
-/// A chunk that is of a table or was to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Found {
-    write_pointer: u32,
-    is_open: bool,
 }
 
 impl Tables {

@@ -4,14 +4,7 @@ use super::drive::catalog_blocks;
 use openftl_core::Geometry;
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::{Plan, PlanError, SUPERBLOCK_CHUNKS};
-
-/// Of so many good chunks one is a spare.
-const CHUNKS_PER_SPARE: u64 = 64;
-
-/// Spares of a drive with so many good chunks.
-pub(crate) fn spares(good: u64) -> u64 {
-    good.div_ceil(CHUNKS_PER_SPARE)
-}
+use openftl_parts::flash::shares::spares;
 
 /// Chunks per parallel unit that a device of this shape needs for tables of `table_blocks` in all, in whole chunks, and the log area of
 /// `config`.

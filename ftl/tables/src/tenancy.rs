@@ -1,15 +1,15 @@
 //! What the block FTL asks of tables, and tells them.
 
-use super::sizing::spares;
 use super::table::UnitPlace;
-use super::{Found, Tables, WRITING_MAX};
+use super::{Tables, WRITING_MAX};
 use openftl_blocks::refresh::REFRESHES_MAX;
 use openftl_core::{ChunkId, Geometry};
-use openftl_media::{ChunkDescriptor, ChunkState, Completion};
+use openftl_media::{ChunkDescriptor, Completion};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::shares::{FoundChunk, share_out, spares};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::tenant::Tenant;
@@ -28,28 +28,14 @@ impl Tenant for Tables {
     }
 
     fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
-        let groups = flash.geometry.groups as usize;
-        let mut good = vec![0_u32; groups];
-        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            if flash.chunks.usage(descriptor.chunk) != ChunkUse::Retired {
-                good[flash.group_of(descriptor.chunk) as usize] += 1;
-            }
-        }
-        let others = flash.plan.chunks() + spares(good.iter().map(|good| u64::from(*good)).sum());
-        let others = others.div_ceil(groups as u64) as u32;
-        flash.provisioning.share_with_tenant(good.iter().map(|good| good.saturating_sub(others)).collect());
+        share_out(flash, chunks);
     }
 
     fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
-        if matches!(state, ChunkState::Free | ChunkState::Offline) {
-            return false;
-        }
-        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
-        flash.provisioning.begin_tenant_chunk(flash.group_of(chunk));
-        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        let found = FoundChunk::find(flash, descriptor);
+        self.found.extend(found);
         self.note_leaving(flash);
-        true
+        found.is_some()
     }
 
     fn has_found(&self) -> bool {

@@ -15,13 +15,14 @@
 use crate::record::{NamedChunk, Record, RecordState, SavedTail, record_bytes};
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
-use crate::zones::{Found, Zones};
+use crate::zones::Zones;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Clock, Frame, FrameForm};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
@@ -36,7 +37,7 @@ fn lost(text: String) -> OpenError {
 
 /// Chunks that were found and are of no zone: what a crash left of one that was reset, or not flushed.
 pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
-    for (chunk, Found { write_pointer, is_open }) in std::mem::take(&mut zones.found) {
+    for (chunk, FoundChunk { write_pointer, is_open }) in std::mem::take(&mut zones.found) {
         if is_open {
             // Its opening may not be in the log, and what it holds does not count.
             flash.seals.open(chunk);
@@ -149,7 +150,7 @@ pub(crate) fn adopt(
 }
 
 /// The chunk of a column, which is the zone's from now on. `None`: the medium has lost it, or never had anything of it.
-fn take_found(flash: &Flash, zones: &mut Zones, zone: u32, chunk: ChunkId) -> Result<Option<Found>, OpenError> {
+fn take_found(flash: &Flash, zones: &mut Zones, zone: u32, chunk: ChunkId) -> Result<Option<FoundChunk>, OpenError> {
     if !flash.geometry.has_chunk(chunk) {
         return Err(lost(format!("the record of zone {zone} names a chunk that the device does not have: {chunk:?}")));
     }
@@ -174,7 +175,7 @@ fn adopt_whole(ftl: &mut BlockFtl, zones: &mut Zones, zone: u32, record: &Record
             continue;
         };
         match take_found(&ftl.flash, zones, zone, chunk)? {
-            Some(Found { write_pointer, is_open: true }) => {
+            Some(FoundChunk { write_pointer, is_open: true }) => {
                 let open = ftl.flash.units.open(chunk, write_pointer);
                 zones.half_full.insert(chunk, open);
             }
@@ -204,7 +205,7 @@ fn adopt_unfinished(
             Some(named) => take_found(&ftl.flash, zones, zone, named.chunk)?.map(|found| (*named, found)),
             None => None,
         };
-        columns.push(found.map(|(NamedChunk { chunk, good }, Found { write_pointer, is_open })| {
+        columns.push(found.map(|(NamedChunk { chunk, good }, FoundChunk { write_pointer, is_open })| {
             let good = good.unwrap_or(write_pointer).min(write_pointer);
             FoundColumn { chunk, is_open, write_pointer, good, readable: good, rescued: Vec::new() }
         }));

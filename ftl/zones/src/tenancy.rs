@@ -3,15 +3,15 @@
 use crate::board::Limits;
 use crate::layout::Layout;
 use crate::state::ZoneState;
-use crate::zones::{Found, RECORD_FRAMES, Zones};
+use crate::zones::{RECORD_FRAMES, Zones};
 use openftl_core::{ChunkId, Geometry};
-use openftl_media::{ChunkDescriptor, ChunkState, Completion};
+use openftl_media::{ChunkDescriptor, Completion};
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::chunks::Chunks;
-use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::shares::{FoundChunk, share_out, spares};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
@@ -21,21 +21,6 @@ use std::ops::Range;
 
 /// The tenant that a superblock names for zones.
 pub(crate) const KIND: u8 = 1;
-
-/// Of so many good chunks one is a spare.
-const CHUNKS_PER_SPARE: u64 = 64;
-
-/// Spares of a drive with so many good chunks.
-pub(crate) fn spares(good: u64) -> u64 {
-    good.div_ceil(CHUNKS_PER_SPARE)
-}
-
-/// Chunks of each group that are for zones, of so many good ones there.
-pub(crate) fn shares(good: &[u32], plan: &Plan) -> Vec<u32> {
-    let others = plan.chunks() + spares(good.iter().map(|good| u64::from(*good)).sum());
-    let others = others.div_ceil(good.len() as u64) as u32;
-    good.iter().map(|good| good.saturating_sub(others)).collect()
-}
 
 /// What a superblock says of a drive with this layout.
 pub(crate) fn note(layout: &Layout) -> TenantNote {
@@ -85,25 +70,14 @@ impl Tenant for Zones {
     }
 
     fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
-        let mut good = vec![0_u32; flash.geometry.groups as usize];
-        for descriptor in chunks.all().filter(|descriptor| descriptor.state != ChunkState::Offline) {
-            if flash.chunks.usage(descriptor.chunk) != ChunkUse::Retired {
-                good[flash.group_of(descriptor.chunk) as usize] += 1;
-            }
-        }
-        flash.provisioning.share_with_tenant(shares(&good, &flash.plan));
+        share_out(flash, chunks);
     }
 
     fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
-        if matches!(state, ChunkState::Free | ChunkState::Offline) {
-            return false;
-        }
-        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
-        flash.provisioning.begin_tenant_chunk(flash.group_of(chunk));
-        self.found.insert(chunk, Found { write_pointer, is_open: state == ChunkState::Open });
+        let found = FoundChunk::find(flash, descriptor);
+        self.found.extend(found);
         self.note_leaving(flash);
-        true
+        found.is_some()
     }
 
     fn has_found(&self) -> bool {

@@ -9,6 +9,7 @@ use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::flash::units::OpenId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +21,6 @@ pub(crate) const RECORD_FRAMES: usize = 4;
 
 /// A tail that records on media still name.
 pub(crate) const LEAVING: u32 = u32::MAX - 1;
-
-/// A chunk that was found when the drive was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    pub(crate) write_pointer: u32,
-    pub(crate) is_open: bool,
-}
 
 /// A chunk that no zone has any more.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +77,7 @@ pub struct Zones {
     pub(crate) half_full: BTreeMap<ChunkId, OpenId>,
     /// Chunks on their way to be free.
     pub(crate) leaving: BTreeSet<ChunkId>,
-    pub(crate) found: BTreeMap<ChunkId, Found>,
+    pub(crate) found: BTreeMap<ChunkId, FoundChunk>,
     /// Parallel units, those of a zone one behind the other.
     pub(crate) order: Vec<PuId>,
     /// A column wants a chunk, and there is none.
