@@ -82,6 +82,10 @@ fn histories_that_once_failed_pass() {
     let run =
         Run::with_steps(170_316_283, Drives::All, parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
+    // Merges for room took the last free chunks.
+    let cuts = format!("W0+1 W0+1 x1+11{}", " x1".repeat(27));
+    let run = Run::with_steps(171_008_432, Drives::MapOnMedia, parse_steps(&cuts).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
     for seed in [72_069_913, 72_112_075, 72_512_845] {
         assert_eq!(explore(&Run::draw(seed)).failure, None, "seed {seed}");
     }
