@@ -23,10 +23,13 @@ use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::shares::shares;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, Durability, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
 use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
+
+/// Zones that can be active at a time, whatever their drive.
+pub const ACTIVE_MAX: u32 = 1024;
 
 /// Marks the tags of reads of zones.
 const OF_ZONE: u64 = 1 << 61;
@@ -71,6 +74,8 @@ pub struct ZoneFtl<M: ?Sized = dyn Media> {
     room: Option<Room>,
     /// Why the flush under way cannot end well.
     pub(crate) failed: Option<ZoneError>,
+    /// A write of the area has failed: what is durable of records is known no more, and no chunk is released.
+    pub(crate) area_lost: Option<IoError>,
     pub(crate) done: Vec<ZoneDone>,
     ended: Vec<Done>,
     pub(crate) ftl: BlockFtl<M>,
@@ -113,6 +118,16 @@ fn zones_for(
             "max_open_zones = {}, max_active_zones = {}: at least one zone can be open, and no more than are active",
             limits.max_open, limits.max_active
         )));
+    }
+    let wide = Layout::new(geometry, width, 1, 1);
+    if wide.records_per_block == 0 {
+        let (bytes, most) = (wide.record_bytes(), openftl_core::BLOCK_BYTES);
+        return Err(refuse(format!(
+            "zone_width = {width}: its record would have {bytes} bytes, and {most} is the most"
+        )));
+    }
+    if limits.max_active > ACTIVE_MAX {
+        return Err(refuse(format!("max_active_zones = {}: {ACTIVE_MAX} is the most", limits.max_active)));
     }
     // The area grows with the zones, and takes their chunks.
     let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
@@ -212,6 +227,8 @@ impl<M: Media> ZoneFtl<M> {
         finding::adopt(&mut ftl, &mut zones, access, clock)?;
         let is_clean = ftl.recovery_report().clean;
         let mut drive = ZoneFtl::new(ftl, zones);
+        // What was read to open it is no work for a host.
+        drive.ftl.reset_statistics();
         if access != Access::Inspect {
             drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
             // What a host finds stays there: what was read while that was possible is saved.
@@ -237,6 +254,7 @@ impl<M: Media> ZoneFtl<M> {
             durable: 0,
             room: None,
             failed: None,
+            area_lost: None,
             done: Vec::new(),
             ended: Vec::new(),
             ftl,
@@ -445,8 +463,7 @@ impl ZoneFtl {
         self.expect_writable()?;
         let zone = if is_append { self.zone_at(first)? } else { self.zone_of(first, frames.len() as u64)? };
         if frames.is_empty() || frames.len() > TRANSACTION_BLOCKS_MAX {
-            let (count, blocks) = (frames.len() as u64, self.zones.layout.blocks());
-            return Err(ZoneError::OutOfRange { first, count, blocks });
+            return Err(ZoneError::Length { blocks: frames.len() });
         }
         let size = self.zones.layout.size;
         let at = (!is_append).then_some((first % size) as u32);
@@ -557,7 +574,7 @@ impl ZoneFtl {
             return;
         }
         if let Err(error) = result {
-            self.area_failed(error);
+            self.area_lost = Some(error);
         }
         self.acknowledged_early.push(tag & !OWN);
         while let Some(next) = self.acknowledged_early.iter().position(|write| *write == self.acknowledged + 1) {
@@ -568,6 +585,9 @@ impl ZoneFtl {
 
     /// Releases chunks that no record names any more, for good. Returns whether there was any.
     fn release(&mut self) -> bool {
+        if self.area_lost.is_some() {
+            return false;
+        }
         let durable = self.durable;
         let may = |doomed: &crate::zones::Doomed| doomed.write.is_some_and(|write| write <= durable);
         let mut has_acted = false;
@@ -595,7 +615,7 @@ impl ZoneFtl {
             Some(_) => return false,
             None => {}
         }
-        if !self.zones.lacks_room || self.ftl.flash.read_only.is_some() {
+        if !self.zones.lacks_room || self.ftl.flash.read_only.is_some() || self.area_lost.is_some() {
             return false;
         }
         if !self.zones.doomed.is_empty() {

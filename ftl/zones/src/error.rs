@@ -2,7 +2,7 @@
 
 use crate::state::{Action, ZoneState};
 use openftl_parts::target::IoError;
-use openftl_parts::words::ReadOnlyReason;
+use openftl_parts::words::{ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 
 /// A request that a zoned drive cannot fulfil. Each of the first ones has a status of its own in NVMe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -84,6 +84,12 @@ pub enum ZoneError {
         count: u64,
         /// Of the drive.
         blocks: u64,
+    },
+    /// Nothing, or more than a request may have.
+    #[error("a write of {blocks} blocks: a request has 1 to {TRANSACTION_BLOCKS_MAX}")]
+    Length {
+        /// How many there were.
+        blocks: usize,
     },
     /// The drive takes no writes.
     #[error("the drive is read-only: {0}")]

@@ -1,8 +1,9 @@
 //! What is found of zones when a drive is opened.
 //!
 //! A record says which chunks a zone has, and is older than the zone. Zones that are full are as their record says. Of one that was being
-//! written each column has what its chunk has by the device's word, but for the blocks that the medium may have damaged (MW_CUNITS, on a
-//! device without power-loss protection), and beyond that what the tail has. The zone ends where the first block is missing.
+//! written each column has what its chunk has, and beyond that what the tail has; the zone ends where the first block is missing. After a
+//! clean stop the device says how much a chunk has. After anything else its end is looked for by reading, because the last unit may be there in
+//! part or for one more read, and padding may follow; what could be read there is kept in memory, and saved before the drive is open.
 //!
 //! ```text
 //!   column 0   [ unit 0 ][ unit 3 ][ un│                     tail   [ unit 4 · unit 5 · un│
@@ -12,7 +13,7 @@
 //!
 //! A column that has something behind what counts moves before it is written again (`writer.rs`). A zone that was open comes back closed.
 
-use crate::record::{NamedChunk, Record, RecordState, SavedTail, record_bytes};
+use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::Zones;
@@ -48,7 +49,7 @@ pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
     zones.note_leaving(flash);
 }
 
-/// Reads `count` blocks from `first` on, one by one: each with what is in it.
+/// Reads these blocks of the area, each into its frame.
 fn read_area(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
@@ -96,9 +97,9 @@ fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) ->
         read_area(ftl, zones, clock, &wanted, &frames)?;
         for (block, frame) in wanted.iter().zip(&frames) {
             let zone = *block as u32 * layout.records_per_block;
-            let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(record_bytes(layout.width));
+            let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(layout.record_bytes());
             for (zone, bytes) in (zone..layout.zones).zip(bytes) {
-                let record = Record::read(bytes)
+                let record = Record::read(bytes, layout.width)
                     .ok_or_else(|| lost(format!("the record of zone {zone}, in block {block} of the area, is none")))?;
                 records.push((zone, record));
             }
@@ -229,15 +230,13 @@ fn adopt_unfinished(
             *column = Some(FoundColumn { chunk, is_open: false, write_pointer, good, readable, rescued });
         }
     }
-    let tail = record.saved.map_or(0..0, |saved| saved.first..saved.end);
-    let written = match record.state {
-        RecordState::ReadOnly | RecordState::Full => record.written,
-        _ => end_of(zones, &columns, &tail),
-    };
+    let tail = record.saved.as_ref();
+    // Also of a zone that is read-only: what it was said to have may have been in memory alone.
+    let written = end_of(zones, &columns, tail);
     let mut writer = Writer::new(zone, record.number, layout.width);
-    writer.saved = record.saved;
-    if let Some(SavedTail { tail, .. }) = record.saved {
-        let whose = zones.tail_of.get_mut(tail as usize);
+    writer.saved = record.saved.clone();
+    if let Some(SavedTail { tail, .. }) = tail {
+        let whose = zones.tail_of.get_mut(*tail as usize);
         *whose.ok_or_else(|| lost(format!("the record of zone {zone} names tail {tail}, which is none")))? = zone;
     }
     // Blocks that need frames: those of the tail that are not on media, and, of columns that move, those of a unit that began.
@@ -251,7 +250,8 @@ fn adopt_unfinished(
         let (good, behind) = (found.good.min(owed), found.write_pointer);
         let unreadable = if is_clean && found.is_open { geometry.mw_cunits } else { 0 };
         found.readable = found.readable.min(owed).min(behind.saturating_sub(unreadable));
-        let is_in_tail = (found.readable..owed).all(|block| tail.contains(&layout.block_at(at, block)));
+        let is_in_tail =
+            (found.readable..owed).all(|block| tail.is_some_and(|tail| tail.has(layout.block_at(at, block), &layout)));
         // What is there and cannot be read yet is in the tail, too: it goes on where it is.
         let is_kept = is_clean && found.good == behind && behind <= owed && is_in_tail;
         let open = found.is_open.then(|| ftl.flash.units.open(found.chunk, behind));
@@ -401,7 +401,7 @@ fn verify(
 }
 
 /// Where a zone ends whose columns and tail have this.
-fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: &std::ops::Range<u32>) -> u32 {
+fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: Option<&SavedTail>) -> u32 {
     let layout = &zones.layout;
     let good = |column: u32| columns[column as usize].as_ref().map_or(0, |found| found.good);
     let mut block = 0;
@@ -410,7 +410,7 @@ fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: &std::ops::Range
         let left = layout.unit_blocks - block % layout.unit_blocks;
         if good(column) > at {
             block += left.min(good(column) - at);
-        } else if tail.contains(&block) {
+        } else if let Some(tail) = tail.filter(|tail| tail.has(block, layout)) {
             block += left.min(tail.end - block);
         } else {
             break;
@@ -444,7 +444,10 @@ fn load_units(
         let loaded = &needed[begin..end];
         let mut frames = Vec::new();
         if !ftl.flash.frames.acquire_many(FrameForm::Bytes, loaded.len(), &mut frames) {
-            return Err(lost(format!("zone {} has more in its tail than the drive has frames for", writer.zone)));
+            return Err(lost(format!(
+                "zone {} has more in its tail than the drive has frames for: open it with as many active zones as before",
+                writer.zone
+            )));
         }
         let submitted = writer.columns[column as usize].new.map_or(0, |new| new.submitted);
         let state = match blocks == unit_blocks {
@@ -472,7 +475,7 @@ fn load_blocks(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
-    let tail = writer.saved.filter(|_| !blocks.is_empty());
+    let tail = writer.saved.as_ref();
     let (mut places, mut of_tail) = (Vec::new(), Vec::new());
     for (block, frame) in blocks.iter().zip(frames) {
         let (column, at) = layout.place(*block);
@@ -486,9 +489,8 @@ fn load_blocks(
                 let ppa = ftl.flash.format.ppa(found.chunk, at);
                 ftl.read_elsewhere(u64::from(*block), writer.number, *block, &[*frame], |_, _| BlockPlace::Media(ppa));
             }
-            None if tail.as_ref().is_some_and(|saved| (saved.first..saved.end).contains(block)) => {
-                let saved = tail.as_ref().expect("it was just looked at");
-                places.push(layout.tail_place(saved.tail, *block));
+            None if tail.is_some_and(|saved| saved.has(*block, &layout)) => {
+                places.push(layout.tail_place(tail.expect("it was just looked at").tail, *block));
                 of_tail.push(*frame);
             }
             None => return Err(lost(format!("block {block} of zone {} is nowhere", writer.zone))),

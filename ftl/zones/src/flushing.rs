@@ -18,7 +18,7 @@
 
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
-use crate::record::{SavedTail, record_bytes};
+use crate::record::SavedTail;
 use crate::request::ZoneDone;
 use crate::state::ZoneState;
 use crate::writer::{Stage, UnitState, Writer};
@@ -133,7 +133,10 @@ impl ZoneFtl {
     pub(crate) fn begin_flush(&mut self, tag: Option<u64>, is_last: bool) {
         let may_join = self.flushes.len() > 1;
         match self.flushes.back_mut().filter(|_| may_join) {
-            Some(next) => next.tags.extend(tag),
+            Some(next) => {
+                next.tags.extend(tag);
+                next.is_last |= is_last;
+            }
             None => {
                 let flush =
                     Flush { tags: tag.into_iter().collect(), targets: Vec::new(), stage: FlushStage::Writing, is_last };
@@ -163,8 +166,9 @@ impl ZoneFtl {
     pub(crate) fn advance_flush(&mut self) -> bool {
         let Some(flush) = self.flushes.front_mut() else { return false };
         // The area takes nothing more, either.
-        if let Some(reason) = self.ftl.read_only_reason() {
-            self.end_flush(Err(ZoneError::DriveReadOnly(reason)));
+        let is_refused = self.ftl.read_only_reason().map(ZoneError::DriveReadOnly);
+        if let Some(error) = is_refused.or(self.area_lost.map(ZoneError::Io)) {
+            self.end_flush(Err(error));
             return true;
         }
         match std::mem::replace(&mut flush.stage, FlushStage::Writing) {
@@ -233,9 +237,9 @@ impl ZoneFtl {
         let wanted = |block: &u32| *block < target.written;
         let mut blocks: Vec<(u32, Frame)> = Vec::new();
         let writer = self.zones.writer_for(target).expect("it has units");
-        for unit in units {
-            let found = writer.unit(unit).expect("it was just found");
-            let begin = unit * layout.unit_blocks + found.skip;
+        for unit in &units {
+            let found = writer.unit(*unit).expect("it was just found");
+            let begin = *unit * layout.unit_blocks + found.skip;
             blocks.extend((begin..).zip(found.frames.iter().copied()).filter(|(block, _)| wanted(block)));
         }
         if blocks.is_empty() {
@@ -248,15 +252,13 @@ impl ZoneFtl {
         }
         // The record on media names the last tail: what it needs there must not be overwritten. Where both fit into one, what is
         // there of the last flush need not be written again; else another tail is taken, and the last one is left.
-        let (last, there) = (writer.saved, writer.in_tail.clone());
-        let same = last.filter(|last| first >= last.first && target.written - last.first <= layout.tail_blocks);
-        let there = if same.is_some() { there } else { 0..0 };
-        let run = blocks.chunk_by(|(one, _), (next, _)| one + 1 == *next).next_back().expect("there is a block");
-        let in_tail = run[0].0..run[0].0 + run.len() as u32;
+        let last = writer.saved.clone();
+        let same =
+            last.as_ref().filter(|last| first >= last.first && target.written - last.first <= layout.tail_blocks);
         let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else { return false };
-        blocks.retain(|(block, _)| !there.contains(block));
-        let saved = SavedTail { tail, first, end: target.written };
-        if blocks.is_empty() && self.zones.writer_for(target).is_some_and(|writer| writer.saved == Some(saved)) {
+        blocks.retain(|(block, _)| same.is_none_or(|same| !same.has(*block, &layout)));
+        let saved = SavedTail::of(tail, &units, target.written, &layout);
+        if blocks.is_empty() && saved == last {
             return true;
         }
         let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else { return false };
@@ -270,7 +272,10 @@ impl ZoneFtl {
             let goes_on =
                 end < blocks.len() && place(end) == place(end - 1) + 1 && end - begin < TRANSACTION_BLOCKS_MAX;
             if !goes_on {
-                self.write_area(place(begin), &frames[begin..end]);
+                if self.write_area(place(begin), &frames[begin..end]).is_none() {
+                    frames[end..].iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
+                    return false;
+                }
                 begin = end;
             }
         }
@@ -278,8 +283,7 @@ impl ZoneFtl {
         self.zones.tail_of[tail as usize] = target.zone;
         self.zones.leave_tail(target.zone, last.filter(|last| last.tail != tail));
         let slot = self.zones.slot_of(target.zone).expect("it has a writer");
-        let writer = self.zones.writer(slot);
-        (writer.saved, writer.in_tail) = (Some(saved), in_tail);
+        self.zones.writer(slot).saved = saved;
         self.zones.mark_dirty(target.zone);
         true
     }
@@ -291,8 +295,7 @@ impl ZoneFtl {
             let Some(frame) = self.zones.own_frames(&mut self.ftl.flash, 1).and_then(|mut frames| frames.pop()) else {
                 break;
             };
-            self.zones.dirty.pop_first();
-            let bytes = record_bytes(self.zones.layout.width);
+            let bytes = self.zones.layout.record_bytes();
             let mut page = [0; BLOCK_BYTES];
             let per_block = self.zones.layout.records_per_block;
             let zones = block * per_block..((block + 1) * per_block).min(self.zones.layout.zones);
@@ -300,7 +303,8 @@ impl ZoneFtl {
                 self.zones.record(zone).write(to);
             }
             self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
-            let write = self.write_area(block.into(), &[frame]);
+            let Some(write) = self.write_area(block.into(), &[frame]) else { break };
+            self.zones.dirty.pop_first();
             for (tail, _) in self.zones.tails_leaving.extract_if(.., |(_, of)| *of == block) {
                 self.zones.tail_of[tail as usize] = NONE;
             }
@@ -313,32 +317,19 @@ impl ZoneFtl {
         last
     }
 
-    /// Writes blocks of the area. Returns the number of the write.
-    fn write_area(&mut self, first: u64, frames: &[Frame]) -> u64 {
-        self.next_write += 1;
+    /// Writes blocks of the area. Returns the number of the write, or nothing if it cannot be begun now.
+    fn write_area(&mut self, first: u64, frames: &[Frame]) -> Option<u64> {
         let (durability, handle) = (Durability::Volatile, Handle::NONE);
         let request = Request::Write { first, frames, durability, handle };
-        let (now, tag) = (self.ftl.flash.now, OWN | self.next_write);
-        if let Err(error) = self.ftl.submit(now, tag, request) {
+        let (now, write) = (self.ftl.flash.now, self.next_write + 1);
+        if let Err(error) = self.ftl.submit(now, OWN | write, request) {
             frames.iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
-            self.area_failed(error);
-            // Nothing waits for it any more.
-            self.acknowledged = self.next_write;
-        }
-        self.next_write
-    }
-
-    /// What was to be saved cannot be. The flush ends, and what was not saved is saved by the next one.
-    pub(crate) fn area_failed(&mut self, error: IoError) {
-        for zone in 0..self.zones.layout.zones {
-            if let Some(slot) = self.zones.slot_of(zone) {
-                let writer = self.zones.writer(slot);
-                writer.in_tail = 0..0;
-                let saved = writer.saved.take();
-                self.zones.leave_tail(zone, saved);
-                self.zones.mark_dirty(zone);
+            if error != IoError::QueueFull {
+                self.area_lost = Some(error);
             }
+            return None;
         }
-        self.failed.get_or_insert(ZoneError::Io(error));
+        self.next_write = write;
+        Some(write)
     }
 }

@@ -9,12 +9,21 @@
 //!   area       [ records of zones | tail 0 | tail 1 | … ]        logical blocks of the block FTL beside the zones
 //! ```
 
-use crate::record::record_bytes;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::flash::units::Units;
 
 /// Tails for each zone that may be active: that of a zone that is full is given back later.
 const TAILS_PER_ACTIVE: u32 = 2;
+
+/// Bytes of the record of a zone with so many columns, whose tails have so many units.
+fn record_bytes(width: u32, tail_units: u32) -> usize {
+    RECORD_HEAD_BYTES + width as usize * RECORD_COLUMN_BYTES + tail_units.div_ceil(8) as usize
+}
+
+/// Bytes of a record before its columns, and of each column.
+pub const RECORD_HEAD_BYTES: usize = 24;
+/// See [`RECORD_HEAD_BYTES`].
+pub const RECORD_COLUMN_BYTES: usize = 8;
 
 /// The shape of a zoned drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +40,7 @@ pub struct Layout {
     pub size: u64,
     /// Blocks of the area with the records of zones.
     pub record_blocks: u32,
-    /// Records in a block.
+    /// Records in a block; 0: a zone is so wide that its record fits into none.
     pub records_per_block: u32,
     /// Tails that can be kept at a time.
     pub tails: u32,
@@ -45,20 +54,27 @@ impl Layout {
     pub fn new(geometry: &Geometry, width: u32, zones: u32, max_active: u32) -> Layout {
         let unit_blocks = Units::whole_unit(geometry);
         let capacity = width * geometry.blocks_per_chunk;
-        let records_per_block = (BLOCK_BYTES / record_bytes(width)) as u32;
         // In each column what others hold back, a unit, and one that a power cut has left in doubt; and the unit that is being filled.
         let units_of_column = geometry.mw_cunits.div_ceil(unit_blocks) + 2;
+        let tail_units = width * units_of_column + 1;
+        let records_per_block = (BLOCK_BYTES / record_bytes(width, tail_units)) as u32;
         Layout {
             width,
             zones,
             unit_blocks,
             capacity,
             size: u64::from(capacity).next_power_of_two(),
-            record_blocks: zones.div_ceil(records_per_block),
+            record_blocks: zones.div_ceil(records_per_block.max(1)),
             records_per_block,
             tails: TAILS_PER_ACTIVE * max_active,
-            tail_blocks: unit_blocks * (width * units_of_column + 1),
+            tail_blocks: unit_blocks * tail_units,
         }
+    }
+
+    /// Bytes of a record.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        record_bytes(self.width, self.tail_blocks / self.unit_blocks)
     }
 
     /// Blocks of the area.

@@ -2,6 +2,7 @@
 //!
 //! A record is older than the zone: what has been written since is found by the write pointers of its chunks.
 
+use crate::layout::{Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES};
 use openftl_core::ChunkId;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,14 +24,43 @@ pub enum RecordState {
 }
 
 /// Blocks of a zone that are kept in the area, because the medium did not have them for good when they had to be durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedTail {
     /// Which tail.
     pub tail: u32,
-    /// The first block of the zone that may be in it.
+    /// The first block of the zone that is in it, which begins a unit.
     pub first: u32,
     /// The block behind the last one.
     pub end: u32,
+    /// Which units from the first one on are in it, a bit each. The others are on media.
+    pub units: Vec<u8>,
+}
+
+impl SavedTail {
+    /// A tail of these units of a zone, in their order, up to block `end`. `None`: there are none.
+    #[must_use]
+    pub fn of(tail: u32, units: &[u32], end: u32, layout: &Layout) -> Option<SavedTail> {
+        let first = *units.first()?;
+        let mut bits = vec![0; tail_bytes(layout)];
+        for unit in units {
+            let at = (unit - first) as usize;
+            bits[at / 8] |= 1 << (at % 8);
+        }
+        Some(SavedTail { tail, first: first * layout.unit_blocks, end, units: bits })
+    }
+
+    /// Whether block `block` of the zone is in it.
+    #[must_use]
+    pub fn has(&self, block: u32, layout: &Layout) -> bool {
+        let Some(after) = block.checked_sub(self.first).filter(|_| block < self.end) else { return false };
+        let at = (after / layout.unit_blocks) as usize;
+        self.units.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 != 0)
+    }
+}
+
+/// Bytes that say which units a tail has.
+fn tail_bytes(layout: &Layout) -> usize {
+    (layout.tail_blocks / layout.unit_blocks).div_ceil(8) as usize
 }
 
 /// A record.
@@ -72,14 +102,7 @@ struct Head {
 /// No chunk; everything in a chunk.
 const NONE: u32 = u32::MAX;
 
-/// Bytes of a column.
-const COLUMN_BYTES: usize = 8;
-
-/// Bytes of a record of a zone with so many columns.
-#[must_use]
-pub fn record_bytes(width: u32) -> usize {
-    size_of::<Head>() + width as usize * COLUMN_BYTES
-}
+const _: () = assert!(size_of::<Head>() == RECORD_HEAD_BYTES);
 
 impl Record {
     /// Writes it to `bytes`, which are as long as a record is.
@@ -91,20 +114,25 @@ impl Record {
             RecordState::ReadOnly => 3,
             RecordState::Offline => 4,
         };
-        let saved = self.saved.unwrap_or(SavedTail { tail: 0, first: 0, end: 0 });
+        let (tail, first, end) = self.saved.as_ref().map_or((0, 0, 0), |saved| (saved.tail, saved.first, saved.end));
         let head = Head {
             state,
             has_tail: u8::from(self.saved.is_some()),
-            tail: U16::new(saved.tail as u16),
+            tail: U16::new(tail as u16),
             written: U32::new(self.written),
             number: U64::new(self.number),
-            first: U32::new(saved.first),
-            end: U32::new(saved.end),
+            first: U32::new(first),
+            end: U32::new(end),
         };
-        let (to, chunks) = bytes.split_at_mut(size_of::<Head>());
+        let (to, rest) = bytes.split_at_mut(size_of::<Head>());
         to.copy_from_slice(head.as_bytes());
+        let (chunks, units) = rest.split_at_mut(self.chunks.len() * RECORD_COLUMN_BYTES);
+        match &self.saved {
+            Some(saved) => units.copy_from_slice(&saved.units),
+            None => units.fill(0),
+        }
         // An empty zone that was never written is all zeroes, chunks included.
-        for (to, named) in chunks.as_chunks_mut::<COLUMN_BYTES>().0.iter_mut().zip(&self.chunks) {
+        for (to, named) in chunks.as_chunks_mut::<RECORD_COLUMN_BYTES>().0.iter_mut().zip(&self.chunks) {
             let [chunk, good] = match named {
                 _ if self.state == RecordState::Empty => [0, 0],
                 Some(named) => [named.chunk.0, named.good.unwrap_or(NONE)],
@@ -117,8 +145,9 @@ impl Record {
 
     /// Reads what [`Record::write`] wrote. `None`: no record.
     #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Record> {
-        let (head, chunks) = Head::ref_from_prefix(bytes).ok()?;
+    pub fn read(bytes: &[u8], width: u32) -> Option<Record> {
+        let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
+        let (chunks, units) = rest.split_at_checked(width as usize * RECORD_COLUMN_BYTES)?;
         let state = match head.state {
             0 => RecordState::Empty,
             1 => RecordState::Active,
@@ -129,7 +158,12 @@ impl Record {
         };
         let saved = match head.has_tail {
             0 => None,
-            1 => Some(SavedTail { tail: head.tail.get().into(), first: head.first.get(), end: head.end.get() }),
+            1 => Some(SavedTail {
+                tail: head.tail.get().into(),
+                first: head.first.get(),
+                end: head.end.get(),
+                units: units.to_vec(),
+            }),
             _ => return None,
         };
         let named = |[chunk, good]: &[U32; 2]| match (chunk.get(), good.get()) {
@@ -145,28 +179,46 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openftl_core::Geometry;
 
     #[test]
     fn a_record_is_read_back_and_zeroes_are_an_empty_zone() {
-        let saved = Some(SavedTail { tail: 7, first: 40, end: 55 });
+        let layout = Layout::new(&Geometry::tiny(), 3, 5, 2);
+        let bytes_of = layout.record_bytes();
+        let saved = SavedTail::of(7, &[10, 11, 14], 57, &layout);
         let named = |chunk, good| Some(NamedChunk { chunk: ChunkId(chunk), good });
         let chunks = vec![named(9, None), None, named(0, Some(24))];
         for state in [RecordState::Active, RecordState::Full, RecordState::ReadOnly, RecordState::Offline] {
-            let record = Record { state, written: 12, number: 1 << 40, saved, chunks: chunks.clone() };
-            let mut bytes = vec![0xA5; record_bytes(3)];
-            record.write(&mut bytes);
-            assert_eq!(Record::read(&bytes), Some(record));
+            for saved in [saved.clone(), None] {
+                let record = Record { state, written: 12, number: 1 << 40, saved, chunks: chunks.clone() };
+                let mut bytes = vec![0xA5; bytes_of];
+                record.write(&mut bytes);
+                assert_eq!(Record::read(&bytes, 3), Some(record));
+            }
         }
         let empty = Record { chunks: vec![None; 3], ..Record::default() };
-        assert_eq!(Record::read(&vec![0; record_bytes(3)]), Some(empty));
+        assert_eq!(Record::read(&vec![0; bytes_of], 3), Some(empty));
+    }
+
+    #[test]
+    fn a_tail_has_the_blocks_of_its_units_and_no_others() {
+        let layout = Layout::new(&Geometry::tiny(), 2, 5, 2);
+        let unit = layout.unit_blocks;
+        let saved = SavedTail::of(0, &[10, 12], 12 * unit + 1, &layout).unwrap();
+        let has: Vec<u32> = (0..20 * unit).filter(|block| saved.has(*block, &layout)).collect();
+        let expected: Vec<u32> = (10 * unit..11 * unit).chain([12 * unit]).collect();
+        assert_eq!(has, expected);
+        assert_eq!(SavedTail::of(0, &[], 0, &layout), None);
     }
 
     #[test]
     fn what_is_no_record_is_refused() {
+        let layout = Layout::new(&Geometry::tiny(), 1, 5, 2);
         for (at, byte) in [(0, 5), (0, 255), (1, 2)] {
-            let mut bytes = vec![0; record_bytes(1)];
+            let mut bytes = vec![0; layout.record_bytes()];
             bytes[at] = byte;
-            assert_eq!(Record::read(&bytes), None);
+            assert_eq!(Record::read(&bytes, 1), None);
         }
+        assert_eq!(Record::read(&[0; 30], 1), None, "shorter than a record");
     }
 }

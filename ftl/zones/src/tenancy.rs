@@ -43,6 +43,9 @@ impl Tenant for Zones {
         }
         let Limits { max_open, max_active } = self.board.limits();
         let one = Layout::new(geometry, width, zones, 1);
+        if one.records_per_block == 0 {
+            return refuse(format!("no record says where a zone of {width} parallel units is"));
+        }
         let tails = config.catalog_blocks.saturating_sub(one.record_blocks) / one.tail_blocks;
         let most = tails / one.tails;
         if most == 0 || config.catalog_blocks < one.area_blocks() {

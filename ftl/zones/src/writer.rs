@@ -18,7 +18,6 @@ use crate::record::{NamedChunk, SavedTail};
 use openftl_core::{ChunkId, Frame};
 use openftl_parts::flash::units::{OpenId, UnitId};
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// What a unit of a zone is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,8 +130,8 @@ pub(crate) struct Writer {
     pub(crate) first_unit: u32,
     /// What the record says, or is to say, of the tail.
     pub(crate) saved: Option<SavedTail>,
-    /// Blocks that are in the tail, and need not be saved again.
-    pub(crate) in_tail: Range<u32>,
+    /// Lists of frames that units had, to be used again.
+    spare: Vec<Vec<Frame>>,
 }
 
 impl Writer {
@@ -146,7 +145,7 @@ impl Writer {
             units: VecDeque::new(),
             first_unit: 0,
             saved: None,
-            in_tail: 0..0,
+            spare: Vec::new(),
         }
     }
 
@@ -163,10 +162,16 @@ impl Writer {
         self.first_unit + self.units.len() as u32
     }
 
+    /// Begins the next unit.
+    pub(crate) fn begin_unit(&mut self, unit_blocks: u32) {
+        let frames = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(unit_blocks as usize));
+        self.units.push_back(ZoneUnit { state: UnitState::Filling, skip: 0, frames });
+    }
+
     /// Forgets units that can be read on media.
     pub(crate) fn forget_readable(&mut self) {
-        while self.units.front().is_some_and(|unit| unit.state == UnitState::Readable) {
-            self.units.pop_front();
+        while let Some(unit) = self.units.pop_front_if(|unit| unit.state == UnitState::Readable) {
+            self.spare.push(unit.frames);
             self.first_unit += 1;
         }
     }

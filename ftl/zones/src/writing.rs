@@ -42,11 +42,7 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("the zone has a writer");
         for frame in frames {
             if !writer.units.back().is_some_and(|unit| unit.state == UnitState::Filling) {
-                writer.units.push_back(ZoneUnit {
-                    state: UnitState::Filling,
-                    skip: 0,
-                    frames: Vec::with_capacity(unit_blocks as usize),
-                });
+                writer.begin_unit(unit_blocks);
             }
             let unit = writer.end_unit() - 1;
             let filling = writer.units.back_mut().expect("it was just looked at");

@@ -175,7 +175,7 @@ impl Zones {
         let width = self.layout.width;
         let shown = self.board.zone(zone);
         let (chunks, saved, is_settled) = match self.writer_of(zone) {
-            Some(writer) => (writer.columns.iter().map(|column| column.named()).collect(), writer.saved, false),
+            Some(writer) => (writer.columns.iter().map(|column| column.named()).collect(), writer.saved.clone(), false),
             None => {
                 let named = |column| self.chunk(zone, column).map(|chunk| NamedChunk { chunk, good: None });
                 ((0..width).map(named).collect(), None, true)

@@ -1,14 +1,15 @@
 //! A drive does what its model says, whatever its shape.
 
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
-use openftl_core::Nanos;
-use openftl_parts::Config;
+use openftl_blocks::BlockFtl;
+use openftl_core::{FrameForm, Nanos};
 use openftl_parts::Durability;
+use openftl_parts::{Access, Config};
 use openftl_sim::ZoneWorld;
 use openftl_sim::fate::Fates;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
-use openftl_zones::{Action, Limits, ZoneConfig, ZoneError, ZoneState};
+use openftl_zones::{Action, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 
 /// A small drive: what of its profile is other than `tiny` has, how wide its zones are, and how many may be open and active.
 pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u32, seed: u64) -> ZoneWorld {
@@ -118,7 +119,90 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
         world.verify_all();
         world.idle(Nanos::from_millis(200));
         world.verify_all();
+        // What was said of a zone that lost its medium may have been in memory alone: the drive opens all the same.
+        world.ftl = None;
+        world.wire.power_cut(Moment::NOW);
+        let found = world.recover().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        world.adopt(&found);
+        world.verify_all();
     }
+}
+
+#[test]
+fn drives_that_cannot_be_are_refused_with_the_reason() {
+    let refused = |width, max_open, max_active, zones, chunks| {
+        let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones };
+        let world = ZoneWorld::try_new(profile("tiny", &[]), Config::default(), zoned, chunks, 1);
+        world.err().expect("there can be no such drive").to_string()
+    };
+    for (found, field, fix) in [
+        (refused(0, 1, 1, None, 200), "zone_width = 0", "1 to 4 parallel units"),
+        (refused(5, 1, 1, None, 200), "zone_width = 5", "1 to 4 parallel units"),
+        (refused(1, 0, 1, None, 200), "max_open_zones = 0", "at least one zone can be open"),
+        (refused(1, 3, 2, None, 200), "max_active_zones = 2", "no more than are active"),
+        (refused(1, 1, 5_000, None, 200), "max_active_zones = 5000", "1024 is the most"),
+        (refused(1, 2, 3, Some(5_000), 200), "5000 zones of 1 chunks do not fit", "there is room for"),
+        (refused(1, 2, 3, None, 8), "no room for a zone", "take a larger device"),
+    ] {
+        assert!(found.contains(field) && found.contains(fix), "{found}");
+    }
+}
+
+#[test]
+fn a_drive_is_opened_as_what_it_is_and_with_no_more_active_zones_than_it_was_made_for() {
+    let mut world = world(&[], 2, 2, 3, 1);
+    world.write(0, 9, Durability::Volatile, false).unwrap();
+    world.clean_restart();
+    world.ftl = None;
+    let config = Config::default();
+    let open_zones = |max_active| {
+        let limits = Limits { max_open: 1, max_active };
+        let mut clock = world.clock;
+        ZoneFtl::open_with(world.wire.clone(), config.clone(), limits, Access::ReadWrite, &mut clock)
+    };
+    let refused = open_zones(4).err().expect("it was made for three").to_string();
+    assert!(refused.contains("max_active_zones = 4") && refused.contains("for 3 at most"), "{refused}");
+    let mut clock = world.clock;
+    let as_blocks = BlockFtl::open(world.wire.clone(), config.clone(), &mut clock).err().expect("it has zones");
+    assert_eq!(as_blocks.to_string(), "this is a zoned drive, and it is to be opened as a block drive");
+    assert!(open_zones(1).is_ok(), "with fewer it is opened");
+}
+
+#[test]
+fn what_no_host_may_ask_is_refused_and_nothing_changes() {
+    let mut world = world(&[], 2, 2, 3, 1);
+    let (size, capacity) = (world.layout().size, world.layout().capacity);
+    let blocks = world.layout().blocks();
+    let mut frames = Vec::new();
+    assert!(world.ftl().frames_mut().acquire_many(FrameForm::Bytes, 300, &mut frames));
+    let durability = Durability::Volatile;
+    let before = world.ftl().board().clone();
+    let now = world.clock.0;
+    for (request, expected) in [
+        (ZoneRequest::Write { first: 0, frames: &frames[..257], durability }, ZoneError::Length { blocks: 257 }),
+        (ZoneRequest::Append { zone: 0, frames: &[], durability }, ZoneError::Length { blocks: 0 }),
+        (ZoneRequest::Append { zone: 1, frames: &frames[..1], durability }, ZoneError::NotAZone { address: 1, size }),
+        (ZoneRequest::Act { zone: size + 1, action: Action::Reset }, ZoneError::NotAZone { address: size + 1, size }),
+        (
+            ZoneRequest::Read { first: blocks, frames: &frames[..1] },
+            ZoneError::OutOfRange { first: blocks, count: 1, blocks },
+        ),
+        (
+            ZoneRequest::Read { first: u64::MAX, frames: &frames[..2] },
+            ZoneError::OutOfRange { first: u64::MAX, count: 2, blocks },
+        ),
+        (
+            ZoneRequest::Read { first: size - 1, frames: &frames[..2] },
+            ZoneError::Boundary { zone: 0, end: size + 1, capacity },
+        ),
+        (
+            ZoneRequest::Write { first: 5, frames: &frames[..1], durability },
+            ZoneError::InvalidWrite { zone: 0, at: 5, expected: 0 },
+        ),
+    ] {
+        assert_eq!(world.ftl().submit(now, 1, request), Err(expected), "{request:?}");
+    }
+    assert_eq!(world.ftl().board(), &before);
 }
 
 #[test]
