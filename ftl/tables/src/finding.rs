@@ -72,7 +72,7 @@ impl Tables {
         let table = Table::from_runs(number, found.blocks, unit_blocks, flash.format, &found.runs);
         let table = table.ok_or_else(|| wrong("its runs are not every unit once".to_owned()))?;
         for chunk in &table.chunks {
-            match self.found.remove(chunk) {
+            match self.coming_and_going.take(flash, *chunk) {
                 Some(FoundChunk { write_pointer, is_open: true }) => {
                     let open = flash.units.open(*chunk, write_pointer);
                     self.half_full.insert(*chunk, open);
@@ -86,17 +86,12 @@ impl Tables {
                 }
             }
         }
-        self.note_leaving(flash);
         Ok(self.add(table))
     }
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
     pub(crate) fn release_found_chunks(&mut self, flash: &mut Flash) {
-        let mut found: Vec<_> = self.found.drain().collect();
-        self.note_leaving(flash);
-        // In an order that is the same each time.
-        found.sort_unstable_by_key(|(chunk, _)| *chunk);
-        for (chunk, FoundChunk { write_pointer, is_open }) in found {
+        for (chunk, FoundChunk { write_pointer, is_open }) in self.coming_and_going.take_rest(flash) {
             if is_open {
                 // Its opening may not be in the log, and what it holds does not count.
                 flash.seals.open(chunk);

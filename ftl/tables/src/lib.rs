@@ -63,9 +63,9 @@ pub use waits::TableWaits;
 
 use openftl_core::{ChunkId, Geometry, PuId};
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::shares::FoundChunk;
+use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::{OpenId, Units};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use table::Table;
 
 /// Tables that may be written at a time.
@@ -85,10 +85,8 @@ pub struct Tables {
     half_full: HashMap<ChunkId, OpenId>,
     /// Chunks that are partly written and of no table, by [`PuId`].
     partial: Vec<VecDeque<OpenId>>,
-    /// Chunks on their way to be free.
-    leaving: HashSet<ChunkId>,
-    /// What was found when the drive was opened, until the catalog says whose it is.
-    found: HashMap<ChunkId, FoundChunk>,
+    /// Chunks that are of no table yet, or no more.
+    coming_and_going: TenantChunks,
     /// Tables begun so far: the columns of the next one begin elsewhere.
     turns: u64,
     /// Chunks that should move, the one that does, and whether another try may succeed.
@@ -114,8 +112,7 @@ impl Tables {
             unsettled: Vec::new(),
             half_full: HashMap::new(),
             partial: vec![VecDeque::new(); pus],
-            leaving: HashSet::new(),
-            found: HashMap::new(),
+            coming_and_going: TenantChunks::default(),
             turns: 0,
             weak: VecDeque::new(),
             moving: None,
@@ -151,11 +148,6 @@ impl Tables {
 }
 
 impl Tables {
-    /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
-    pub(crate) fn note_leaving(&self, flash: &mut Flash) {
-        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
-    }
-
     /// Table chunks that are free, and rooms of partly written ones, on `pu`.
     pub(crate) fn chunks_on_pu(&self, flash: &Flash, pu: PuId) -> u32 {
         flash.provisioning.tenant_chunks_on_pu(pu) + self.partial[pu.0 as usize].len() as u32

@@ -6,10 +6,9 @@ use openftl_blocks::refresh::REFRESHES_MAX;
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, Completion};
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::reads::ReadId;
-use openftl_parts::flash::shares::{FoundChunk, share_out, spares};
+use openftl_parts::flash::shares::{share_out, spares};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::tenant::Tenant;
@@ -32,20 +31,15 @@ impl Tenant for Tables {
     }
 
     fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        let found = FoundChunk::find(flash, descriptor);
-        self.found.extend(found);
-        self.note_leaving(flash);
-        found.is_some()
+        self.coming_and_going.find(flash, descriptor)
     }
 
     fn has_found(&self) -> bool {
-        !self.found.is_empty()
+        self.coming_and_going.has_found()
     }
 
     fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
-        let here = || self.leaving.iter().filter(|chunk| flash.group_of(**chunk) == group);
-        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Tenant).count();
-        (here().count() as u32, closing as u32)
+        self.coming_and_going.leaving_in(flash, group)
     }
 
     fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
@@ -95,19 +89,14 @@ impl Tenant for Tables {
     }
 
     fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Tenant {
-            flash.reset_when_durable(chunk, 0);
-        }
+        self.coming_and_going.closed(flash, chunk);
     }
 
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if self.leaving.remove(&chunk) {
-            self.note_leaving(flash);
-            flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
-            if self.leaving.is_empty() && std::mem::take(&mut self.makes_room) {
-                self.lacks_room = false;
-                self.try_moving_again(flash);
-            }
+        let was_last = self.coming_and_going.left(flash, chunk) && self.coming_and_going.leaving() == 0;
+        if was_last && std::mem::take(&mut self.makes_room) {
+            self.lacks_room = false;
+            self.try_moving_again(flash);
         }
     }
 

@@ -88,7 +88,7 @@ impl Tables {
         let is_closing = |open: &OpenChunk| {
             flash.chunks.usage(open.chunk) == ChunkUse::Tenant && open.is_closing(flash.geometry.blocks_per_chunk)
         };
-        if !self.leaving.is_empty() || flash.units.count_open(is_closing) > 0 {
+        if self.coming_and_going.leaving() > 0 || flash.units.count_open(is_closing) > 0 {
             return true;
         }
         let is_owed = (0..flash.geometry.groups).any(|group| flash.provisioning.tenant_share_left(group) > 0);
@@ -283,12 +283,7 @@ impl Tables {
     /// Fills an open chunk of no table, and lets it go.
     fn close_chunk(&mut self, flash: &mut Flash, open: OpenId) {
         let Some(chunk) = flash.units.chunk_if_open(open) else { return };
-        let room = flash.units.room(open);
-        if room > 0 {
-            flash.pad_by(open, room);
-        }
-        self.leaving.insert(chunk);
-        self.note_leaving(flash);
+        self.coming_and_going.leave_open(flash, chunk, open);
     }
 
     /// Lets tables that have something left to do do it.
@@ -394,10 +389,7 @@ impl Tables {
         let group = flash.group_of(chunk);
         match open.filter(|open| flash.units.room(*open) > 0) {
             Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
-                flash.units.forget(open);
-                flash.chunks.set_usage(chunk, ChunkUse::Free);
-                flash.provisioning.end_tenant_chunk(group);
-                flash.provisioning.give(chunk, flash.chunks.resets(chunk));
+                self.coming_and_going.give_back(flash, chunk, open);
             }
             Some(open)
                 if flash.chunks.is_suspect(chunk)
@@ -412,10 +404,9 @@ impl Tables {
                 self.partial[flash.format.pu_of(chunk).0 as usize].push_back(open);
             }
             None if flash.chunks.usage(chunk) == ChunkUse::Tenant => {
-                self.leaving.insert(chunk);
-                self.note_leaving(flash);
-                if open.is_none_or(|open| flash.units.chunk_if_open(open).is_none()) {
-                    flash.reset_when_durable(chunk, 0);
+                match open.filter(|open| flash.units.chunk_if_open(*open).is_some()) {
+                    Some(open) => self.coming_and_going.leave_open(flash, chunk, open),
+                    None => self.coming_and_going.leave_closed(flash, chunk),
                 }
             }
             None => {}
@@ -451,7 +442,7 @@ impl Tables {
             .map(|group| (flash.provisioning.tenant_share_left(group), flash.provisioning.tenant_share(group)))
             .fold((0, 0), |(left, all), (more, whole)| (left + u64::from(more), all + u64::from(whole)));
         let partial = self.partial.iter().flatten().map(|open| u64::from(flash.units.room(*open)));
-        (left * blocks + partial.sum::<u64>() + self.leaving.len() as u64 * blocks, all * blocks)
+        (left * blocks + partial.sum::<u64>() + self.coming_and_going.leaving() as u64 * blocks, all * blocks)
     }
 
     /// Tables that are being written.

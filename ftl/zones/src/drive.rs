@@ -342,7 +342,7 @@ impl ZoneFtl {
             self.acknowledged,
             self.next_write,
             self.zones.doomed.len(),
-            self.zones.leaving.len(),
+            self.zones.coming_and_going.leaving(),
             self.zones.lacks_room,
             writers.collect::<Vec<_>>(),
             self.ftl.describe()
@@ -362,7 +362,7 @@ impl ZoneFtl {
         }
         while !self.flushes.is_empty() && self.ftl.flash.may_program() {
             let Some(due) = self.next_due() else {
-                if self.zones.found.is_empty() {
+                if !self.zones.coming_and_going.has_found() {
                     return Err(OpenError::Stopped);
                 }
                 // Room is in chunks that nobody has.
@@ -625,8 +625,8 @@ impl ZoneFtl {
             return true;
         }
         let flash = &self.ftl.flash;
-        let is_coming = !self.zones.leaving.is_empty()
-            || !self.zones.found.is_empty()
+        let is_coming = self.zones.coming_and_going.leaving() > 0
+            || self.zones.coming_and_going.has_found()
             || flash.provisioning.coming() > 0
             || flash.units.under_way() > 0;
         if is_coming {

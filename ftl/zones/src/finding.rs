@@ -38,7 +38,7 @@ fn lost(text: String) -> OpenError {
 
 /// Chunks that were found and are of no zone: what a crash left of one that was reset, or not flushed.
 pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
-    for (chunk, FoundChunk { write_pointer, is_open }) in std::mem::take(&mut zones.found) {
+    for (chunk, FoundChunk { write_pointer, is_open }) in zones.coming_and_going.take_rest(flash) {
         if is_open {
             // Its opening may not be in the log, and what it holds does not count.
             flash.seals.open(chunk);
@@ -46,7 +46,6 @@ pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
         let open = is_open.then(|| flash.units.open(chunk, write_pointer));
         zones.release_chunk(flash, chunk, open);
     }
-    zones.note_leaving(flash);
 }
 
 /// Reads these blocks of the area, each into its frame.
@@ -145,17 +144,21 @@ pub(crate) fn adopt(
             _ => adopt_unfinished(ftl, zones, zone, &record, access, clock)?,
         }
     }
-    zones.note_leaving(&mut ftl.flash);
     zones.is_stirred = true;
     Ok(())
 }
 
 /// The chunk of a column, which is the zone's from now on. `None`: the medium has lost it, or never had anything of it.
-fn take_found(flash: &Flash, zones: &mut Zones, zone: u32, chunk: ChunkId) -> Result<Option<FoundChunk>, OpenError> {
+fn take_found(
+    flash: &mut Flash,
+    zones: &mut Zones,
+    zone: u32,
+    chunk: ChunkId,
+) -> Result<Option<FoundChunk>, OpenError> {
     if !flash.geometry.has_chunk(chunk) {
         return Err(lost(format!("the record of zone {zone} names a chunk that the device does not have: {chunk:?}")));
     }
-    if let Some(found) = zones.found.remove(&chunk) {
+    if let Some(found) = zones.coming_and_going.take(flash, chunk) {
         return Ok(Some(found));
     }
     match flash.chunks.usage(chunk) {
@@ -175,7 +178,7 @@ fn adopt_whole(ftl: &mut BlockFtl, zones: &mut Zones, zone: u32, record: &Record
             is_lost |= zones.layout.blocks_in_column(column, record.written) > 0;
             continue;
         };
-        match take_found(&ftl.flash, zones, zone, chunk)? {
+        match take_found(&mut ftl.flash, zones, zone, chunk)? {
             Some(FoundChunk { write_pointer, is_open: true }) => {
                 let open = ftl.flash.units.open(chunk, write_pointer);
                 zones.half_full.insert(chunk, open);
@@ -203,7 +206,7 @@ fn adopt_unfinished(
     let mut columns: Vec<Option<FoundColumn>> = Vec::new();
     for named in &record.chunks {
         let found = match named {
-            Some(named) => take_found(&ftl.flash, zones, zone, named.chunk)?.map(|found| (*named, found)),
+            Some(named) => take_found(&mut ftl.flash, zones, zone, named.chunk)?.map(|found| (*named, found)),
             None => None,
         };
         columns.push(found.map(|(NamedChunk { chunk, good }, FoundChunk { write_pointer, is_open })| {

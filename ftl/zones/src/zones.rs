@@ -9,7 +9,7 @@ use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::flash::shares::FoundChunk;
+use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::OpenId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,9 +75,8 @@ pub struct Zones {
     pub(crate) doomed: Vec<Doomed>,
     /// Chunks of zones that nothing more is written to, and that are not full.
     pub(crate) half_full: BTreeMap<ChunkId, OpenId>,
-    /// Chunks on their way to be free.
-    pub(crate) leaving: BTreeSet<ChunkId>,
-    pub(crate) found: BTreeMap<ChunkId, FoundChunk>,
+    /// Chunks that are of no zone yet, or no more.
+    pub(crate) coming_and_going: TenantChunks,
     /// Parallel units, those of a zone one behind the other.
     pub(crate) order: Vec<PuId>,
     /// A column wants a chunk, and there is none.
@@ -111,8 +110,7 @@ impl Zones {
             dirty: BTreeSet::new(),
             doomed: Vec::new(),
             half_full: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            found: BTreeMap::new(),
+            coming_and_going: TenantChunks::default(),
             order,
             lacks_room: false,
             is_stirred: false,
@@ -250,11 +248,6 @@ impl Zones {
         BlockPlace::Media(flash.format.ppa(chunk, at))
     }
 
-    /// Provisioning knows of the chunks that are on their way to be free, or found and not yet known to be any's.
-    pub(crate) fn note_leaving(&self, flash: &mut Flash) {
-        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
-    }
-
     /// `chunk` was of a zone, and its record is to name it no more.
     pub(crate) fn doom(&mut self, zone: u32, chunk: ChunkId, open: Option<OpenId>) {
         let open = self.half_full.remove(&chunk).or(open);
@@ -267,24 +260,12 @@ impl Zones {
         let open = open.filter(|open| flash.units.chunk_if_open(*open) == Some(chunk));
         match open {
             Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
-                flash.units.forget(open);
-                flash.chunks.set_usage(chunk, ChunkUse::Free);
-                flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
-                flash.provisioning.give(chunk, flash.chunks.resets(chunk));
-                self.is_stirred = true;
-                flash.stirred = true;
+                self.coming_and_going.give_back(flash, chunk, open);
+                (self.is_stirred, flash.stirred) = (true, true);
             }
-            // Only a full chunk can be reset. It goes on its way when it is closed.
-            Some(open) => {
-                flash.pad_by(open, flash.units.room(open));
-                self.leaving.insert(chunk);
-            }
-            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => {
-                self.leaving.insert(chunk);
-                flash.reset_when_durable(chunk, 0);
-            }
+            Some(open) => self.coming_and_going.leave_open(flash, chunk, open),
+            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => self.coming_and_going.leave_closed(flash, chunk),
             None => {}
         }
-        self.note_leaving(flash);
     }
 }

@@ -1,11 +1,13 @@
-//! What of a device a tenant has, and which of its chunks were found in use.
+//! What of a device a tenant has: its share of each group, and chunks of its own that come and go.
 
 use crate::flash::Flash;
 use crate::flash::chunk_table::ChunkUse;
 use crate::flash::chunks::Chunks;
 use crate::flash::plan::Plan;
+use crate::flash::units::OpenId;
 use openftl_core::ChunkId;
 use openftl_media::{ChunkDescriptor, ChunkState};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of so many good chunks one is a spare.
 const CHUNKS_PER_SPARE: u64 = 64;
@@ -44,15 +46,102 @@ pub struct FoundChunk {
     pub is_open: bool,
 }
 
-impl FoundChunk {
-    /// Counts a chunk in which the map has nothing as the tenant's, if anything was written to it.
-    pub fn find(flash: &mut Flash, descriptor: &ChunkDescriptor) -> Option<(ChunkId, FoundChunk)> {
+/// Chunks of a tenant that come and go: found when the drive was opened and not known to be any's yet, or on their way to be free.
+#[derive(Default)]
+pub struct TenantChunks {
+    found: BTreeMap<ChunkId, FoundChunk>,
+    leaving: BTreeSet<ChunkId>,
+}
+
+impl TenantChunks {
+    /// Provisioning knows how many they are.
+    fn note(&self, flash: &mut Flash) {
+        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
+    }
+
+    /// Counts a chunk in which the map has nothing as the tenant's, if anything was written to it. Returns whether it was.
+    pub fn find(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
         let ChunkDescriptor { chunk, write_pointer, state, .. } = *descriptor;
         if matches!(state, ChunkState::Free | ChunkState::Offline) {
-            return None;
+            return false;
         }
         flash.chunks.set_usage(chunk, ChunkUse::Tenant);
         flash.provisioning.begin_tenant_chunk(flash.group_of(chunk));
-        Some((chunk, FoundChunk { write_pointer, is_open: state == ChunkState::Open }))
+        self.found.insert(chunk, FoundChunk { write_pointer, is_open: state == ChunkState::Open });
+        self.note(flash);
+        true
+    }
+
+    /// Whether chunks were found of which the tenant has not said whose they are.
+    #[must_use]
+    pub fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// A chunk that was found is of something that the tenant has.
+    pub fn take(&mut self, flash: &mut Flash, chunk: ChunkId) -> Option<FoundChunk> {
+        let found = self.found.remove(&chunk);
+        self.note(flash);
+        found
+    }
+
+    /// All others that were found, in their order: they are of nothing.
+    pub fn take_rest(&mut self, flash: &mut Flash) -> BTreeMap<ChunkId, FoundChunk> {
+        let found = std::mem::take(&mut self.found);
+        self.note(flash);
+        found
+    }
+
+    /// How many are on their way to be free.
+    #[must_use]
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
+    }
+
+    /// Those of a group, and how many of them are still being closed.
+    #[must_use]
+    pub fn leaving_in(&self, flash: &Flash, group: u32) -> (u32, u32) {
+        let here = || self.leaving.iter().filter(|chunk| flash.group_of(**chunk) == group);
+        let closing = here().filter(|chunk| flash.chunks.usage(**chunk) == ChunkUse::Tenant).count();
+        (here().count() as u32, closing as u32)
+    }
+
+    /// An open chunk that nothing was written to is free again.
+    pub fn give_back(&mut self, flash: &mut Flash, chunk: ChunkId, open: OpenId) {
+        flash.units.forget(open);
+        flash.chunks.set_usage(chunk, ChunkUse::Free);
+        flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
+        flash.provisioning.give(chunk, flash.chunks.resets(chunk));
+    }
+
+    /// Nothing needs an open chunk any more. Only a full one can be reset: it is filled, and goes when it is [closed](Self::closed).
+    pub fn leave_open(&mut self, flash: &mut Flash, chunk: ChunkId, open: OpenId) {
+        flash.pad_by(open, flash.units.room(open));
+        self.leaving.insert(chunk);
+        self.note(flash);
+    }
+
+    /// Nothing needs a chunk any more that nothing can be written to.
+    pub fn leave_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        self.leaving.insert(chunk);
+        self.note(flash);
+        flash.reset_when_durable(chunk, 0);
+    }
+
+    /// Nothing more can be written to a chunk: anybody's.
+    pub fn closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if self.leaving.contains(&chunk) && flash.chunks.usage(chunk) == ChunkUse::Tenant {
+            flash.reset_when_durable(chunk, 0);
+        }
+    }
+
+    /// A chunk is on its way no more. Returns whether it was one of these.
+    pub fn left(&mut self, flash: &mut Flash, chunk: ChunkId) -> bool {
+        let was_leaving = self.leaving.remove(&chunk);
+        if was_leaving {
+            self.note(flash);
+            flash.provisioning.end_tenant_chunk(flash.group_of(chunk));
+        }
+        was_leaving
     }
 }
