@@ -1,0 +1,61 @@
+//! A bounded number of histories, with debug assertions: those of these seeds are sound, and the same each time. Beside them what the
+//! explorer has found before.
+
+mod found;
+mod worn_out;
+
+use openftl_sim::step::{parse_steps, write_steps};
+use openftl_sim::{Drives, FaultKind, Run, Tally, explore, shrink};
+
+/// Seeds that are explored in every run of the tests. `cargo xtask test` explores others besides.
+const SEEDS: u64 = 600;
+
+fn explored(seed: u64) -> Tally {
+    let run = Run::draw(seed);
+    let explored = explore(&run);
+    if let Some(failure) = explored.failure {
+        let shrunk = shrink(&run, &failure, |_| true);
+        let steps = write_steps(&shrunk.run.steps);
+        panic!("seed {seed}: {failure}\n{}\nopenftl explore --seed {seed} --steps '{steps}'", run.setting);
+    }
+    explored.tally
+}
+
+#[test]
+fn histories_of_many_kinds_are_sound() {
+    let mut tally = Tally::default();
+    for seed in 0..SEEDS {
+        tally += &explored(seed);
+    }
+    let Tally { cuts, recovery_cuts, restarts, worn_out, .. } = tally;
+    println!("{SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
+    assert!(cuts > 1_000 && recovery_cuts > 100 && restarts > 200 && worn_out > 3, "all of it happens: {tally:?}");
+    for (kind, _) in FaultKind::ALL {
+        assert!(tally.faults[&kind] > 100, "all faults happen: {tally:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_and_another_one_another() {
+    let traces = || (0..40).map(|seed| explore(&Run::draw(seed)).trace.0).collect::<Vec<_>>();
+    let mut once = traces();
+    assert_eq!(once, traces());
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), 40);
+}
+
+#[test]
+fn the_steps_of_a_run_written_down_and_read_again_are_the_same_run() {
+    let run = Run::draw(3);
+    let again = Run::with_steps(3, Drives::All, parse_steps(&write_steps(&run.steps)).unwrap()).unwrap();
+    assert_eq!(explore(&run).trace, explore(&again).trace);
+}
+
+#[test]
+fn a_step_that_the_drive_cannot_take_is_named() {
+    for text in ["w100000+1", "r0+0", "w0+257", "t0+1000000"] {
+        let error = Run::with_steps(3, Drives::All, parse_steps(text).unwrap()).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
