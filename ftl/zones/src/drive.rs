@@ -143,8 +143,9 @@ fn zones_for(
         };
         let plan = Plan::new(geometry, &config)?;
         let share = shares(good, &plan).iter().sum::<u32>();
-        // Columns that move take another chunk before they give theirs back.
-        let kept = width * limits.max_active;
+        // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those
+        // of zones that end one after the other.
+        let kept = width * (limits.max_active + 1);
         let room = share.saturating_sub(kept) / width;
         if room >= count && count > 0 {
             let open = width * (limits.max_active + 1);

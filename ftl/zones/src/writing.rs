@@ -11,7 +11,7 @@ use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::reads::{ReadId, Reader};
-use openftl_parts::flash::units::{OpenId, UnitId};
+use openftl_parts::flash::units::UnitId;
 use openftl_parts::words::{Label, Purpose};
 
 /// Marks units that are copied from the chunk that a column moves away from.
@@ -489,13 +489,15 @@ impl Zones {
         if !writer.is_ending {
             return;
         }
-        let is_waiting = |unit: &ZoneUnit| unit.state == UnitState::Waiting;
-        if !writer.units.iter().any(is_waiting) {
-            self.push_kept(flash, slot);
-            let writer = self.writer(slot);
-            let open = writer.columns.iter().filter_map(|column| column.new.and_then(|new| new.open));
-            for open in open.collect::<Vec<OpenId>>() {
-                if flash.geometry.mw_cunits > 0 && flash.units.wants_padding(open) {
+        // Each column for itself: another may wait for the chunk that this one gives back.
+        for at in 0..self.layout.width {
+            if self.first_waiting(slot, at).is_none() {
+                self.push_kept(flash, slot, at);
+                let new = self.writer(slot).columns[at as usize].new;
+                if let Some(open) = new.and_then(|new| new.open)
+                    && flash.geometry.mw_cunits > 0
+                    && flash.units.wants_padding(open)
+                {
                     flash.pad(open);
                 }
             }
@@ -523,22 +525,20 @@ impl Zones {
         flash.stirred = true;
     }
 
-    /// Writes padding behind units that an earlier life of the drive has written, where nothing else will come.
-    fn push_kept(&mut self, flash: &mut Flash, slot: u32) {
+    /// Writes padding to a column behind units that an earlier life of the drive has written, where nothing else will come.
+    fn push_kept(&mut self, flash: &mut Flash, slot: u32, at: u32) {
         let layout = self.layout;
         let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
-        for (index, unit) in (writer.first_unit..).zip(&writer.units) {
-            let (at, _) = layout.place_of_unit(index);
-            let column = &mut writer.columns[at as usize];
-            if unit.state != UnitState::Kept || column.under_way > 0 {
-                continue;
-            }
-            let new = column.new.as_mut().expect("what was kept is in a chunk");
-            let open = new.open.expect("and that is not full");
-            let count = layout.unit_blocks.min(flash.units.room(open));
-            if count == 0 {
-                continue;
-            }
+        let is_here =
+            |(index, unit): (u32, &ZoneUnit)| unit.state == UnitState::Kept && layout.place_of_unit(index).0 == at;
+        let column = &mut writer.columns[at as usize];
+        if column.under_way > 0 || !(writer.first_unit..).zip(&writer.units).any(is_here) {
+            return;
+        }
+        let new = column.new.as_mut().expect("what was kept is in a chunk");
+        let open = new.open.expect("and that is not full");
+        let count = layout.unit_blocks.min(flash.units.room(open));
+        if count > 0 {
             let blocks = [flash.padding; VECTOR_BLOCKS_MAX];
             flash.write_unit(open, Purpose::Tenant, owner(slot, COPY | at), &blocks[..count as usize], 0);
             new.submitted += count;
