@@ -8,14 +8,16 @@
 
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
-use openftl_nvme::command::VectorCommand;
+use openftl_nvme::command::{VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
+use openftl_nvme::wire::zoned::ZoneDescriptor;
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target,
+    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target, ZonedShape,
 };
+use openftl_zones::Zone;
 use zerocopy::{FromZeros, IntoBytes};
 
 const NAME: &str = "nqn.2024-01.org.example:drive";
@@ -84,6 +86,9 @@ fn connected(target: &mut Target, queue: u32, controller: u16) -> Queue {
     }
 }
 
+/// The zones of the zoned namespace.
+const SHAPE: ZonedShape = ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3 };
+
 /// A target with a ready controller of one host: its admin queue and an I/O queue.
 fn ready() -> (Target, [Queue; 2]) {
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
@@ -95,6 +100,7 @@ fn ready() -> (Target, [Queue; 2]) {
         block(BlockFormat::Bytes512, Hints::Streams { streams: 3, unit_blocks: 64 }),
         NamespaceKind::OpenChannel(Geometry::tiny()),
         block(BlockFormat::Bytes512, Hints::Objects),
+        NamespaceKind::Zoned(SHAPE),
     ];
     for (id, kind) in (1..).zip(kinds) {
         target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).expect("a new id");
@@ -218,6 +224,20 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
         }
         IoCommand::FlashAllocRange { extent } => {
             assert!(extent.blocks > 0 && extent.end() * 4096 <= capacity, "{extent:?}");
+        }
+        IoCommand::Zone(ZoneCommand::Append { span, .. }) => {
+            let is_of_zone = span.offset.is_multiple_of(SHAPE.size * 4096) && span.offset < capacity;
+            assert!(is_of_zone && (1..=1 << 20).contains(&span.length), "{span:?}");
+        }
+        IoCommand::Zone(ZoneCommand::Act { first, .. }) => {
+            assert!(first.is_multiple_of(SHAPE.size) && *first < namespace.blocks(), "block {first}");
+        }
+        IoCommand::Zone(ZoneCommand::ActOnAll { .. }) => {}
+        IoCommand::Zone(ZoneCommand::Report(report)) => {
+            let zones = [Zone::default(); SHAPE.zones as usize];
+            let said = namespace.zone_report(&SHAPE, report, &zones);
+            let listed = ZoneDescriptor::listed(&said).len();
+            assert!(said.len() <= report.bytes as usize && listed <= zones.len() - report.first as usize);
         }
         IoCommand::Flush | IoCommand::Nothing => {}
     }

@@ -8,7 +8,7 @@
 //! depend on what was said, and when the server has stopped it has kept neither a frame nor a request.
 
 use crate::memory::{Memory, Temper};
-use crate::nvme::{Served, Wishes};
+use crate::nvme::{Served, Wishes, zoned_drive};
 use crate::rant::{Chance, visit};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -34,7 +34,8 @@ impl Chance for Input<'_> {
 pub fn run(data: &[u8]) {
     let device =
         EmulatedDevice::new(Profile::builtin("tiny").expect("it is built in"), 4, Store::Ram, Timing::Instant, 1);
-    let wishes = Wishes { device: Some(device.expect("it can be made")), ..Wishes::default() };
+    let device = Some(device.expect("it can be made"));
+    let wishes = Wishes { zoned: Some(zoned_drive()), device, ..Wishes::default() };
     let temper = Temper::Shuffled { seed: data.len() as u64, within: Nanos::from_micros(20) };
     let served = Served::with(Memory::new(512, 512, temper), wishes);
     let host = served.host();

@@ -177,7 +177,7 @@ fn main() {
     media.power_cut(at, false).expect("a store in memory");
     let limits = Limits { max_open: STREAMS as u32, max_active: STREAMS as u32 };
     let began = clock.now();
-    let opened = ZoneFtl::open_with(media, Config::default(), limits, Access::ReadWrite, &mut clock);
+    let opened = ZoneFtl::open_with(media, Config::default(), limits.into(), Access::ReadWrite, &mut clock);
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
     println!("opened after a power cut in {}, of which the block FTL below:", clock.now().since(began));
     for step in &opened.block().recovery_report().steps {

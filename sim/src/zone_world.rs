@@ -351,7 +351,7 @@ impl ZoneWorld {
         let deed = "the drive is opened".to_owned();
         let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
         let (wire, config) = (self.wire.clone(), self.config.clone());
-        let ftl = ZoneFtl::open_with(wire, config, self.limits, Access::ReadWrite, &mut deadline)?;
+        let ftl = ZoneFtl::open_with(wire, config, self.limits.into(), Access::ReadWrite, &mut deadline)?;
         self.ftl = Some(ftl);
         self.waiting = Waiting::new(self.patience, self.clock.0);
         Ok(())

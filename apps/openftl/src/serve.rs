@@ -39,7 +39,7 @@ use openftl_nvme::{BlockFormat, Nqn};
 use openftl_nvme_media::Place;
 use openftl_parts::{BlockTarget, Config};
 use openftl_server::{
-    Device, End, Endpoint, Export, ListenError, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
+    Device, End, Endpoint, Export, ListenError, Others, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -291,7 +291,8 @@ impl Serving {
             };
             let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
             let control = &mut self.control;
-            let end = self.server.run_with_devices(control, &mut exports, &mut devices, &mut self.clock, &self.stop);
+            let others = Others { zoned: &mut [], devices: &mut devices };
+            let end = self.server.run_with_others(control, &mut exports, others, &mut self.clock, &self.stop);
             self.others = devices.split_off(own);
             let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
             for (place, drive) in drives.iter().enumerate() {

@@ -12,6 +12,7 @@
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | `assembly`, `recovery`, `closing` | making, opening and closing a drive |
 //! | [`check`] | verifying all of it |
+//! | [`kind`] | which FTL a drive was formatted for |
 //!
 //! A tenant ([`openftl_parts::tenant`]) may have chunks of the same flash: the functions whose names end in `_beside`
 //! take it as an argument.
@@ -27,6 +28,7 @@ pub mod garbage_collection;
 #[cfg(test)]
 mod hand_over_tests;
 pub mod handle_events;
+pub mod kind;
 mod map_pages;
 pub mod objects;
 pub mod placement;
@@ -42,3 +44,5 @@ pub mod write_buffer;
 
 pub use block_ftl::BlockFtl;
 pub use check::{CheckReport, DamagedTable, LostBlock};
+pub use kind::DriveKind;
+pub use recovery::kind_on;

@@ -26,6 +26,7 @@ mod pages;
 
 use crate::assembly::{Origin, new_map};
 use crate::block_ftl::BlockFtl;
+use crate::kind::DriveKind;
 use crate::write_buffer::WriteBuffer;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa, Time};
 use openftl_media::{ChunkState, Media};
@@ -49,7 +50,7 @@ use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::{Entry, Map, Mapping, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
-use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason, TenantNote};
+use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
 use pages::{FoundPages, mark_paged};
 use std::collections::HashSet;
 
@@ -496,18 +497,24 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
 
 /// Whether the drive was formatted for the FTL that is to open it.
 fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
-    let kind = |catalog_blocks: u32, tenant: TenantNote| match (catalog_blocks, tenant.kind) {
-        (0, _) => "block",
-        (_, 0) => "table",
-        (_, 1) => "zoned",
-        _ => "newer",
-    };
-    let found = kind(superblock.catalog_blocks, superblock.tenant);
-    let wanted = kind(config.catalog_blocks, config.tenant);
+    let found = DriveKind::of(superblock.catalog_blocks, superblock.tenant);
+    let wanted = DriveKind::of(config.catalog_blocks, config.tenant);
     if found != wanted {
-        return Err(OpenError::OtherKind { found, wanted });
+        return Err(OpenError::OtherKind { found: found.word(), wanted: wanted.word() });
     }
     Ok(())
+}
+
+/// Which FTL the drive on a device was formatted for: its superblock is read, and nothing else.
+///
+/// # Errors
+/// If there is no drive, or it cannot be one of this device.
+pub fn kind_on(media: &mut dyn Media, clock: &mut dyn Clock) -> Result<DriveKind, OpenError> {
+    let chunks = Chunks::report(media, clock.now())?;
+    let mut scan = Scan::new(&chunks.geometry);
+    let found = find_superblock(media, clock, &mut scan, &chunks)?;
+    trust(&found.superblock, &chunks.geometry)?;
+    Ok(DriveKind::of(found.superblock.catalog_blocks, found.superblock.tenant))
 }
 
 /// What is there only once and should be there twice.

@@ -36,6 +36,21 @@ pub struct Limits {
     pub max_active: u32,
 }
 
+/// How many zones may be written at a time from now on; what is left out stays as the drive was formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AskedLimits {
+    /// See [`Limits::max_open`].
+    pub max_open: Option<u32>,
+    /// See [`Limits::max_active`].
+    pub max_active: Option<u32>,
+}
+
+impl From<Limits> for AskedLimits {
+    fn from(Limits { max_open, max_active }: Limits) -> AskedLimits {
+        AskedLimits { max_open: Some(max_open), max_active: Some(max_active) }
+    }
+}
+
 /// All zones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Board {

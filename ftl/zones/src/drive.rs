@@ -4,7 +4,7 @@
 //! [`ZoneFtl::next_due`] says when to poll again. Addresses are logical blocks of 4 KiB in a sparse space: zone z begins at z × size, and
 //! has capacity blocks from there on.
 
-use crate::board::{Board, Limits, Zone};
+use crate::board::{AskedLimits, Board, Limits, Zone};
 use crate::error::ZoneError;
 use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
@@ -23,7 +23,7 @@ use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::shares::shares;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Vitals};
 use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -137,7 +137,7 @@ fn zones_for(
         let config = Config {
             catalog_blocks: area,
             capacity_blocks: area.into(),
-            tenant: note(&layout),
+            tenant: note(&layout, limits.max_open),
             payload: FrameForm::Bytes,
             ..config.clone()
         };
@@ -206,23 +206,25 @@ impl<M: Media> ZoneFtl<M> {
         Ok(ZoneFtl::new(ftl, zones))
     }
 
-    /// Opens a drive with the access that is wanted. Its width and its number of zones are as it was formatted.
+    /// Opens a drive with the access that is wanted. Its width and its number of zones are as it was formatted, and so are limits that are
+    /// not asked for.
     ///
     /// # Errors
     /// If no consistent state can be reached, or it is no zoned drive.
     pub fn open_with(
         media: M,
         config: Config,
-        limits: Limits,
+        limits: AskedLimits,
         access: Access,
         clock: &mut dyn Clock,
     ) -> Result<ZoneFtl<M>, OpenError> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
         let layout = Layout::new(&geometry, 1, 1, 1);
-        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout));
+        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout, 1));
         let config = Config { catalog_blocks, tenant, payload: FrameForm::Bytes, ..config };
-        let mut zones = Zones::new(&geometry, layout, limits);
+        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 });
+        zones.asked = limits;
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
         zones.keep_frames(&mut ftl.flash);
         finding::adopt(&mut ftl, &mut zones, access, clock)?;
@@ -348,6 +350,31 @@ impl ZoneFtl {
             writers.collect::<Vec<_>>(),
             self.ftl.describe()
         )
+    }
+
+    /// Zones that have become read only by themselves since this was last called; a zone that was lost when the drive was opened is
+    /// none of them.
+    pub fn take_changed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.zones.changed)
+    }
+
+    /// Whether the drive takes no more writes.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.ftl.read_only_reason().is_some()
+    }
+
+    /// What a watch over the drive looks at, as [`BlockTarget::vitals`].
+    #[must_use]
+    pub fn vitals(&self) -> Option<Vitals> {
+        self.ftl.vitals()
+    }
+
+    /// As [`BlockTarget::give_up`]: requests under way will not end by themselves, so the next poll ends them with errors.
+    pub fn give_up(&mut self, now: Time) -> String {
+        let state = self.describe();
+        self.ftl.give_up_beside(now, &mut self.zones);
+        state
     }
 
     /// Waits until everything is durable that can be: for good, or as it was found.

@@ -64,7 +64,7 @@ mod writer;
 mod writing;
 mod zones;
 
-pub use board::{Board, Limits, Zone};
+pub use board::{AskedLimits, Board, Limits, Zone};
 pub use drive::{ZoneConfig, ZoneFtl};
 pub use error::ZoneError;
 pub use layout::Layout;

@@ -1,6 +1,7 @@
 //! What the block FTL asks of zones, and tells them.
 
 use crate::board::Limits;
+use crate::drive::ACTIVE_MAX;
 use crate::layout::Layout;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
@@ -22,26 +23,36 @@ use std::ops::Range;
 /// The tenant that a superblock names for zones.
 pub(crate) const KIND: u8 = 1;
 
-/// What a superblock says of a drive with this layout.
-pub(crate) fn note(layout: &Layout) -> TenantNote {
-    TenantNote { kind: KIND, words: [layout.width as u16, layout.zones as u16, (layout.zones >> 16) as u16] }
+/// Bits of the width of zones, and of their number, in what a superblock says; behind them comes how many can be open, less one.
+const WIDTH_BITS: u32 = 10;
+/// See above.
+const ZONES_BITS: u32 = 28;
+
+const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "three words of 16 bits");
+
+/// What a superblock says of a drive with this layout, of whose zones so many can be open.
+pub(crate) fn note(layout: &Layout, max_open: u32) -> TenantNote {
+    let fields = [(layout.width, 0), (layout.zones, WIDTH_BITS), (max_open - 1, WIDTH_BITS + ZONES_BITS)];
+    let bits = fields.into_iter().fold(0, |bits, (field, shift)| bits | u64::from(field) << shift);
+    TenantNote { kind: KIND, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16] }
 }
 
-/// What a drive was formatted for: parallel units of a zone, and how many zones.
-fn described(note: TenantNote) -> (u32, u32) {
-    let [width, low, high] = note.words;
-    (width.into(), u32::from(low) | u32::from(high) << 16)
+/// What a drive was formatted for: parallel units of a zone, how many zones, and how many of them can be open.
+fn described(note: TenantNote) -> (u32, u32, u32) {
+    let bits = note.words.iter().rev().fold(0, |bits, word| bits << 16 | u64::from(*word));
+    let field = |shift: u32, width: u32| (bits >> shift & ((1 << width) - 1)) as u32;
+    let max_open = field(WIDTH_BITS + ZONES_BITS, 48 - WIDTH_BITS - ZONES_BITS) + 1;
+    (field(0, WIDTH_BITS), field(WIDTH_BITS, ZONES_BITS), max_open)
 }
 
 impl Tenant for Zones {
     fn find_drive(&mut self, geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
-        let (width, zones) = described(config.tenant);
+        let (width, zones, max_open) = described(config.tenant);
         let refuse = |text: String| Err(OpenError::Tenant { text, is_lost: false });
         let columns = u64::from(width) * u64::from(zones);
         if width == 0 || zones == 0 || width > geometry.pus() || columns > geometry.chunks() {
             return refuse(format!("{zones} zones of {width} parallel units cannot be on this device"));
         }
-        let Limits { max_open, max_active } = self.board.limits();
         let one = Layout::new(geometry, width, zones, 1);
         if one.records_per_block == 0 {
             return refuse(format!("no record says where a zone of {width} parallel units is"));
@@ -51,9 +62,16 @@ impl Tenant for Zones {
         if most == 0 || config.catalog_blocks < one.area_blocks() {
             return refuse(format!("the area for {zones} zones has {} blocks, too few", config.catalog_blocks));
         }
+        let max_active = self.asked.max_active.unwrap_or(most);
         if max_active > most {
             return refuse(format!(
                 "max_active_zones = {max_active}: the drive was created for {most} at most; ask for no more, or create another"
+            ));
+        }
+        let max_open = self.asked.max_open.unwrap_or(max_open.min(max_active));
+        if max_open == 0 || max_open > max_active {
+            return refuse(format!(
+                "max_open_zones = {max_open}, max_active_zones = {max_active}: at least one zone can be open, and no more than are active"
             ));
         }
         let layout = Layout { tails, ..one };

@@ -1,5 +1,6 @@
 //! Blocks of zones on their way to the medium.
 
+use crate::board::Zone;
 use crate::record::SavedTail;
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
@@ -372,7 +373,11 @@ impl Zones {
 
     /// What is on media of `zone` is all that there will be.
     pub(crate) fn fail(&mut self, flash: &mut Flash, zone: u32) {
-        let written = self.board.zone(zone).written;
+        let Zone { state, written } = self.board.zone(zone);
+        if state == ZoneState::ReadOnly {
+            return;
+        }
+        self.changed.push(zone);
         self.board.put(zone, ZoneState::ReadOnly, written);
         self.mark_dirty(zone);
         flash.stirred = true;

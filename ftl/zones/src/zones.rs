@@ -1,6 +1,6 @@
 //! All zones of a drive: their states, their chunks, and what is on its way.
 
-use crate::board::{Board, Limits};
+use crate::board::{AskedLimits, Board, Limits};
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
 use crate::state::ZoneState;
@@ -57,6 +57,8 @@ pub struct ZoneStatistics {
 pub struct Zones {
     pub(crate) layout: Layout,
     pub(crate) board: Board,
+    /// What limits a drive is to have that has not been read yet.
+    pub(crate) asked: AskedLimits,
     /// Chunks of zones that nothing is on its way of, by zone and column; [`NONE`] where there is none.
     pub(crate) chunks: Vec<u32>,
     /// The number that blocks of each zone say.
@@ -86,6 +88,8 @@ pub struct Zones {
     /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
     pub(crate) kept_frames: Vec<Frame>,
     pub(crate) statistics: ZoneStatistics,
+    /// Zones that have become read only since somebody asked.
+    pub(crate) changed: Vec<u32>,
 }
 
 impl Zones {
@@ -99,6 +103,7 @@ impl Zones {
         }
         Zones {
             board: Board::new(layout.zones, layout.capacity, limits),
+            asked: limits.into(),
             chunks: vec![NONE; zones * layout.width as usize],
             numbers: vec![0; zones],
             next_number: 1,
@@ -116,6 +121,7 @@ impl Zones {
             is_stirred: false,
             kept_frames: Vec::new(),
             statistics: ZoneStatistics::default(),
+            changed: Vec::new(),
             layout,
         }
     }

@@ -9,7 +9,7 @@ use openftl_sim::ZoneWorld;
 use openftl_sim::fate::Fates;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
-use openftl_zones::{Action, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use openftl_zones::{Action, AskedLimits, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 
 /// A small drive: what of its profile is other than `tiny` has, how wide its zones are, and how many may be open and active.
 pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u32, seed: u64) -> ZoneWorld {
@@ -155,11 +155,18 @@ fn a_drive_is_opened_as_what_it_is_and_with_no_more_active_zones_than_it_was_mad
     world.clean_restart();
     world.ftl = None;
     let config = Config::default();
-    let open_zones = |max_active| {
-        let limits = Limits { max_open: 1, max_active };
+    let open_as = |limits: AskedLimits| {
         let mut clock = world.clock;
         ZoneFtl::open_with(world.wire.clone(), config.clone(), limits, Access::ReadWrite, &mut clock)
     };
+    let open_zones = |max_active| open_as(Limits { max_open: 1, max_active }.into());
+    let limits = |asked| open_as(asked).unwrap().board().limits();
+    assert_eq!(limits(AskedLimits::default()), Limits { max_open: 2, max_active: 3 }, "what nobody asks for is kept");
+    let asked = AskedLimits { max_active: Some(1), ..AskedLimits::default() };
+    assert_eq!(limits(asked), Limits { max_open: 1, max_active: 1 });
+    let asked = AskedLimits { max_open: Some(4), ..AskedLimits::default() };
+    let refused = open_as(asked).err().expect("more can be open than are active").to_string();
+    assert!(refused.contains("max_open_zones = 4, max_active_zones = 3"), "{refused}");
     let refused = open_zones(4).err().expect("it was made for three").to_string();
     assert!(refused.contains("max_active_zones = 4") && refused.contains("for 3 at most"), "{refused}");
     let mut clock = world.clock;

@@ -1,4 +1,5 @@
-//! Requests in bytes on a drive of 4 KiB blocks; those to an Open-Channel device are in [`device`].
+//! Requests in bytes on a drive of 4 KiB blocks; those to an Open-Channel device are in [`device`], those to a zoned drive in
+//! [`zones`].
 //!
 //! ```text
 //!            offset                                            offset + length
@@ -38,6 +39,7 @@ mod operation;
 mod places;
 mod request;
 mod span;
+pub mod zones;
 
 use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;

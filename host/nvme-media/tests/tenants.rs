@@ -17,7 +17,7 @@ use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::Blocks as LogicalBlocks;
 use openftl_parts::Config;
 use openftl_parts::target::BlockTarget;
-use openftl_server::{Device, Endpoint, Export, NoOperator, Protocol, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Device, Endpoint, Export, NoOperator, Others, Protocol, Server, ServerConfig, Stop, WallClock};
 
 const NAME: &str = "nqn.2024-01.org.example:shared";
 const BLOCKS: u64 = 256;
@@ -62,8 +62,8 @@ fn serve(mut server: Server, stop: &Stop) -> [Vec<ChunkState>; 2] {
     server.set_target(target);
     let mut exports =
         [Export { name: "drive".to_owned(), description: String::new(), read_only: false, target: drive }];
-    let devices = std::slice::from_mut(&mut device);
-    server.run_with_devices(&mut NoOperator, &mut exports, devices, &mut clock, stop).unwrap();
+    let others = Others { zoned: &mut [], devices: std::slice::from_mut(&mut device) };
+    server.run_with_others(&mut NoOperator, &mut exports, others, &mut clock, stop).unwrap();
     let [Export { target: drive, .. }] = exports;
     let states = |mut part: Part| {
         let report = part.whole_chunk_report(Time::NEVER).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   namespace id    1        2        5         ids of a subsystem: 1 to NAMESPACES_MAX, with gaps
-//!                 block    block   open-channel
-//!                 4 KiB    512 B   4 KiB + out-of-band bytes behind each block
+//!                 block    block   open-channel, or zoned
+//!                 4 KiB    512 B   4 KiB + out-of-band bytes behind each block; 4 KiB
 //! ```
 
 use crate::command::Refusal;
@@ -11,6 +11,7 @@ use crate::hints::Hints;
 use crate::wire::Status;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::target::IoError;
+use openftl_zones::{Layout, Limits};
 
 /// The greatest namespace id, and so how many namespaces a subsystem has at most.
 pub const NAMESPACES_MAX: u32 = 64;
@@ -69,6 +70,38 @@ pub enum NamespaceKind {
     },
     /// An Open-Channel device: the host has its own FTL.
     OpenChannel(Geometry),
+    /// Zones that are written in order.
+    Zoned(ZonedShape),
+}
+
+/// What hosts learn of the zones of a namespace. Its blocks are those of the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZonedShape {
+    /// How many there are.
+    pub zones: u32,
+    /// Blocks from one zone to the next: a power of two.
+    pub size: u64,
+    /// Blocks of each that can be written.
+    pub capacity: u32,
+    /// Zones that are open, at most.
+    pub max_open: u32,
+    /// Zones that are open or closed, at most.
+    pub max_active: u32,
+}
+
+impl ZonedShape {
+    /// That of a drive.
+    #[must_use]
+    pub fn of(layout: &Layout, limits: Limits) -> ZonedShape {
+        let Layout { zones, size, capacity, .. } = *layout;
+        ZonedShape { zones, size, capacity, max_open: limits.max_open, max_active: limits.max_active }
+    }
+
+    /// Bytes that can be written.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        u64::from(self.zones) * u64::from(self.capacity) * BLOCK_BYTES as u64
+    }
 }
 
 /// One namespace of a subsystem.
@@ -105,7 +138,7 @@ impl Namespace {
     pub fn block_bytes_log2(&self) -> u8 {
         match self.kind {
             NamespaceKind::Block { format, .. } => format.bytes_log2(),
-            NamespaceKind::OpenChannel(_) => BLOCK_BYTES.ilog2() as u8,
+            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) => BLOCK_BYTES.ilog2() as u8,
         }
     }
 
@@ -113,7 +146,7 @@ impl Namespace {
     #[must_use]
     pub fn metadata_bytes(&self) -> u32 {
         match self.kind {
-            NamespaceKind::Block { .. } => 0,
+            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) => 0,
             NamespaceKind::OpenChannel(geometry) => geometry.oob_bytes,
         }
     }
@@ -124,16 +157,17 @@ impl Namespace {
     pub fn hints(&self) -> Hints {
         match self.kind {
             NamespaceKind::Block { hints, .. } => hints,
-            NamespaceKind::OpenChannel(_) => Hints::None,
+            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) => Hints::None,
         }
     }
 
-    /// NSZE: blocks that can be named. An Open-Channel device has gaps among them.
+    /// NSZE: blocks that can be named. An Open-Channel device has gaps among them, and zones have some behind their capacity.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match self.kind {
             NamespaceKind::Block { format, bytes, .. } => bytes >> format.bytes_log2(),
             NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
+            NamespaceKind::Zoned(shape) => u64::from(shape.zones) * shape.size,
         }
     }
 

@@ -300,6 +300,11 @@ impl Target {
         self.subsystems[subsystem].controllers_mut().for_each(|controller| controller.health_is(health));
     }
 
+    /// A zone of a namespace has changed by itself.
+    pub fn zone_changed(&mut self, subsystem: usize, namespace: u32, first: u64) {
+        self.subsystems[subsystem].controllers_mut().for_each(|controller| controller.zone_changed(namespace, first));
+    }
+
     /// The device behind an Open-Channel namespace has notifications.
     pub fn chunks_notify(&mut self, subsystem: usize, namespace: u32) {
         for controller in self.subsystems[subsystem].controllers_mut() {

@@ -2,8 +2,7 @@
 //!
 //! There is one subsystem; namespace n is the server's drive n − 1.
 
-use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::{BLOCK_BYTES, ChunkId, Time};
+use openftl_core::{ChunkId, Time};
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
@@ -13,91 +12,15 @@ use openftl_nvme::{
     Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
 };
 use openftl_nvme_auth::PskIdentity;
-use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::target::{BlockTarget, HandleEvent, HandleWatch};
+use openftl_parts::target::{HandleEvent, HandleWatch};
 use zerocopy::FromBytes;
 
 use crate::authentication::Authority;
 use crate::operator::AttachError;
 use crate::secure::Secure;
 use crate::served::Served;
+use crate::served_drive::{ServedDrive, bytes_in_zones, health_of};
 use crate::ticket::{Ticket, What};
-
-/// A drive that can be served, and says how it is.
-pub trait ServedDrive: BlockTarget {
-    /// What it is built on. Such devices can be served beside it.
-    type Device: Media;
-
-    /// How it is doing.
-    fn health(&mut self, now: Time) -> Health {
-        let _ = now;
-        Health { is_read_only: self.is_read_only(), ..Health::default() }
-    }
-
-    /// What it has written since it was opened.
-    fn placement_counts(&mut self) -> PlacementCounts {
-        PlacementCounts::default()
-    }
-
-    /// Bytes of it that hold data.
-    fn bytes_in_use(&mut self) -> u64 {
-        self.blocks() * BLOCK_BYTES as u64
-    }
-}
-
-impl<M: Media> ServedDrive for BlockFtl<M> {
-    type Device = M;
-
-    /// Counts are those of the drive's life.
-    fn health(&mut self, _now: Time) -> Health {
-        const HOUR: u64 = 3_600_000_000_000;
-        let life = self.life();
-        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
-        let (mut chunks, mut free, mut erases_min, mut erases_max) = (0, 0, u32::MAX, 0);
-        for ((_, usage, _), erases) in self.chunk_uses().zip(self.chunk_resets()) {
-            chunks += 1;
-            free += u64::from(usage == ChunkUse::Free);
-            (erases_min, erases_max) = (erases_min.min(erases), erases_max.max(erases));
-        }
-        Health {
-            host_bytes_read: bytes(life.host_blocks_read),
-            // Write Uncorrectable has no data (Base, "Data Units Written").
-            host_bytes_written: bytes(life.host_blocks_written),
-            host_reads: life.reads,
-            host_writes: life.writes,
-            media_bytes_read: bytes(life.media_blocks_read),
-            media_bytes_written: bytes(life.media_blocks_written),
-            bad_chunks: life.retired,
-            erases_max,
-            erases_min: erases_min.min(erases_max),
-            free_percent: (free * 100 / u64::max(chunks, 1)) as u8,
-            unrecovered_reads: life.read_failures,
-            weak_reads: life.weak,
-            refreshes: life.refreshed,
-            power_cycles: life.opened,
-            unsafe_shutdowns: life.not_closed,
-            power_on_hours: life.open.0 / HOUR,
-            is_read_only: self.is_read_only(),
-            ..Health::default()
-        }
-    }
-
-    fn placement_counts(&mut self) -> PlacementCounts {
-        let chunk_blocks = u64::from(self.media().geometry().blocks_per_chunk);
-        let life = self.life();
-        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
-        PlacementCounts {
-            host_bytes_written: bytes(life.host_blocks_written),
-            media_bytes_written: bytes(life.media_blocks_written),
-            media_bytes_erased: bytes(life.resets.saturating_mul(chunk_blocks)),
-        }
-    }
-
-    fn bytes_in_use(&mut self) -> u64 {
-        let held: u64 = self.chunk_uses().map(|(_, _, valid)| u64::from(valid)).sum();
-        held.min(self.blocks()) * BLOCK_BYTES as u64
-    }
-}
 
 /// The host and the subsystem that the data of a Connect command name.
 pub(crate) fn names_of(data: &[u8]) -> Option<(&str, &str)> {
@@ -175,6 +98,12 @@ impl Fabric {
         self.is_restless = false;
         self.noticed.resize(served.len(), 0);
         for (export, served) in served.iter_mut().enumerate() {
+            if let Some(drive) = served.zones_mut() {
+                let size = drive.layout().size;
+                for zone in drive.take_changed() {
+                    self.target.zone_changed(SUBSYSTEM, export as u32 + 1, u64::from(zone) * size);
+                }
+            }
             let Some(device) = served.media_mut() else { continue };
             // A device that does not answer has nothing to say.
             let _ = device.notifications(now, self.noticed[export], &mut self.notifications);
@@ -239,7 +168,12 @@ impl Fabric {
     }
 
     pub fn namespace(&self, id: u32) -> &Namespace {
-        self.target.subsystems()[SUBSYSTEM].namespace(id).expect("it is attached")
+        self.find_namespace(id).expect("it is attached")
+    }
+
+    /// The same; a command may name all namespaces.
+    pub fn find_namespace(&self, id: u32) -> Option<&Namespace> {
+        self.target.subsystems()[SUBSYSTEM].namespace(id)
     }
 
     pub fn command<T: ServedDrive>(
@@ -271,12 +205,19 @@ fn not_open_channel() -> MediaError {
 
 impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
-        let drives = self.0.iter_mut().filter_map(Served::target_mut);
-        drives.map(|drive| drive.health(now)).reduce(Health::with).unwrap_or_default()
+        let health = |served: &mut Served<'_, T>| match served.target_mut() {
+            Some(drive) => Some(drive.health(now)),
+            None => served.zones_mut().map(|drive| health_of(drive.block())),
+        };
+        self.0.iter_mut().filter_map(health).reduce(Health::with).unwrap_or_default()
     }
 
     fn bytes_in_use(&mut self, namespace: NamespaceName) -> u64 {
-        self.0[namespace.id as usize - 1].target_mut().map_or(0, ServedDrive::bytes_in_use)
+        let served = &mut self.0[namespace.id as usize - 1];
+        match served.target_mut() {
+            Some(drive) => drive.bytes_in_use(),
+            None => served.zones_mut().map_or(0, |drive| bytes_in_zones(drive)),
+        }
     }
 
     fn placement_counts(&mut self, namespace: NamespaceName) -> PlacementCounts {

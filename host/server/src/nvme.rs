@@ -62,7 +62,7 @@ enum Stage {
     Filling(RequestId),
     /// Half of a fused pair, whose data are in the heap.
     Paired,
-    /// A command of a device that has all it needs, and comes after those before it.
+    /// A command of a device, or one that changes zones: it has all it needs, and comes after those before it.
     Ready(RequestId),
     /// The drive is at work.
     Running,
@@ -75,10 +75,10 @@ enum Stage {
 /// One thing that is asked of what is served.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
-    /// This; of a device, its command that means the same.
+    /// This; of a device or a zoned drive, its command that means the same.
     Bytes(ByteRequest),
-    /// The vector command itself.
-    Vector,
+    /// The command itself, as it came.
+    Whole,
 }
 
 pub(crate) struct Command {
@@ -163,7 +163,7 @@ pub(crate) struct NvmeConnection {
     commands: Vec<Option<Command>>,
     /// Commands that wait for frames or a place, in order.
     waiting: VecDeque<Slot>,
-    /// Commands of devices that have their frames, in the order in which they came: a device sees them in that order.
+    /// Commands of devices, and those that change zones, that have their frames, in the order in which they came: so they are started.
     line: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
     requests: usize,

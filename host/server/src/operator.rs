@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use openftl_core::Time;
+use openftl_zones::ZoneFtl;
 
 use crate::ServedDrive;
 use crate::fabric::Fabric;
@@ -73,7 +74,12 @@ impl<T: ServedDrive> Drives<'_, '_, T> {
         self.fabric.as_ref().is_some_and(|fabric| fabric.is_attached(export))
     }
 
-    /// The device in this place; devices come behind the drives.
+    /// The zoned drive in this place; they come behind the other drives.
+    pub fn zones_mut(&mut self, export: usize) -> Option<&mut ZoneFtl<T::Device>> {
+        self.served.get_mut(export)?.zones_mut()
+    }
+
+    /// The device in this place; devices come behind all drives.
     pub fn device_mut(&mut self, export: usize) -> Option<&mut T::Device> {
         self.served.get_mut(export)?.media_mut()
     }

@@ -65,8 +65,8 @@ pub(crate) enum Parting {
     /// Too much memory went to slow peers.
     #[error("slow peers kept too much memory, and this one the most")]
     KeptTooMuch,
-    /// Commands of a device keep their order.
-    #[error("a slow host of an open-channel device held frames that others wait for")]
+    /// What is written to a device or to zones keeps its order.
+    #[error("a slow host of an open-channel or zoned namespace held frames that others wait for")]
     SlowDeviceHost,
 }
 

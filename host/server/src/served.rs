@@ -1,7 +1,7 @@
-//! What is served, while it is: a drive of blocks, or an Open-Channel device.
+//! What is served, while it is: a drive of blocks, a zoned drive, or an Open-Channel device.
 //!
-//! Connections see both as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
-//! needs to know says which of the two it means.
+//! Connections see them as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
+//! needs to know says which of them it means.
 //!
 //! ```text
 //!   frames   ├── long requests: at most half ──┤· · · · · ·│ share of one connection: 1/8 │··│ reserved: 1/8 │
@@ -17,10 +17,12 @@
 use std::collections::VecDeque;
 
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
+use openftl_bytes::zones::{ZoneAsk, ZoneFinished, ZoneRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use openftl_core::{BLOCK_BYTES, FrameForm, Frames, Geometry, Nanos, Time};
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_media::Media;
 use openftl_parts::target::Extent;
+use openftl_zones::ZoneFtl;
 
 use crate::ticket::Ticket;
 use crate::{POOL_SHARES, ServedDrive};
@@ -193,6 +195,7 @@ impl<M: Media> Device<M> {
 pub(crate) enum Ended {
     Request(Finished<Ticket>),
     Command(DeviceFinished<Ticket>),
+    Zone(ZoneFinished<Ticket>),
 }
 
 impl Ended {
@@ -200,6 +203,7 @@ impl Ended {
         match self {
             Ended::Request(finished) => finished.id,
             Ended::Command(finished) => finished.id,
+            Ended::Zone(finished) => finished.id,
         }
     }
 
@@ -207,6 +211,7 @@ impl Ended {
         match self {
             Ended::Request(finished) => finished.result.is_ok(),
             Ended::Command(finished) => finished.completion.status == openftl_media::Status::Success,
+            Ended::Zone(finished) => finished.result.is_ok(),
         }
     }
 
@@ -214,6 +219,7 @@ impl Ended {
         match self {
             Ended::Request(finished) => finished.ticket,
             Ended::Command(finished) => finished.ticket,
+            Ended::Zone(finished) => finished.ticket,
         }
     }
 }
@@ -228,6 +234,11 @@ enum Behind<'a, T: ServedDrive> {
         device: &'a mut Device<T::Device>,
         requests: DeviceRequests<Ticket>,
         finished: Vec<DeviceFinished<Ticket>>,
+    },
+    Zones {
+        drive: &'a mut ZoneFtl<T::Device>,
+        requests: ZoneRequests<Ticket>,
+        finished: Vec<ZoneFinished<Ticket>>,
     },
 }
 
@@ -273,6 +284,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         Served::new(behind, accounts)
     }
 
+    pub fn zones(drive: &'a mut ZoneFtl<T::Device>) -> Served<'a, T> {
+        let accounts = Accounts::new(drive.frames());
+        let behind = Behind::Zones { drive, requests: ZoneRequests::new(REQUESTS_MAX), finished: Vec::new() };
+        Served::new(behind, accounts)
+    }
+
     fn new(behind: Behind<'a, T>, accounts: Accounts) -> Served<'a, T> {
         let share_bytes = (accounts.share_frames * BLOCK_BYTES) as u64;
         let (waiters, long_waiters) = (VecDeque::new(), VecDeque::new());
@@ -283,27 +300,51 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn target_mut(&mut self) -> Option<&mut T> {
         match &mut self.behind {
             Behind::Drive { target, .. } => Some(target),
-            Behind::Device { .. } => None,
+            Behind::Device { .. } | Behind::Zones { .. } => None,
         }
     }
 
     /// The device, if it is one.
     pub fn media_mut(&mut self) -> Option<&mut T::Device> {
         match &mut self.behind {
-            Behind::Drive { .. } => None,
+            Behind::Drive { .. } | Behind::Zones { .. } => None,
             Behind::Device { device, .. } => Some(&mut device.media),
         }
     }
 
-    /// Whether it is a device: hosts count on the order of their commands.
+    /// The zoned drive, if it is one.
+    pub fn zones_mut(&mut self) -> Option<&mut ZoneFtl<T::Device>> {
+        match &mut self.behind {
+            Behind::Drive { .. } | Behind::Device { .. } => None,
+            Behind::Zones { drive, .. } => Some(drive),
+        }
+    }
+
+    /// Whether it is a drive of blocks, which any number of bytes may be asked of.
+    pub fn is_drive(&self) -> bool {
+        matches!(self.behind, Behind::Drive { .. })
+    }
+
+    /// Whether it is a zoned drive.
+    pub fn is_zoned(&self) -> bool {
+        matches!(self.behind, Behind::Zones { .. })
+    }
+
+    /// Whether it is a device: hosts count on the order of their commands, and blocks travel with out-of-band bytes.
     pub fn is_device(&self) -> bool {
         matches!(self.behind, Behind::Device { .. })
+    }
+
+    /// Whether hosts count on the order in which they write.
+    pub fn is_written_in_order(&self) -> bool {
+        !self.is_drive()
     }
 
     pub fn is_read_only(&self) -> bool {
         match &self.behind {
             Behind::Drive { target, .. } => target.is_read_only(),
             Behind::Device { .. } => false,
+            Behind::Zones { drive, .. } => drive.is_read_only(),
         }
     }
 
@@ -311,6 +352,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { target, .. } => target.frames(),
             Behind::Device { device, .. } => &device.frames,
+            Behind::Zones { drive, .. } => drive.frames(),
         }
     }
 
@@ -323,6 +365,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { target, .. } => target.next_due(),
             Behind::Device { device, .. } => device.media.next_due(),
+            Behind::Zones { drive, .. } => drive.next_due(),
         }
     }
 
@@ -331,6 +374,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { requests, .. } => requests.len(),
             Behind::Device { requests, .. } => requests.len(),
+            Behind::Zones { requests, .. } => requests.len(),
         }
     }
 
@@ -339,6 +383,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { requests, .. } => requests.has_finished(),
             Behind::Device { .. } => false,
+            Behind::Zones { requests, .. } => requests.has_finished(),
         }
     }
 
@@ -361,6 +406,16 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 unreachable!("a drive has requests of its own")
             };
             requests.admit(&mut device.frames, ticket, request)
+        })
+    }
+
+    /// The same for a request of a zoned drive.
+    pub fn admit_zoned(&mut self, ticket: Ticket, claim: Claim, ask: ZoneAsk) -> Option<RequestId> {
+        self.admit_as(ticket.slot, claim, ask.frames_needed(), |behind| {
+            let Behind::Zones { drive, requests, .. } = behind else {
+                unreachable!("others have requests of their own")
+            };
+            requests.admit(drive.frames_mut(), ticket, ask)
         })
     }
 
@@ -428,6 +483,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { requests, .. } => requests.length(id),
             Behind::Device { device, requests, .. } => requests.length(&device.frames, id),
+            Behind::Zones { requests, .. } => requests.length(id),
         }
     }
 
@@ -437,6 +493,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &self.behind {
             Behind::Drive { target, requests, .. } => requests.slice(target.frames(), id, from),
             Behind::Device { device, requests, .. } => requests.slice(&device.frames, id, from),
+            Behind::Zones { drive, requests, .. } => requests.slice(drive.frames(), id, from),
         }
     }
 
@@ -446,6 +503,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.slice_mut(target.frames_mut(), id, from),
             Behind::Device { device, requests, .. } => requests.slice_mut(&mut device.frames, id, from),
+            Behind::Zones { drive, requests, .. } => requests.slice_mut(drive.frames_mut(), id, from),
         }
     }
 
@@ -465,21 +523,13 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         requests.set_extents(id, extents);
     }
 
-    /// The memory of a write to a drive from byte `from` on, in pieces, for one vectored system call.
+    /// The memory of a write to a drive, of blocks or zoned, from byte `from` on, in pieces, for one vectored system call.
     pub fn room<const PIECES: usize>(&mut self, id: RequestId, from: u64) -> ([&mut [u8]; PIECES], usize) {
-        let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
-        let mut at = from;
-        let mut ranges: [_; PIECES] = std::array::from_fn(|_| 0..0);
-        let frames = std::array::from_fn(|index| {
-            let (frame, range) = requests.place(id, at);
-            at += range.len() as u64;
-            ranges[index] = range;
-            frame
-        });
-        let mut ranges = ranges.into_iter();
-        let pieces = target.frames_mut().bytes_disjoint_mut::<PIECES>(frames);
-        let pieces = pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")]);
-        (pieces, (at - from) as usize)
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => pieces(target.frames_mut(), from, |at| requests.place(id, at)),
+            Behind::Zones { drive, requests, .. } => pieces(drive.frames_mut(), from, |at| requests.place(id, at)),
+            Behind::Device { .. } => unreachable!("only for drives"),
+        }
     }
 
     /// Starts an admitted request, a write with all its bytes filled.
@@ -489,6 +539,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { device, requests, .. } => {
                 requests.start(now, &mut device.media, &mut device.frames, id);
             }
+            Behind::Zones { drive, requests, .. } => requests.start(now, drive, id),
         }
     }
 
@@ -498,6 +549,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.abandon(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.abandon(&mut device.frames, id),
+            Behind::Zones { drive, requests, .. } => requests.abandon(drive.frames_mut(), id),
         }
     }
 
@@ -507,6 +559,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.release(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.release(&mut device.frames, id),
+            Behind::Zones { drive, requests, .. } => requests.release(drive.frames_mut(), id),
         }
     }
 
@@ -521,18 +574,26 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 requests.poll(now, &mut device.media, &mut device.frames, finished);
                 ended.extend(finished.drain(..).map(Ended::Command));
             }
+            Behind::Zones { drive, requests, finished } => {
+                requests.poll(now, drive, finished);
+                ended.extend(finished.drain(..).map(Ended::Zone));
+            }
         }
     }
 
     /// Looks after a poll whether what waits for the drive will ever end. If not, the drive gives it up: the next poll ends it
     /// with errors. Returns the state that the drive was in.
     pub fn watch(&mut self, now: Time) -> Option<String> {
-        let Behind::Drive { target, requests, .. } = &mut self.behind else { return None };
-        if self.watch.is_over || !requests.waits_for_drive() {
+        let (waits, vitals) = match &self.behind {
+            Behind::Drive { target, requests, .. } => (requests.waits_for_drive(), target.vitals()),
+            Behind::Zones { drive, requests, .. } => (requests.waits_for_drive(), drive.vitals()),
+            Behind::Device { .. } => return None,
+        };
+        if self.watch.is_over || !waits {
             self.watch.looked = None;
             return None;
         }
-        let vitals = target.vitals()?;
+        let vitals = vitals?;
         let Watch { progress, looked, silent, is_over } = &mut self.watch;
         if looked.is_none() || *progress != vitals.progress {
             (*progress, *looked, *silent) = (vitals.progress, Some(now), Nanos::ZERO);
@@ -548,7 +609,11 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             }
         }
         (*looked, *is_over) = (None, true);
-        Some(target.give_up(now))
+        match &mut self.behind {
+            Behind::Drive { target, .. } => Some(target.give_up(now)),
+            Behind::Zones { drive, .. } => Some(drive.give_up(now)),
+            Behind::Device { .. } => None,
+        }
     }
 
     /// When the watch looks again, while something waits for the drive.
@@ -572,8 +637,29 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.admit(target.frames_mut(), ticket, ByteRequest::Flush),
             Behind::Device { device, requests, .. } => requests.admit(&mut device.frames, ticket, DeviceRequest::Flush),
+            Behind::Zones { drive, requests, .. } => requests.admit(drive.frames_mut(), ticket, ZoneAsk::Flush),
         }
     }
+}
+
+/// The bytes of frames one after the other, from byte `from` of a request on; `place` says in which frame each byte lies.
+fn pieces<const PIECES: usize>(
+    frames: &mut Frames,
+    from: u64,
+    place: impl Fn(u64) -> (Frame, std::ops::Range<usize>),
+) -> ([&mut [u8]; PIECES], usize) {
+    let mut at = from;
+    let mut ranges: [_; PIECES] = std::array::from_fn(|_| 0..0);
+    let taken = std::array::from_fn(|index| {
+        let (frame, range) = place(at);
+        at += range.len() as u64;
+        ranges[index] = range;
+        frame
+    });
+    let mut ranges = ranges.into_iter();
+    let pieces = frames.bytes_disjoint_mut::<PIECES>(taken);
+    let pieces = pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")]);
+    (pieces, (at - from) as usize)
 }
 
 /// The shape of a device.

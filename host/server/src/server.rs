@@ -12,8 +12,10 @@ use std::io;
 use std::sync::Arc;
 
 use openftl_core::{Clock, Time};
+use openftl_media::Media;
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tls::TlsError;
+use openftl_zones::ZoneFtl;
 use rustix::event::epoll;
 use tracing::{info, warn};
 
@@ -25,7 +27,7 @@ use crate::counters::Counters;
 use crate::end::{End, ServeError};
 use crate::endpoint::Endpoint;
 use crate::export::{Export, export_infos};
-use crate::fabric::{Fabric, ServedDrive};
+use crate::fabric::Fabric;
 use crate::link::{Buffers, Over};
 use crate::listener::{ListenError, Listener};
 use crate::operator::{NoOperator, Operator};
@@ -33,6 +35,7 @@ use crate::parting::Parting;
 use crate::protocol::Protocol;
 use crate::secure::{Secure, TlsPolicy};
 use crate::served::{Device, Ended, Served};
+use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use drives::drain_and_flush;
 
@@ -41,6 +44,22 @@ const EVENT_KEYS: u64 = u32::MAX as u64 - 3;
 const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
+
+/// What is served to NVMe hosts beside drives of blocks.
+pub struct Others<'a, M: Media> {
+    /// Zoned drives, which have to keep bytes.
+    pub zoned: &'a mut [ZoneFtl<M>],
+    /// Open-Channel devices.
+    pub devices: &'a mut [Device<M>],
+}
+
+impl<M: Media> Others<'_, M> {
+    /// Nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Others { zoned: &mut [], devices: &mut [] }
+    }
+}
 
 /// A place for a connection. The generation tells its tenants apart.
 #[derive(Default)]
@@ -184,27 +203,27 @@ impl Server {
         clock: &mut C,
         stop: &Stop,
     ) -> Result<End, ServeError> {
-        let no_devices: &mut [Device<T::Device>] = &mut [];
-        self.run_with_devices(operator, exports, no_devices, clock, stop)
+        self.run_with_others(operator, exports, Others::none(), clock, stop)
     }
 
-    /// The same, and beside the drives Open-Channel devices to NVMe hosts: their namespaces come behind those of the drives.
+    /// The same, and `others` to NVMe hosts: their namespaces come behind those of the drives, first those of zoned drives.
     ///
     /// # Errors
     /// As [`Server::run_with`].
-    pub fn run_with_devices<T: ServedDrive, C: Clock, O: Operator<T>>(
+    pub fn run_with_others<T: ServedDrive, C: Clock, O: Operator<T>>(
         &mut self,
         operator: &mut O,
         exports: &mut [Export<T>],
-        devices: &mut [Device<T::Device>],
+        others: Others<'_, T::Device>,
         clock: &mut C,
         stop: &Stop,
     ) -> Result<End, ServeError> {
-        let mut infos = export_infos(exports, !devices.is_empty())?;
+        let Others { zoned, devices } = others;
+        let mut infos = export_infos(exports, !devices.is_empty() || !zoned.is_empty())?;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
         let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target));
-        let devices = devices.iter_mut().map(Served::device);
-        let mut served: Vec<Served<'_, T>> = drives.chain(devices).collect();
+        let (zoned, devices) = (zoned.iter_mut().map(Served::zones), devices.iter_mut().map(Served::device));
+        let mut served: Vec<Served<'_, T>> = drives.chain(zoned).chain(devices).collect();
         let ended = self.watched(stop, operator, |server, operator| {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
         });
@@ -221,7 +240,7 @@ impl Server {
             return ended;
         }
         self.listeners.clear();
-        let names = infos.iter().map(|info| info.name.as_str()).chain(std::iter::repeat("device"));
+        let names = infos.iter().map(|info| info.name.as_str()).chain(std::iter::repeat("another namespace"));
         let flushed = names.zip(&mut served).map(|(name, served)| drain_and_flush(name, served, clock));
         flushed.fold(Ok(()), Result::and).and(ended)
     }

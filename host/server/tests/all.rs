@@ -16,6 +16,7 @@ mod nvme_commands;
 mod nvme_hints;
 mod nvme_hosts;
 mod nvme_tls;
+mod nvme_zones;
 mod operator;
 mod sockets;
 mod standstill;

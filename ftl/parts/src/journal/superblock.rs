@@ -666,7 +666,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (
             offset_of!(Header, tenant_words),
             6,
-            "of zones: parallel units of each, and how many (low 16 bits, high 16 bits)",
+            "of zones: parallel units of each (10 bits), how many (28), and how many can be open, less one (10)",
         ),
         (offset_of!(Header, life), 112, LifeBytes::COUNTS),
         (

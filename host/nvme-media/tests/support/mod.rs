@@ -13,7 +13,9 @@ use openftl_media::EmulatedDevice;
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_nvme_tcp::fabrics::Identity;
-use openftl_server::{Device, Drives, Endpoint, Export, Operator, Protocol, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{
+    Device, Drives, Endpoint, Export, Operator, Others, Protocol, Server, ServerConfig, Stop, WallClock,
+};
 use rustix::event::{EventfdFlags, eventfd};
 
 pub const NAME: &str = "nqn.2024-01.org.example:device";
@@ -71,8 +73,8 @@ impl Served {
         let at_stop = stop.clone();
         let thread = std::thread::spawn(move || {
             let exports: &mut [Export<Drive>] = &mut [];
-            let devices = std::slice::from_mut(&mut device);
-            server.run_with_devices(&mut hands, exports, devices, &mut WallClock::new(), &at_stop).unwrap();
+            let others = Others { zoned: &mut [], devices: std::slice::from_mut(&mut device) };
+            server.run_with_others(&mut hands, exports, others, &mut WallClock::new(), &at_stop).unwrap();
             device.into_media()
         });
         Served { address, bell, deeds: sender, stop, thread: Some(thread) }

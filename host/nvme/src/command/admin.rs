@@ -75,6 +75,8 @@ pub struct GetLogPage {
     pub specific: u16,
     /// UUID Index, 0 for none.
     pub uuid: u8,
+    /// CSI, bits 31 to 24 of dword 14.
+    pub command_set: u8,
 }
 
 /// The fields of a Set Features command.
@@ -261,6 +263,7 @@ impl GetLogPage {
             parameter: (entry.dword(10) >> 8) as u8 & 0x7f,
             specific: (entry.dword(11) >> 16) as u16,
             uuid: entry.dword(14) as u8 & 0x7f,
+            command_set: (entry.dword(14) >> 24) as u8,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! What is left to do is said in bytes. The drive's own errors become a status through [`Status::from`].
 
 use super::open_channel::{VectorCommand, parse_open_channel};
+use super::zoned::{ZoneCommand, parse_zoned};
 use super::{FUSE, Refusal, Transfer, check_data_flags, check_data_pointer};
 use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Attached, Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX};
@@ -159,6 +160,8 @@ pub enum IoCommand {
     },
     /// A command of an Open-Channel namespace.
     OpenChannel(VectorCommand),
+    /// A command of a zoned namespace.
+    Zone(ZoneCommand),
 }
 
 /// FUA, bit 30 of dword 12.
@@ -250,6 +253,7 @@ impl Io {
             }
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
+            NamespaceKind::Zoned(shape) => parse_zoned(entry, namespace, &shape, durability)?,
         };
         if half != Half::None {
             check_half(half, &command, namespace)?;
@@ -308,6 +312,7 @@ impl IoCommand {
                 Transfer::ToController(u32::from(*sources) * size_of::<CopySource>() as u32)
             }
             IoCommand::OpenChannel(command) => command.transfer(namespace),
+            IoCommand::Zone(command) => command.transfer(),
         }
     }
 }
@@ -337,7 +342,8 @@ fn is_known(opcode: u8) -> bool {
             | opcodes::DATASET_MANAGEMENT
             | opcodes::VERIFY
             | opcodes::COPY
-            | opcodes::VECTOR_RESET..=opcodes::VECTOR_COPY
+            | opcodes::VECTOR_RESET
+            ..=opcodes::VECTOR_COPY | opcodes::ZONE_SEND | opcodes::ZONE_RECEIVE | opcodes::ZONE_APPEND
     ) || is_hint(opcode)
 }
 
@@ -445,11 +451,17 @@ pub(super) fn dataset_management(entry: &SubmissionEntry) -> IoCommand {
 /// The range of a command without data: SLBA in dwords 10 and 11, NLB, 0-based, in bits 15 to 0 of dword 12.
 #[inline]
 pub(super) fn covered(entry: &SubmissionEntry, namespace: &Namespace) -> Result<Span, Refusal> {
-    // PRINFO and STC: a check that cannot be made is not passed over.
+    check_protection(entry)?;
+    namespace.span(entry.dword_pair(10), blocks(entry), 40)
+}
+
+/// PRINFO and STC: a check that cannot be made is not passed over.
+#[inline]
+pub(super) fn check_protection(entry: &SubmissionEntry) -> Result<(), Refusal> {
     if entry.dword(12) & (0xf << 26 | 1 << 24) != 0 {
         return Err(Status::INVALID_FIELD.at(51));
     }
-    namespace.span(entry.dword_pair(10), blocks(entry), 40)
+    Ok(())
 }
 
 /// Blocks of a command: NLB, bits 15 to 0 of dword 12, 0-based.

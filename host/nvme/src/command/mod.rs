@@ -6,16 +6,19 @@
 //! | [`admin`] | on the admin queue |
 //! | [`io`] | on the others, of block namespaces |
 //! | [`open_channel`] | on the others, of Open-Channel namespaces |
+//! | [`zoned`] | on the others, of zoned namespaces |
 
 pub mod admin;
 pub mod fabrics;
 pub mod io;
 pub mod open_channel;
+pub mod zoned;
 
 pub use admin::AdminCommand;
 pub use fabrics::FabricsCommand;
 pub use io::{Half, Io, IoCommand};
 pub use open_channel::VectorCommand;
+pub use zoned::{ZoneCommand, ZoneReport};
 
 use crate::wire::entry::{SglDescriptor, SubmissionEntry};
 use crate::wire::log::ErrorEntry;

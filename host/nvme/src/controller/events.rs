@@ -6,6 +6,7 @@
 //! ```
 
 use crate::command::{Answer, Refusal};
+use crate::namespace::NamespaceSet;
 use crate::queue::CommandId;
 use crate::wire::feature::event as enabled;
 use crate::wire::log::{event, id, warning};
@@ -83,6 +84,12 @@ impl Event {
     }
 }
 
+/// DW0, and DW1: the namespace.
+fn zones_changed_result(namespace: u32) -> u64 {
+    let dword = event::NOTICE | event::ZONE_CHANGED << 8 | u32::from(id::CHANGED_ZONES) << 16;
+    u64::from(namespace) << 32 | u64::from(dword)
+}
+
 /// The events of one controller. There is room for each event once, so nothing overflows.
 #[derive(Default, Debug)]
 pub struct Events {
@@ -92,6 +99,9 @@ pub struct Events {
     masked: u8,
     /// Held requests that ended without an event.
     ended: Vec<CommandId>,
+    /// Namespaces whose zones have changed, each an event of its own; those that were told of.
+    zoned_pending: NamespaceSet,
+    zoned_masked: NamespaceSet,
 }
 
 impl Events {
@@ -114,6 +124,19 @@ impl Events {
         }
     }
 
+    /// Zones of a namespace have changed, and the host did not do it.
+    pub fn zones_changed(&mut self, namespace: u32, configuration: u32) {
+        if configuration & enabled::ZONE_CHANGED != 0 {
+            self.zoned_pending.insert(namespace);
+        }
+    }
+
+    /// The changed zones of a namespace were read.
+    pub fn zones_read(&mut self, namespace: u32) {
+        self.zoned_pending.remove(namespace);
+        self.zoned_masked.remove(namespace);
+    }
+
     /// A log page was read: what it tells needs telling no more.
     pub fn page_read(&mut self, page: u8) {
         for event in Event::ALL.into_iter().filter(|event| event.page() == page) {
@@ -134,6 +157,7 @@ impl Events {
         self.ended.append(&mut self.held);
         self.pending = 0;
         self.masked = 0;
+        (self.zoned_pending, self.zoned_masked) = (NamespaceSet::default(), NamespaceSet::default());
     }
 
     /// The next held request that ends, and how.
@@ -141,11 +165,16 @@ impl Events {
         if let Some(request) = self.ended.pop() {
             return Some((request, Answer::from(Status::ABORT_REQUESTED)));
         }
-        let tellable = self.pending & !self.masked;
-        let event = Event::ALL.into_iter().find(|event| tellable & event.bit() != 0)?;
         if self.held.is_empty() {
             return None;
         }
+        let tellable = self.pending & !self.masked;
+        let Some(event) = Event::ALL.into_iter().find(|event| tellable & event.bit() != 0) else {
+            let zoned = self.zoned_pending.iter().find(|id| !self.zoned_masked.contains(*id))?;
+            self.zoned_pending.remove(zoned);
+            self.zoned_masked.insert(zoned);
+            return Some((self.held.remove(0), Answer::of(zones_changed_result(zoned))));
+        };
         self.pending &= !event.bit();
         self.masked |= event.bit();
         Some((self.held.remove(0), Answer::of(event.result())))
@@ -186,6 +215,24 @@ mod tests {
         ] {
             assert_eq!(event.result(), result, "{event:?}");
         }
+    }
+
+    #[test]
+    fn changed_zones_are_an_event_of_each_namespace() {
+        let mut events = Events::default();
+        (0..3).for_each(|id| events.hold(CommandId(id)).unwrap());
+        events.zones_changed(3, 0);
+        assert_eq!(events.take(), None, "not wanted");
+        for namespace in [3, 5, 3] {
+            events.zones_changed(namespace, enabled::ZONE_CHANGED);
+        }
+        assert_eq!(events.take(), Some((CommandId(0), Answer::of(3 << 32 | 0x00bf_ef02))));
+        assert_eq!(events.take(), Some((CommandId(1), Answer::of(5 << 32 | 0x00bf_ef02))));
+        events.zones_changed(3, enabled::ZONE_CHANGED);
+        assert_eq!(events.take(), None, "masked");
+        events.zones_read(3);
+        events.zones_changed(3, enabled::ZONE_CHANGED);
+        assert_eq!(events.take(), Some((CommandId(2), Answer::of(3 << 32 | 0x00bf_ef02))));
     }
 
     #[test]

@@ -9,13 +9,16 @@ use crate::command::Refusal;
 use crate::command::admin::Identify;
 use crate::command::io::{COPY_BYTES_MAX, COPY_SOURCES_MAX};
 use crate::drives::NamespaceName;
-use crate::namespace::{ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, TRANSFER_BYTES_MAX};
+use crate::namespace::{
+    ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, TRANSFER_BYTES_MAX, ZonedShape,
+};
 use crate::queue::QUEUE_ENTRIES_MAX;
 use crate::wire::identify::{
     IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace, LbaFormat, NAMESPACE_READY,
     NamespaceDescriptorHead, OCP_UUID, UuidEntry, cns, controller, csi, namespace as bits,
 };
 use crate::wire::status::Status;
+use crate::wire::zoned::ZonedNamespace;
 use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
 use openftl_core::BLOCK_BYTES;
 use zerocopy::{FromZeros, IntoBytes};
@@ -62,13 +65,21 @@ impl Controller {
                     cns::COMMAND_SET_NAMESPACE => or_zeroes(attached.get(id))?,
                     _ => allocated(context, id)?,
                 };
-                if namespace.is_some_and(|namespace| namespace.command_set() != command_set) {
+                // A zoned namespace has the NVM command set besides its own.
+                let has_set = |one: &Namespace| {
+                    let set = one.command_set();
+                    set == command_set || set == csi::ZONED && command_set == csi::NVM
+                };
+                if namespace.is_some_and(|namespace| !has_set(namespace)) {
                     return Err(Status::INVALID_FIELD.at(47));
                 }
-                // Storage tags, protection formats, large granularities: there are none, so all fields are zero.
+                // Of the others: storage tags, protection formats, large granularities: there are none, so all fields are zero.
+                if let (Some(NamespaceKind::Zoned(shape)), csi::ZONED) = (namespace.map(|one| one.kind), command_set) {
+                    out.extend_from_slice(zoned_namespace(&shape).as_bytes());
+                }
             }
             cns::COMMAND_SET_CONTROLLER => {
-                // VSL, WZSL, WUSL, DMRL, DMRSL, DMSL: zero, no limits but those of the commands themselves.
+                // VSL, WZSL, WUSL, DMRL, DMRSL, DMSL: zero, no limits but those of the commands themselves. And ZASL: zero, that of MDTS.
                 check_command_set(command_set)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
@@ -126,7 +137,7 @@ impl Controller {
             }
             cns::COMMAND_SETS => {
                 // One combination: all that there are. Vectors of bits, by command set.
-                let combination = U64::new(1 << csi::NVM | 1 << csi::OPEN_CHANNEL);
+                let combination = U64::new(1 << csi::NVM | 1 << csi::ZONED | 1 << csi::OPEN_CHANNEL);
                 out.extend_from_slice(combination.as_bytes());
             }
             _ => return Err(Status::INVALID_FIELD.at(40)),
@@ -167,7 +178,9 @@ impl Controller {
         }
         data.controller_type = controller::TYPE_IO;
         data.sharing = if config.is_shared { controller::SEVERAL_CONTROLLERS } else { 0 };
-        data.optional_events = controller::NAMESPACE_NOTICES.into();
+        let has_zones = has_zones(context);
+        let zone_notices = if has_zones { controller::ZONE_NOTICES } else { 0 };
+        data.optional_events = (controller::NAMESPACE_NOTICES | zone_notices).into();
         data.attributes = (controller::LONG_HOST_ID
             | controller::TRAFFIC_KEEPS_ALIVE
             | controller::UUID_LIST
@@ -203,7 +216,8 @@ impl Controller {
         // Blocks of either format: the fewer bytes count. Namespaces say it better.
         let atomic = BlockFormat::FourKib.atomic_blocks() as u16 - 1;
         data.atomic_write_normal = atomic.into();
-        data.atomic_write_power_fail = atomic.into();
+        // Of what is written to a zone a power cut may leave a part.
+        data.atomic_write_power_fail = if has_zones { 0 } else { atomic }.into();
         data.atomic_compare_and_write = atomic.into();
         data.fused_operations = controller::COMPARE_AND_WRITE.into();
         data.optional_fabrics_commands = controller::DISCONNECT.into();
@@ -218,8 +232,14 @@ impl Namespace {
         match self.kind {
             NamespaceKind::Block { .. } => csi::NVM,
             NamespaceKind::OpenChannel(_) => csi::OPEN_CHANNEL,
+            NamespaceKind::Zoned(_) => csi::ZONED,
         }
     }
+}
+
+/// Whether a namespace of the subsystem is zoned.
+pub(super) fn has_zones(context: &Context<'_>) -> bool {
+    context.namespaces.iter().flatten().any(|one| matches!(one.kind, NamespaceKind::Zoned(_)))
 }
 
 /// The namespace whose data structure is wanted: of an id that has none it is all zeroes, and what is no id has none.
@@ -240,7 +260,11 @@ fn allocated<'a>(context: &Context<'a>, id: u32) -> Result<Option<&'a Namespace>
 }
 
 fn check_command_set(command_set: u8) -> Result<(), Refusal> {
-    if matches!(command_set, csi::NVM | csi::OPEN_CHANNEL) { Ok(()) } else { Err(Status::INVALID_FIELD.at(47)) }
+    if matches!(command_set, csi::NVM | csi::ZONED | csi::OPEN_CHANNEL) {
+        Ok(())
+    } else {
+        Err(Status::INVALID_FIELD.at(47))
+    }
 }
 
 /// A list is of the ids above `after`.
@@ -271,6 +295,7 @@ fn capacity_bytes(namespace: &Namespace) -> u128 {
     match namespace.kind {
         NamespaceKind::Block { bytes, .. } => u128::from(bytes),
         NamespaceKind::OpenChannel(geometry) => u128::from(geometry.bytes()),
+        NamespaceKind::Zoned(shape) => u128::from(shape.capacity_bytes()),
     }
 }
 
@@ -297,6 +322,7 @@ fn features(namespace: &Namespace) -> u8 {
     match namespace.kind {
         NamespaceKind::Block { .. } => bits::ATOMIC_FIELDS | bits::PREFERRED_FIELDS,
         NamespaceKind::OpenChannel(_) => bits::DEALLOCATED_ERROR,
+        NamespaceKind::Zoned(_) => bits::ATOMIC_FIELDS,
     }
 }
 
@@ -353,6 +379,26 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
                 relative_performance: 0,
             };
         }
+        NamespaceKind::Zoned(shape) => {
+            // NSZE counts what lies between the capacity of a zone and the next one; nothing else does.
+            let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
+            let in_use = context.drives.bytes_in_use(name).min(shape.capacity_bytes());
+            data.capacity = (shape.capacity_bytes() / BLOCK_BYTES as u64).into();
+            data.utilization = (in_use / BLOCK_BYTES as u64).into();
+            data.deallocation = bits::READS_ZEROES;
+            let longest = (TRANSFER_BYTES_MAX as usize / BLOCK_BYTES - 1) as u16;
+            data.atomic_write_normal = longest.into();
+            data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
+        }
     }
     out.extend_from_slice(data.as_bytes());
+}
+
+/// What the Zoned Namespace command set has of a namespace.
+fn zoned_namespace(shape: &ZonedShape) -> ZonedNamespace {
+    let mut data = ZonedNamespace::new_zeroed();
+    data.active_max = (shape.max_active - 1).into();
+    data.open_max = (shape.max_open - 1).into();
+    data.formats[0].size = shape.size.into();
+    data
 }

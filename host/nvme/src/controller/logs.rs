@@ -2,19 +2,20 @@
 
 use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
+use super::identify::has_zones;
 use super::{Context, Controller, placement};
 use crate::command::Refusal;
 use crate::command::admin::GetLogPage;
 use crate::drives::NamespaceName;
 use crate::hints::Hints;
 use crate::namespace::{ALL_NAMESPACES, Namespace, NamespaceKind};
-use crate::wire::identify::IDENTIFY_BYTES;
+use crate::wire::identify::{IDENTIFY_BYTES, csi};
 use crate::wire::log::{COMMAND_CHANGES_BLOCKS, COMMAND_SUPPORTED, ErrorEntry, FirmwareLog, LOG_PAGE_SUPPORTED, id};
 use crate::wire::opcode::{self, admin, io};
 use crate::wire::open_channel::{ChunkInformation, ChunkNotification};
 use crate::wire::status::Status;
 use crate::wire::{U32, ascii};
-use openftl_core::{ChunkId, Geometry};
+use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, ChunkState, Notification};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -64,6 +65,11 @@ const WRITING_COMMANDS: [u8; 8] = [
     io::VECTOR_COPY,
 ];
 
+/// Commands of a zoned namespace: nothing else may change its blocks.
+const ZONED_READING_COMMANDS: [u8; 6] =
+    [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::ZONE_RECEIVE, opcode::FABRICS];
+const ZONED_WRITING_COMMANDS: [u8; 3] = [io::WRITE, io::ZONE_APPEND, io::ZONE_SEND];
+
 /// The part of a page that the host asked for, cut out of the page as that is written down piece by piece.
 pub(super) struct Window<'a> {
     out: &'a mut Vec<u8>,
@@ -103,7 +109,8 @@ impl Controller {
         let pages = if self.is_discovery() { &DISCOVERY_PAGES[..] } else { &PAGES[..] };
         let has_placement = placement::placed(context).next().is_some();
         let placement_pages = if has_placement && !self.is_discovery() { &placement::PAGES[..] } else { &[] };
-        if !pages.contains(&command.page) && !placement_pages.contains(&command.page) {
+        let zone_pages: &[u8] = if has_zones(context) && !self.is_discovery() { &[id::CHANGED_ZONES] } else { &[] };
+        if ![pages, placement_pages, zone_pages].iter().any(|pages| pages.contains(&command.page)) {
             return Err(Status::INVALID_LOG_PAGE.at(40));
         }
         // The one UUID is OCP's, and its page is the one that it can stand beside.
@@ -115,7 +122,7 @@ impl Controller {
         match command.page {
             id::SUPPORTED_LOG_PAGES => {
                 let mut entries = [U32::new(0); 256];
-                let pages = pages.iter().chain(placement_pages);
+                let pages = pages.iter().chain(placement_pages).chain(zone_pages);
                 pages.for_each(|page| entries[usize::from(*page)] = LOG_PAGE_SUPPORTED.into());
                 window.write(entries.as_bytes());
             }
@@ -155,10 +162,15 @@ impl Controller {
                 let management: &[u8] = if has_placement { &MANAGEMENT_COMMANDS } else { &[] };
                 let has_objects = context.namespaces.iter().flatten().any(|one| one.hints() == Hints::Objects);
                 let objects: &[u8] = if has_objects { &[io::FLASH_ALLOC, io::FLASH_ALLOC_RANGE] } else { &[] };
-                for opcode in READING_COMMANDS.iter().chain(management).chain(objects).copied() {
+                let (reading, writing, more) = match command.command_set {
+                    csi::NVM | csi::OPEN_CHANNEL => (&READING_COMMANDS, &WRITING_COMMANDS[..], [management, objects]),
+                    csi::ZONED => (&ZONED_READING_COMMANDS, &ZONED_WRITING_COMMANDS[..], [&[][..], &[]]),
+                    _ => return Err(Status::INVALID_FIELD.at(59)),
+                };
+                for opcode in reading.iter().chain(more.into_iter().flatten()).copied() {
                     entries[256 + usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }
-                for opcode in WRITING_COMMANDS {
+                for opcode in writing.iter().copied() {
                     entries[256 + usize::from(opcode)] = (COMMAND_SUPPORTED | COMMAND_CHANGES_BLOCKS).into();
                 }
                 window.write(entries.as_bytes());
@@ -172,6 +184,17 @@ impl Controller {
             id::CHUNKS => {
                 let (namespace, geometry) = self.open_channel(command.namespace, context)?;
                 write_chunks(namespace, &geometry, context, &mut window)?;
+            }
+            id::CHANGED_ZONES => {
+                match self.attached(context).get(command.namespace)?.kind {
+                    NamespaceKind::Zoned(_) => {}
+                    _ => return Err(Status::INVALID_FIELD.at(4)),
+                }
+                window.write(self.zones_changed.page(command.namespace).as_bytes());
+                if !command.retain_event {
+                    self.zones_changed.read(command.namespace);
+                    self.events.zones_read(command.namespace);
+                }
             }
             id::CHUNK_NOTIFICATIONS => self.write_notifications(command.namespace, context, &mut window)?,
             _ => self.placement_page(command, context, &mut window)?,
@@ -192,6 +215,10 @@ impl Controller {
                 context.drives.bytes_in_use(NamespaceName { subsystem, id: namespace.id }) >> format.bytes_log2()
             }
             NamespaceKind::OpenChannel(geometry) => geometry.blocks(),
+            NamespaceKind::Zoned(_) => {
+                let name = NamespaceName { subsystem, id: namespace.id };
+                context.drives.bytes_in_use(name) / BLOCK_BYTES as u64
+            }
         };
         context.namespaces.iter().flatten().map(in_use).sum()
     }
@@ -200,7 +227,7 @@ impl Controller {
     pub(super) fn open_channel(&self, id: u32, context: &Context<'_>) -> Result<(NamespaceName, Geometry), Refusal> {
         match self.attached(context).get(id)?.kind {
             NamespaceKind::OpenChannel(geometry) => Ok((NamespaceName { subsystem: context.subsystem, id }, geometry)),
-            NamespaceKind::Block { .. } => Err(Status::INVALID_FIELD.at(4)),
+            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) => Err(Status::INVALID_FIELD.at(4)),
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `directives` | what it has enabled to be said with writes |
 //! | `identify`, `logs` | what the controller tells |
 //! | `placement` | Flexible Data Placement |
+//! | `zones` | zones that changed by themselves |
 //! | [`keep_alive`] | whether the host is still there |
 
 mod directives;
@@ -24,6 +25,7 @@ pub mod keep_alive;
 mod logs;
 mod placement;
 pub mod properties;
+mod zones;
 
 pub use events::Event;
 pub use logs::NOTIFICATIONS_MAX;
@@ -49,6 +51,7 @@ use openftl_core::{Nanos, Time};
 use openftl_parts::words::Handle;
 use properties::{Change, Properties};
 use zerocopy::IntoBytes;
+use zones::ZonesChanged;
 
 /// What became of a command on an admin queue, or of a fabrics command on any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +130,8 @@ pub struct Controller {
     io_queues: Box<[u64; IO_QUEUES_MAX as usize]>,
     /// No chunk notification up to this count is in the log any more, of each namespace at its id less one.
     notifications_gone: Box<[u64; NAMESPACES_MAX as usize]>,
+    /// Zones that have changed by themselves since the host last read which.
+    zones_changed: ZonesChanged,
     /// Warnings that the host was told of.
     warned: u8,
 }
@@ -152,6 +157,7 @@ impl Controller {
             changed: NamespaceSet::default(),
             io_queues: Box::new([0; IO_QUEUES_MAX as usize]),
             notifications_gone: Box::new([0; NAMESPACES_MAX as usize]),
+            zones_changed: ZonesChanged::default(),
             warned: 0,
         }
     }
@@ -409,6 +415,7 @@ impl Controller {
         self.events.reset();
         self.changed = NamespaceSet::default();
         self.io_queues.fill(0);
+        self.zones_changed = ZonesChanged::default();
         self.warned = 0;
     }
 
@@ -420,6 +427,14 @@ impl Controller {
     /// Something has happened.
     pub(crate) fn happened(&mut self, event: Event) {
         self.events.happened(event, self.features.events());
+    }
+
+    /// The zone that begins at block `first` has changed by itself.
+    pub(crate) fn zone_changed(&mut self, namespace: u32, first: u64) {
+        if self.attached.contains(namespace) {
+            self.zones_changed.add(namespace, first);
+            self.events.zones_changed(namespace, self.features.events());
+        }
     }
 
     /// Attaches a namespace of the subsystem, or detaches it.

@@ -86,6 +86,8 @@ pub mod event {
     pub const SMART: u32 = 0xff;
     /// Bit 8: attached namespaces.
     pub const NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
+    /// Bit 27: zones have changed (ZNS).
+    pub const ZONE_CHANGED: u32 = 1 << 27;
     /// Bit 31: the discovery log.
     pub const DISCOVERY_LOG: u32 = 1 << 31;
 }

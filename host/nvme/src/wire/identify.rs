@@ -48,6 +48,8 @@ pub mod cns {
 pub mod csi {
     /// The NVM command set.
     pub const NVM: u8 = 0x00;
+    /// The Zoned Namespace command set.
+    pub const ZONED: u8 = 0x02;
     /// Open-Channel 2.0, older than these identifiers: the first of those for vendors. Hosts that do not know it leave the
     /// namespace alone, as they should: it cannot be written out of order.
     pub const OPEN_CHANNEL: u8 = 0x30;
@@ -199,6 +201,8 @@ pub mod controller {
     pub const SEVERAL_CONTROLLERS: u8 = 1 << 1;
     /// OAES bit 8: Namespace Attribute Notices.
     pub const NAMESPACE_NOTICES: u32 = 1 << 8;
+    /// OAES bit 27: Zone Descriptor Changed Notices (ZNS).
+    pub const ZONE_NOTICES: u32 = 1 << 27;
     /// OAES bit 31: Discovery Log Page Change Notices.
     pub const DISCOVERY_NOTICES: u32 = 1 << 31;
     /// CTRATT bit 0: host identifiers of 128 bits.

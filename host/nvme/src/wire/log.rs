@@ -29,6 +29,8 @@ pub mod id {
     pub const PLACEMENT_EVENTS: u8 = 0x23;
     /// "Discovery".
     pub const DISCOVERY: u8 = 0x70;
+    /// ZNS, "Changed Zone List".
+    pub const CHANGED_ZONES: u8 = 0xbf;
     /// OCP, "SMART / Health Information Extended".
     pub const OCP_SMART: u8 = 0xc0;
     /// Open-Channel 2.0, "Chunk Information".
@@ -255,6 +257,8 @@ pub mod event {
     pub const SPARE: u32 = 0x02;
     /// Notice, 00h: attached namespaces.
     pub const NAMESPACE_ATTRIBUTE: u32 = 0x00;
+    /// Notice, EFh: zones have changed (ZNS).
+    pub const ZONE_CHANGED: u32 = 0xef;
     /// Notice, F0h: the discovery log.
     pub const DISCOVERY_LOG: u32 = 0xf0;
 }

@@ -12,10 +12,11 @@
 //! | [`data_placement`] | Flexible Data Placement |
 //! | [`directive`] | what a host may say with its writes |
 //! | [`open_channel`] | what Open-Channel 2.0 adds |
+//! | [`zoned`] | zoned namespaces |
 //!
 //! Comments name the section of the specification, since its figures are counted anew in every revision: "Base" is the
-//! NVM Express Base Specification 2.1 (Fabrics are a part of it), "NVM" the NVM Command Set Specification 1.1, "OCP" the
-//! OCP Datacenter NVMe SSD Specification 2.0. Numbers before a colon are bytes of the structure.
+//! NVM Express Base Specification 2.1 (Fabrics are a part of it), "NVM" the NVM Command Set Specification 1.1, "ZNS" the
+//! Zoned Namespace Command Set Specification 1.1, "OCP" the OCP Datacenter NVMe SSD Specification 2.0. Numbers before a colon are bytes of the structure.
 
 pub mod data_placement;
 pub mod directive;
@@ -27,6 +28,7 @@ pub mod log;
 pub mod opcode;
 pub mod open_channel;
 pub mod status;
+pub mod zoned;
 
 pub use entry::{CompletionEntry, SglDescriptor, SubmissionEntry};
 pub use status::Status;

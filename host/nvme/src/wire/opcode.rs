@@ -76,6 +76,12 @@ pub mod io {
     pub const VECTOR_READ: u8 = 0x92;
     /// Open-Channel 2.0, "Vector Chunk Copy".
     pub const VECTOR_COPY: u8 = 0x93;
+    /// ZNS, "Zone Management Send command".
+    pub const ZONE_SEND: u8 = 0x79;
+    /// ZNS, "Zone Management Receive command".
+    pub const ZONE_RECEIVE: u8 = 0x7a;
+    /// ZNS, "Zone Append command".
+    pub const ZONE_APPEND: u8 = 0x7d;
     /// FlashAlloc of ranges, our own: [`crate::command::io::IoCommand::FlashAlloc`].
     pub const FLASH_ALLOC: u8 = 0xc1;
     /// FlashAlloc of one range, as the firmware that its authors published has it:

@@ -58,6 +58,14 @@ statuses! {
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
     permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
+    permanent ZONE_BOUNDARY = 0x1b8, "Zone Boundary Error";
+    permanent ZONE_FULL = 0x1b9, "Zone Is Full";
+    permanent ZONE_READ_ONLY = 0x1ba, "Zone Is Read Only";
+    permanent ZONE_OFFLINE = 0x1bb, "Zone Is Offline";
+    permanent ZONE_INVALID_WRITE = 0x1bc, "Zone Invalid Write";
+    permanent TOO_MANY_ACTIVE_ZONES = 0x1bd, "Too Many Active Zones";
+    permanent TOO_MANY_OPEN_ZONES = 0x1be, "Too Many Open Zones";
+    permanent ZONE_INVALID_TRANSITION = 0x1bf, "Invalid Zone State Transition";
     permanent TOO_MANY_OBJECTS = 0x1c0, "Too Many Objects";
     permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
     permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";

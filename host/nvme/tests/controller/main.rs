@@ -11,3 +11,4 @@ mod io;
 mod logs;
 mod storm;
 mod streams;
+mod zoned;

@@ -6,7 +6,7 @@ use openftl_nvme::wire::fabrics::ANY_CONTROLLER;
 use openftl_nvme::wire::opcode;
 use openftl_nvme::{
     BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, Queue, QueueError,
-    SubmissionEntry,
+    SubmissionEntry, ZonedShape,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -17,6 +17,9 @@ const HINTS: [Hints; 3] = [
     Hints::Streams { streams: 3, unit_blocks: 64 },
     Hints::DataPlacement { handles: 3, is_persistent: false, unit_blocks: 64 },
 ];
+
+/// The zones of zoned ones.
+const SHAPE: ZonedShape = ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3 };
 
 /// One thing that happens to a controller.
 #[derive(Clone, Debug)]
@@ -42,7 +45,7 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::admin::GEOMETRY, opcode::io::WRITE, opcode::io::COPY, opcode::io::VECTOR_READ,
             opcode::io::VECTOR_COPY, opcode::FABRICS, opcode::admin::DIRECTIVE_SEND, opcode::admin::DIRECTIVE_RECEIVE,
             opcode::io::MANAGEMENT_RECEIVE, opcode::io::MANAGEMENT_SEND, opcode::io::FLASH_ALLOC,
-            opcode::io::FLASH_ALLOC_RANGE,
+            opcode::io::FLASH_ALLOC_RANGE, opcode::io::ZONE_SEND, opcode::io::ZONE_RECEIVE, opcode::io::ZONE_APPEND,
         ]),
         1 => any::<u8>(),
     ];
@@ -137,8 +140,11 @@ impl Storm {
             }
             Step::Namespace { id } => {
                 let bytes = CAPACITY;
-                let kind =
-                    NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints: HINTS[usize::from(id % 3)] };
+                let hints = HINTS[usize::from(id % 3)];
+                let kind = match id % 4 {
+                    0 => NamespaceKind::Zoned(SHAPE),
+                    _ => NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints },
+                };
                 let namespace = Namespace { kind, ..block(u32::from(id), BlockFormat::FourKib) };
                 if self.world.target.detach(0, namespace.id).is_err() {
                     let _ = self.world.target.attach(0, namespace);

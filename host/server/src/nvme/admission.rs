@@ -2,6 +2,7 @@
 
 use openftl_bytes::{ByteRequest, RequestId};
 use openftl_core::BLOCK_BYTES;
+use openftl_nvme::command::ZoneCommand;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::{Answer, IoCommand, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
@@ -13,6 +14,7 @@ use crate::device_request::{Lists, device_request};
 use crate::link::{DIRECT_BYTES_MIN, Over};
 use crate::served::Claim;
 use crate::ticket::{Ticket, What};
+use crate::zone_request::zone_request;
 
 impl NvmeConnection {
     /// Gives a command the place and the frames of its next request. Or it waits for them: behind those of this connection
@@ -44,7 +46,8 @@ impl NvmeConnection {
             let ticket = Ticket { slot: turn.slot, generation: turn.generation, what: What::Nvme(slot) };
             let claim = Claim { requests: self.requests, bytes: self.bytes, payload };
             let admitted = match part {
-                Part::Bytes(request) if !served.is_device() => served.admit(ticket, claim, request),
+                Part::Bytes(request) if served.is_drive() => served.admit(ticket, claim, request),
+                part if served.is_zoned() => served.admit_zoned(ticket, claim, zone_request(command, part)),
                 part => served.admit_command(ticket, claim, device_request(command, part, &mut Lists::default())),
             };
             if let Some(id) = admitted {
@@ -66,15 +69,15 @@ impl NvmeConnection {
         let export = command.export;
         let part = match command.io.expect("an I/O command").command {
             IoCommand::Write { span: Span { offset, length }, durability, handle }
-                if !turn.served[export].is_device() =>
+                if turn.served[export].is_drive() =>
             {
                 Part::Bytes(ByteRequest::Write { offset, length, durability, handle })
             }
-            _ => Part::Vector,
+            _ => Part::Whole,
         };
         let Some(id) = self.admit(slot, export, part, turn) else { return false };
         let served = &mut turn.served[export];
-        if served.is_device() {
+        if served.is_written_in_order() {
             self.line.push_back(slot);
         }
         let mut command = self.commands[slot.index()].take().expect("it is under way");
@@ -108,7 +111,7 @@ impl NvmeConnection {
         self.filling -= 1;
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[command.export];
-        if served.is_device() {
+        if served.is_written_in_order() {
             command.stage = Stage::Ready(id);
             self.advance_line(turn);
         } else {
@@ -157,9 +160,11 @@ impl NvmeConnection {
 fn is_write(part: Part, command: &Command) -> bool {
     match (part, command.io.expect("an I/O command").command) {
         (Part::Bytes(ByteRequest::Write { .. }), IoCommand::Write { .. }) => true,
-        (Part::Vector, io) => matches!(
+        (Part::Whole, io) => matches!(
             io,
-            IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
+            IoCommand::Write { .. }
+                | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
+                | IoCommand::Zone(ZoneCommand::Append { .. })
         ),
         _ => false,
     }
@@ -177,8 +182,8 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
             ),
             _,
         ) => length,
-        (Part::Vector, IoCommand::Write { span, .. }) => span.length,
-        (Part::Vector, IoCommand::OpenChannel(vector)) => match vector.action {
+        (Part::Whole, IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. })) => span.length,
+        (Part::Whole, IoCommand::OpenChannel(vector)) => match vector.action {
             VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
             VectorAction::Reset | VectorAction::Copy => 0,
         },

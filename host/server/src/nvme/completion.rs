@@ -2,11 +2,12 @@
 
 use openftl_bytes::RequestId;
 use openftl_core::BLOCK_BYTES;
-use openftl_nvme::command::Refusal;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
+use openftl_nvme::command::{Refusal, ZoneCommand};
 use openftl_nvme::{Answer, CompletionEntry, Io, IoCommand, Status, SubmissionEntry};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::{Ending, Slot};
+use openftl_zones::Action;
 use tracing::trace;
 use zerocopy::IntoBytes;
 
@@ -167,7 +168,9 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
             (&counters.reads, Some((&counters.bytes_read, bytes)))
         }
         IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
-        IoCommand::Write { span, .. } => (&counters.writes, Some((&counters.bytes_written, span.length))),
+        IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. }) => {
+            (&counters.writes, Some((&counters.bytes_written, span.length)))
+        }
         IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, blocks, .. }) => {
             (&counters.writes, Some((&counters.bytes_written, u64::from(*blocks) * BLOCK_BYTES as u64)))
         }
@@ -175,12 +178,16 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         | IoCommand::Copy { .. }
         | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Copy, .. }) => (&counters.writes, None),
         IoCommand::Zero { .. } | IoCommand::DatasetManagement { .. } => (&counters.trims, None),
-        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. }) => (&counters.trims, None),
+        IoCommand::OpenChannel(VectorCommand { action: VectorAction::Reset, .. })
+        | IoCommand::Zone(
+            ZoneCommand::Act { action: Action::Reset, .. } | ZoneCommand::ActOnAll { action: Action::Reset },
+        ) => (&counters.trims, None),
         IoCommand::Flush => (&counters.flushes, None),
         IoCommand::HandleStatus { .. }
         | IoCommand::HandleUpdate { .. }
         | IoCommand::FlashAlloc { .. }
         | IoCommand::FlashAllocRange { .. }
+        | IoCommand::Zone(_)
         | IoCommand::Nothing => {
             if !status.is_success() {
                 counters.errors.add(1);

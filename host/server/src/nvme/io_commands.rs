@@ -2,8 +2,9 @@
 
 use openftl_bytes::ByteRequest;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
+use openftl_nvme::command::{ZoneCommand, ZoneReport};
 use openftl_nvme::namespace::ALL_NAMESPACES;
-use openftl_nvme::{Answer, Half, Io, IoCommand, Span, Status};
+use openftl_nvme::{Answer, Half, Io, IoCommand, NamespaceKind, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::Slot;
 use openftl_parts::target::{BlockTarget, Durability, Extent};
@@ -30,7 +31,9 @@ impl NvmeConnection {
             IoCommand::Write { span, .. } if io.half == Half::Second => {
                 return self.collect(slot, span.length as u32, turn);
             }
-            IoCommand::Write { .. } | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. }) => {
+            IoCommand::Write { .. }
+            | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
+            | IoCommand::Zone(ZoneCommand::Append { .. }) => {
                 let command = self.commands[slot.index()].as_ref().expect("it has just begun");
                 let is_there = match command.data {
                     Data::InCapsule(bytes) => self.link.input().len() >= bytes as usize,
@@ -63,7 +66,8 @@ impl NvmeConnection {
             IoCommand::HandleUpdate { identifiers } => return self.collect(slot, u32::from(identifiers) * 2, turn),
             IoCommand::HandleStatus { bytes } => return self.tell_handle_status(slot, io, bytes, turn),
             IoCommand::Nothing => return self.finish(slot, Answer::from(Status::SUCCESS), turn),
-            IoCommand::OpenChannel(_) => Part::Vector,
+            IoCommand::Zone(ZoneCommand::Report(report)) => return self.tell_zones(slot, io, &report, turn),
+            IoCommand::OpenChannel(_) | IoCommand::Zone(_) => Part::Whole,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
                 let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
                 return self.start_all(slot, left, 0, turn);
@@ -86,6 +90,23 @@ impl NvmeConnection {
         };
         self.commands[slot.index()].as_mut().expect("it has just begun").next = Some((export, request));
         self.next_request(slot, turn)
+    }
+
+    /// "Zone Management Receive command".
+    fn tell_zones<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        io: Io,
+        report: &ZoneReport,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let namespace = turn.fabric.namespace(io.namespace);
+        let drive = turn.served[turn.fabric.export(io.namespace)].zones_mut();
+        let (Some(drive), NamespaceKind::Zoned(shape)) = (drive, namespace.kind) else {
+            unreachable!("only zoned namespaces have reports")
+        };
+        let data = namespace.zone_report(&shape, report, drive.board().zones());
+        self.finish_padded(slot, Answer::from(Status::SUCCESS), &data, report.bytes as usize, turn)
     }
 
     /// "Reclaim Unit Handle Status".

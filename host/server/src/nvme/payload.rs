@@ -19,7 +19,7 @@ impl NvmeConnection {
         [giving, taking].into_iter().flatten().min()
     }
 
-    /// Moves data out of frames, if the host is slow. Returns whether frames came back. The commands of a device keep the
+    /// Moves data out of frames, if the host is slow. Returns whether frames came back. The commands of a device, and the writes of a zoned drive, keep the
     /// order in which they came, so their data stay where they are, and the host has to go.
     pub fn move_aside<T: ServedDrive>(
         &mut self,
@@ -38,7 +38,7 @@ impl NvmeConnection {
         for command in self.commands.iter_mut().flatten() {
             let Stage::Filling(id) = command.stage else { continue };
             let served = &mut served[command.export];
-            if served.is_device() {
+            if served.is_written_in_order() {
                 return Err(Over::Expelled(Parting::SlowDeviceHost));
             }
             let filled = command.filled as usize;

@@ -1,10 +1,13 @@
 //! The requests of a command go to what is served one after the other. The end of each starts the next, or ends the command.
 
 use openftl_bytes::device::DeviceFinished;
+use openftl_bytes::zones::ZoneFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
+use openftl_nvme::command::zoned::refusal_of;
 use openftl_nvme::{Answer, Half, IoCommand, Status};
 use openftl_nvme_tcp::target::Slot;
+use openftl_zones::ZoneError;
 
 use super::{NvmeConnection, Part, Stage, Turn};
 use crate::ServedDrive;
@@ -60,7 +63,7 @@ impl NvmeConnection {
         if let Part::Bytes(ByteRequest::FlashAlloc) = part {
             served.set_extents(id, &command.extents);
         }
-        if served.is_device() {
+        if served.is_device() || matches!(command.io.expect("an I/O command").command, IoCommand::Zone(_)) {
             command.stage = Stage::Ready(id);
             self.line.push_back(slot);
             self.advance_line(turn);
@@ -92,6 +95,43 @@ impl NvmeConnection {
         match ended {
             Ended::Request(finished) => self.request_ended(slot, export, finished, turn),
             Ended::Command(finished) => self.command_ended(slot, export, finished, turn),
+            Ended::Zone(finished) => self.zone_request_ended(slot, export, finished, turn),
+        }
+    }
+
+    fn zone_request_ended<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        export: usize,
+        finished: ZoneFinished<Ticket>,
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let ZoneFinished { id, result, address, .. } = finished;
+        let command = self.commands[slot.index()].as_mut().expect("it is under way");
+        let io = command.io.expect("an I/O command");
+        // A flush of all namespaces names none.
+        let refusal = |error: ZoneError| match turn.fabric.find_namespace(io.namespace) {
+            Some(namespace) => namespace.zone_failure(&error),
+            None => refusal_of(&error),
+        };
+        let mut result = result.map_err(refusal);
+        let served = &mut turn.served[export];
+        match io.command {
+            IoCommand::Read(_) if result.is_ok() && !self.session.is_terminated() => {
+                return self.send_read(slot, export, id, Answer::from(Status::SUCCESS), turn);
+            }
+            IoCommand::Compare(_) if result.is_ok() && !is_there(served, id, &command.heap) => {
+                result = Err(Status::COMPARE_FAILURE.into());
+            }
+            _ => {}
+        }
+        served.release(id);
+        self.requests -= 1;
+        self.bytes -= command.held;
+        match (result, address) {
+            (Ok(()), Some(address)) => self.finish(slot, Answer::of(address), turn),
+            (Ok(()), None) => self.next_request(slot, turn),
+            (Err(refusal), _) => self.refuse(slot, refusal, turn),
         }
     }
 

@@ -5,10 +5,10 @@ use tracing::info;
 
 use super::{Server, Slot};
 use crate::connection::Connection;
-use crate::fabric::ServedDrive;
 use crate::link::Over;
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::served_drive::ServedDrive;
 
 /// How often late peers are looked for while the server is busy.
 pub(super) const LATE_PEERS_EVERY: Nanos = Nanos::from_millis(100);

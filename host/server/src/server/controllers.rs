@@ -7,11 +7,11 @@ use openftl_nvme::controller::Effect;
 
 use super::{Server, Slot};
 use crate::connection::Connection;
-use crate::fabric::ServedDrive;
 use crate::key_worker::JobTicket;
 use crate::nvme::Turn;
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::served_drive::ServedDrive;
 
 impl Server {
     /// Goes on with an authentication whose key or secret has been computed, and has the next one computed.

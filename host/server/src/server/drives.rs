@@ -6,9 +6,9 @@ use openftl_core::{Clock, Time};
 use super::Server;
 use crate::connection::Connection;
 use crate::end::ServeError;
-use crate::fabric::ServedDrive;
 use crate::nvme::Turn;
 use crate::served::{Ended, Served};
+use crate::served_drive::ServedDrive;
 use crate::ticket::{Ticket, What};
 
 /// Polls of a drive in one turn while it says that it has more to do at once.
@@ -95,6 +95,7 @@ pub(super) fn drain_and_flush<T: ServedDrive, C: Clock>(
                     openftl_media::Status::Success => Ok(()),
                     status => Err(format!("{status:?}")),
                 },
+                Ended::Zone(finished) => finished.result.map_err(|error| error.to_string()),
             };
             return result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
         }

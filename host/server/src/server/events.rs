@@ -11,9 +11,9 @@ use super::bounds::is_short;
 use super::{EVENT_KEYS, EVENT_LISTENER, EVENT_OPERATOR, EVENT_STOP, Server};
 use crate::connection::Connection;
 use crate::end::{End, ServeError};
-use crate::fabric::ServedDrive;
 use crate::operator::Operator;
 use crate::served::Served;
+use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 
 /// How often sockets are looked at while the end of a wait is spun.

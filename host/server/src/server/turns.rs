@@ -8,12 +8,12 @@ use super::events::Woken;
 use super::{Server, Slot};
 use crate::connection::Connection;
 use crate::end::{End, ServeError};
-use crate::fabric::ServedDrive;
 use crate::link::Over;
 use crate::nvme::Turn;
 use crate::operator::{Drives, Operator};
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use crate::ticket::{Ticket, What};
 

@@ -12,16 +12,20 @@ use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
-use openftl_media::EmulatedDevice;
-use openftl_nvme::{BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_nvme::{
+    BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target, ZonedShape,
+};
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
+use openftl_parts::Config;
 use openftl_server::{
-    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Protocol, ServeError, ServedDrive, Server,
-    ServerConfig, Stop, TlsPolicy, WallClock,
+    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Others, Protocol, ServeError, ServedDrive,
+    Server, ServerConfig, Stop, TlsPolicy, WallClock,
 };
+use openftl_zones::{Limits, ZoneConfig, ZoneFtl};
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -107,6 +111,15 @@ pub struct Served {
     thread: Option<JoinHandle<(Result<(), ServeError>, Memory)>>,
 }
 
+/// A small zoned drive, of three parallel units a zone: two zones may be open, and three active.
+pub fn zoned_drive() -> ZoneFtl<EmulatedDevice> {
+    let profile = Profile::builtin("tiny").unwrap();
+    let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
+    let limits = Limits { max_open: 2, max_active: 3 };
+    let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
+    ZoneFtl::format(device, config, ZoneConfig { width: 3, limits, zones: None }, &mut WallClock::new()).unwrap()
+}
+
 /// What a test wants otherwise.
 pub struct Wishes<C> {
     pub config: ServerConfig,
@@ -114,6 +127,8 @@ pub struct Wishes<C> {
     pub hosts: HostsAllowed,
     pub format: BlockFormat,
     /// Namespace 2.
+    pub zoned: Option<ZoneFtl<EmulatedDevice>>,
+    /// The namespace behind it.
     pub device: Option<EmulatedDevice>,
     /// The keys of hosts that use TLS.
     pub tls: Option<(TlsKeys, TlsPolicy)>,
@@ -128,7 +143,8 @@ impl Default for Wishes<WallClock> {
 impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
-        Wishes { config, clock, hosts: HostsAllowed::Any, format: BlockFormat::FourKib, device: None, tls: None }
+        let (hosts, format) = (HostsAllowed::Any, BlockFormat::FourKib);
+        Wishes { config, clock, hosts, format, zoned: None, device: None, tls: None }
     }
 }
 
@@ -147,7 +163,7 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format, device, tls } = wishes;
+        let Wishes { config, mut clock, hosts, format, zoned, device, tls } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
@@ -161,10 +177,13 @@ impl Served {
         let bytes = drive.data().len() as u64;
         let kind = NamespaceKind::Block { format, bytes, hints: Hints::None };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
+        let mut zoned: Vec<_> = zoned.into_iter().collect();
         let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
-        for device in &devices {
-            let kind = NamespaceKind::OpenChannel(device.geometry());
-            target.attach(index, Namespace { id: 2, uuid: [2; 16], kind }).unwrap();
+        let kinds =
+            zoned.iter().map(|drive| NamespaceKind::Zoned(ZonedShape::of(drive.layout(), drive.board().limits())));
+        let kinds = kinds.chain(devices.iter().map(|device| NamespaceKind::OpenChannel(device.geometry())));
+        for (id, kind) in (2..).zip(kinds) {
+            target.attach(index, Namespace { id, uuid: [id as u8; 16], kind }).unwrap();
         }
         target.add_port(Port { id: 1, address });
         server.set_target(target);
@@ -178,8 +197,8 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
-            let result =
-                server.run_with_devices(&mut operator, &mut exports, &mut devices, &mut clock, &its_stop).map(drop);
+            let others = Others { zoned: &mut zoned, devices: &mut devices };
+            let result = server.run_with_others(&mut operator, &mut exports, others, &mut clock, &its_stop).map(drop);
             let [export] = exports;
             (result, export.target)
         });

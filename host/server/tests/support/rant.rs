@@ -39,9 +39,9 @@ pub trait Chance {
 }
 
 /// Opcodes of both kinds of queue, and of fabrics.
-const OPCODES: [u8; 24] = [
+const OPCODES: [u8; 27] = [
     0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x10, 0x15, 0x18, 0x19, 0x7f, 0x7f, 0x7f, 0x80,
-    0x90, 0x91, 0x92, 0x93, 0xe2,
+    0x90, 0x91, 0x92, 0x93, 0xe2, 0x79, 0x7a, 0x7d,
 ];
 
 /// A command capsule, more or less.
@@ -54,7 +54,7 @@ fn capsule(chance: &mut impl Chance) -> Vec<u8> {
     let entry = &mut capsule[8..];
     (entry[0], entry[1]) = (chance.of(&[chance_opcode(any), any]), chance.of(&[0x40, 0x40, 0x40, any]));
     entry[2..4].copy_from_slice(&(chance.below(6) as u16).to_le_bytes());
-    let namespace = chance.of(&[1, 1, 1, 2, 2, 2, 0, 3, 4, 5, 6, 8, u32::MAX]);
+    let namespace = chance.of(&[1, 1, 3, 2, 2, 2, 0, 3, 4, 5, 6, 8, u32::MAX]);
     entry[4..8].copy_from_slice(&namespace.to_le_bytes());
     let length = chance.of(&[in_capsule as u32, in_capsule as u32, 512, 4096, 65_536, 1 << 20, 0]);
     entry[32..36].copy_from_slice(&length.to_le_bytes());

@@ -1,0 +1,345 @@
+//! The commands of a zoned namespace (ZNS, "I/O Commands for the Zoned Namespace Command Set"), and the reports of its zones.
+//!
+//! | checked here | left to the drive |
+//! |---|---|
+//! | fields, ranges of the namespace, lengths | state, place, end, resources: [`openftl_zones::Board`] |
+//!
+//! A namespace has no random write area and no descriptor extensions: what asks for them is an invalid field. What would change blocks behind
+//! the write pointers (Dataset Management, Write Zeroes, Write Uncorrectable, Copy) is no command of it.
+
+use super::io::{FORCE_UNIT_ACCESS, IoCommand, blocks, check_protection, covered, transferred};
+use super::{Refusal, Transfer};
+use crate::namespace::{Namespace, NamespaceKind, Span, TRANSFER_BYTES_MAX, ZonedShape};
+use crate::wire::entry::SubmissionEntry;
+use crate::wire::opcode::io as opcodes;
+use crate::wire::status::Status;
+use crate::wire::zoned::{
+    ALLOCATE_ZRWA, FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, SELECT_ALL, SEQUENTIAL_WRITE_REQUIRED,
+    ZoneDescriptor, action, state,
+};
+use openftl_core::BLOCK_BYTES;
+use openftl_parts::target::Durability;
+use openftl_parts::words::Handle;
+use openftl_zones::{Action, Zone, ZoneError, ZoneState};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// A command that only zoned namespaces have. Addresses are in blocks of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneCommand {
+    /// "Zone Append command": written wherever the write pointer is, which the completion says.
+    Append {
+        /// The first byte of the zone, and how many bytes.
+        span: Span,
+        /// FUA, or the write cache is off.
+        durability: Durability,
+    },
+    /// "Zone Management Send command" to one zone.
+    Act {
+        /// The first block of the zone.
+        first: u64,
+        /// What is to become of it.
+        action: Action,
+    },
+    /// The same to all zones in a state for it (Select All).
+    ActOnAll {
+        /// What is to become of them.
+        action: Action,
+    },
+    /// "Zone Management Receive command": [`Namespace::zone_report`] makes the data.
+    Report(ZoneReport),
+}
+
+/// What a report of zones is to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneReport {
+    /// The first zone.
+    pub first: u32,
+    /// Zones in this state; `None`: in any.
+    pub state: Option<ZoneState>,
+    /// The number of zones is that of the descriptors that fit.
+    pub is_partial: bool,
+    /// Bytes that the host wants.
+    pub bytes: u32,
+}
+
+impl ZoneCommand {
+    /// Its data.
+    pub(super) fn transfer(&self) -> Transfer {
+        match self {
+            ZoneCommand::Append { span, .. } => Transfer::ToController(span.length as u32),
+            ZoneCommand::Act { .. } | ZoneCommand::ActOnAll { .. } => Transfer::None,
+            ZoneCommand::Report(report) => Transfer::ToHost(report.bytes),
+        }
+    }
+}
+
+/// States in the order of the filters of a report, from 01h on.
+const FILTERS: [ZoneState; 7] = [
+    ZoneState::Empty,
+    ZoneState::ImplicitlyOpen,
+    ZoneState::ExplicitlyOpen,
+    ZoneState::Closed,
+    ZoneState::Full,
+    ZoneState::ReadOnly,
+    ZoneState::Offline,
+];
+
+/// What the 64 bytes say to a zoned namespace.
+#[inline]
+pub(super) fn parse_zoned(
+    entry: &SubmissionEntry,
+    namespace: &Namespace,
+    shape: &ZonedShape,
+    durability: impl Fn(bool) -> Durability,
+) -> Result<IoCommand, Refusal> {
+    let durability = || durability(entry.dword(12) & FORCE_UNIT_ACCESS != 0);
+    Ok(match entry.opcode {
+        opcodes::FLUSH => IoCommand::Flush,
+        opcodes::READ => IoCommand::Read(transferred(entry, namespace)?),
+        opcodes::WRITE => {
+            let (span, durability) = (transferred(entry, namespace)?, durability());
+            IoCommand::Write { span, durability, handle: Handle::NONE }
+        }
+        opcodes::COMPARE => IoCommand::Compare(transferred(entry, namespace)?),
+        opcodes::VERIFY => IoCommand::Verify(covered(entry, namespace)?),
+        opcodes::ZONE_APPEND => {
+            // PIREMAP: no namespace has protection information.
+            if entry.dword(12) & 1 << 25 != 0 {
+                return Err(Status::INVALID_FIELD.at(51).bit(1));
+            }
+            check_protection(entry)?;
+            // Of the zone alone: where the data end follows from its write pointer.
+            let first = entry.dword_pair(10);
+            expect_zone(first, namespace, shape)?;
+            let length = blocks(entry) * BLOCK_BYTES as u64;
+            if length > u64::from(TRANSFER_BYTES_MAX) {
+                return Err(Status::INVALID_FIELD.at(48));
+            }
+            let span = Span { offset: first * BLOCK_BYTES as u64, length };
+            IoCommand::Zone(ZoneCommand::Append { span, durability: durability() })
+        }
+        opcodes::ZONE_SEND => IoCommand::Zone(parse_send(entry, namespace, shape)?),
+        opcodes::ZONE_RECEIVE => IoCommand::Zone(ZoneCommand::Report(parse_receive(entry, namespace, shape)?)),
+        _ => return Err(Status::INVALID_OPCODE.at(0)),
+    })
+}
+
+/// Whether `first` is the first block of a zone.
+fn expect_zone(first: u64, namespace: &Namespace, shape: &ZonedShape) -> Result<(), Refusal> {
+    namespace.span(first, 1, 40)?;
+    if first.is_multiple_of(shape.size) { Ok(()) } else { Err(Status::INVALID_FIELD.at(40)) }
+}
+
+fn parse_send(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape) -> Result<ZoneCommand, Refusal> {
+    let dword = entry.dword(13);
+    if dword & ALLOCATE_ZRWA != 0 {
+        return Err(Status::INVALID_FIELD.at(53).bit(1));
+    }
+    let action = match dword as u8 {
+        action::CLOSE => Action::Close,
+        action::FINISH => Action::Finish,
+        action::OPEN => Action::Open,
+        action::RESET => Action::Reset,
+        action::OFFLINE => Action::Offline,
+        _ => return Err(Status::INVALID_FIELD.at(52)),
+    };
+    if dword & SELECT_ALL != 0 {
+        return Ok(ZoneCommand::ActOnAll { action });
+    }
+    let first = entry.dword_pair(10);
+    expect_zone(first, namespace, shape)?;
+    Ok(ZoneCommand::Act { first, action })
+}
+
+fn parse_receive(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape) -> Result<ZoneReport, Refusal> {
+    let (first, bytes, dword) = (entry.dword_pair(10), (u64::from(entry.dword(12)) + 1) * 4, entry.dword(13));
+    namespace.span(first, 1, 40)?;
+    if bytes > u64::from(TRANSFER_BYTES_MAX) || bytes < size_of::<ReportHead>() as u64 {
+        return Err(Status::INVALID_FIELD.at(48));
+    }
+    // An extended report is of extensions, which no zone has.
+    if dword as u8 != REPORT_ZONES {
+        return Err(Status::INVALID_FIELD.at(52));
+    }
+    let state = match (dword >> 8) as u8 {
+        FILTER_ALL => None,
+        filter => Some(*FILTERS.get(usize::from(filter) - 1).ok_or(Status::INVALID_FIELD.at(53))?),
+    };
+    Ok(ZoneReport {
+        first: (first / shape.size) as u32,
+        state,
+        is_partial: dword & PARTIAL_REPORT != 0,
+        bytes: bytes as u32,
+    })
+}
+
+/// Dword 13 of a Zone Management Send command: what a host says for `action`.
+#[must_use]
+pub fn send_dword(action: Action, is_for_all: bool) -> u32 {
+    let code = match action {
+        Action::Close => action::CLOSE,
+        Action::Finish => action::FINISH,
+        Action::Open => action::OPEN,
+        Action::Reset => action::RESET,
+        Action::Offline => action::OFFLINE,
+    };
+    u32::from(code) | if is_for_all { SELECT_ALL } else { 0 }
+}
+
+/// The code of a state on the wire.
+fn code_of(state: ZoneState) -> u8 {
+    match state {
+        ZoneState::Empty => state::EMPTY,
+        ZoneState::ImplicitlyOpen => state::IMPLICITLY_OPEN,
+        ZoneState::ExplicitlyOpen => state::EXPLICITLY_OPEN,
+        ZoneState::Closed => state::CLOSED,
+        ZoneState::Full => state::FULL,
+        ZoneState::ReadOnly => state::READ_ONLY,
+        ZoneState::Offline => state::OFFLINE,
+    }
+}
+
+impl ZoneDescriptor {
+    /// Zone `number` of a drive of this shape.
+    #[must_use]
+    pub fn of(shape: &ZonedShape, number: u32, zone: Zone) -> ZoneDescriptor {
+        let first = u64::from(number) * shape.size;
+        let write_pointer = match zone.state {
+            ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => ZoneDescriptor::NO_WRITE_POINTER,
+            _ => first + u64::from(zone.written),
+        };
+        ZoneDescriptor {
+            kind: SEQUENTIAL_WRITE_REQUIRED,
+            state: code_of(zone.state) << 4,
+            capacity: u64::from(shape.capacity).into(),
+            first: first.into(),
+            write_pointer: write_pointer.into(),
+            ..ZoneDescriptor::new_zeroed()
+        }
+    }
+
+    /// The state that it says.
+    #[must_use]
+    pub fn zone_state(&self) -> Option<ZoneState> {
+        ZoneState::ALL.into_iter().find(|state| code_of(*state) == self.state >> 4)
+    }
+
+    /// The descriptors of a report, as a host reads it.
+    #[must_use]
+    pub fn listed(report: &[u8]) -> &[ZoneDescriptor] {
+        let descriptors = report.get(size_of::<ReportHead>()..).unwrap_or(&[]);
+        let (whole, _) = descriptors.as_chunks::<{ size_of::<ZoneDescriptor>() }>();
+        <[ZoneDescriptor]>::ref_from_bytes(whole.as_flattened()).expect("a descriptor may lie anywhere")
+    }
+}
+
+impl Namespace {
+    /// The data of a report, without the zeroes behind the last descriptor. `zones` are all of the drive.
+    #[must_use]
+    pub fn zone_report(&self, shape: &ZonedShape, report: &ZoneReport, zones: &[Zone]) -> Vec<u8> {
+        let is_wanted = |zone: &Zone| report.state.is_none_or(|state| zone.state == state);
+        let numbered = zones.iter().enumerate().skip(report.first as usize);
+        let room = (report.bytes as usize - size_of::<ReportHead>()) / size_of::<ZoneDescriptor>();
+        let mut data = ReportHead::new_zeroed().as_bytes().to_vec();
+        let mut count = 0_usize;
+        for (number, zone) in numbered.filter(|(_, zone)| is_wanted(zone)) {
+            if count < room {
+                data.extend_from_slice(ZoneDescriptor::of(shape, number as u32, *zone).as_bytes());
+            } else if report.is_partial {
+                break;
+            }
+            count += 1;
+        }
+        data[..8].copy_from_slice(&(count as u64).to_le_bytes());
+        data
+    }
+
+    /// How a command ends that the drive does not carry out. The error log names the block at fault; of a write in the wrong place, the
+    /// write pointer.
+    #[must_use]
+    pub fn zone_failure(&self, error: &ZoneError) -> Refusal {
+        let block = match (error, self.kind) {
+            (ZoneError::InvalidWrite { zone, expected, .. }, NamespaceKind::Zoned(shape)) => {
+                Some(u64::from(*zone) * shape.size + u64::from(*expected))
+            }
+            (ZoneError::Io(error), _) => error.block(),
+            _ => None,
+        };
+        Refusal { block, ..refusal_of(error) }
+    }
+}
+
+/// How a command ends that the drive does not carry out.
+#[must_use]
+pub fn refusal_of(error: &ZoneError) -> Refusal {
+    match error {
+        ZoneError::Boundary { .. } => Status::ZONE_BOUNDARY.into(),
+        ZoneError::Full { .. } => Status::ZONE_FULL.into(),
+        ZoneError::ReadOnly { .. } => Status::ZONE_READ_ONLY.into(),
+        ZoneError::Offline { .. } => Status::ZONE_OFFLINE.into(),
+        ZoneError::InvalidWrite { .. } => Status::ZONE_INVALID_WRITE.into(),
+        ZoneError::TooManyActive { .. } => Status::TOO_MANY_ACTIVE_ZONES.into(),
+        ZoneError::TooManyOpen { .. } => Status::TOO_MANY_OPEN_ZONES.into(),
+        ZoneError::InvalidTransition { .. } => Status::ZONE_INVALID_TRANSITION.into(),
+        ZoneError::NotAZone { .. } => Status::INVALID_FIELD.at(40),
+        ZoneError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE.at(40),
+        ZoneError::Length { .. } => Status::INVALID_FIELD.at(48),
+        ZoneError::DriveReadOnly(_) => Status::WRITE_TO_READ_ONLY.into(),
+        ZoneError::Io(error) => Status::from(*error).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: ZonedShape = ZonedShape { zones: 5, size: 16, capacity: 12, max_open: 2, max_active: 3 };
+
+    fn namespace() -> Namespace {
+        Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Zoned(SHAPE) }
+    }
+
+    fn zones() -> Vec<Zone> {
+        let states = [
+            (ZoneState::Full, 12),
+            (ZoneState::Closed, 3),
+            (ZoneState::Empty, 0),
+            (ZoneState::Closed, 5),
+            (ZoneState::ReadOnly, 7),
+        ];
+        states.into_iter().map(|(state, written)| Zone { state, written }).collect()
+    }
+
+    #[track_caller]
+    fn check(report: ZoneReport, count: u64, listed: &[(u64, ZoneState, u64)]) {
+        let data = namespace().zone_report(&SHAPE, &report, &zones());
+        let (head, _) = ReportHead::ref_from_prefix(&data).unwrap();
+        assert_eq!(head.zones.get(), count);
+        let said: Vec<_> = ZoneDescriptor::listed(&data)
+            .iter()
+            .map(|zone| (zone.first.get(), zone.zone_state().unwrap(), zone.write_pointer.get()))
+            .collect();
+        assert_eq!(said, listed);
+    }
+
+    #[test]
+    fn a_report_counts_what_matches_and_lists_what_fits() {
+        let all = ZoneReport { first: 0, state: None, is_partial: false, bytes: 64 * 6 };
+        let no = ZoneDescriptor::NO_WRITE_POINTER;
+        let (full, closed) = ((0, ZoneState::Full, no), (16, ZoneState::Closed, 19));
+        let (empty, second, lost) =
+            ((32, ZoneState::Empty, 32), (48, ZoneState::Closed, 53), (64, ZoneState::ReadOnly, no));
+        check(all, 5, &[full, closed, empty, second, lost]);
+        check(ZoneReport { bytes: 64 * 3 + 60, ..all }, 5, &[full, closed]);
+        check(ZoneReport { bytes: 64 * 3, is_partial: true, ..all }, 2, &[full, closed]);
+        check(ZoneReport { bytes: 64, ..all }, 5, &[]);
+        check(ZoneReport { first: 2, state: Some(ZoneState::Closed), ..all }, 1, &[second]);
+        check(ZoneReport { state: Some(ZoneState::Offline), ..all }, 0, &[]);
+    }
+
+    #[test]
+    fn a_write_in_the_wrong_place_is_told_the_write_pointer() {
+        let refused = namespace().zone_failure(&ZoneError::InvalidWrite { zone: 2, at: 5, expected: 3 });
+        assert_eq!((refused.status, refused.block), (Status::ZONE_INVALID_WRITE, Some(35)));
+    }
+}

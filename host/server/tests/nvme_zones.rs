@@ -1,0 +1,217 @@
+//! A zoned namespace beside a block one, over real sockets.
+
+use crate::memory::Memory;
+use crate::nvme::{HOST, Host, Queue, Served, Wishes, entry, status, zoned_drive};
+use crate::nvme_commands::{BLOCKS, SHUFFLED, pattern};
+use openftl_core::BLOCK_BYTES;
+use openftl_nvme::wire::zoned::ZoneDescriptor;
+use openftl_nvme_tcp::InitiatorConfig;
+use openftl_nvme_tcp::client::Payload;
+use openftl_zones::ZoneState;
+
+/// The namespace id of the zoned drive.
+const ZONED: u32 = 2;
+
+mod zone_status {
+    pub const BOUNDARY: u16 = 0x1b8;
+    pub const FULL: u16 = 0x1b9;
+    pub const INVALID_WRITE: u16 = 0x1bc;
+    pub const TOO_MANY_ACTIVE: u16 = 0x1bd;
+    pub const TOO_MANY_OPEN: u16 = 0x1be;
+    pub const INVALID_TRANSITION: u16 = 0x1bf;
+}
+
+struct Bench {
+    served: Served,
+    host: Host,
+    queue: Queue,
+    size: u64,
+    capacity: u64,
+    zones: u64,
+}
+
+fn bench() -> Bench {
+    let zoned = zoned_drive();
+    let layout = *zoned.layout();
+    let wishes = Wishes { zoned: Some(zoned), ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 1024, SHUFFLED), wishes);
+    let host = served.host();
+    let queue = host.queue_as(1, InitiatorConfig::default());
+    Bench { served, host, queue, size: layout.size, capacity: layout.capacity.into(), zones: layout.zones.into() }
+}
+
+fn at(opcode: u8, first: u64, count: u32) -> [u8; 64] {
+    entry(opcode, ZONED, [first as u32, (first >> 32) as u32, count - 1])
+}
+
+fn send(first: u64, dword: u32) -> [u8; 64] {
+    let mut entry = at(0x79, first, 1);
+    entry[52..56].copy_from_slice(&dword.to_le_bytes());
+    entry
+}
+
+impl Bench {
+    fn write(&mut self, first: u64, data: &[u8]) -> u16 {
+        let blocks = (data.len() / BLOCK_BYTES) as u32;
+        self.queue.run(&at(0x01, first, blocks), Payload::ToController(data.to_vec())).0
+    }
+
+    fn append(&mut self, zone: u64, data: &[u8]) -> (u16, u64) {
+        let blocks = (data.len() / BLOCK_BYTES) as u32;
+        self.queue.client.submit(0, &at(0x7d, zone, blocks), Payload::ToController(data.to_vec()));
+        let ended = self.queue.client.wait().unwrap();
+        (ended.status() & 0x7ff, ended.completion.specific.get())
+    }
+
+    fn read(&mut self, first: u64, blocks: u32) -> (u16, Vec<u8>) {
+        self.queue.run(&at(0x02, first, blocks), Payload::ToHost(vec![0xee; blocks as usize * BLOCK_BYTES]))
+    }
+
+    fn act(&mut self, first: u64, dword: u32) -> u16 {
+        self.queue.status(&send(first, dword))
+    }
+
+    fn states(&mut self) -> Vec<(ZoneState, u64)> {
+        let bytes = 64 * (self.zones as usize + 1);
+        let mut report = at(0x7a, 0, 1);
+        report[48..52].copy_from_slice(&(bytes as u32 / 4 - 1).to_le_bytes());
+        let (status, data) = self.queue.run(&report, Payload::ToHost(vec![0; bytes]));
+        assert_eq!((status, u64::from_le_bytes(data[..8].try_into().unwrap())), (0, self.zones));
+        let told =
+            ZoneDescriptor::listed(&data).iter().map(|zone| (zone.zone_state().unwrap(), zone.write_pointer.get()));
+        told.collect()
+    }
+
+    fn end(self) {
+        let Bench { served, host, queue, .. } = self;
+        drop((queue, host));
+        served.end();
+    }
+}
+
+#[test]
+fn zones_are_written_appended_to_read_and_reset() {
+    let mut bench = bench();
+    let Bench { size, capacity, .. } = bench;
+    let data = pattern(1, 5 * BLOCK_BYTES);
+    assert_eq!(bench.write(size, &data), 0);
+    assert_eq!(bench.append(size, &data[..2 * BLOCK_BYTES]), (0, size + 5));
+    assert_eq!(bench.states()[1], (ZoneState::ImplicitlyOpen, size + 7));
+    assert_eq!(bench.queue.status(&entry(0x00, ZONED, [0; 3])), 0);
+    assert_eq!(bench.queue.status(&entry(0x00, u32::MAX, [0; 3])), 0, "a flush of all namespaces");
+    let (status, read) = bench.read(size, 8);
+    assert_eq!(status, 0);
+    assert!(read[..5 * BLOCK_BYTES] == data[..] && read[5 * BLOCK_BYTES..7 * BLOCK_BYTES] == data[..2 * BLOCK_BYTES]);
+    assert_eq!(read[7 * BLOCK_BYTES..], [0; BLOCK_BYTES], "behind the write pointer");
+    let compare = at(0x05, size, 5);
+    assert_eq!(bench.queue.run(&compare, Payload::ToController(data.clone())).0, 0);
+    let other = pattern(2, 5 * BLOCK_BYTES);
+    assert_eq!(bench.queue.run(&compare, Payload::ToController(other)).0, status::COMPARE_FAILURE);
+    assert_eq!(bench.queue.status(&at(0x0c, size, 7)), 0, "Verify");
+    // Full: every block of it, in pieces of any length.
+    let mut written = 7;
+    while written < capacity {
+        let blocks = (capacity - written).min(3);
+        assert_eq!(bench.write(size + written, &data[..blocks as usize * BLOCK_BYTES]), 0);
+        written += blocks;
+    }
+    assert_eq!(bench.states()[1], (ZoneState::Full, u64::MAX));
+    assert_eq!(bench.write(size + written, &data[..BLOCK_BYTES]), zone_status::FULL);
+    assert_eq!(bench.act(size, 4), 0);
+    assert_eq!(bench.states()[1], (ZoneState::Empty, size));
+    assert_eq!(bench.read(size, 1), (0, vec![0; BLOCK_BYTES]));
+    assert_eq!(bench.append(size, &data), (0, size));
+    bench.end();
+}
+
+#[test]
+fn what_zones_refuse_has_its_status_and_the_error_log_the_write_pointer() {
+    let mut bench = bench();
+    let Bench { size, capacity, .. } = bench;
+    let block = pattern(3, BLOCK_BYTES);
+    assert_eq!(bench.write(2 * size, &block), 0);
+    assert_eq!(bench.write(2 * size + 5, &block), zone_status::INVALID_WRITE);
+    let log = entry(0x02, u32::MAX, [15 << 16 | 1, 0, 0]);
+    bench.host.admin.submit(0, &log, Payload::ToHost(vec![0; 64]));
+    let ended = bench.host.admin.wait().unwrap();
+    let pointer = u64::from_le_bytes(ended.data[16..24].try_into().unwrap());
+    assert_eq!(pointer, 2 * size + 1, "where the write should have begun");
+    assert_eq!(bench.write(2 * size, &block), zone_status::INVALID_WRITE);
+    let long = pattern(4, (capacity as usize).min(256) * BLOCK_BYTES);
+    assert_eq!(bench.append(2 * size, &long).0, zone_status::BOUNDARY);
+    assert_eq!(bench.read(3 * size - 1, 2).0, zone_status::BOUNDARY);
+    // Three may be active, two of them open.
+    assert_eq!((bench.act(0, 3), bench.act(size, 3)), (0, 0));
+    assert_eq!(bench.states()[2].0, ZoneState::Closed, "it was open implicitly");
+    assert_eq!(bench.write(2 * size + 1, &block), zone_status::TOO_MANY_OPEN);
+    assert_eq!(bench.act(0, 1), 0);
+    assert_eq!(bench.write(3 * size, &block), zone_status::TOO_MANY_ACTIVE);
+    assert_eq!(bench.act(3 * size, 5), zone_status::INVALID_TRANSITION);
+    // All at once: closed ones are opened only if all of them can be.
+    assert_eq!(bench.act(0, 1 << 8 | 3), zone_status::TOO_MANY_OPEN);
+    assert_eq!(bench.act(0, 1 << 8 | 2), 0);
+    let states: Vec<ZoneState> = bench.states()[..4].iter().map(|(state, _)| *state).collect();
+    assert_eq!(states, [ZoneState::Full, ZoneState::Full, ZoneState::Full, ZoneState::Empty]);
+    assert_eq!(bench.act(7, 1 << 8 | 4), 0);
+    assert!(bench.states().iter().all(|(state, _)| *state == ZoneState::Empty));
+    // The block namespace beside it knows nothing of zones.
+    assert_eq!(bench.queue.status(&entry(0x79, 1, [0; 3])), status::INVALID_OPCODE);
+    assert_eq!(bench.queue.status(&at(0x08, 0, 1)), status::INVALID_OPCODE);
+    bench.end();
+}
+
+/// Long writes are asked for, short ones come in their capsules: those of one queue are accepted in the order in which they came.
+#[test]
+fn queued_writes_of_a_zone_are_accepted_in_order() {
+    let mut bench = bench();
+    let (mut first, mut told) = (0, 0);
+    let data = pattern(5, 4 * BLOCK_BYTES);
+    let lengths = [4, 1, 3, 1, 1, 2, 4, 1];
+    for (slot, blocks) in lengths.into_iter().enumerate() {
+        let bytes = data[..blocks as usize * BLOCK_BYTES].to_vec();
+        bench.queue.client.submit(slot as u64, &at(0x01, first, blocks), Payload::ToController(bytes));
+        first += u64::from(blocks);
+    }
+    while told < lengths.len() {
+        let ended = bench.queue.client.wait().unwrap();
+        assert_eq!(ended.status() & 0x7ff, 0, "write {}", ended.tag);
+        told += 1;
+    }
+    assert_eq!(bench.states()[0], (ZoneState::ImplicitlyOpen, first));
+    let (_, read) = bench.read(0, first as u32);
+    let mut begin = 0;
+    for blocks in lengths {
+        let end = begin + blocks as usize * BLOCK_BYTES;
+        assert!(read[begin..end] == data[..end - begin]);
+        begin = end;
+    }
+    bench.end();
+}
+
+/// Appends of several hosts to one zone end in as many places.
+#[test]
+fn hosts_append_to_one_zone_without_knowing_of_each_other() {
+    let mut bench = bench();
+    let mut others: Vec<Queue> = (2..6).map(|id| bench.host.queue_as(id, InitiatorConfig::default())).collect();
+    assert_eq!(bench.host.controller, 1, "all of {HOST}");
+    let mut places = Vec::new();
+    for round in 0..3_u8 {
+        for (index, queue) in others.iter_mut().enumerate() {
+            let bytes = vec![16 * round + index as u8; BLOCK_BYTES];
+            queue.client.submit(0, &at(0x7d, 0, 1), Payload::ToController(bytes));
+        }
+        for (index, queue) in others.iter_mut().enumerate() {
+            let ended = queue.client.wait().unwrap();
+            assert_eq!(ended.status() & 0x7ff, 0);
+            places.push((ended.completion.specific.get(), 16 * round + index as u8));
+        }
+    }
+    places.sort_unstable();
+    let (_, read) = bench.read(0, places.len() as u32);
+    for (at, (place, byte)) in places.into_iter().enumerate() {
+        assert_eq!(place, at as u64);
+        assert!(read[at * BLOCK_BYTES..][..BLOCK_BYTES].iter().all(|read| *read == byte));
+    }
+    drop(others);
+    bench.end();
+}
