@@ -29,6 +29,12 @@
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
 //! wear_spread_max = 32            # resets that chunks of a group may differ by before data move; 0: any number
 //!
+//!                                 # with kind = "zones", for NVMe hosts: media.capacity is what zones can hold, and of the above only
+//!                                 # the checkpoints are for them
+//! zone_width = 4                  # parallel units of a zone; left out: those of a group
+//! max_open_zones = 14             # that are open at a time
+//! max_active_zones = 14           # that are open or closed at a time
+//!
 //!                                 # with kind = "tables", for RocksDB: media.capacity is what its tables can hold
 //! log_area = "512MiB"             # for its write-ahead logs and other small files
 //! table_placement = "by-load"     # "horizontal", "vertical" or "by-load"
@@ -62,26 +68,30 @@
 //! ftl = { write_through = true }  # what differs from [ftl]
 //!
 //! [[namespace]]
+//! name = "log"
+//! kind = "zoned"                  # zones that NVMe hosts write in order
+//! groups = "4"
+//! ftl = { zone_width = 2 }        # see kind = "zones" above
+//!
+//! [[namespace]]
 //! name = "flash"
 //! kind = "open-channel"           # the flash itself; hosts bring their own FTL
-//! groups = "4-7"
+//! groups = "5-7"
 //! capacity = "4GiB"               # flash that it has at least; left out: what the others ask for, or the profile has
 //! ```
 //!
 //! Parallel units that no namespace has are left alone.
 
 use crate::failure::Failure;
+use crate::ftl_section::span;
+pub use crate::ftl_section::{FtlKind, FtlSection};
 use crate::small_file::{self, SmallFileError};
 use openftl_core::Nanos;
-use openftl_core::units::{ByteSize, Interval, Share};
+use openftl_core::units::{ByteSize, Share};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
 use openftl_nvme_auth::DhGroup;
-use openftl_parts::map::memory::MapBudget;
-use openftl_parts::map::page_cache::CachePolicy;
-use openftl_parts::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
-use openftl_tables::TablePlacement;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -127,50 +137,6 @@ pub struct MediaSection {
     pub durability: Option<Durability>,
     /// Which clock.
     pub timing: Option<Timing>,
-}
-
-/// What is laid over the flash; as in [`openftl_parts::Config`].
-#[derive(Deserialize, Clone, PartialEq, Debug, Default)]
-#[serde(deny_unknown_fields)]
-pub struct FtlSection {
-    /// Which FTL.
-    pub kind: Option<FtlKind>,
-    /// How garbage collection chooses its victims.
-    pub victim: Option<VictimPolicy>,
-    /// Where garbage collection works at a time.
-    pub collection: Option<CollectionScope>,
-    /// How garbage collection moves blocks.
-    pub relocate_by: Option<RelocateBy>,
-    /// Silence of the host after which room is made ahead.
-    #[serde(default, deserialize_with = "span")]
-    pub collect_when_idle: Option<Nanos>,
-    /// What shares chunks.
-    pub placement: Option<PlacementName>,
-    /// Handles that writes may carry.
-    pub handles: Option<u8>,
-    /// Objects that may be written at a time.
-    pub objects_max: Option<u16>,
-    /// Keeps the map on media, and so much of it in memory.
-    pub map_memory: Option<MapBudget>,
-    /// Which map pages stay in memory.
-    pub map_cache: Option<CachePolicy>,
-    /// Acknowledge every write only when it is durable.
-    pub write_through: Option<bool>,
-    /// Log blocks after which a checkpoint is taken.
-    pub checkpoint_log_blocks: Option<u64>,
-    /// Time after which a checkpoint is taken.
-    #[serde(default, deserialize_with = "span")]
-    pub checkpoint_interval: Option<Nanos>,
-    /// Groups that may be marked for collection at a time.
-    pub marked_groups_max: Option<u32>,
-    /// Time in which everything is read once.
-    pub scrub_interval: Option<Interval>,
-    /// Resets that chunks of a group may differ by before data move; 0 means that wear is not levelled.
-    pub wear_spread_max: Option<u32>,
-    /// Of a table drive: bytes of its log area.
-    pub log_area: Option<ByteSize>,
-    /// Of a table drive: where tables go.
-    pub table_placement: Option<TablePlacement>,
 }
 
 /// How the outside reaches the drive.
@@ -234,7 +200,7 @@ pub struct NamespaceSection {
     pub groups: Option<Numbers>,
     /// Its parallel units of each of these groups; all of them if left out.
     pub parallel_units: Option<Numbers>,
-    /// What hosts see of a block namespace; flash that an Open-Channel one has at least.
+    /// What hosts see of a block namespace; what zones hold at least; flash that an Open-Channel one has at least.
     pub capacity: Option<ByteSize>,
     /// Flash for data beyond the capacity.
     pub over_provisioning: Option<Share>,
@@ -291,16 +257,6 @@ pub enum StoreName {
     File,
 }
 
-/// Which FTL.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum FtlKind {
-    /// 4 KiB blocks, transactions up to 1 MiB.
-    Block,
-    /// Tables of an LSM-tree, and a log area: see [`crate::table_drive`].
-    Tables,
-}
-
 impl DriveDescription {
     /// Reads `path`. Files that it names are looked for beside it.
     ///
@@ -344,6 +300,15 @@ impl DriveDescription {
     pub fn parse(text: &str) -> Result<DriveDescription, String> {
         let file: DriveDescription = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         file.check_namespaces()?;
+        let is_zoned = file.ftl.kind == Some(FtlKind::Zones);
+        if file.namespaces.is_empty() {
+            file.ftl.expect_of_kind(is_zoned).map_err(|reason| format!("ftl.{reason}"))?;
+        }
+        if let (Some(share), true) = (file.media.over_provisioning, is_zoned) {
+            return Err(format!(
+                "media.over_provisioning = \"{share}\" is of no use to zones, which are never collected; leave it away"
+            ));
+        }
         let in_memory = file.media.store.filter(|store| *store != StoreName::File);
         if let (Some(_), Some(durability)) = (in_memory, file.media.durability) {
             let durability = durability.word();
@@ -376,6 +341,13 @@ impl DriveDescription {
                 "media.capacity = \"{capacity}\" is of no use where the device is divided: each [[namespace]] has its own"
             ));
         }
+        if let (Some(kind @ (FtlKind::Zones | FtlKind::Tables)), false) = (self.ftl.kind, namespaces.is_empty()) {
+            let (kind, fix) = match kind {
+                FtlKind::Zones => ("zones", "write kind = \"zoned\" in the [[namespace]] that is to have zones"),
+                _ => ("tables", "a table drive has a whole device: leave the [[namespace]] tables away"),
+            };
+            return Err(format!("ftl.kind = \"{kind}\": each [[namespace]] has its own kind; {fix}"));
+        }
         for (index, namespace) in namespaces.iter().enumerate() {
             let name = &namespace.name;
             if namespaces[..index].iter().any(|other| other.name == *name) {
@@ -388,21 +360,22 @@ impl DriveDescription {
                         "namespace {name}: capacity is missing; say what hosts see, like capacity = \"2GiB\""
                     ));
                 }
+                PartKind::Zoned if namespace.over_provisioning.is_some() => {
+                    return Err(format!("namespace {name}: over_provisioning is of no use to zones; leave it away"));
+                }
                 PartKind::OpenChannel if namespace.over_provisioning.is_some() => {
                     return Err(of_no_use("over_provisioning"));
                 }
                 PartKind::OpenChannel if namespace.ftl.is_some() => return Err(of_no_use("ftl")),
-                PartKind::Block | PartKind::OpenChannel => {}
+                PartKind::Block | PartKind::OpenChannel | PartKind::Zoned => {}
+            }
+            if let Some(ftl) = &namespace.ftl {
+                let checked = ftl.expect_of_kind(namespace.kind == PartKind::Zoned);
+                checked.map_err(|reason| format!("namespace {name}: ftl.{reason}"))?;
             }
         }
         Ok(())
     }
-}
-
-/// A span as people write it. In reports spans are numbers, so this is not how they are read everywhere.
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 fn part_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PartName, D::Error> {
@@ -527,7 +500,7 @@ mod tests {
         );
         refused(&table(&format!("{block}\ngroups = \"3-1\"")), &["line 5", "`3-1`", "0-3"]);
         refused(&table(&format!("{block}\ngroups = \"0-4294967295\"")), &["`0-4294967295`"]);
-        refused(&table("name = \"db\"\nkind = \"zns\""), &["`zns`", "`block` or `open-channel`"]);
+        refused(&table("name = \"db\"\nkind = \"zns\""), &["`zns`", "`block`, `open-channel`, `zoned`"]);
         refused(&table("name = \"2\"\nkind = \"block\""), &["line 2", "`2` is no name of a namespace"]);
         refused(&table("kind = \"block\""), &["missing field `name`"]);
         let bare = "name = \"flash\"\nkind = \"open-channel\"";
@@ -535,6 +508,37 @@ mod tests {
         refused(&table(&format!("{bare}\nftl = {{ victim = \"greedy\" }}")), &["namespace flash", "ftl"]);
         let many: String = (0..65).map(|id| table(&format!("name = \"n{id}\"\nkind = \"open-channel\""))).collect();
         refused(&many, &["65 [[namespace]] tables", "at most 64"]);
+    }
+
+    #[test]
+    fn zones_have_fields_of_their_own_and_no_others() {
+        let zones = |lines: &str| DriveDescription::parse(&format!("[ftl]\nkind = \"zones\"\n{lines}\n"));
+        let ftl = zones("zone_width = 4\nmax_open_zones = 6\nmax_active_zones = 8\ncheckpoint_interval = \"10s\"")
+            .unwrap()
+            .ftl;
+        assert_eq!((ftl.zone_width, ftl.max_open_zones, ftl.max_active_zones), (Some(4), Some(6), Some(8)));
+        let refused = |error: String, words: &[&str]| {
+            words.iter().for_each(|word| assert!(error.contains(word), "`{word}` is not in: {error}"));
+        };
+        refused(zones("victim = \"greedy\"").unwrap_err(), &["ftl.victim", "of no use to zones"]);
+        refused(zones("zrwa = true").unwrap_err(), &["ftl.zrwa = true", "yet"]);
+        assert!(zones("zrwa = false").is_ok());
+        refused(
+            zones("\n[media]\nover_provisioning = \"7%\"").unwrap_err(),
+            &["media.over_provisioning = \"7%\"", "of no use to zones"],
+        );
+        let block = DriveDescription::parse("[ftl]\nzone_width = 4\n");
+        refused(block.unwrap_err(), &["ftl.zone_width", "kind = \"zones\""]);
+        let namespace = "[[namespace]]\nname = \"log\"\nkind = \"zoned\"\n";
+        let log = DriveDescription::parse(&format!("{namespace}ftl = {{ zone_width = 2 }}\n")).unwrap();
+        assert_eq!(log.namespaces[0].kind, PartKind::Zoned);
+        let text = format!("{namespace}ftl = {{ placement = \"none\" }}\n");
+        refused(DriveDescription::parse(&text).unwrap_err(), &["namespace log: ftl.placement"]);
+        refused(
+            DriveDescription::parse(&format!("{namespace}over_provisioning = \"7%\"\n")).unwrap_err(),
+            &["namespace log: over_provisioning"],
+        );
+        refused(zones(namespace).unwrap_err(), &["ftl.kind = \"zones\"", "kind = \"zoned\""]);
     }
 
     #[test]
@@ -586,7 +590,7 @@ mod tests {
               |
             2 | kind = "zns"
               |        ^^^^^
-            unknown variant `zns`, expected `block` or `tables`"#]],
+            unknown variant `zns`, expected one of `block`, `tables`, `zones`"#]],
         );
         check(
             "[media\n",

@@ -12,6 +12,7 @@
 
 pub mod description;
 pub mod failure;
+mod ftl_section;
 pub mod new_file;
 pub mod plugin;
 pub mod small_file;

@@ -4,6 +4,7 @@
 //!   name       kind           groups   parallel units of each
 //!   database   block          0-3      0-7                       a block FTL, whose blocks hosts see
 //!   scratch    block          4-5      0-7
+//!   log        zoned          6-7      4-7                       an FTL for zones, which hosts write in order
 //!   flash      open-channel   6-7      0-3                       hosts see chunks, and bring their own FTL
 //! ```
 
@@ -66,6 +67,13 @@ pub enum PartKind {
     Block = 1,
     /// Hosts that bring their own FTL.
     OpenChannel = 2,
+    /// An FTL for zones.
+    Zoned = 3,
+}
+
+impl PartKind {
+    /// Every kind, in the order in which hosts see the parts of a device.
+    pub const ALL: [PartKind; 3] = [PartKind::Block, PartKind::Zoned, PartKind::OpenChannel];
 }
 
 impl fmt::Display for PartKind {
@@ -73,6 +81,7 @@ impl fmt::Display for PartKind {
         f.pad(match self {
             PartKind::Block => "block",
             PartKind::OpenChannel => "open-channel",
+            PartKind::Zoned => "zoned",
         })
     }
 }

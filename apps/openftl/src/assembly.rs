@@ -3,9 +3,10 @@
 use crate::cli::{DriveFlags, Store};
 use crate::failure::Failure;
 use crate::flash::Flash;
-use crate::namespaces::{Namespaces, Stored, divide, of_kind};
+use crate::namespaces::{Namespaces, Stored, divide};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
-use openftl_blocks::{BlockFtl, CheckReport};
+use crate::zone_settings::ZoneSettings;
+use openftl_blocks::{BlockFtl, CheckReport, DriveKind, kind_on};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_drive::description::another_seed;
@@ -17,6 +18,7 @@ use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
 use openftl_tables::{FoundEntry, TableFtl};
+use openftl_zones::{AskedLimits, ZoneFtl};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::path::Path;
@@ -26,6 +28,25 @@ const HOST_FRAMES_MIN: u32 = 2048;
 
 /// The drive that every command deals with.
 pub type Drive = BlockFtl<Flash>;
+
+/// A zoned drive.
+pub type ZonedDrive = ZoneFtl<Flash>;
+
+/// What a namespace is to have: the configuration of its FTL.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    Block(Config),
+    Zoned(Config, ZonesWanted),
+}
+
+/// What zones are to be like.
+#[derive(Clone, Debug)]
+pub enum ZonesWanted {
+    /// New ones; what they are follows from the shape of their flash.
+    New(ZoneSettings),
+    /// Those that are there, from now on with these limits.
+    Found(AskedLimits),
+}
 
 /// Makes a new drive in memory.
 pub fn new_in_memory(
@@ -53,13 +74,13 @@ pub fn new_in_memory(
 
 /// Makes what the settings say in a file, which may not exist yet.
 pub fn create_file(settings: &Settings, path: &Path, seed: u64, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
-    let (parts, configs) = planned(settings, None);
-    let chunks_per_pu = chunks_per_pu(settings, &configs)?;
+    let (parts, wanted) = planned(settings, None);
+    let chunks_per_pu = chunks_per_pu(settings, &wanted)?;
     let mut device =
         EmulatedDevice::create_divided(path, &settings.profile, chunks_per_pu, &parts, Timing::Instant, seed)
             .map_err(|error| device_failure(&error))?;
     set_durability(&mut device, settings.durability.unwrap_or_default())?;
-    Namespaces::format(device, parts, configs, clock)
+    Namespaces::format(device, parts, wanted, clock)
 }
 
 /// Makes what the settings say in memory, every byte of it, to be served.
@@ -69,47 +90,83 @@ pub fn create_in_memory(
     host_frames: u32,
     clock: &mut impl Clock,
 ) -> Result<Namespaces, Failure> {
-    let (parts, configs) = planned(settings, Some(host_frames));
-    if parts.is_empty() {
-        let config = configs.into_iter().next().expect("it is one drive");
-        return new_in_memory(settings, config, Store::Ram, timing, another_seed(), clock).map(Namespaces::one);
+    let (parts, wanted) = planned(settings, Some(host_frames));
+    if let ([], [Wanted::Block(config)]) = (&parts[..], &wanted[..]) {
+        return new_in_memory(settings, config.clone(), Store::Ram, timing, another_seed(), clock).map(Namespaces::one);
     }
-    let chunks_per_pu = chunks_per_pu(settings, &configs)?;
+    let chunks_per_pu = chunks_per_pu(settings, &wanted)?;
     let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| device_failure(&error.into()))?;
-    let used: u64 = parts.iter().map(|label| label.partition.shape(&geometry).blocks()).sum();
+    let used: u64 = match parts.is_empty() {
+        true => geometry.blocks(),
+        false => parts.iter().map(|label| label.partition.shape(&geometry).blocks()).sum(),
+    };
     check_memory(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, MediaStore::Ram, timing, another_seed())
         .map_err(|error| device_failure(&error))?;
-    Namespaces::format(device, parts, configs, clock)
+    Namespaces::format(device, parts, wanted, clock)
 }
 
-fn chunks_per_pu(settings: &Settings, configs: &[Config]) -> Result<u32, Failure> {
-    match (settings.namespaces.is_empty(), configs) {
-        (true, [config]) => settings.chunks_per_pu(config),
+fn chunks_per_pu(settings: &Settings, wanted: &[Wanted]) -> Result<u32, Failure> {
+    match (settings.namespaces.is_empty(), wanted) {
+        (true, [Wanted::Block(config)]) => settings.chunks_per_pu(config),
+        (true, [Wanted::Zoned(_, ZonesWanted::New(zones))]) => settings.chunks_per_pu_of_zones(zones),
         _ => settings.chunks_per_pu_divided(),
     }
 }
 
-/// What a new device is divided into, and the configuration of each new drive.
-fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Vec<Config>) {
+/// What a new device is divided into, and what each part of it is to have.
+fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Vec<Wanted>) {
     let mut chance = SplitMix64::seed_from_u64(another_seed());
     let parts = settings.parts(|| chance.next_u64());
-    let mut configs = configs(settings, &parts, host_frames);
+    let host_frames = frames_of_each(&parts, host_frames);
+    let block =
+        |settings: &BlockSettings, id| Wanted::Block(Config { host_frames, ..settings.config(FrameForm::Bytes, id) });
+    let zoned = |zones: &ZoneSettings, id| {
+        Wanted::Zoned(Config { host_frames, ..zones.config(id) }, ZonesWanted::New(zones.clone()))
+    };
     if parts.is_empty() {
-        configs[0].drive_id = chance.next_u64();
+        let id = chance.next_u64();
+        let wanted = settings.zones.as_ref().map_or_else(|| block(&settings.drive, id), |zones| zoned(zones, id));
+        return (parts, vec![wanted]);
     }
-    (parts, configs)
+    let with_ftl = parts.iter().filter(|label| label.kind != PartKind::OpenChannel);
+    let wanted = with_ftl.map(|label| match settings.zones_of_namespace(&label.name) {
+        Some(zones) => zoned(zones, label.id),
+        None => block(settings.of_namespace(&label.name), label.id),
+    });
+    let wanted = wanted.collect();
+    (parts, wanted)
 }
 
-/// The configuration of each drive on a device that is divided so. The frames are shared out.
-fn configs(settings: &Settings, parts: &[PartLabel], host_frames: Option<u32>) -> Vec<Config> {
-    let drives = of_kind(parts, PartKind::Block).count().max(1) as u32;
-    let host_frames = host_frames.map_or(Config::default().host_frames, |all| (all / drives).max(HOST_FRAMES_MIN));
-    let configure = |settings: &BlockSettings, id| Config { host_frames, ..settings.config(FrameForm::Bytes, id) };
+/// Frames of each drive for requests under way: they are shared out.
+fn frames_of_each(parts: &[PartLabel], host_frames: Option<u32>) -> u32 {
+    let drives = parts.iter().filter(|label| label.kind != PartKind::OpenChannel).count().max(1) as u32;
+    host_frames.map_or(Config::default().host_frames, |all| (all / drives).max(HOST_FRAMES_MIN))
+}
+
+/// With what the drives on a device that is divided so are opened; `kind` is that of the only one where it is not divided.
+fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_frames: u32) -> Vec<Wanted> {
+    let host_frames = frames_of_each(parts, Some(host_frames));
+    let block =
+        |settings: &BlockSettings, id| Wanted::Block(Config { host_frames, ..settings.config(FrameForm::Bytes, id) });
+    let zoned = |zones: Option<&ZoneSettings>, id| {
+        let area = zones.map_or(&settings.drive, |zones| &zones.area);
+        let limits = zones.map_or(AskedLimits::default(), |zones| zones.limits);
+        Wanted::Zoned(Config { host_frames, ..area.config(FrameForm::Bytes, id) }, ZonesWanted::Found(limits))
+    };
     if parts.is_empty() {
-        return vec![configure(&settings.drive, 0)];
+        return vec![match kind {
+            DriveKind::Zones => zoned(settings.zones.as_ref(), 0),
+            _ => block(&settings.drive, 0),
+        }];
     }
-    of_kind(parts, PartKind::Block).map(|label| configure(settings.of_namespace(&label.name), label.id)).collect()
+    let with_ftl = parts.iter().filter(|label| label.kind != PartKind::OpenChannel);
+    with_ftl
+        .map(|label| match label.kind {
+            PartKind::Zoned => zoned(settings.zones_of_namespace(&label.name), label.id),
+            _ => block(settings.of_namespace(&label.name), label.id),
+        })
+        .collect()
 }
 
 /// What may differ each time a drive is opened, and what is expected of it.
@@ -198,7 +255,7 @@ pub fn open_file(
     server: &Stop,
     clock: &mut impl Clock,
 ) -> Result<Namespaces, Failure> {
-    let device = open_served(path, timing, reopen.settings.durability.unwrap_or_default(), server)?;
+    let mut device = open_served(path, timing, reopen.settings.durability.unwrap_or_default(), server)?;
     if reopen.flags.profile.is_some() && reopen.settings.profile.name != device.profile().name {
         return Err(Failure::bad_input(format_args!(
             "{} holds another profile: found {}, asked for {}",
@@ -210,8 +267,26 @@ pub fn open_file(
     }
     let parts = device.parts().to_vec();
     reopen.expect_parts(path, &parts)?;
-    let configs = configs(reopen.settings, &parts, Some(reopen.host_frames));
-    let namespaces = Namespaces::open(device, parts, configs, path, clock)?;
+    // Who opens it says what is wrong with it.
+    let kind = if parts.is_empty() { kind_on(&mut device, clock).ok() } else { None };
+    let kind = kind.unwrap_or(DriveKind::Blocks);
+    if reopen.settings.zones.is_some() && parts.is_empty() && kind != DriveKind::Zones {
+        return Err(Failure::bad_input(format_args!(
+            "{} is a {} drive, and ftl.kind = \"zones\"",
+            path.display(),
+            kind.word()
+        ))
+        .fix("leave --drive away, or create another drive"));
+    }
+    if let (Some(flag), DriveKind::Zones) = (reopen.flags.for_blocks_only(), kind) {
+        return Err(Failure::bad_input(format_args!(
+            "{flag}: it is of no use to zones, and {} has some",
+            path.display()
+        ))
+        .fix("leave it away"));
+    }
+    let wanted = opened_with(reopen.settings, &parts, kind, reopen.host_frames);
+    let namespaces = Namespaces::open(device, parts, wanted, path, clock)?;
     let ([], [drive]) = (&namespaces.parts[..], &namespaces.drives[..]) else { return Ok(namespaces) };
     // Both were fixed when the drive was created.
     let capacity = ByteSize(drive.plan().capacity_blocks * BLOCK_BYTES as u64);
@@ -281,18 +356,20 @@ pub enum StoredDrive {
     Block(Box<Drive>),
     /// With what is in its catalog.
     Tables(Box<TableFtl<Flash>>, Vec<FoundEntry>),
+    Zones(Box<ZonedDrive>),
 }
 
 impl StoredDrive {
-    /// The block FTL: all of a block drive; metadata, catalog and log area of a table drive.
+    /// The block FTL: all of a block drive; metadata, catalog and log area of a table drive; metadata, records and tails of zones.
     pub fn block(&self) -> &Drive {
         match self {
             StoredDrive::Block(drive) => drive,
             StoredDrive::Tables(drive, _) => drive.block(),
+            StoredDrive::Zones(drive) => drive.block(),
         }
     }
 
-    /// Verifies it, and every table that it has.
+    /// Verifies it, and every table or zone that it has.
     pub fn check(
         &mut self,
         clock: &mut impl Clock,
@@ -301,6 +378,7 @@ impl StoredDrive {
         match self {
             StoredDrive::Block(drive) => drive.check(clock, progress),
             StoredDrive::Tables(drive, _) => drive.check(clock, progress),
+            StoredDrive::Zones(drive) => drive.check(clock, progress),
         }
     }
 
@@ -309,6 +387,7 @@ impl StoredDrive {
         match self {
             StoredDrive::Block(drive) => drive.close(clock),
             StoredDrive::Tables(drive, _) => drive.close(clock),
+            StoredDrive::Zones(drive) => drive.close(clock),
         }
         .map(drop)
         .map_err(close_failure)
@@ -348,11 +427,17 @@ fn open_for(
     clock: &mut impl Clock,
 ) -> Result<Result<StoredDrive, OpenError>, Failure> {
     let config = Config { left: Left::ALL, ..Config::default() };
-    Ok(match BlockFtl::open_with(open_flash(stored, access)?, config.clone(), access, clock) {
-        // The superblock said so before anything was written.
-        Err(OpenError::OtherKind { .. }) => TableFtl::open_with(open_flash(stored, access)?, config, access, clock)
+    let mut flash = open_flash(stored, access)?;
+    // Who opens it says what is wrong with it.
+    let kind = kind_on(&mut flash, clock).unwrap_or(DriveKind::Blocks);
+    Ok(match kind {
+        DriveKind::Tables => TableFtl::open_with(flash, config, access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
-        opened => opened.map(|drive| StoredDrive::Block(Box::new(drive))),
+        DriveKind::Zones => ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
+            .map(|drive| StoredDrive::Zones(Box::new(drive))),
+        DriveKind::Blocks | DriveKind::Newer => {
+            BlockFtl::open_with(flash, config, access, clock).map(|drive| StoredDrive::Block(Box::new(drive)))
+        }
     })
 }
 
@@ -366,6 +451,22 @@ pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
 /// Opens the drive on some flash. `stored` is for messages.
 pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
     BlockFtl::open(flash, config, clock).map_err(|error| open_failure(stored, &error))
+}
+
+/// Opens the zones on some flash. `stored` is for messages.
+pub fn open_zones(
+    flash: Flash,
+    config: Config,
+    limits: AskedLimits,
+    stored: &Stored<'_>,
+    clock: &mut impl Clock,
+) -> Result<ZonedDrive, Failure> {
+    ZoneFtl::open_with(flash, config, limits, Access::ReadWrite, clock).map_err(|error| open_failure(stored, &error))
+}
+
+/// The same as [`close`], of a zoned drive.
+pub fn close_zones(drive: ZonedDrive, clock: &mut impl Clock) -> Result<Flash, Failure> {
+    drive.close(clock).map_err(close_failure)
 }
 
 /// How a drive was opened, for a title.

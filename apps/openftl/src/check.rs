@@ -105,7 +105,7 @@ fn expect_block(stored: &Stored<'_>, parts: &[PartLabel]) -> Result<(), Failure>
     match label.map(|label| label.kind) {
         Some(PartKind::OpenChannel) => Err(Failure::bad_input(format_args!("{stored}: an open-channel namespace"))
             .fix("what it holds is its hosts': they know whether it is sound")),
-        Some(PartKind::Block) | None => Ok(()),
+        Some(PartKind::Block | PartKind::Zoned) | None => Ok(()),
     }
 }
 
@@ -118,11 +118,14 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
     if findings.sound {
         return Ok(());
     }
-    let CheckReport { findings_total, blocks_lost, table_blocks_lost, .. } = findings.report;
+    let CheckReport { findings_total, blocks_lost, table_blocks_lost, zone_blocks_lost, .. } = findings.report;
     let failure = Failure::failed(format_args!("{stored} is unsound: {findings_total} findings"));
     Err(match () {
         () if blocks_lost + table_blocks_lost == findings_total && table_blocks_lost > 0 => failure
             .fix("restore the damaged files from a copy; what is lost of them is an error until they are deleted"),
+        () if zone_blocks_lost == findings_total => {
+            failure.fix("copy what can still be read, and reset the zones: what is lost of them is an error until then")
+        }
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
         }
@@ -267,6 +270,10 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     if report.tables > 0 {
         let (tables, blocks) = (thousands(report.tables), thousands(report.table_blocks_verified));
         _ = writeln!(text, "  {tables} tables, of which {blocks} blocks were read and verified");
+    }
+    if report.zones > 0 {
+        let (zones, blocks) = (thousands(report.zones), thousands(report.zone_blocks_verified));
+        _ = writeln!(text, "  {zones} zones that hold anything, of which {blocks} blocks were read and verified");
     }
     text
 }

@@ -12,6 +12,7 @@ mod cut;
 mod fault;
 mod power_answer;
 mod refusal;
+mod zones_shown;
 
 pub use cut::{Moment, Toll};
 
@@ -20,7 +21,7 @@ use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::inspect::{self, PartFacts};
-use crate::namespaces::{Namespaces, of_kind};
+use crate::namespaces::{Namespaces, ordered};
 use crate::profiles::GeometryFacts;
 use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
@@ -37,6 +38,7 @@ use rustix::fs::Mode;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use tracing::{debug, error, info, warn};
+use zones_shown::ZonesShown;
 
 /// Operates what is on one device.
 pub struct Control {
@@ -159,6 +161,8 @@ impl Control {
                 let turned_away = self.totals.turned_away() - self.turned_away_before;
                 warn!(target: "power", power = "on", clients_turned_away = turned_away, "{message}");
                 self.names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
+                let zoned_names = self.names.iter().skip(namespaces.drives.len());
+                zoned_names.zip(&namespaces.zoned).for_each(|(name, drive)| drive_events::zones_opened(name, drive));
                 let mut answer = before.unwrap_or_else(|| Answer::new(""));
                 answer.message = format!("{}\n{message}", answer.message).trim_start().to_owned();
                 self.answer(client, Ok(after_on(answer, namespaces).with("clients_turned_away", turned_away)));
@@ -197,7 +201,7 @@ impl Control {
     fn say_what_became_read_only(&mut self, drives: &mut Drives<'_, '_, Drive>) {
         let is_new = self.read_only.is_empty();
         for (place, name) in self.names.iter().enumerate() {
-            let Some(drive) = drives.get_mut(place) else { break };
+            let Some(drive) = ftl(drives, place) else { break };
             let reason = drive.read_only_reason();
             if is_new {
                 self.read_only.push(reason);
@@ -341,8 +345,8 @@ impl Control {
         let place = self.place_of(namespace, drives)?;
         drives.get_mut(place).ok_or_else(|| {
             let name = &self.names[place];
-            out_of_range(format_args!("namespace {name} is an open-channel one: it has no logical blocks of ours"))
-                .fix("choose a block namespace; chunks of it can be made to fail and wear")
+            out_of_range(format_args!("namespace {name} is no block one"))
+                .fix("choose a block namespace; chunks of others can be made to fail and wear")
         })
     }
 
@@ -413,19 +417,23 @@ impl Control {
 
     /// What the device is divided into, in the order of their ids.
     fn ordered(&self) -> impl Iterator<Item = &PartLabel> {
-        [PartKind::Block, PartKind::OpenChannel].into_iter().flat_map(|kind| of_kind(&self.parts, kind))
+        ordered(&self.parts)
     }
 
     /// What was counted, and of several namespaces which they are.
     fn statistics(&mut self, drives: &mut Drives<'_, '_, Drive>) -> Answer {
         for (place, name) in self.names.iter().enumerate() {
-            if let Some(drive) = drives.get_mut(place) {
+            if let Some(drive) = ftl(drives, place) {
                 self.totals.look(place, name, drive);
             }
         }
         let waits = matches!(&self.asked, Some(Asked::Cut(cut)) if cut.may_be_overtaken());
         let nand = flash(drives, 0).look(|device| *device.statistics());
-        let answer = self.totals.answer(true).with("nand", nand).with("cut_waits", waits);
+        let mut answer = self.totals.answer(true).with("nand", nand).with("cut_waits", waits);
+        if let (1, Some(zones)) = (self.names.len(), drives.zones_mut(0).map(|drive| ZonesShown::of(drive))) {
+            answer.message += &zones.line();
+            answer = answer.with("zones", zones);
+        }
         if self.names.len() == 1 {
             return answer;
         }
@@ -436,11 +444,17 @@ impl Control {
             .map(|(place, name)| NamespaceShown {
                 id: place + 1,
                 name,
-                kind: if drives.get_mut(place).is_some() { PartKind::Block } else { PartKind::OpenChannel },
+                kind: kind_of(drives, place),
                 attached: drives.is_attached(place),
                 drive: self.totals.drive(place),
+                zones: drives.zones_mut(place).map(|drive| ZonesShown::of(drive)),
             })
             .collect();
+        for NamespaceShown { name, zones, .. } in &shown {
+            if let Some(zones) = zones {
+                answer.message += &format!("\n{name}: {}", zones.line().trim_start());
+            }
+        }
         answer.with("namespaces", shown)
     }
 
@@ -500,6 +514,8 @@ struct NamespaceShown<'a> {
     attached: bool,
     #[serde(flatten)]
     drive: Option<&'a DriveTotals>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zones: Option<ZonesShown>,
 }
 
 /// Whether a command is about one namespace.
@@ -589,14 +605,34 @@ fn flash<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> &'d mut Fla
     if drives.get_mut(place).is_some() {
         return drives.get_mut(place).expect("it is there").media_mut();
     }
+    if drives.zones_mut(place).is_some() {
+        return drives.zones_mut(place).expect("it is there").media_mut();
+    }
     drives.device_mut(place).expect("something is served")
+}
+
+/// The block FTL in this place: that of a drive of blocks, or that beside zones.
+fn ftl<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> Option<&'d Drive> {
+    if drives.get_mut(place).is_some() {
+        return drives.get_mut(place).map(|drive| &*drive);
+    }
+    drives.zones_mut(place).map(|drive| drive.block())
+}
+
+fn kind_of(drives: &mut Drives<'_, '_, Drive>, place: usize) -> PartKind {
+    match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
+        (true, _) => PartKind::Block,
+        (false, true) => PartKind::Zoned,
+        (false, false) => PartKind::OpenChannel,
+    }
 }
 
 /// One of the namespaces that the device is divided into.
 fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) -> Result<PartFacts, Refusal> {
-    let facts = match drives.get_mut(place) {
-        Some(drive) => inspect::served_part(drive, label, place + 1),
-        None => inspect::part_of(flash(drives, place), label, place + 1),
+    let facts = match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
+        (true, _) => inspect::served_part(drives.get_mut(place).expect("it is there"), label, place + 1),
+        (_, true) => inspect::served_zones(drives.zones_mut(place).expect("it is there"), label, place + 1),
+        _ => inspect::part_of(flash(drives, place), label, place + 1),
     };
     facts.map_err(store_refusal)
 }

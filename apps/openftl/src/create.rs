@@ -5,6 +5,7 @@ use crate::cli;
 use crate::failure::Failure;
 use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
+use crate::zone_settings::ZoneSettings;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::description::{DriveDescription, FtlKind, another_seed};
@@ -14,6 +15,7 @@ use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use openftl_parts::Access;
+use openftl_zones::ZoneConfig;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -32,6 +34,8 @@ struct Made<'a> {
     /// About what garbage collection will find when the drive is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     likely_over_provisioning: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zones: Option<ZonesMade>,
     flash_bytes: u64,
     chunks_per_pu: u32,
     seed: u64,
@@ -40,6 +44,28 @@ struct Made<'a> {
     /// Parallel units that no namespace has.
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_units_unused: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct ZonesMade {
+    zones: u32,
+    zone_width: u32,
+    zone_capacity_bytes: u64,
+    max_open_zones: u32,
+    max_active_zones: u32,
+}
+
+impl ZonesMade {
+    fn of(settings: &ZoneSettings, geometry: &Geometry) -> ZonesMade {
+        let ZoneConfig { width, limits, zones } = settings.zoned(geometry);
+        ZonesMade {
+            zones: zones.expect("it is computed"),
+            zone_width: width,
+            zone_capacity_bytes: u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64,
+            max_open_zones: limits.max_open,
+            max_active_zones: limits.max_active,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -58,7 +84,7 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     if let Some(drive) = table_drive(&arguments.flags)? {
         return make_table_drive(&drive, arguments);
     }
-    let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
+    let settings = Settings::gather_any(&arguments.flags, CAPACITY_DEFAULT)?;
     if disk.exists() && !arguments.force {
         return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
             .fix("choose another name, or add --force to replace it"));
@@ -88,6 +114,13 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
         geometry.groups,
         geometry.chunks_per_pu,
     );
+    if let Some(ZonesMade { zones, zone_width, zone_capacity_bytes, max_open_zones, max_active_zones }) = &made.zones {
+        _ = writeln!(
+            text,
+            "  {zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open",
+            ByteSize(*zone_capacity_bytes)
+        );
+    }
     for namespace in &made.namespaces {
         let MadeNamespace { name, kind, groups, parallel_units, flash_bytes, .. } = namespace;
         let capacity = namespace.capacity_bytes.map_or(String::new(), |bytes| format!("{} on ", ByteSize(bytes)));
@@ -103,12 +136,12 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     if let Some(note) = made.likely_over_provisioning.and_then(|likely| settings.drive.note_on(likely)) {
         _ = writeln!(text, "  {} {note}", palette.paint(Ink::Bad, "!"));
     }
-    let nvme = if made.namespaces.iter().any(|namespace| namespace.kind == PartKind::OpenChannel) {
-        " --nvme-tcp 127.0.0.1:4420"
-    } else {
-        ""
-    };
-    _ = writeln!(text, "\nNext\n  openftl serve {} --nbd unix:/tmp/openftl.sock{nvme}", disk.display());
+    let kinds: Vec<PartKind> = made.namespaces.iter().map(|namespace| namespace.kind).collect();
+    let has_blocks = made.zones.is_none() && (kinds.is_empty() || kinds.contains(&PartKind::Block));
+    let nbd = if has_blocks { " --nbd unix:/tmp/openftl.sock" } else { "" };
+    let is_for_nvme = made.zones.is_some() || kinds.iter().any(|kind| *kind != PartKind::Block);
+    let nvme = if is_for_nvme { " --nvme-tcp 127.0.0.1:4420" } else { "" };
+    _ = writeln!(text, "\nNext\n  openftl serve {}{nbd}{nvme}", disk.display());
     say(&text)
 }
 
@@ -193,22 +226,25 @@ fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u
             parallel_units: span(&namespace.partition.pus),
             capacity_bytes: match &namespace.on_it {
                 OnIt::Block(settings) => Some(settings.capacity.0),
+                OnIt::Zoned(zones) => Some(zones.capacity_on(&namespace.partition.shape(geometry))),
                 OnIt::OpenChannel(_) => None,
             },
             flash_bytes: flash_bytes(&namespace.partition.shape(geometry)),
         })
         .collect();
     let is_divided = !namespaces.is_empty();
+    let is_blocks = !is_divided && settings.zones.is_none();
     let used: u32 = settings.namespaces.iter().map(|namespace| namespace.partition.shape(geometry).pus()).sum();
     Made {
         disk,
         profile: &settings.profile.name,
         capacity_bytes: match is_divided {
             true => namespaces.iter().filter_map(|namespace| namespace.capacity_bytes).sum(),
-            false => settings.drive.capacity.0,
+            false => settings.zones.as_ref().map_or(settings.drive.capacity.0, |zones| zones.capacity_on(geometry)),
         },
-        over_provisioning: (!is_divided).then(|| settings.drive.over_provisioning.as_f64()),
-        likely_over_provisioning: (!is_divided).then(|| settings.drive.likely_over_provisioning(geometry)).flatten(),
+        over_provisioning: is_blocks.then(|| settings.drive.over_provisioning.as_f64()),
+        likely_over_provisioning: is_blocks.then(|| settings.drive.likely_over_provisioning(geometry)).flatten(),
+        zones: settings.zones.as_ref().map(|zones| ZonesMade::of(zones, geometry)),
         flash_bytes: flash_bytes(geometry),
         chunks_per_pu: geometry.chunks_per_pu,
         seed,

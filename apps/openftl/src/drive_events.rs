@@ -1,6 +1,6 @@
 //! What the log says of drives as they are opened and closed.
 
-use crate::assembly::{Drive, opened_how, opened_in};
+use crate::assembly::{Drive, ZonedDrive, opened_how, opened_in};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_parts::{BlockTarget, RecoveryReport};
 use tracing::{debug, info, warn};
@@ -27,6 +27,29 @@ pub fn opened(name: &str, drive: &Drive) {
     }
     if drive.config().lies_about_flush {
         warn!(target: "drive", drive = name, "the drive lies about flush: nothing that it promises is kept");
+    }
+}
+
+/// The same of a zoned drive.
+pub fn zones_opened(name: &str, drive: &ZonedDrive) {
+    let report = drive.block().recovery_report();
+    let layout = drive.layout();
+    steps(name, report);
+    info!(
+        target: "drive",
+        drive = name,
+        zones = layout.zones,
+        zone_capacity_bytes = u64::from(layout.capacity) * BLOCK_BYTES as u64,
+        active_zones = drive.board().resources().1,
+        clean = is_clean(report),
+        opened_us = opened_in(report).0 / 1000,
+        replayed = report.replayed,
+        dropped = report.dropped,
+        "{}",
+        how(report)
+    );
+    if let Some(reason) = drive.block().read_only_reason() {
+        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
     }
 }
 

@@ -11,13 +11,13 @@
 
 mod map;
 
-use crate::assembly::{self, Drive, StoredDrive};
+use crate::assembly::{self, Drive, StoredDrive, ZonedDrive};
 use crate::chunk_map::{self, Cell, Mark, cells};
 use crate::cli;
 use crate::ctl;
 use crate::failure::Failure;
 use crate::flash::Flash;
-use crate::namespaces::{Stored, of_kind};
+use crate::namespaces::{Stored, ordered};
 use crate::profiles::GeometryFacts;
 use crate::serve::write_recovery;
 use crate::terminal::{Ink, Palette, say};
@@ -210,7 +210,7 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
     let cells = cells(drive.block());
     let tables = match &drive {
-        StoredDrive::Block(_) => None,
+        StoredDrive::Block(_) | StoredDrive::Zones(_) => None,
         StoredDrive::Tables(drive, _) => Some(table_facts(drive)),
     };
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
@@ -384,18 +384,13 @@ fn inspect_open_channel(
     say(&text)
 }
 
-/// In the order of their ids.
-fn ordered(parts: &[PartLabel]) -> impl Iterator<Item = &PartLabel> {
-    of_kind(parts, PartKind::Block).chain(of_kind(parts, PartKind::OpenChannel))
-}
-
 fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartFacts, Failure> {
     let mut flash = assembly::open_flash(stored, Access::Inspect)?;
     let facts = part_of(&mut flash, label, id).map_err(Failure::failed)?;
     drop(flash);
     let (drive, error) = match label.kind {
         PartKind::OpenChannel => (None, None),
-        PartKind::Block => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
+        PartKind::Block | PartKind::Zoned => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
             Ok(drive) => (Some(drive_facts(drive.block())), None),
             Err(failure) => (None, Some(failure.what().to_owned())),
         },
@@ -430,6 +425,12 @@ pub fn part_of(flash: &mut Flash, label: &PartLabel, id: usize) -> Result<PartFa
 /// A namespace of a drive that is open, for its server.
 pub fn served_part(drive: &mut Drive, label: &PartLabel, id: usize) -> Result<PartFacts, MediaError> {
     let facts = Some(drive_facts(drive));
+    Ok(PartFacts { drive: facts, ..part_of(drive.media_mut(), label, id)? })
+}
+
+/// The same of a zoned namespace.
+pub fn served_zones(drive: &mut ZonedDrive, label: &PartLabel, id: usize) -> Result<PartFacts, MediaError> {
+    let facts = Some(drive_facts(drive.block()));
     Ok(PartFacts { drive: facts, ..part_of(drive.media_mut(), label, id)? })
 }
 

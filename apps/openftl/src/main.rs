@@ -48,6 +48,7 @@ mod sweep;
 mod terminal;
 mod totals;
 mod trial;
+mod zone_settings;
 
 use cli::{Cli, Command};
 use failure::Failure;

@@ -4,17 +4,18 @@
 //!   one device   ──▶ Drive                                       namespace 1
 //!
 //!   parts        ──▶ Drive, Drive, …    the block namespaces     1, 2, …
-//!                └─▶ Flash, …           the Open-Channel ones    behind them
+//!                ├─▶ ZonedDrive, …      the zoned ones           behind them
+//!                └─▶ Flash, …           the Open-Channel ones    behind those
 //! ```
 
-use crate::assembly::{self, Drive};
+use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
 use crate::failure::Failure;
 use crate::flash::Flash;
 use openftl_blocks::BlockFtl;
 use openftl_core::Clock;
 use openftl_media::partition::{join, split};
-use openftl_media::{EmulatedDevice, PartKind, PartLabel, PartName};
-use openftl_parts::Config;
+use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PartName};
+use openftl_zones::ZoneFtl;
 use std::fmt;
 use std::path::Path;
 
@@ -24,8 +25,16 @@ pub struct Namespaces {
     pub parts: Vec<PartLabel>,
     /// The drives: of the block namespaces, in their order.
     pub drives: Vec<Drive>,
+    /// The zoned drives, in the order of their namespaces.
+    pub zoned: Vec<ZonedDrive>,
     /// The flash of the Open-Channel namespaces, in their order.
     pub bare: Vec<Flash>,
+}
+
+/// A drive that is open.
+enum Opened {
+    Block(Drive),
+    Zoned(ZonedDrive),
 }
 
 /// A drive where it is stored: a file, or one namespace of a file that has several.
@@ -60,18 +69,31 @@ impl fmt::Display for Stored<'_> {
 impl Namespaces {
     /// One drive has the whole device.
     pub fn one(drive: Drive) -> Namespaces {
-        Namespaces { parts: Vec::new(), drives: vec![drive], bare: Vec::new() }
+        Namespaces { parts: Vec::new(), drives: vec![drive], zoned: Vec::new(), bare: Vec::new() }
     }
 
-    /// Formats drives of `configs`, in their order, on a device that is divided so.
+    /// The block FTL of each drive, in the order of the namespaces: all of a block drive; records, tails and accounts of a zoned one.
+    pub fn ftls(&self) -> impl Iterator<Item = &Drive> {
+        self.drives.iter().chain(self.zoned.iter().map(ZonedDrive::block))
+    }
+
+    /// Formats what is `wanted`, in order, on a device that is divided so.
     pub fn format(
         device: EmulatedDevice,
         parts: Vec<PartLabel>,
-        configs: Vec<Config>,
+        wanted: Vec<Wanted>,
         clock: &mut impl Clock,
     ) -> Result<Namespaces, Failure> {
-        Namespaces::each(device, parts, configs, |flash, config, label| {
-            BlockFtl::format(flash, config, clock).map_err(|error| {
+        Namespaces::each(device, parts, wanted, |flash, wanted, label| {
+            let formatted = match wanted {
+                Wanted::Block(config) => BlockFtl::format(flash, config, clock).map(Opened::Block),
+                Wanted::Zoned(config, ZonesWanted::New(zones)) => {
+                    let zoned = zones.zoned(flash.geometry());
+                    ZoneFtl::format(flash, config, zoned, clock).map(Opened::Zoned)
+                }
+                Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
+            };
+            formatted.map_err(|error| {
                 let failure = Failure::failed(error).fix("ask for less capacity, or another profile");
                 label.map_or(failure.clone(), |label| failure.about(format_args!("namespace {}", label.name)))
             })
@@ -82,41 +104,54 @@ impl Namespaces {
     pub fn open(
         device: EmulatedDevice,
         parts: Vec<PartLabel>,
-        configs: Vec<Config>,
+        wanted: Vec<Wanted>,
         path: &Path,
         clock: &mut impl Clock,
     ) -> Result<Namespaces, Failure> {
-        Namespaces::each(device, parts, configs, |flash, config, label| {
+        Namespaces::each(device, parts, wanted, |flash, wanted, label| {
             let stored = Stored { path, namespace: label.map(|label| &label.name) };
-            assembly::open(flash, config, &stored, clock)
+            match wanted {
+                Wanted::Block(config) => assembly::open(flash, config, &stored, clock).map(Opened::Block),
+                Wanted::Zoned(config, ZonesWanted::Found(limits)) => {
+                    assembly::open_zones(flash, config, limits, &stored, clock).map(Opened::Zoned)
+                }
+                Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),
+            }
         })
     }
 
     fn each(
         device: EmulatedDevice,
         parts: Vec<PartLabel>,
-        configs: Vec<Config>,
-        mut begin: impl FnMut(Flash, Config, Option<&PartLabel>) -> Result<Drive, Failure>,
+        wanted: Vec<Wanted>,
+        mut begin: impl FnMut(Flash, Wanted, Option<&PartLabel>) -> Result<Opened, Failure>,
     ) -> Result<Namespaces, Failure> {
-        let mut configs = configs.into_iter();
-        let mut next = || configs.next().expect("each drive has its configuration");
+        let mut wanted = wanted.into_iter();
+        let mut next = || wanted.next().expect("each drive has its configuration");
+        let (mut drives, mut zoned, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        let mut keep = |opened| match opened {
+            Opened::Block(drive) => drives.push(drive),
+            Opened::Zoned(drive) => zoned.push(drive),
+        };
         if parts.is_empty() {
-            return Ok(Namespaces::one(begin(device.into(), next(), None)?));
+            keep(begin(device.into(), next(), None)?);
+            return Ok(Namespaces { parts, drives, zoned, bare });
         }
-        let (mut drives, mut bare) = (Vec::new(), Vec::new());
         for (flash, label) in divide(device, &parts)?.into_iter().zip(&parts) {
             match label.kind {
-                PartKind::Block => drives.push(begin(flash, next(), Some(label))?),
+                PartKind::Block | PartKind::Zoned => keep(begin(flash, next(), Some(label))?),
                 PartKind::OpenChannel => bare.push(flash),
             }
         }
-        Ok(Namespaces { parts, drives, bare })
+        Ok(Namespaces { parts, drives, zoned, bare })
     }
 
     /// A clean stop of all drives. If one cannot be closed, the others are all the same.
     pub fn close(self, clock: &mut impl Clock) -> Result<(), Failure> {
-        let closed = self.drives.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
-        closed.fold(Ok(()), Result::and)
+        let blocks = self.drives.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
+        let closed = blocks.fold(Ok(()), Result::and);
+        let zoned = self.zoned.into_iter().map(|drive| assembly::close_zones(drive, clock).map(drop));
+        zoned.fold(closed, Result::and)
     }
 }
 
@@ -138,6 +173,16 @@ pub fn reunite(flash: Vec<Flash>) -> Option<EmulatedDevice> {
         }
     }
     Some(join(parts))
+}
+
+/// The labels in the order in which hosts see the namespaces.
+pub fn ordered(parts: &[PartLabel]) -> impl Iterator<Item = &PartLabel> {
+    PartKind::ALL.into_iter().flat_map(move |kind| of_kind(parts, kind))
+}
+
+/// The labels of the drives, in the order of the namespaces.
+pub fn with_ftl(parts: &[PartLabel]) -> impl Iterator<Item = &PartLabel> {
+    ordered(parts).filter(|label| label.kind != PartKind::OpenChannel)
 }
 
 /// The labels of one kind, in their order.

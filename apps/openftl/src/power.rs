@@ -8,13 +8,12 @@
 //! The power is that of the device: all that it is divided into loses it together, and each drive is recovered on its own.
 //! While it is off nobody holds a drive's file: it can be looked at, checked and copied as the cut left it.
 
-use crate::assembly::{self, Drive};
+use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
 use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
 use openftl_core::{Clock, Time};
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
-use openftl_parts::Config;
 use openftl_server::Stop;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +31,7 @@ pub enum Home {
 /// A device without power.
 pub struct Dark {
     parts: Vec<PartLabel>,
-    configs: Vec<Config>,
+    wanted: Vec<Wanted>,
     timing: Timing,
     kept: Kept,
 }
@@ -52,9 +51,15 @@ pub fn cut(
     now: Time,
     torn: bool,
 ) -> Result<(Dark, PowerLoss), Failure> {
-    let Namespaces { parts, drives, bare } = namespaces;
-    let configs = drives.iter().map(|drive| drive.config().clone()).collect();
-    let flash = drives.into_iter().map(Drive::crash).chain(bare).collect();
+    let Namespaces { parts, drives, zoned, bare } = namespaces;
+    let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
+    let zones = zoned
+        .iter()
+        .map(|drive| Wanted::Zoned(drive.block().config().clone(), ZonesWanted::Found(drive.board().limits().into())));
+    // The labels of a device name its block namespaces first.
+    let wanted = blocks.chain(zones).collect();
+    let flash = drives.into_iter().map(Drive::crash);
+    let flash = flash.chain(zoned.into_iter().map(ZonedDrive::crash)).chain(bare).collect();
     let Some(mut device) = reunite(flash) else {
         return Err(Failure::failed("the flash is on another machine, and so is its power"));
     };
@@ -67,13 +72,13 @@ pub fn cut(
         Home::Memory => Kept::Memory(Box::new(device)),
         Home::Elsewhere(_) => unreachable!("its device is not emulated here"),
     };
-    Ok((Dark { parts, configs, timing, kept }, loss))
+    Ok((Dark { parts, wanted, timing, kept }, loss))
 }
 
 impl Dark {
     /// Turns the power on and recovers every drive. Those in a file that cannot be recovered may be mended and tried again.
     pub fn turn_on(&mut self, server: &Stop, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
-        let (parts, configs) = (self.parts.clone(), self.configs.clone());
+        let (parts, wanted) = (self.parts.clone(), self.wanted.clone());
         match &mut self.kept {
             Kept::File(path, durability) => {
                 let device = assembly::open_served(path, self.timing, *durability, server)?;
@@ -81,11 +86,11 @@ impl Dark {
                     return Err(Failure::failed(format_args!("{} is divided otherwise than it was", path.display()))
                         .fix("put the file back that was served"));
                 }
-                Namespaces::open(device, parts, configs, path, clock)
+                Namespaces::open(device, parts, wanted, path, clock)
             }
             kept @ Kept::Memory(_) => {
                 let Kept::Memory(device) = std::mem::replace(kept, Kept::Nowhere) else { unreachable!("just matched") };
-                Namespaces::open(*device, parts, configs, Path::new("the drive in memory"), clock)
+                Namespaces::open(*device, parts, wanted, Path::new("the drive in memory"), clock)
             }
             Kept::Nowhere => Err(Failure::failed("the drive in memory could not be recovered and is gone")
                 .fix("end the server and begin again; a drive in a file can be looked at (openftl inspect, check)")),

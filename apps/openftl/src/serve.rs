@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::log::{self, Voice};
-use crate::namespaces::{Namespaces, of_kind};
+use crate::namespaces::{Namespaces, of_kind, ordered};
 use crate::notify;
 use crate::passed::Passed;
 use crate::power::{self, Home};
@@ -107,7 +107,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         ))
         .fix("serve a table drive there, or write FileDescriptorName=nbd in the .socket unit"));
     }
-    let mut settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?;
+    let mut settings = Settings::gather_any(&arguments.flags, CAPACITY_DEFAULT)?;
     settings.drives_mut().for_each(|drive| _ = drive.scrub_interval.get_or_insert(SCRUB_INTERVAL_DEFAULT));
     let timing = match arguments.timing.or(settings.timing).unwrap_or(Timing::WallClock) {
         Timing::WallClock => MediaTiming::Modelled,
@@ -191,8 +191,23 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     if namespaces.drives.is_empty() && nvme.is_empty() {
-        return Err(Failure::bad_input("every namespace is an open-channel one, and no NVMe host reaches them")
+        let what = if namespaces.zoned.is_empty() { "an open-channel one" } else { "zoned, or an open-channel one" };
+        return Err(Failure::bad_input(format_args!("every namespace is {what}, and no NVMe host reaches them"))
             .fix("add --nvme-tcp 127.0.0.1:4420"));
+    }
+    if let (true, Some(endpoint)) = (namespaces.drives.is_empty(), endpoints.first()) {
+        return Err(Failure::bad_input(format_args!(
+            "--nbd {}: there is no block namespace, and NBD clients know no other",
+            written(endpoint)
+        ))
+        .fix("leave --nbd away; NVMe hosts reach all namespaces"));
+    }
+    if let (true, Some(drive)) = (arguments.lie_about_flush, namespaces.zoned.first()) {
+        let zones = drive.layout().zones;
+        return Err(Failure::bad_input(format_args!(
+            "--lie-about-flush: {zones} zones are served, and they cannot lie"
+        ))
+        .fix("leave it away"));
     }
     namespaces.drives.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
     let names = names(&home, &namespaces.parts, others.len());
@@ -202,10 +217,13 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         None
     });
     names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
+    let zoned_names = names.iter().skip(namespaces.drives.len());
+    zoned_names.zip(&namespaces.zoned).for_each(|(name, drive)| drive_events::zones_opened(name, drive));
     voice.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
     if nvme.is_empty() {
-        if let Some(label) = of_kind(&namespaces.parts, PartKind::OpenChannel).next() {
+        let others = [PartKind::Zoned, PartKind::OpenChannel];
+        if let Some(label) = others.into_iter().find_map(|kind| of_kind(&namespaces.parts, kind).next()) {
             voice.tell(&format!("No host reaches namespace {}: add --nvme-tcp 127.0.0.1:4420", label.name));
         }
     } else {
@@ -232,8 +250,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     if let Some(listener) = &listener {
         info!(target: "control", endpoint = written(listener.endpoint()), "listening");
     }
-    let exported = match namespaces.parts.is_empty() {
-        true => vec![""],
+    let exported: Vec<&str> = match namespaces.parts.is_empty() {
+        true => namespaces.drives.iter().map(|_| "").collect(),
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
     let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
@@ -264,9 +282,7 @@ fn names(home: &Home, parts: &[PartLabel], others: usize) -> Vec<String> {
         Home::Memory => "memory".to_owned(),
         Home::Elsewhere(_) => "disk".to_owned(),
     };
-    let kinds = [PartKind::Block, PartKind::OpenChannel];
-    let mut names: Vec<String> =
-        kinds.into_iter().flat_map(|kind| of_kind(parts, kind)).map(|label| label.name.to_string()).collect();
+    let mut names: Vec<String> = ordered(parts).map(|label| label.name.to_string()).collect();
     if parts.is_empty() {
         names.push(only);
     }
@@ -279,7 +295,7 @@ impl Serving {
     /// Serves what is on the device, through as many power cuts as come.
     fn until_stopped(&mut self, mut namespaces: Namespaces) -> Result<Last, Failure> {
         loop {
-            let Namespaces { parts, drives, bare } = namespaces;
+            let Namespaces { parts, drives, mut zoned, bare } = namespaces;
             let blocks = (DEVICE_FRAMES / bare.len().max(1)).max(DEVICE_FRAMES_MIN);
             let mut devices: Vec<Device<Flash>> = bare.into_iter().map(|flash| Device::new(flash, blocks)).collect();
             let own = devices.len();
@@ -291,15 +307,15 @@ impl Serving {
             };
             let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
             let control = &mut self.control;
-            let others = Others { zoned: &mut [], devices: &mut devices };
+            let others = Others { zoned: &mut zoned, devices: &mut devices };
             let end = self.server.run_with_others(control, &mut exports, others, &mut self.clock, &self.stop);
             self.others = devices.split_off(own);
             let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
-            for (place, drive) in drives.iter().enumerate() {
+            let bare = devices.into_iter().map(Device::into_media).collect();
+            let left = Namespaces { parts, drives, zoned, bare };
+            for (place, drive) in left.ftls().enumerate() {
                 self.control.totals().look(place, &self.names[place], drive);
             }
-            let bare = devices.into_iter().map(Device::into_media).collect();
-            let left = Namespaces { parts, drives, bare };
             let Ok(End::Interrupted { connections, requests }) = end else {
                 return Ok(Last::Served(Box::new(left), end.map(|_| ())));
             };
@@ -357,18 +373,17 @@ impl Serving {
                 false
             }
             Last::Served(namespaces, served) => {
-                for (drive, name) in namespaces.drives.iter().zip(&self.names) {
+                for (drive, name) in namespaces.ftls().zip(&self.names) {
                     let name = if namespaces.parts.is_empty() { "The drive" } else { name };
                     read_only.extend(drive.read_only_reason().map(|reason| format!("{name} is read-only: {reason}.")));
                 }
                 let standstill = namespaces
-                    .drives
-                    .iter()
+                    .ftls()
                     .zip(&self.names)
                     .find_map(|(drive, name)| Some((name.clone(), drive.standstill()?.to_owned())));
-                let flash = namespaces.drives.iter().map(|drive| drive.media()).chain(&namespaces.bare);
+                let flash = namespaces.ftls().map(|drive| drive.media()).chain(&namespaces.bare);
                 let error = flash.filter_map(Flash::error).next();
-                let drives = namespaces.drives.len();
+                let drives = namespaces.ftls().count();
                 // Even if the server failed: what was acknowledged is better off with a checkpoint.
                 let closed = namespaces.close(&mut self.clock);
                 if let Some(error) = error {

@@ -2,11 +2,13 @@
 
 use crate::cli::{DriveFlags, Timing};
 use crate::failure::Failure;
+use crate::zone_settings::ZoneSettings;
 use openftl_blocks::garbage_collection::IDLE_MIN;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
 use openftl_drive::description::{
-    DriveDescription, FtlKind, HostSection, NamespaceSection, Numbers, StoreName, find_profile, profile_failure,
+    DriveDescription, FtlKind, FtlSection, HostSection, NamespaceSection, Numbers, StoreName, find_profile,
+    profile_failure,
 };
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use openftl_parts::config::Left;
@@ -23,7 +25,9 @@ pub struct Settings {
     pub profile: Profile,
     /// The drive on it, if it is not divided.
     pub drive: BlockSettings,
-    /// What it is divided into, if it is: block namespaces first.
+    /// The zones on it, if it is not divided and has some.
+    pub zones: Option<ZoneSettings>,
+    /// What it is divided into, if it is: in the order in which hosts see it.
     pub namespaces: Vec<NamespaceSettings>,
     pub store: Option<StoreName>,
     pub path: Option<PathBuf>,
@@ -70,6 +74,7 @@ pub struct NamespaceSettings {
 #[derive(Clone, PartialEq, Debug)]
 pub enum OnIt {
     Block(BlockSettings),
+    Zoned(ZoneSettings),
     /// Nothing of ours; at least so much flash.
     OpenChannel(Option<ByteSize>),
 }
@@ -77,6 +82,9 @@ pub enum OnIt {
 /// What holds where neither flags nor drive description say anything.
 pub const PROFILE_DEFAULT: &str = "cosmos";
 pub const OVER_PROVISIONING_DEFAULT: Share = Share::percent(10);
+
+/// What the zones of a namespace hold where nothing is said.
+const ZONED_NAMESPACE_DEFAULT: ByteSize = ByteSize(1 << 30);
 
 /// More than so many times what was asked for is told.
 const OVER_PROVISIONING_TOLERANCE: f64 = 1.3;
@@ -97,8 +105,19 @@ const CAPACITY_STEP: u64 = 1 << 30;
 const CHECKPOINT_INTERVAL_MIN: Nanos = Nanos::from_millis(100);
 
 impl Settings {
-    /// Flags over drive description over defaults.
+    /// Flags over drive description over defaults, of a block drive.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
+        let settings = Settings::gather_any(flags, capacity_default)?;
+        match settings.zones {
+            None => Ok(settings),
+            Some(_) => Err(Failure::bad_input("ftl.kind = \"zones\": this command is for block drives").fix(
+                "`openftl create` makes zones, `openftl serve` serves them to NVMe hosts, and `openftl nvme zones` shows them",
+            )),
+        }
+    }
+
+    /// The same, of a drive of blocks or of zones.
+    pub fn gather_any(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
         let file = flags.drive.as_deref().map(DriveDescription::read).transpose()?.unwrap_or_default();
         if file.ftl.kind == Some(FtlKind::Tables) {
             return Err(Failure::bad_input(
@@ -136,18 +155,25 @@ impl Settings {
             wear_spread_max: file.ftl.wear_spread_max,
         };
         drive.validate()?;
+        let is_zoned = file.ftl.kind == Some(FtlKind::Zones);
+        if let (Some(flag), true) = (flags.for_blocks_only(), is_zoned) {
+            return Err(Failure::bad_input(format_args!("{flag}: it is of no use to zones, and ftl.kind = \"zones\""))
+                .fix("leave it away"));
+        }
+        let zones = is_zoned.then(|| ZoneSettings::of(&file.ftl, &file.ftl, drive.capacity, &drive));
         if !file.namespaces.is_empty() {
             refuse_sizes(flags, "the drive description divides the device")?;
         }
         let mut namespaces: Vec<NamespaceSettings> = file
             .namespaces
             .iter()
-            .map(|section| namespace(section, flags, &drive, &profile))
+            .map(|section| namespace(section, flags, (&drive, &file.ftl), &profile))
             .collect::<Result<_, _>>()?;
-        namespaces.sort_by_key(|namespace| namespace.kind() != PartKind::Block);
+        namespaces.sort_by_key(|namespace| PartKind::ALL.iter().position(|kind| *kind == namespace.kind()));
         let settings = Settings {
             profile,
             drive,
+            zones,
             namespaces,
             store: file.media.store,
             path: file.media.path,
@@ -226,17 +252,30 @@ impl Settings {
         }
     }
 
+    /// The settings of the zones of a namespace, if the drive description has some for this name.
+    pub fn zones_of_namespace(&self, name: &PartName) -> Option<&ZoneSettings> {
+        let named = self.namespaces.iter().find(|namespace| namespace.name == *name)?;
+        if let OnIt::Zoned(settings) = &named.on_it { Some(settings) } else { None }
+    }
+
     /// The settings of every FTL.
     pub fn drives_mut(&mut self) -> impl Iterator<Item = &mut BlockSettings> {
         let of_namespaces = self.namespaces.iter_mut().filter_map(|namespace| match &mut namespace.on_it {
             OnIt::Block(settings) => Some(settings),
+            OnIt::Zoned(settings) => Some(&mut settings.area),
             OnIt::OpenChannel(_) => None,
         });
-        std::iter::once(&mut self.drive).chain(of_namespaces)
+        let zones = self.zones.as_mut().map(|settings| &mut settings.area);
+        std::iter::once(&mut self.drive).chain(zones).chain(of_namespaces)
     }
 
     fn geometry(&self, chunks_per_pu: u32) -> Result<Geometry, Failure> {
         self.profile.geometry(chunks_per_pu).map_err(|error| profile_failure(&self.profile.name, &error))
+    }
+
+    /// Chunks per parallel unit that the device needs for its zones.
+    pub fn chunks_per_pu_of_zones(&self, settings: &ZoneSettings) -> Result<u32, Failure> {
+        settings.chunks_per_pu(&self.geometry(self.profile.chunks_per_pu)?, &self.profile)
     }
 
     /// Chunks per parallel unit that the device needs for one drive of `config`.
@@ -284,6 +323,10 @@ impl Settings {
                     let chunks = self.needed_by(&config, &geometry);
                     Some(chunks.map_err(|failure| failure.about(format_args!("namespace {}", namespace.name)))?)
                 }
+                OnIt::Zoned(settings) => {
+                    let chunks = settings.chunks_per_pu(&geometry, &self.profile);
+                    Some(chunks.map_err(|failure| failure.about(format_args!("namespace {}", namespace.name)))?)
+                }
                 OnIt::OpenChannel(capacity) => capacity.map(|capacity| {
                     let row = u64::from(geometry.pus()) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
                     u32::try_from(capacity.0.div_ceil(row)).unwrap_or(u32::MAX)
@@ -300,6 +343,7 @@ impl NamespaceSettings {
     pub fn kind(&self) -> PartKind {
         match self.on_it {
             OnIt::Block(_) => PartKind::Block,
+            OnIt::Zoned(_) => PartKind::Zoned,
             OnIt::OpenChannel(_) => PartKind::OpenChannel,
         }
     }
@@ -347,7 +391,7 @@ pub fn refuse_sizes(flags: &DriveFlags, why: &str) -> Result<(), Failure> {
 fn namespace(
     section: &NamespaceSection,
     flags: &DriveFlags,
-    all: &BlockSettings,
+    (all, all_ftl): (&BlockSettings, &FtlSection),
     profile: &Profile,
 ) -> Result<NamespaceSettings, Failure> {
     let name = section.name.clone();
@@ -358,6 +402,10 @@ fn namespace(
     };
     let on_it = match section.kind {
         PartKind::OpenChannel => OnIt::OpenChannel(section.capacity),
+        PartKind::Zoned => {
+            let capacity = whole_blocks(section.capacity.unwrap_or(ZONED_NAMESPACE_DEFAULT));
+            OnIt::Zoned(ZoneSettings::of(&section.ftl.clone().unwrap_or_default(), all_ftl, capacity, all))
+        }
         PartKind::Block => {
             let own = section.ftl.clone().unwrap_or_default();
             let settings = BlockSettings {

@@ -44,6 +44,12 @@ pub struct CheckReport {
     pub table_blocks_lost: u64,
     /// The first tables with such blocks.
     pub damaged_tables: Vec<DamagedTable>,
+    /// Zones of a zoned drive that hold anything, and how many blocks of them were read and verified.
+    pub zones: u64,
+    /// See [`CheckReport::zones`].
+    pub zone_blocks_verified: u64,
+    /// Of the findings the blocks of zones that cannot be read.
+    pub zone_blocks_lost: u64,
 }
 
 /// A table of which blocks cannot be read.

@@ -148,7 +148,7 @@ fn format_table(name: &str) -> String {
             (offset_of!(Header, crc), 4, "CRC32C of the bytes before it, of the profile text and of the entries"),
         ]),
         "part entry" => fields(&[
-            (offset_of!(PartEntry, kind), 1, "kind: 1 block, 2 open-channel"),
+            (offset_of!(PartEntry, kind), 1, "kind: 1 block, 2 open-channel, 3 zoned"),
             (offset_of!(PartEntry, reserved), 7, "0"),
             (offset_of!(PartEntry, groups), 8, "the first group, and one past the last (4 each)"),
             (offset_of!(PartEntry, pus), 8, "of each group the first parallel unit, and one past the last (4 each)"),

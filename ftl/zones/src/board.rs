@@ -27,6 +27,9 @@ pub struct Zone {
     pub written: u32,
 }
 
+/// Zones that can be active at a time, whatever their drive.
+pub const ACTIVE_MAX: u32 = 1024;
+
 /// How many zones may be written at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Limits {

@@ -10,43 +10,28 @@ use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
 use crate::request::{ZoneDone, ZoneRequest};
+use crate::sizing::{ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
 use crate::zones::{ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
-use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Time};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunks::Chunks;
-use openftl_parts::flash::plan::Plan;
-use openftl_parts::flash::shares::shares;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Vitals};
 use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
-/// Zones that can be active at a time, whatever their drive.
-pub const ACTIVE_MAX: u32 = 1024;
-
 /// Marks the tags of reads of zones.
 const OF_ZONE: u64 = 1 << 61;
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = OF_ZONE;
-
-/// What a zoned drive is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneConfig {
-    /// Parallel units of a zone. Fixed when the drive is formatted.
-    pub width: u32,
-    /// How many zones may be written at a time; at a later opening no more active ones than it was formatted for.
-    pub limits: Limits,
-    /// Zones that the drive has; `None`: as many as there is room for. Fixed when it is formatted.
-    pub zones: Option<u32>,
-}
 
 /// How far the records are that are saved to make room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,91 +77,6 @@ impl<M: Media> Deref for ZoneFtl<M> {
 impl<M: Media> DerefMut for ZoneFtl<M> {
     fn deref_mut(&mut self) -> &mut ZoneFtl {
         self
-    }
-}
-
-/// How many zones of `width` parallel units there is room for on a device with so many good chunks in each group.
-///
-/// # Errors
-/// If there is none, or not even room for the drive's own.
-fn zones_for(
-    geometry: &Geometry,
-    good: &[u32],
-    config: &Config,
-    zoned: &ZoneConfig,
-) -> Result<(Layout, Config), OpenError> {
-    let ZoneConfig { width, limits, zones } = *zoned;
-    let refuse = |text: String| OpenError::Tenant { text, is_lost: false };
-    if width == 0 || width > geometry.pus() {
-        return Err(refuse(format!(
-            "zone_width = {width}: a zone has 1 to {} parallel units on this device",
-            geometry.pus()
-        )));
-    }
-    if limits.max_open == 0 || limits.max_open > limits.max_active {
-        return Err(refuse(format!(
-            "max_open_zones = {}, max_active_zones = {}: at least one zone can be open, and no more than are active",
-            limits.max_open, limits.max_active
-        )));
-    }
-    let wide = Layout::new(geometry, width, 1, 1);
-    if wide.records_per_block == 0 {
-        let (bytes, most) = (wide.record_bytes(), openftl_core::BLOCK_BYTES);
-        return Err(refuse(format!(
-            "zone_width = {width}: its record would have {bytes} bytes, and {most} is the most"
-        )));
-    }
-    if limits.max_active > ACTIVE_MAX {
-        return Err(refuse(format!("max_active_zones = {}: {ACTIVE_MAX} is the most", limits.max_active)));
-    }
-    // The area grows with the zones, and takes their chunks.
-    let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
-    loop {
-        let layout = Layout::new(geometry, width, count, limits.max_active);
-        let area = layout.area_blocks();
-        let config = Config {
-            catalog_blocks: area,
-            capacity_blocks: area.into(),
-            tenant: note(&layout, limits.max_open),
-            payload: FrameForm::Bytes,
-            ..config.clone()
-        };
-        let plan = Plan::new(geometry, &config)?;
-        let share = shares(good, &plan).iter().sum::<u32>();
-        // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those
-        // of zones that end one after the other.
-        let kept = width * (limits.max_active + 1);
-        let room = share.saturating_sub(kept) / width;
-        if room >= count && count > 0 {
-            let open = width * (limits.max_active + 1);
-            if plan.open_tenant_chunks < open {
-                let limit = plan.open_tenant_chunks / width;
-                return Err(refuse(format!(
-                    "max_active_zones = {}: the device lets zones have {} chunks open, so {} zones of {width} can be active",
-                    limits.max_active,
-                    plan.open_tenant_chunks,
-                    limit.saturating_sub(1)
-                )));
-            }
-            return Ok((layout, config));
-        }
-        if let (Some(zones), true) = (zones, count > 0) {
-            let chunks = plan.chunks() + u64::from(kept);
-            return Err(refuse(format!(
-                "{zones} zones of {width} chunks do not fit: the device has {} good chunks, and {chunks} are for the drive itself; \
-                 there is room for {room}",
-                good.iter().sum::<u32>()
-            )));
-        }
-        if room == 0 || count == 0 {
-            return Err(refuse(format!(
-                "there is no room for a zone of {width} chunks: the device has {} good ones, {} are for the drive itself, and {kept} for \
-                 zones that move; take a larger device, a smaller zone_width or fewer max_active_zones",
-                good.iter().sum::<u32>(),
-                plan.chunks()
-            )));
-        }
-        count = room.min(count - 1);
     }
 }
 

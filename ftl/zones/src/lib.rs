@@ -29,7 +29,7 @@
 //!
 //! A drive that wears out is read-only: what was flushed is there, and what was not can be read until the drive is closed.
 //!
-//! Not there yet: a host interface, the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
+//! Not there yet: the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
 //! of weak chunks of zones.
 //!
 //! | file | noun |
@@ -40,17 +40,20 @@
 //! | [`board`] | the states of all zones, and their limits |
 //! | [`error`] | why it may not |
 //! | [`layout`] | where everything is |
+//! | [`sizing`] | how many zones a device has, and how large one has to be |
 //! | [`record`] | what is on media of a zone beside its blocks |
 //! | `zones` | all zones: their chunks, and what is on its way |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
 //! | `writing` | units on their way to the medium |
 //! | `flushing` | what has to be durable and is no whole unit |
 //! | `finding` | what is found of zones when a drive is opened |
+//! | `checking` | verifying all of it |
 //! | `tenancy` | what the block FTL asks of zones, and tells them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod board;
+mod checking;
 pub mod drive;
 pub mod error;
 mod finding;
@@ -58,16 +61,18 @@ mod flushing;
 pub mod layout;
 pub mod record;
 pub mod request;
+pub mod sizing;
 pub mod state;
 mod tenancy;
 mod writer;
 mod writing;
 mod zones;
 
-pub use board::{AskedLimits, Board, Limits, Zone};
-pub use drive::{ZoneConfig, ZoneFtl};
+pub use board::{ACTIVE_MAX, AskedLimits, Board, Limits, Zone};
+pub use drive::ZoneFtl;
 pub use error::ZoneError;
 pub use layout::Layout;
 pub use request::{ZoneDone, ZoneRequest};
+pub use sizing::ZoneConfig;
 pub use state::{Action, ZoneState};
 pub use zones::ZoneStatistics;

@@ -1,7 +1,6 @@
 //! What the block FTL asks of zones, and tells them.
 
-use crate::board::Limits;
-use crate::drive::ACTIVE_MAX;
+use crate::board::{ACTIVE_MAX, Limits};
 use crate::layout::Layout;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};

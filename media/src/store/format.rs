@@ -463,7 +463,7 @@ impl PartEntry {
     /// The part that it speaks of, if it is one.
     #[must_use]
     pub fn label(&self) -> Option<PartLabel> {
-        let kind = [PartKind::Block, PartKind::OpenChannel].into_iter().find(|kind| *kind as u8 == self.kind)?;
+        let kind = PartKind::ALL.into_iter().find(|kind| *kind as u8 == self.kind)?;
         let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
         let name = std::str::from_utf8(&self.name[..end]).ok()?.parse().ok()?;
         let range = |ends: [U32; 2]| ends[0].get()..ends[1].get();

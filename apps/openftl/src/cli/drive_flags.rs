@@ -65,6 +65,24 @@ pub struct DriveFlags {
     pub scrub_interval: Option<Interval>,
 }
 
+impl DriveFlags {
+    /// A flag that is of use to block drives only.
+    pub fn for_blocks_only(&self) -> Option<&'static str> {
+        let flags = [
+            ("--over-provisioning", self.over_provisioning.is_some()),
+            ("--victim", self.victim.is_some()),
+            ("--collection", self.collection.is_some()),
+            ("--relocate-by", self.relocate_by.is_some()),
+            ("--collect-when-idle", self.collect_when_idle.is_some()),
+            ("--placement", self.placement.is_some()),
+            ("--map-memory", self.map_memory.is_some()),
+            ("--map-cache", self.map_cache.is_some()),
+            ("--write-through", self.write_through),
+        ];
+        flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+}
+
 /// Where garbage collection works at a time.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collection {

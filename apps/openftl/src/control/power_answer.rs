@@ -1,11 +1,11 @@
 //! The answers about the power say what a cut took, and how the drives came on again.
 
 use super::cut::{ArmedCut, Toll};
-use crate::namespaces::{Namespaces, of_kind};
+use crate::namespaces::{Namespaces, with_ftl};
 use openftl_control::Answer;
 use openftl_core::Time;
 use openftl_lab::picture::thousands;
-use openftl_media::{PartKind, PowerLoss};
+use openftl_media::PowerLoss;
 use openftl_parts::{ReadOnlyReason, RecoveryReport};
 
 pub(super) fn cut_message(toll: &Toll) -> String {
@@ -34,9 +34,9 @@ pub(super) fn after_cut(answer: Answer, cut: &ArmedCut, now: Time, toll: &Toll) 
 }
 
 pub(super) fn on_message(namespaces: &Namespaces) -> String {
-    let names = of_kind(&namespaces.parts, PartKind::Block).map(|label| format!("{}: ", label.name));
+    let names = with_ftl(&namespaces.parts).map(|label| format!("{}: ", label.name));
     let mut text = "The power is on".to_owned();
-    for (drive, name) in namespaces.drives.iter().zip(names.map(Some).chain(std::iter::repeat(None))) {
+    for (drive, name) in namespaces.ftls().zip(names.map(Some).chain(std::iter::repeat(None))) {
         let report = drive.recovery_report();
         text += if name.is_some() { ".\n  " } else { ": " };
         text += &format!(
@@ -63,12 +63,12 @@ pub(super) fn after_on(answer: Answer, namespaces: &Namespaces) -> Answer {
         read_only: Option<ReadOnlyReason>,
     }
     let answer = answer.with("power", "on");
-    if let ([], [drive]) = (&namespaces.parts[..], &namespaces.drives[..]) {
+    if let (true, Some(drive)) = (namespaces.parts.is_empty(), namespaces.ftls().next()) {
         return answer.with("recovery", drive.recovery_report()).with("read_only", drive.read_only_reason());
     }
-    let labels = of_kind(&namespaces.parts, PartKind::Block);
+    let labels = with_ftl(&namespaces.parts);
     let on: Vec<On<'_>> = labels
-        .zip(&namespaces.drives)
+        .zip(namespaces.ftls())
         .map(|(label, drive)| On {
             name: label.name.as_str(),
             recovery: drive.recovery_report(),

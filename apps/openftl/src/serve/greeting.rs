@@ -1,6 +1,6 @@
 //! The greeting of a server says what is served and how its drives were opened, and lists the commands that use it.
 
-use crate::assembly::{self, Drive};
+use crate::assembly::{self, Drive, ZonedDrive};
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::Home;
@@ -21,7 +21,7 @@ pub(super) fn greeting(
     control: Option<&Listener>,
     palette: Palette,
 ) -> String {
-    let Namespaces { parts, drives, bare } = namespaces;
+    let Namespaces { parts, drives, zoned, bare } = namespaces;
     let mut text = String::new();
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
@@ -33,22 +33,32 @@ pub(super) fn greeting(
         let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
         _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
         write_drive(&mut text, home, drive, palette);
+    } else if let ([], [drive]) = (&parts[..], &zoned[..]) {
+        _ = writeln!(text, "{what}  {} on {}", zones_in_words(drive), drive.block().media().name());
+        write_drive(&mut text, home, drive.block(), palette);
     } else {
-        let flash = drives.first().map(|drive| drive.media()).or(bare.first()).expect("something is on the device");
+        let flash = namespaces.ftls().next().map(|drive| drive.media()).or(bare.first());
+        let flash = flash.expect("something is on the device");
         _ = writeln!(text, "{what}  {} namespaces on {}", parts.len(), flash.name());
         let blocks = of_kind(parts, PartKind::Block);
         for (id, (label, drive)) in (1..).zip(blocks.zip(drives)) {
             let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
-            write_namespace(&mut text, id, label, capacity, palette);
+            write_namespace(&mut text, id, label, &capacity.to_string(), palette);
             write_drive(&mut text, home, drive, palette);
         }
+        let labels = of_kind(parts, PartKind::Zoned);
+        for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(zoned)) {
+            write_namespace(&mut text, id, label, &zones_in_words(drive), palette);
+            write_drive(&mut text, home, drive.block(), palette);
+        }
         let open_channel = of_kind(parts, PartKind::OpenChannel);
-        for (id, (label, flash)) in (drives.len() + 1..).zip(open_channel.zip(bare)) {
-            write_namespace(&mut text, id, label, ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64), palette);
+        for (id, (label, flash)) in (drives.len() + zoned.len() + 1..).zip(open_channel.zip(bare)) {
+            let flash = ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64);
+            write_namespace(&mut text, id, label, &flash.to_string(), palette);
         }
     }
     let names: Vec<&str> = match parts.is_empty() {
-        true => vec![""],
+        true => drives.iter().map(|_| "").collect(),
         false => of_kind(parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
     for uri in names.iter().flat_map(|name| endpoints.iter().map(|endpoint| endpoint.uri(name))) {
@@ -75,10 +85,24 @@ pub(super) fn greeting(
 }
 
 /// One of several namespaces.
-fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: ByteSize, palette: Palette) {
+fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: &str, palette: Palette) {
     let PartLabel { name, kind, partition, .. } = label;
     let name = palette.paint(Ink::Bold, name.as_str());
     _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
+}
+
+/// How many zones there are, and how large they are: what they hold, and how far apart they are.
+fn zones_in_words(drive: &ZonedDrive) -> String {
+    let (layout, limits) = (drive.layout(), drive.board().limits());
+    let bytes = |blocks: u64| ByteSize(blocks * BLOCK_BYTES as u64);
+    format!(
+        "{} zones of {} ({} apart), {} of which may be active and {} open,",
+        layout.zones,
+        bytes(layout.capacity.into()),
+        bytes(layout.size),
+        limits.max_active,
+        limits.max_open
+    )
 }
 
 /// How a drive was opened, and what is unusual about it.

@@ -10,8 +10,8 @@ use openftl_nvme::{BlockFormat, Nqn};
 use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
 
-/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the Open-Channel ones of the device, and the
-/// devices beside it.
+/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the zoned ones and the Open-Channel ones of the
+/// device, and the devices beside it.
 pub(super) fn nvme_target(
     nqn: Nqn,
     format: BlockFormat,
@@ -20,10 +20,10 @@ pub(super) fn nvme_target(
     others: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target};
-    let Namespaces { parts, drives, bare } = namespaces;
+    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target, ZonedShape};
+    let Namespaces { parts, drives, zoned, bare } = namespaces;
     let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
-    let drive_ids = drives.iter().map(|drive| drive.config().drive_id);
+    let drive_ids = namespaces.ftls().map(|drive| drive.config().drive_id);
     let first_id = drive_ids.chain(bare_ids.iter().copied()).next().expect("something is on the device");
     let serial = format!("{first_id:016X}");
     let firmware = env!("CARGO_PKG_VERSION");
@@ -50,7 +50,11 @@ pub(super) fn nvme_target(
         (uuid(drive.config().drive_id), kind)
     });
     let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
-    let own: Vec<_> = drives.chain(bare).collect();
+    let zoned = zoned.iter().map(|drive| {
+        let shape = ZonedShape::of(drive.layout(), drive.board().limits());
+        (uuid(drive.block().config().drive_id), NamespaceKind::Zoned(shape))
+    });
+    let own: Vec<_> = drives.chain(zoned).chain(bare).collect();
     let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {
         let mut uuid = uuid(first_id);
         uuid[15] ^= id as u8;

@@ -197,7 +197,7 @@ fn the_other_structures_are_there_too() {
     world.ok(&mut queue, identify(cns::UUIDS, 0));
     assert_eq!((world.data[32], &world.data[48..52]), (0, &[0xc1, 0x94, 0xd5, 0x5b][..]));
     assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_NAMESPACE, 5, 0)), Status::INVALID_FIELD);
-    assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_CONTROLLER, 0, 2)), Status::INVALID_FIELD);
+    assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_CONTROLLER, 0, 1)), Status::INVALID_FIELD);
     for unknown in [0x04, 0x14, 0x15, 0x18, 0x1d, 0xff] {
         assert_eq!(world.refused(&mut queue, identify(unknown, 0)), Status::INVALID_FIELD, "{unknown:#x}");
     }

@@ -1,0 +1,193 @@
+//! How many zones there is room for on a device, and how large a device has to be for so many.
+
+use crate::board::{ACTIVE_MAX, Limits};
+use crate::layout::Layout;
+use crate::tenancy::note;
+use openftl_core::units::Share;
+use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
+use openftl_parts::config::Config;
+use openftl_parts::flash::plan::Plan;
+use openftl_parts::flash::shares::shares;
+use openftl_parts::open_error::OpenError;
+
+/// What a zoned drive is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneConfig {
+    /// Parallel units of a zone. Fixed when the drive is formatted.
+    pub width: u32,
+    /// How many zones may be written at a time; at a later opening no more active ones than it was formatted for.
+    pub limits: Limits,
+    /// Zones that the drive has; `None`: as many as there is room for. Fixed when it is formatted.
+    pub zones: Option<u32>,
+}
+
+/// Bits of the address of a block, at most.
+const ADDRESS_BITS: u32 = 31;
+
+fn refuse(text: String) -> OpenError {
+    OpenError::Tenant { text, is_lost: false }
+}
+
+/// Whether zones can be like this on a device of this shape, whatever its size.
+fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenError> {
+    let ZoneConfig { width, limits: Limits { max_open, max_active }, .. } = *zoned;
+    if width == 0 || width > geometry.pus() {
+        return Err(refuse(format!(
+            "zone_width = {width}: a zone has 1 to {} parallel units on this device",
+            geometry.pus()
+        )));
+    }
+    if max_open == 0 || max_open > max_active {
+        return Err(refuse(format!(
+            "max_open_zones = {max_open}, max_active_zones = {max_active}: at least one zone can be open, and no more than are active"
+        )));
+    }
+    let wide = Layout::new(geometry, width, 1, 1);
+    if wide.records_per_block == 0 {
+        let bytes = wide.record_bytes();
+        return Err(refuse(format!(
+            "zone_width = {width}: its record would have {bytes} bytes, and {BLOCK_BYTES} is the most"
+        )));
+    }
+    if max_active > ACTIVE_MAX {
+        return Err(refuse(format!("max_active_zones = {max_active}: {ACTIVE_MAX} is the most")));
+    }
+    Ok(())
+}
+
+/// How many zones of `width` parallel units there is room for on a device with so many good chunks in each group.
+///
+/// # Errors
+/// If there is none, or not even room for the drive's own.
+pub(crate) fn zones_for(
+    geometry: &Geometry,
+    good: &[u32],
+    config: &Config,
+    zoned: &ZoneConfig,
+) -> Result<(Layout, Config), OpenError> {
+    expect_possible(geometry, zoned)?;
+    let ZoneConfig { width, limits, zones } = *zoned;
+    // The area grows with the zones, and takes their chunks.
+    let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
+    loop {
+        let layout = Layout::new(geometry, width, count, limits.max_active);
+        let area = layout.area_blocks();
+        let config = Config {
+            catalog_blocks: area,
+            capacity_blocks: area.into(),
+            tenant: note(&layout, limits.max_open),
+            payload: FrameForm::Bytes,
+            ..config.clone()
+        };
+        let plan = Plan::new(geometry, &config)?;
+        let share = shares(good, &plan).iter().sum::<u32>();
+        // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those
+        // of zones that end one after the other.
+        let kept = width * (limits.max_active + 1);
+        let room = share.saturating_sub(kept) / width;
+        if room >= count && count > 0 && zones.is_none_or(|zones| zones == count) {
+            let open = width * (limits.max_active + 1);
+            if plan.open_tenant_chunks < open {
+                let limit = plan.open_tenant_chunks / width;
+                return Err(refuse(format!(
+                    "max_active_zones = {}: the device lets zones have {} chunks open, so {} zones of {width} can be active",
+                    limits.max_active,
+                    plan.open_tenant_chunks,
+                    limit.saturating_sub(1)
+                )));
+            }
+            return Ok((layout, config));
+        }
+        if let (Some(zones), true) = (zones, count > 0) {
+            let chunks = plan.chunks() + u64::from(kept);
+            return Err(refuse(format!(
+                "{zones} zones of {width} chunks do not fit: the device has {} good chunks, and {chunks} are for the drive itself; \
+                 there is room for {room}",
+                good.iter().sum::<u32>()
+            )));
+        }
+        if room == 0 || count == 0 {
+            return Err(refuse(format!(
+                "there is no room for a zone of {width} chunks: the device has {} good ones, {} are for the drive itself, and {kept} for \
+                 zones that move; take a larger device, a smaller zone_width or fewer max_active_zones",
+                good.iter().sum::<u32>(),
+                plan.chunks()
+            )));
+        }
+        count = room.min(count - 1);
+    }
+}
+
+/// How many zones hold `blocks` blocks.
+#[must_use]
+pub fn zones_holding(geometry: &Geometry, width: u32, blocks: u64) -> u32 {
+    let capacity = u64::from(width.max(1)) * u64::from(geometry.blocks_per_chunk);
+    u32::try_from(blocks.div_ceil(capacity).max(1)).unwrap_or(u32::MAX)
+}
+
+/// Chunks per parallel unit that a device of this shape needs for the zones of `zoned`, with `spare` of the whole added for chunks
+/// that are bad or go bad.
+///
+/// # Errors
+/// If no number of chunks would do, or `zoned` does not say how many zones.
+pub fn chunks_per_pu(geometry: &Geometry, config: &Config, zoned: &ZoneConfig, spare: Share) -> Result<u32, OpenError> {
+    let Some(zones) = zoned.zones else { return Err(refuse("the number of zones is missing".to_owned())) };
+    expect_possible(geometry, zoned)?;
+    let fits = |chunks: u32| {
+        let scaled = Geometry { chunks_per_pu: chunks, ..*geometry };
+        let good = vec![chunks * geometry.pus_per_group; geometry.groups as usize];
+        zones_for(&scaled, &good, config, zoned).map(|_| ())
+    };
+    let one = Geometry { chunks_per_pu: 1, ..*geometry }.format().bits();
+    let most = 1 << ADDRESS_BITS.saturating_sub(one).min(31);
+    fits(most).map_err(|error| match error {
+        OpenError::Tenant { .. } if u64::from(zones) * u64::from(zoned.width) > u64::from(most * geometry.pus()) => {
+            refuse(format!("{zones} zones of {} chunks: no device of this kind has so many", zoned.width))
+        }
+        error => error,
+    })?;
+    let (mut too_few, mut enough) = (0, most);
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        if fits(middle).is_ok() { enough = middle } else { too_few = middle }
+    }
+    Ok((enough + spare.of(enough.into()) as u32).min(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_as_large_as_its_zones_need_and_no_larger() {
+        let geometry = Geometry::tiny();
+        let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
+        for (width, zones) in [(1, 1), (1, 40), (2, 7), (4, 30)] {
+            let limits = Limits { max_open: 2, max_active: 3 };
+            let zoned = ZoneConfig { width, limits, zones: Some(zones) };
+            let chunks = chunks_per_pu(&geometry, &config, &zoned, Share::percent(0)).unwrap();
+            let fits = |chunks: u32| {
+                let scaled = Geometry { chunks_per_pu: chunks, ..geometry };
+                zones_for(&scaled, &vec![chunks * geometry.pus_per_group; geometry.groups as usize], &config, &zoned)
+            };
+            assert_eq!(fits(chunks).unwrap().0.zones, zones);
+            assert!(fits(chunks - 1).is_err(), "{width} × {zones}");
+        }
+    }
+
+    #[test]
+    fn zones_that_no_device_can_have_are_refused_with_the_field() {
+        let geometry = Geometry::tiny();
+        let check = |width, max_open, max_active, zones, expected: &str| {
+            let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones: Some(zones) };
+            let refused = chunks_per_pu(&geometry, &Config::default(), &zoned, Share::percent(1)).unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+        };
+        check(0, 1, 1, 1, "zone_width = 0");
+        check(99, 1, 1, 1, "zone_width = 99");
+        check(1, 0, 1, 1, "max_open_zones = 0");
+        check(1, 3, 2, 1, "max_open_zones = 3, max_active_zones = 2");
+        check(1, 1, 1025, 1, "max_active_zones = 1025");
+        check(1, 1, 1, u32::MAX, "no device of this kind has so many");
+    }
+}
