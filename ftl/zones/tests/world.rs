@@ -2,7 +2,8 @@
 
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
 use openftl_blocks::BlockFtl;
-use openftl_core::{FrameForm, Nanos};
+use openftl_core::{Clock, FrameForm, Nanos, Time, VirtualClock};
+use openftl_media::{EmulatedDevice, Media, Store, Timing};
 use openftl_parts::Durability;
 use openftl_parts::{Access, Config};
 use openftl_sim::ZoneWorld;
@@ -227,4 +228,47 @@ fn histories_of_power_cuts_lose_nothing_that_was_flushed() {
         }
         world.prove(20);
     }
+}
+
+#[test]
+fn a_check_reads_every_block_below_a_write_pointer_and_names_what_is_lost() {
+    let mut clock = VirtualClock::default();
+    let device = EmulatedDevice::new(profile("tiny", &[]), 48, Store::Ram, Timing::Instant, 1).unwrap();
+    let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
+    let zoned = ZoneConfig { width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+    let mut ftl = ZoneFtl::format(device, config.clone(), zoned, &mut clock).unwrap();
+    let (size, capacity) = (ftl.layout().size, ftl.layout().capacity);
+    for (zone, blocks) in [(0, capacity), (2, 5)] {
+        let mut frames = Vec::new();
+        assert!(ftl.frames_mut().acquire_many(FrameForm::Bytes, blocks as usize, &mut frames));
+        let write = ZoneRequest::Write { first: zone * size, frames: &frames, durability: Durability::Volatile };
+        ftl.submit(clock.now(), zone, write).unwrap();
+    }
+    let mut progress = Vec::new();
+    let report = ftl.check(&mut clock, &mut |done, all| progress.push((done, all))).unwrap();
+    assert!(report.is_sound(), "{:?}", report.findings);
+    assert_eq!((report.zones, report.zone_blocks_verified), (2, u64::from(capacity) + 5), "those in memory, too");
+    assert_eq!(progress.last().map(|(done, all)| done == all), Some(true), "{progress:?}");
+    let mut device = ftl.close(&mut clock).unwrap();
+    let report = device.whole_chunk_report(Time::ZERO).unwrap();
+    let geometry = *device.geometry();
+    let full: Vec<_> = report.iter().filter(|chunk| chunk.write_pointer == geometry.blocks_per_chunk).collect();
+    let mut lost = 0;
+    for chunk in full {
+        device.corrupt(geometry.format().ppa(chunk.chunk, 3)).unwrap();
+        let open = ZoneFtl::open_with(device, config.clone(), AskedLimits::default(), Access::Inspect, &mut clock);
+        let mut ftl = open.unwrap();
+        let report = ftl.check(&mut clock, &mut |_, _| {}).unwrap();
+        lost = report.zone_blocks_lost;
+        assert_eq!(report.zone_blocks_verified + lost, u64::from(capacity) + 5);
+        if lost > 0 {
+            assert_eq!(report.findings_total, lost);
+            assert!(report.findings[0].starts_with("zone 0: logical block "), "{:?}", report.findings);
+        }
+        device = ftl.crash();
+        if lost == 2 {
+            break;
+        }
+    }
+    assert_eq!(lost, 2, "one in each chunk of zone 0");
 }
