@@ -20,7 +20,7 @@ use crate::assembly::Drive;
 use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
-use crate::inspect::{self, PartFacts};
+use crate::inspect::{self, PartFacts, TenantFacts};
 use crate::namespaces::{Namespaces, ordered};
 use crate::profiles::GeometryFacts;
 use crate::terminal::Palette;
@@ -406,6 +406,11 @@ impl Control {
         if let Some(drive) = drives.get_mut(place) {
             let below = inspect::Below::of(drive.media()).ok_or_else(elsewhere)?;
             return Ok(inspect::answer(drive, &below, None, first_chunk, palette));
+        }
+        if let Some(drive) = drives.zones_mut(place) {
+            let below = inspect::Below::of(drive.block().media()).ok_or_else(elsewhere)?;
+            let zones = TenantFacts::of_zones(drive);
+            return Ok(inspect::answer(drive.block(), &below, Some(zones), first_chunk, palette));
         }
         let label = self.ordered().nth(place).ok_or_else(|| {
             let name = &self.names[place];

@@ -10,6 +10,7 @@
 //! ```
 
 mod map;
+mod tenant;
 
 use crate::assembly::{self, Drive, StoredDrive, ZonedDrive};
 use crate::chunk_map::{self, Cell, Mark, cells};
@@ -29,15 +30,14 @@ use openftl_core::{BLOCK_BYTES, ChunkId, Time, VirtualClock};
 use openftl_lab::picture::{bar, thousands};
 use openftl_media::partition::span;
 use openftl_media::{EmulatedDevice, Media, MediaError, PartKind, PartLabel, Timing};
-use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::{Access, Plan, RecoveryReport};
-use openftl_tables::TableFtl;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
+pub use tenant::TenantFacts;
 
 /// Chunks in one answer of a server: it makes them in one turn, and keeps them until the client has read them.
 pub const CHUNKS_PER_ANSWER: usize = 1024;
@@ -49,9 +49,9 @@ struct Facts {
     capacity_bytes: u64,
     over_provisioning: f64,
     mapped_blocks: u64,
-    /// Of a table drive.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tables: Option<TableFacts>,
+    /// Of a drive of tables or zones.
+    #[serde(flatten)]
+    tenant: Option<TenantFacts>,
     /// Of a drive whose map is on media.
     #[serde(skip_serializing_if = "Option::is_none")]
     map: Option<MapFacts>,
@@ -98,18 +98,6 @@ impl Below {
             endurance: self.endurance,
         }
     }
-}
-
-/// What tables have of the device.
-#[derive(Serialize, Clone, Copy)]
-pub struct TableFacts {
-    tables: u64,
-    blocks: u64,
-    /// Chunks that hold their blocks, or did and are not free yet.
-    chunks: u64,
-    /// What tables may still take, and what they could if there were none.
-    free_bytes: u64,
-    all_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -209,12 +197,13 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let mut clock = VirtualClock::default();
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
     let cells = cells(drive.block());
-    let tables = match &drive {
-        StoredDrive::Block(_) | StoredDrive::Zones(_) => None,
-        StoredDrive::Tables(drive, _) => Some(table_facts(drive)),
+    let tenant = match &drive {
+        StoredDrive::Block(_) => None,
+        StoredDrive::Tables(drive, _) => Some(TenantFacts::of_tables(drive)),
+        StoredDrive::Zones(drive) => Some(TenantFacts::of_zones(drive)),
     };
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
-    let facts = Facts { tables, ..facts(drive.block(), &cells, &below, 0..cells.len()) };
+    let facts = Facts { tenant, ..facts(drive.block(), &cells, &below, 0..cells.len()) };
     if arguments.json {
         return say(&crate::json(&facts)?);
     }
@@ -281,13 +270,13 @@ fn inspect_served(mut client: Client, arguments: &cli::Inspect, socket: &Path) -
 pub fn answer<M: Media>(
     drive: &BlockFtl<M>,
     below: &Below,
-    tables: Option<TableFacts>,
+    tenant: Option<TenantFacts>,
     first_chunk: u64,
     palette: Palette,
 ) -> Answer {
     let cells = cells(drive);
     let first = usize::try_from(first_chunk).unwrap_or(usize::MAX).min(cells.len());
-    let mut facts = Facts { tables, ..facts(drive, &cells, below, first..cells.len().min(first + CHUNKS_PER_ANSWER)) };
+    let mut facts = Facts { tenant, ..facts(drive, &cells, below, first..cells.len().min(first + CHUNKS_PER_ANSWER)) };
     let chunks = std::mem::take(&mut facts.chunks);
     if first > 0 {
         return Answer::new("").with("chunks", chunks);
@@ -445,15 +434,6 @@ fn drive_facts(drive: &Drive) -> DriveFacts {
     }
 }
 
-/// What tables have of a drive.
-pub fn table_facts<M: Media>(drive: &TableFtl<M>) -> TableFacts {
-    let (tables, blocks) = drive.committed();
-    let (free, all) = drive.table_space();
-    let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count() as u64;
-    let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
-    TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) }
-}
-
 fn device_page(disk: &Path, facts: &DeviceFacts, palette: Palette) -> String {
     let mut text = String::new();
     let name = palette.paint(Ink::Bold, &disk.display().to_string());
@@ -531,7 +511,7 @@ fn facts<M: Media>(drive: &BlockFtl<M>, cells: &[Cell], below: &Below, range: Ra
         capacity_bytes: superblock.capacity_blocks * BLOCK_BYTES as u64,
         over_provisioning: superblock.over_provisioning.as_f64(),
         mapped_blocks: uses.iter().map(|(_, _, valid)| u64::from(*valid)).sum(),
-        tables: None,
+        tenant: None,
         map: MapFacts::of(drive),
         plan: *drive.plan(),
         superblock: SuperblockFacts {
@@ -576,6 +556,10 @@ fn mark_name(mark: Mark) -> String {
 /// What drive it is; without a name, whoever asks knows it.
 fn header(name: &str, facts: &Facts, palette: Palette) -> String {
     let name = if name.is_empty() { String::new() } else { format!("{}  ", palette.paint(Ink::Bold, name)) };
+    if let Some(TenantFacts::Zones(zones)) = &facts.tenant {
+        let capacity = ByteSize(zones.capacity_bytes());
+        return format!("{name}{capacity} in zones on {}, drive {}\n", facts.profile, facts.superblock.drive);
+    }
     format!(
         "{name}{} on {}, {:.1}% over-provisioning, drive {}\n",
         ByteSize(facts.capacity_bytes),
@@ -608,7 +592,8 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
     _ = writeln!(text, "  {}", uses.join(", "));
 
-    title(text, "Data");
+    let is_zoned = matches!(facts.tenant, Some(TenantFacts::Zones(_)));
+    title(text, if is_zoned { "Records and tails of zones" } else { "Data" });
     let share = facts.mapped_blocks as f64 * BLOCK_BYTES as f64 / facts.capacity_bytes.max(1) as f64;
     _ = writeln!(
         text,
@@ -618,20 +603,9 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         thousands(facts.mapped_blocks)
     );
 
-    if let Some(TableFacts { tables, blocks, chunks, free_bytes, all_bytes }) = facts.tables {
-        title(text, "Tables");
-        let share = blocks as f64 * BLOCK_BYTES as f64 / all_bytes.max(1) as f64;
-        _ = writeln!(
-            text,
-            "  {} {:.1}% of what they may have: {} tables of {} blocks, in {} chunks; room for {} more, of {}",
-            palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24))),
-            share * 100.0,
-            thousands(tables),
-            thousands(blocks),
-            thousands(chunks),
-            ByteSize(free_bytes),
-            ByteSize(all_bytes)
-        );
+    if let Some(tenant) = &facts.tenant {
+        title(text, tenant.title());
+        tenant.write(text, palette);
     }
 
     if let Some(map) = &facts.map {

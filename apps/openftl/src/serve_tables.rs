@@ -14,7 +14,7 @@ use crate::companion::Companion;
 use crate::control::{self, Moment};
 use crate::drive_events;
 use crate::failure::Failure;
-use crate::inspect;
+use crate::inspect::{self, TenantFacts};
 use crate::log::Voice;
 use crate::notify;
 use crate::passed::Passed;
@@ -330,7 +330,7 @@ impl Serving<'_> {
                 let inspected = self.server.with_files(|files| {
                     files.with_drive(|drive| {
                         let below = inspect::Below::of_device(drive.block().media());
-                        let tables = inspect::table_facts(drive);
+                        let tables = TenantFacts::of_tables(drive);
                         inspect::answer(drive.block(), &below, Some(tables), first_chunk, palette)
                     })
                 });

@@ -1,0 +1,164 @@
+//! What `openftl inspect` says of the tables or zones of a drive.
+
+use crate::terminal::{Ink, Palette};
+use openftl_core::BLOCK_BYTES;
+use openftl_core::units::ByteSize;
+use openftl_lab::picture::{bar, thousands};
+use openftl_media::Media;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_tables::TableFtl;
+use openftl_zones::{ZoneFtl, ZoneState};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What is on a device beside blocks.
+#[derive(Serialize, Clone)]
+#[serde(rename_all = "kebab-case")]
+pub enum TenantFacts {
+    /// Tables of an LSM-tree.
+    Tables(TableFacts),
+    /// Zones.
+    Zones(ZoneFacts),
+}
+
+/// What tables have of the device.
+#[derive(Serialize, Clone, Copy)]
+pub struct TableFacts {
+    tables: u64,
+    blocks: u64,
+    /// Chunks that hold their blocks, or did and are not free yet.
+    chunks: u64,
+    /// What tables may still take, and what they could if there were none.
+    free_bytes: u64,
+    all_bytes: u64,
+}
+
+/// What zones there are.
+#[derive(Serialize, Clone)]
+pub struct ZoneFacts {
+    zones: u32,
+    zone_width: u32,
+    zone_size_bytes: u64,
+    zone_capacity_bytes: u64,
+    max_open_zones: u32,
+    max_active_zones: u32,
+    active: u32,
+    zones_by_state: BTreeMap<&'static str, u64>,
+    blocks: u64,
+    /// Memory for where zones are.
+    map_bytes: u64,
+}
+
+impl ZoneFacts {
+    /// What they hold if they are full.
+    pub fn capacity_bytes(&self) -> u64 {
+        u64::from(self.zones) * self.zone_capacity_bytes
+    }
+}
+
+impl TenantFacts {
+    /// Of a table drive.
+    pub fn of_tables<M: Media>(drive: &TableFtl<M>) -> TenantFacts {
+        let (tables, blocks) = drive.committed();
+        let (free, all) = drive.table_space();
+        let chunks = drive.block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count() as u64;
+        let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
+        TenantFacts::Tables(TableFacts { tables, blocks, chunks, free_bytes: bytes(free), all_bytes: bytes(all) })
+    }
+
+    /// Of a zoned drive.
+    pub fn of_zones(drive: &ZoneFtl) -> TenantFacts {
+        let (layout, board) = (drive.layout(), drive.board());
+        let mut zones_by_state = BTreeMap::new();
+        for zone in board.zones() {
+            *zones_by_state.entry(word(zone.state)).or_default() += 1;
+        }
+        TenantFacts::Zones(ZoneFacts {
+            zones: layout.zones,
+            zone_width: layout.width,
+            zone_size_bytes: layout.size * BLOCK_BYTES as u64,
+            zone_capacity_bytes: u64::from(layout.capacity) * BLOCK_BYTES as u64,
+            max_open_zones: board.limits().max_open,
+            max_active_zones: board.limits().max_active,
+            active: board.resources().1,
+            zones_by_state,
+            blocks: board.zones().iter().map(|zone| u64::from(zone.written)).sum(),
+            map_bytes: drive.map_bytes(),
+        })
+    }
+
+    /// What is above it for people.
+    pub fn title(&self) -> &'static str {
+        match self {
+            TenantFacts::Tables(_) => "Tables",
+            TenantFacts::Zones(_) => "Zones",
+        }
+    }
+
+    /// For people.
+    pub fn write(&self, text: &mut String, palette: Palette) {
+        let bar = |share: f64| palette.paint(Ink::Picture, &format!("[{}]", bar(share, 24)));
+        match self {
+            TenantFacts::Tables(TableFacts { tables, blocks, chunks, free_bytes, all_bytes }) => {
+                let share = *blocks as f64 * BLOCK_BYTES as f64 / (*all_bytes).max(1) as f64;
+                _ = writeln!(
+                    text,
+                    "  {} {:.1}% of what they may have: {} tables of {} blocks, in {} chunks; room for {} more, of {}",
+                    bar(share),
+                    share * 100.0,
+                    thousands(*tables),
+                    thousands(*blocks),
+                    thousands(*chunks),
+                    ByteSize(*free_bytes),
+                    ByteSize(*all_bytes)
+                );
+            }
+            TenantFacts::Zones(facts) => {
+                let all_bytes = facts.capacity_bytes();
+                let share = facts.blocks as f64 * BLOCK_BYTES as f64 / all_bytes.max(1) as f64;
+                _ = writeln!(
+                    text,
+                    "  {} {:.1}% is written: {} blocks of {}",
+                    bar(share),
+                    share * 100.0,
+                    thousands(facts.blocks),
+                    ByteSize(all_bytes)
+                );
+                _ = writeln!(
+                    text,
+                    "  {} zones of {}, {} apart, each on {} parallel units; where they are takes {}",
+                    thousands(facts.zones.into()),
+                    ByteSize(facts.zone_capacity_bytes),
+                    ByteSize(facts.zone_size_bytes),
+                    facts.zone_width,
+                    ByteSize(facts.map_bytes)
+                );
+                let states: Vec<String> = facts
+                    .zones_by_state
+                    .iter()
+                    .map(|(state, count)| format!("{} {state}", thousands(*count)))
+                    .collect();
+                _ = writeln!(
+                    text,
+                    "  {}; {} of {} active, and {} may be open",
+                    states.join(", "),
+                    facts.active,
+                    facts.max_active_zones,
+                    facts.max_open_zones
+                );
+            }
+        }
+    }
+}
+
+fn word(state: ZoneState) -> &'static str {
+    match state {
+        ZoneState::Empty => "empty",
+        ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen => "open",
+        ZoneState::Closed => "closed",
+        ZoneState::Full => "full",
+        ZoneState::ReadOnly => "read only",
+        ZoneState::Offline => "offline",
+    }
+}
