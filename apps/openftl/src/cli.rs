@@ -19,6 +19,7 @@ mod profiles;
 mod reproduce;
 mod serve;
 mod sweep;
+pub mod zones;
 
 pub use bench::{Bench, Store};
 pub use check::Check;

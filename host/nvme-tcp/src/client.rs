@@ -17,7 +17,7 @@ use std::io::{self, Read, Write};
 use crate::error::Termination;
 use crate::fabrics::{self, Connected, Identity, NqnError, PropertyName, QueueParameters};
 use crate::initiator::{CommandId, Event, Initiator, InitiatorConfig, Outgoing, Transfer};
-use crate::nvm::{self, Blocks, IDENTIFY_BYTES, Lifetime, LogPart};
+use crate::nvm::{self, Blocks, IDENTIFY_BYTES, Lifetime, LogPart, ZonePlace};
 use crate::sgl::Completion;
 use crate::{COMPLETION_BYTES, SUBMISSION_BYTES};
 use zerocopy::IntoBytes;
@@ -329,6 +329,16 @@ impl<S: Read + Write> Client<S> {
         Ok(self.call("Identify", &nvm::identify(structure, namespace), room)?.data)
     }
 
+    /// The same, of the command set that CSI `command_set` stands for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn identify_of_set(&mut self, structure: u8, namespace: u32, command_set: u8) -> Result<Vec<u8>, ClientError> {
+        let room = Payload::ToHost(vec![0; IDENTIFY_BYTES]);
+        let entry = nvm::identify_of_set(structure, namespace, command_set);
+        Ok(self.call("Identify", &entry, room)?.data)
+    }
+
     /// Part of a log page: as many bytes as `data` has room for.
     ///
     /// # Errors
@@ -388,6 +398,23 @@ impl<S: Read + Write> Client<S> {
     /// [`ClientError`].
     pub fn write(&mut self, blocks: Blocks, data: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         Ok(self.call("Write", &nvm::write(blocks), Payload::ToController(data))?.data)
+    }
+
+    /// A report of zones, as CDW13 `action` asks for it: as many bytes as `data` has room for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn zone_report(&mut self, place: ZonePlace, action: u32, data: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        let entry = nvm::zone_receive(place, action, length(&data));
+        Ok(self.call("Zone Management Receive", &entry, Payload::ToHost(data))?.data)
+    }
+
+    /// Does with a zone, or with all, what CDW13 `action` says.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn zone_send(&mut self, place: ZonePlace, action: u32) -> Result<(), ClientError> {
+        self.call("Zone Management Send", &nvm::zone_send(place, action), Payload::None).map(drop)
     }
 
     /// Makes durable what was written.

@@ -21,6 +21,12 @@ mod io {
     pub const WRITE: u8 = 0x01;
     pub const READ: u8 = 0x02;
     pub const MANAGEMENT_RECEIVE: u8 = 0x12;
+    /// ZNS, "Zone Management Send command".
+    pub const ZONE_SEND: u8 = 0x79;
+    /// ZNS, "Zone Management Receive command".
+    pub const ZONE_RECEIVE: u8 = 0x7a;
+    /// ZNS, "Zone Append command".
+    pub const ZONE_APPEND: u8 = 0x7d;
 }
 
 /// FID of Number of Queues (Base, "Set Features Command").
@@ -57,7 +63,7 @@ pub struct LogPart {
 /// NSID that stands for the controller, or for all of its namespaces.
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
 
-/// FUA: bit 30 of CDW12 (NVM, "Write command").
+/// FUA: bit 30 of CDW12 (NVM, "Write command"; ZNS, "Zone Append command").
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 
 fn entry(opcode: u8, namespace: u32, dwords: [u32; 3]) -> [u8; SUBMISSION_BYTES] {
@@ -81,6 +87,12 @@ fn blocks_entry(opcode: u8, blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
 #[must_use]
 pub fn identify(structure: u8, namespace: u32) -> [u8; SUBMISSION_BYTES] {
     entry(admin::IDENTIFY, namespace, [structure.into(), 0, 0])
+}
+
+/// The same, of the command set that CSI `command_set` stands for (bits 31 to 24 of CDW11).
+#[must_use]
+pub fn identify_of_set(structure: u8, namespace: u32, command_set: u8) -> [u8; SUBMISSION_BYTES] {
+    entry(admin::IDENTIFY, namespace, [structure.into(), u32::from(command_set) << 24, 0])
 }
 
 /// Get Log Page, `bytes` of it, a multiple of 4.
@@ -136,9 +148,53 @@ pub fn write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
 /// Write, complete only when it is durable (FUA).
 #[must_use]
 pub fn durable_write(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
-    let mut entry = blocks_entry(io::WRITE, blocks);
-    let dword = (blocks.count - 1) | FORCE_UNIT_ACCESS;
-    entry[48..52].copy_from_slice(&dword.to_le_bytes());
+    durable(blocks_entry(io::WRITE, blocks))
+}
+
+fn durable(mut entry: [u8; SUBMISSION_BYTES]) -> [u8; SUBMISSION_BYTES] {
+    entry[51] |= (FORCE_UNIT_ACCESS >> 24) as u8;
+    entry
+}
+
+/// Zone Append: `blocks` begin with the first block of the zone, wherever its data end. The first block that they
+/// got is the command specific part of the completion (ALBA).
+#[must_use]
+pub fn zone_append(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    blocks_entry(io::ZONE_APPEND, blocks)
+}
+
+/// Zone Append, complete only when it is durable (FUA).
+#[must_use]
+pub fn durable_zone_append(blocks: Blocks) -> [u8; SUBMISSION_BYTES] {
+    durable(zone_append(blocks))
+}
+
+/// A zone, or the zones from it on, to the commands that manage zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZonePlace {
+    /// NSID.
+    pub namespace: u32,
+    /// SLBA: the first block of the zone.
+    pub first: u64,
+}
+
+/// Zone Management Send. `action` is CDW13: the action, and whether it is for all zones.
+#[must_use]
+pub fn zone_send(place: ZonePlace, action: u32) -> [u8; SUBMISSION_BYTES] {
+    zone_entry(io::ZONE_SEND, place, 0, action)
+}
+
+/// Zone Management Receive, `bytes` of it, a multiple of 4. `action` is CDW13: the report, and of which zones.
+#[must_use]
+pub fn zone_receive(place: ZonePlace, action: u32, bytes: u32) -> [u8; SUBMISSION_BYTES] {
+    assert!(bytes > 0 && bytes.is_multiple_of(4), "a report is read in dwords");
+    zone_entry(io::ZONE_RECEIVE, place, bytes / 4 - 1, action)
+}
+
+fn zone_entry(opcode: u8, place: ZonePlace, dword_12: u32, dword_13: u32) -> [u8; SUBMISSION_BYTES] {
+    let ZonePlace { namespace, first } = place;
+    let mut entry = entry(opcode, namespace, [first as u32, (first >> 32) as u32, dword_12]);
+    entry[52..56].copy_from_slice(&dword_13.to_le_bytes());
     entry
 }
 
@@ -221,6 +277,37 @@ mod tests {
         let identify = identify(1, 0);
         assert_eq!((identify[0], identify[40]), (0x06, 1));
         assert_eq!(keep_alive()[0], 0x18);
+    }
+
+    #[test]
+    fn an_identify_of_a_command_set_says_which() {
+        let mut golden = [0; 64];
+        (golden[0], golden[4], golden[40], golden[47]) = (0x06, 3, 0x05, 0x02);
+        assert_eq!(identify_of_set(0x05, 3, 0x02), golden);
+    }
+
+    #[test]
+    fn an_append_names_the_zone_and_how_many_blocks() {
+        let blocks = Blocks { namespace: 3, first: 0x0102_0304_0506_0708, count: 256 };
+        let mut golden = [0; 64];
+        (golden[0], golden[4]) = (0x7d, 3);
+        golden[40..52].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 255, 0, 0, 0]);
+        assert_eq!(zone_append(blocks), golden);
+        golden[51] = 0x40;
+        assert_eq!(durable_zone_append(blocks), golden);
+    }
+
+    #[test]
+    fn zones_are_managed_by_their_first_block_and_dword_13() {
+        let place = ZonePlace { namespace: 3, first: 0x0102_0304_0506_0708 };
+        let mut golden = [0; 64];
+        (golden[0], golden[4]) = (0x79, 3);
+        golden[40..48].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1]);
+        golden[52..56].copy_from_slice(&[0x04, 0x01, 0, 0]);
+        assert_eq!(zone_send(place, 0x0104), golden);
+        golden[0] = 0x7a;
+        golden[48..56].copy_from_slice(&[0x0f, 0x04, 0, 0, 0x00, 0x03, 0x01, 0]);
+        assert_eq!(zone_receive(place, 0x0001_0300, (0x40f + 1) * 4), golden);
     }
 
     #[test]

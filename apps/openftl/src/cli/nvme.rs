@@ -1,6 +1,7 @@
 //! The words of `openftl nvme`.
 
 use super::number::{positive, whole};
+use super::zones::Zones;
 use crate::nvme::Address;
 use clap::{Args, Subcommand, ValueEnum};
 use openftl_core::Nanos;
@@ -14,6 +15,7 @@ Examples:
   openftl nvme identify 127.0.0.1:4420 --nqn nqn.2026-11.org.openftl:drive
   openftl nvme read 127.0.0.1:4420 --length 1MiB --output first.bin
   openftl nvme bench 127.0.0.1:4420 --workload read --depth 32
+  openftl nvme zones list 127.0.0.1:4420
 
 For drives of `openftl serve --nvme-tcp` and any other NVMe/TCP target: no root, no kernel module, no device file.
 
@@ -40,6 +42,8 @@ pub enum NvmeCommand {
     Write(Write),
     /// Measures reads and writes of a namespace.
     Bench(NvmeBench),
+    /// Lists the zones of a namespace, changes their states, appends to them.
+    Zones(Zones),
 }
 
 const GEN_KEY_EXAMPLES: &str = "\

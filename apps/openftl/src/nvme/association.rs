@@ -92,11 +92,21 @@ impl Association {
 
     /// The most bytes of one command, if there is a limit (MDTS, in pages of CAP.MPSMIN).
     pub fn transfer_bytes_max(&self) -> Option<u64> {
+        self.bytes_max(self.controller.transfer_pages_max_log2)
+    }
+
+    /// A limit of so many pages, a power of two; 0: there is none.
+    pub fn bytes_max(&self, pages_max_log2: u8) -> Option<u64> {
         let page_log2 = 12 + (self.capabilities >> 48 & 0xf);
-        match u64::from(self.controller.transfer_pages_max_log2) {
+        match u64::from(pages_max_log2) {
             0 => None,
             log2 => 1_u64.checked_shl((page_log2 + log2) as u32),
         }
+    }
+
+    /// Where the target listens.
+    pub fn address(&self) -> &Address {
+        &self.ends.address
     }
 
     /// What went wrong, for people.

@@ -14,22 +14,33 @@ use zerocopy::FromBytes;
 pub struct Disk {
     pub association: Association,
     pub namespace: u32,
+    /// Which of the formats of its controller it has.
+    pub format: usize,
     pub block_bytes: u64,
     pub bytes: u64,
     /// The most bytes of one command, whole blocks.
     pub command_bytes_max: u64,
 }
 
-/// The format that a namespace has (FLBAS: bits 3 to 0, above them bits 6 and 5).
+/// The format that a namespace has.
 pub fn format_of(data: &IdentifyNamespace) -> LbaFormat {
-    data.lba_formats[usize::from(data.format & 0xf | (data.format >> 5 & 0b11) << 4)]
+    data.lba_formats[format_index(data)]
+}
+
+/// Which one that is (FLBAS: bits 3 to 0, above them bits 6 and 5).
+fn format_index(data: &IdentifyNamespace) -> usize {
+    usize::from(data.format & 0xf | (data.format >> 5 & 0b11) << 4)
 }
 
 impl Disk {
     /// Connects to a controller and asks it about the namespace.
     pub fn open(subsystem: &Subsystem, namespace: u32) -> Result<Disk, Failure> {
-        let nqn = subsystem.nqn.as_str();
-        let mut association = Association::make(&subsystem.address, nqn, &subsystem.host)?;
+        let association = Association::make(&subsystem.address, subsystem.nqn.as_str(), &subsystem.host)?;
+        Disk::of(association, namespace)
+    }
+
+    /// Asks a controller about the namespace.
+    pub fn of(mut association: Association, namespace: u32) -> Result<Disk, Failure> {
         let data = association.admin.identify(cns::NAMESPACE, namespace);
         let data = match data {
             Err(openftl_nvme_tcp::ClientError::Refused { .. }) => None,
@@ -38,10 +49,9 @@ impl Disk {
         let data = data.map(|data| IdentifyNamespace::read_from_bytes(&data).expect("a data structure has 4096 bytes"));
         // Of an id that no namespace has, all is zero.
         let Some(data) = data.filter(|data| data.size.get() > 0) else {
-            return Err(Failure::bad_input(format_args!("{nqn} has no namespace {namespace}")).fix(format_args!(
-                "`openftl nvme identify {} --nqn {nqn}` lists those that it has",
-                subsystem.address
-            )));
+            let (nqn, address) = (association.subsystem_nqn(), association.address());
+            return Err(Failure::bad_input(format_args!("{nqn} has no namespace {namespace}"))
+                .fix(format_args!("`openftl nvme identify {address} --nqn {nqn}` lists those that it has")));
         };
         let format = format_of(&data);
         if !(9..=31).contains(&format.block_bytes_log2) {
@@ -63,7 +73,7 @@ impl Disk {
         let bytes = data.size.get().checked_mul(block_bytes).ok_or_else(|| {
             Failure::failed(format_args!("namespace {namespace} says that it has {} blocks", data.size))
         })?;
-        Ok(Disk { association, namespace, block_bytes, bytes, command_bytes_max })
+        Ok(Disk { association, namespace, format: format_index(&data), block_bytes, bytes, command_bytes_max })
     }
 
     /// A queue for so many commands at a time, or as many as the controller allows if that is less.

@@ -3,6 +3,7 @@
 use super::association::Association;
 use super::discover::ascii_of;
 use super::disk::format_of;
+use super::namespaces;
 use crate::cli::nvme::Identify;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
@@ -111,7 +112,7 @@ struct OcpFacts {
 pub fn run(arguments: &Identify) -> Result<(), Failure> {
     let subsystem = &arguments.subsystem;
     let mut association = Association::make(&subsystem.address, subsystem.nqn.as_str(), &subsystem.host)?;
-    let mut ids = active_namespaces(&mut association)?;
+    let mut ids = namespaces::active(&mut association)?;
     if let Some(wanted) = arguments.namespace {
         if !ids.contains(&wanted) {
             let list = ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -141,27 +142,6 @@ pub fn run(arguments: &Identify) -> Result<(), Failure> {
         return say(&crate::json(&findings)?);
     }
     say(&page(&findings, Palette::of_stdout()))
-}
-
-/// The ids of the namespaces that the controller has attached, list by list.
-fn active_namespaces(association: &mut Association) -> Result<Vec<u32>, Failure> {
-    let mut ids: Vec<u32> = Vec::new();
-    loop {
-        let after = ids.last().copied().unwrap_or(0);
-        let list = association.admin.identify(cns::ACTIVE_NAMESPACES, after);
-        let list = list.map_err(|error| association.failure(error))?;
-        let before = ids.len();
-        let all = list.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes")));
-        for id in all.take_while(|id| *id != 0) {
-            if id <= ids.last().copied().unwrap_or(0) {
-                return Err(Failure::failed(format_args!("the list of namespaces is out of order at {id}")));
-            }
-            ids.push(id);
-        }
-        if ids.len() - before < list.len() / 4 {
-            return Ok(ids);
-        }
-    }
 }
 
 /// A log page, if the controller has it.
@@ -230,6 +210,7 @@ impl NamespaceFacts {
             id,
             kind: match command_set {
                 csi::NVM => "block".to_owned(),
+                csi::ZONED => "zoned".to_owned(),
                 csi::OPEN_CHANNEL => "open-channel".to_owned(),
                 other => format!("command set {other:#04x}"),
             },
@@ -339,7 +320,8 @@ fn page(findings: &Findings, palette: Palette) -> String {
     text
 }
 
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+/// A line with a name on the left.
+pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     _ = writeln!(text, "  {name:<16} {value}");
 }
 

@@ -1,8 +1,8 @@
 //! `openftl nvme`: what a user without root or kernel modules needs of an NVMe/TCP target.
 //!
 //! ```text
-//!   gen-key    discover    identify    read    write    bench
-//!                  │          │          └───┬───┴────────┘
+//!   gen-key    discover    identify    read    write    bench    zones
+//!                  │          │          └───┬───┴────────┴────────┘
 //!                  │          │             disk            a namespace, by an I/O queue
 //!                  └──────────┴──────────────┤
 //!                                       association         admin queue, authentication
@@ -21,10 +21,13 @@ mod discover;
 mod disk;
 mod gen_key;
 mod identify;
+mod input;
+mod namespaces;
 mod read;
 mod socket;
 mod transfer;
 mod write;
+mod zones;
 
 pub use association::identity;
 
@@ -41,5 +44,6 @@ pub fn run(arguments: &Nvme) -> Result<(), Failure> {
         NvmeCommand::Read(arguments) => read::run(arguments),
         NvmeCommand::Write(arguments) => write::run(arguments),
         NvmeCommand::Bench(arguments) => bench::run(arguments),
+        NvmeCommand::Zones(arguments) => zones::run(arguments),
     }
 }

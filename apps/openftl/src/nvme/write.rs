@@ -2,6 +2,7 @@
 
 use super::channel::Channel;
 use super::disk::Disk;
+use super::input::Input;
 use super::transfer::{Progress, WINDOW, check, command_bytes};
 use crate::cli::nvme::Write;
 use crate::failure::Failure;
@@ -10,9 +11,6 @@ use openftl_core::units::ByteSize;
 use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::nvm::{self, Lifetime};
-use std::fs::File;
-use std::io::{self, Read, stdin};
-use std::path::Path;
 
 pub fn run(arguments: &Write) -> Result<(), Failure> {
     let input = Input::open(&arguments.input)?;
@@ -78,42 +76,6 @@ fn check_identifier(queue: &mut Client<Channel>, disk: &Disk, lifetime: Option<L
     let namespace = disk.namespace;
     Err(Failure::bad_input(format_args!("--placement {identifier}: namespace {namespace} has no such identifier"))
         .fix(format_args!("name one from 0 to {}", identifiers.saturating_sub(1))))
-}
-
-/// What is to be written.
-struct Input {
-    reader: Box<dyn Read>,
-    name: String,
-    /// Bytes that it has, if that can be known.
-    bytes: Option<u64>,
-}
-
-impl Input {
-    fn open(path: &Path) -> Result<Input, Failure> {
-        if path.as_os_str() == "-" {
-            return Ok(Input { reader: Box::new(stdin().lock()), name: "standard input".to_owned(), bytes: None });
-        }
-        let name = path.display().to_string();
-        let unreadable = |error: io::Error| Failure::bad_input(format_args!("--input: cannot read {name}: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        let bytes = metadata.is_file().then_some(metadata.len());
-        Ok(Input { reader: Box::new(file), name, bytes })
-    }
-
-    /// Reads until `room` is full or the input has ended.
-    fn fill(&mut self, room: &mut [u8]) -> Result<usize, Failure> {
-        let mut filled = 0;
-        while filled < room.len() {
-            match self.reader.read(&mut room[filled..]) {
-                Ok(0) => break,
-                Ok(bytes) => filled += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::failed(format_args!("cannot read {}: {error}", self.name))),
-            }
-        }
-        Ok(filled)
-    }
 }
 
 struct Copy<'a> {
