@@ -33,8 +33,8 @@ pub struct Namespaces {
 
 /// A drive that is open.
 enum Opened {
-    Block(Drive),
-    Zoned(ZonedDrive),
+    Block(Box<Drive>),
+    Zoned(Box<ZonedDrive>),
 }
 
 /// A drive where it is stored: a file, or one namespace of a file that has several.
@@ -86,10 +86,12 @@ impl Namespaces {
     ) -> Result<Namespaces, Failure> {
         Namespaces::each(device, parts, wanted, |flash, wanted, label| {
             let formatted = match wanted {
-                Wanted::Block(config) => BlockFtl::format(flash, config, clock).map(Opened::Block),
+                Wanted::Block(config) => {
+                    BlockFtl::format(flash, config, clock).map(|drive| Opened::Block(Box::new(drive)))
+                }
                 Wanted::Zoned(config, ZonesWanted::New(zones)) => {
                     let zoned = zones.zoned(flash.geometry());
-                    ZoneFtl::format(flash, config, zoned, clock).map(Opened::Zoned)
+                    ZoneFtl::format(flash, config, zoned, clock).map(|drive| Opened::Zoned(Box::new(drive)))
                 }
                 Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
             };
@@ -111,9 +113,12 @@ impl Namespaces {
         Namespaces::each(device, parts, wanted, |flash, wanted, label| {
             let stored = Stored { path, namespace: label.map(|label| &label.name) };
             match wanted {
-                Wanted::Block(config) => assembly::open(flash, config, &stored, clock).map(Opened::Block),
+                Wanted::Block(config) => {
+                    assembly::open(flash, config, &stored, clock).map(|drive| Opened::Block(Box::new(drive)))
+                }
                 Wanted::Zoned(config, ZonesWanted::Found(limits)) => {
-                    assembly::open_zones(flash, config, limits, &stored, clock).map(Opened::Zoned)
+                    let opened = assembly::open_zones(flash, config, limits, &stored, clock);
+                    opened.map(|drive| Opened::Zoned(Box::new(drive)))
                 }
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),
             }
@@ -130,8 +135,8 @@ impl Namespaces {
         let mut next = || wanted.next().expect("each drive has its configuration");
         let (mut drives, mut zoned, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut keep = |opened| match opened {
-            Opened::Block(drive) => drives.push(drive),
-            Opened::Zoned(drive) => zoned.push(drive),
+            Opened::Block(drive) => drives.push(*drive),
+            Opened::Zoned(drive) => zoned.push(*drive),
         };
         if parts.is_empty() {
             keep(begin(device.into(), next(), None)?);

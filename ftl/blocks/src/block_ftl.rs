@@ -374,19 +374,6 @@ impl BlockFtl {
         done.append(&mut self.done);
     }
 
-    /// The same as [`BlockTarget::give_up`], of a drive whose chunks are partly those of a tenant.
-    pub fn give_up_beside(&mut self, now: Time, tenant: &mut dyn Tenant) -> String {
-        let state = self.describe();
-        self.standstill.get_or_insert_with(|| state.clone());
-        self.flash.turn_read_only(ReadOnlyReason::Stalled);
-        if !self.reading.is_idle() {
-            self.flash.is_deaf = true;
-            self.give_up_reads();
-        }
-        self.advance(now, tenant);
-        state
-    }
-
     /// Hands to the device what parts want of it.
     #[inline]
     pub fn hand_over(&mut self) {

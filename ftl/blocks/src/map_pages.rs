@@ -157,6 +157,8 @@ pub(crate) struct MapPages {
     emptying: Option<ChunkId>,
     /// Chunks in which a page was read with much correction only, or not at all.
     weak: BTreeSet<ChunkId>,
+    /// What the host had got done when a chunk was last emptied because it is weak.
+    cared_at: Option<u64>,
     /// The number of the next batch.
     sequence: u64,
     /// Changes beyond which pages are merged. Reads that find no page in memory lower it, so that there is room for more pages;
@@ -195,6 +197,7 @@ impl MapPages {
             live: BTreeMap::new(),
             emptying: None,
             weak: BTreeSet::new(),
+            cared_at: None,
             sequence,
             changes_wanted: plan.changes_max as u32,
             turns: 0,
@@ -384,8 +387,11 @@ impl BlockFtl {
         if completion.status != Status::Success {
             self.flash.is_unusual = true;
             self.flash.stirred = true;
-            let pages = self.map_pages.as_mut().expect("the map is on media");
-            pages.weak.insert(self.flash.format.chunk_of(place));
+            // A page that is merged leaves the chunk, whatever it is like.
+            if what != For::Merge || !completion.status.data_is_good() {
+                let pages = self.map_pages.as_mut().expect("the map is on media");
+                pages.weak.insert(self.flash.format.chunk_of(place));
+            }
         }
         let oob = Oob::verify(&self.flash.frames, frame).ok().filter(|_| completion.status.data_is_good());
         let is_page = oob.is_some_and(|oob| oob.kind == BlockKind::Map && oob.address == u64::from(page));

@@ -77,7 +77,12 @@ impl BlockFtl {
     pub(crate) fn weak_block(&mut self, ppa: Ppa, care: Care) {
         let chunk = self.flash.format.chunk_of(ppa);
         let usage = self.flash.chunks.usage(chunk);
-        if matches!(usage, ChunkUse::Metadata | ChunkUse::Tenant) || self.flash.chunks.is_valid(ppa) {
+        let stays = match usage {
+            ChunkUse::Metadata => !self.has_map_pages_in(chunk) || !self.leaves_map_chunk(ppa),
+            ChunkUse::Tenant => true,
+            _ => self.flash.chunks.is_valid(ppa),
+        };
+        if stays {
             self.weak_chunk(chunk, care);
         }
     }

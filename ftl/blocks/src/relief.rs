@@ -47,9 +47,29 @@ pub(crate) struct Relief {
     pub(crate) left_open: Vec<(ChunkId, u32)>,
     /// Open chunks that hold nothing and are being filled with padding, so that they can be reset.
     recycling: Vec<ChunkId>,
+    /// How far what the host has written was when it last went on: committed, placed, in the buffer, held there; and how many commands
+    /// of the device had ended then.
+    host_stands_at: [u64; 4],
+    host_stands_since: u64,
 }
 
+/// So many commands of the device end without any of the host's before it is not waited for that nothing is being written.
+const COMMANDS_TO_REST: u64 = 1024;
+
 impl BlockFtl {
+    /// The same as [`BlockTarget::give_up`](openftl_parts::target::BlockTarget::give_up), of a drive whose chunks are partly those of a tenant.
+    pub fn give_up_beside(&mut self, now: Time, tenant: &mut dyn Tenant) -> String {
+        let state = self.describe();
+        self.standstill.get_or_insert_with(|| state.clone());
+        self.flash.turn_read_only(ReadOnlyReason::Stalled);
+        if !self.reading.is_idle() {
+            self.flash.is_deaf = true;
+            self.give_up_reads();
+        }
+        self.advance(now, tenant);
+        state
+    }
+
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
     /// go on for ever.
     fn is_stuck(&self) -> bool {
@@ -66,10 +86,13 @@ impl BlockFtl {
     }
 
     /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
-    /// with all frames waiting for that block, writes nothing more: push it out.
+    /// with all frames waiting for that block, writes nothing more: push it out, when nothing is being written.
     fn free_frames(&mut self) {
         let scarce = self.flash.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
-        if !scarce || self.flash.stirred || self.flash.units.under_way() > 0 || !self.flash.may_program() {
+        if !scarce || self.flash.stirred || !self.flash.may_program() {
+            return;
+        }
+        if self.flash.units.under_way() > 0 && !self.has_waited_for_rest() {
             return;
         }
         if self.buffer.unplaced() > 0 && self.transactions.push < self.buffer.head() {
@@ -80,6 +103,20 @@ impl BlockFtl {
         if self.buffer.held() > 0 {
             self.pad_host_frontiers();
         }
+    }
+
+    /// Whether the drive has written a long time for itself while nothing that the host has written went on. On a medium that is so weak
+    /// that all has to move again and again that has no end.
+    fn has_waited_for_rest(&mut self) -> bool {
+        if !self.host_chunks_open().all(|open| self.flash.units.is_at_rest(open)) {
+            return false;
+        }
+        let (buffer, ended) = (&self.buffer, self.flash.ended);
+        let found = [buffer.committed(), buffer.placed(), buffer.head(), buffer.held()];
+        if self.relief.host_stands_at != found {
+            (self.relief.host_stands_at, self.relief.host_stands_since) = (found, ended);
+        }
+        ended - self.relief.host_stands_since > COMMANDS_TO_REST
     }
 
     /// Takes the measures that make room, cheapest first, when nothing else will.

@@ -41,7 +41,7 @@
 //! | keys and secrets of authentications | one at a time, on a thread of their own that works half of the time; sources take turns by the time that each has had (`key_worker.rs`) |
 //! | requests of a connection | [`ServerConfig::requests_max`] |
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
-//! | requests admitted to a drive | `served::REQUESTS_MAX`, an eighth of them reserved for modest ones |
+//! | requests admitted to a drive | `accounts::REQUESTS_MAX`, an eighth of them reserved for modest ones |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
 //! | memory of slow payload and of replies that are not taken | [`ServerConfig::kept_bytes_max`] for all connections |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
@@ -57,6 +57,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod authentication;
 mod channel;
 pub mod clock;

@@ -10,10 +10,11 @@ use openftl_core::Time;
 use openftl_parts::target::{Durability, IoError};
 use openftl_parts::words::Handle;
 
+use crate::accounts::Claim;
 use crate::counters::Counters;
 use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
 use crate::parting::Parting;
-use crate::served::{Claim, Served};
+use crate::served::Served;
 use crate::ticket::{Ticket, What};
 use crate::{Protocol, ServedDrive, ServerConfig};
 use openftl_bytes::{ByteRequest, Finished, RequestId};

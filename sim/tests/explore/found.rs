@@ -48,9 +48,11 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
 /// which nobody can read before something is written behind them.
 /// 150,064,306: a table waited for a chunk that closed in no time, because it was offline; nothing was due any more.
 /// 160,022,099, of a map on media: collection took all the room for changes that merges made, and a write waited for ever.
+/// 180,142,287, of one whose every twentieth read is weak: its map pages moved without end, and a write was never pushed out.
 #[test]
 fn histories_that_once_failed_pass() {
     let histories = [
+        (180_142_287, "w112+64 w176+64 w384+64 w832+64 w896+64 w0+75 w0+219 w0+112"),
         (
             110_117_032,
             "x1 x30+20~7764 u0+6 w0+7 t0+1 w0+19 w0+19 w1+8 w9+10 w8+6 u9+1 w11+6 f w0+12 x1 w0+6 w0+4 w12+5 w0+8 U0+8 r9+4 \

@@ -68,6 +68,12 @@ impl BlockFtl {
         chosen
     }
 
+    /// Whether what is at `place` is no page that stays there: padding, or an old version, or one that is being merged.
+    pub(crate) fn leaves_map_chunk(&self, place: Ppa) -> bool {
+        let Map::Paged(map) = &self.map else { return false };
+        !map.directory().with_copy_in(|ppa| ppa == place).any(|page| !map.is_merging(page))
+    }
+
     /// The pages in `chunk` should move.
     pub(crate) fn move_map_pages_of(&mut self, chunk: ChunkId) {
         if let Some(pages) = &mut self.map_pages {
@@ -83,8 +89,11 @@ impl BlockFtl {
         open || pages.partial.iter().flatten().any(|(partial, _)| *partial == chunk)
     }
 
-    /// Where chunks of map pages run short, the emptiest is emptied.
+    /// Where chunks of map pages run short, the emptiest is emptied. Those that are weak are emptied one by one, and while the host waits
+    /// for anything, something of that ends between them: on a medium whose every other read is a weak one, that has no end.
     pub(super) fn choose_map_chunk_to_empty(&mut self) {
+        let (progress, waits) =
+            (self.progress, self.buffer.committed() < self.buffer.head() || !self.transactions.is_idle());
         let most = self.flash.plan.map_chunks as usize;
         let pages = self.map_pages.as_mut().expect("the map is on media");
         let is_open = |chunk: &ChunkId| {
@@ -97,8 +106,10 @@ impl BlockFtl {
         pages.emptying = None;
         // What is weak moves first; an open chunk when it is full.
         pages.weak.retain(|chunk| pages.live.get(chunk).is_some_and(|live| *live > 0 || is_open(chunk)));
-        if let Some(chunk) = pages.weak.iter().copied().find(|chunk| !is_open(chunk)) {
+        let may_care = !waits || pages.cared_at != Some(progress);
+        if let Some(chunk) = pages.weak.iter().copied().find(|chunk| may_care && !is_open(chunk)) {
             pages.weak.remove(&chunk);
+            pages.cared_at = Some(progress);
             pages.emptying = Some(chunk);
             return;
         }

@@ -263,6 +263,12 @@ impl Units {
         self.under_way
     }
 
+    /// Whether nothing is on its way to `open`.
+    #[must_use]
+    pub fn is_at_rest(&self, open: OpenId) -> bool {
+        self.get(open).is_none_or(|open| open.waiting_completed == open.waiting.len())
+    }
+
     /// Whether `open` has completed units that cannot be read, or are not programmed, until more is written behind them.
     #[must_use]
     pub fn wants_padding(&self, open: OpenId) -> bool {

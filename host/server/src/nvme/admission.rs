@@ -10,9 +10,9 @@ use openftl_nvme_tcp::target::Slot;
 
 use super::{Command, NvmeConnection, Part, Stage, Turn};
 use crate::ServedDrive;
+use crate::accounts::Claim;
 use crate::device_request::{Lists, device_request};
 use crate::link::{DIRECT_BYTES_MIN, Over};
-use crate::served::Claim;
 use crate::ticket::{Ticket, What};
 use crate::zone_request::zone_request;
 
