@@ -31,7 +31,7 @@
 //! when the log is durable.
 
 use crate::block_ftl::BlockFtl;
-use openftl_core::ChunkId;
+use openftl_core::{ChunkId, Time};
 use openftl_parts::canary::Canary;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::plan::{COLLECTION_HEADROOM_CHUNKS, RELOCATION_RESERVE_CHUNKS};

@@ -21,6 +21,7 @@ mod connection;
 mod disk;
 mod lifetimes;
 mod namespaces;
+mod zones;
 
 const PORT: &str = "4420";
 const NQN: &str = "nqn.2026-11.org.openftl:drive";
@@ -109,12 +110,26 @@ impl Linux {
     /// Waits until the script has made the file `name`.
     fn reaches(&mut self, name: &str) {
         let path = self.folder.path().join(name);
-        wait_for(name, || {
-            if self.running.ended().is_some() && !path.exists() {
-                panic!("the guest ended before it reached {name}: {}", self.story());
-            }
-            path.exists().then_some(())
-        });
+        self.brings_about(name, || path.exists().then_some(()));
+    }
+
+    /// Waits for an answer that the script brings about.
+    fn brings_about<T>(&mut self, what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+        wait_for(what, || {
+            // In this order: what is there when the guest has ended was there before.
+            let has_ended = self.running.ended().is_some();
+            let answered = answer();
+            assert!(!has_ended || answered.is_some(), "the guest ended before {what}: {}", self.story());
+            answered
+        })
+    }
+
+    /// Ends the guest as a power cut would, and gives the file `name` that it has made.
+    fn dies_leaving(self, name: &str) -> String {
+        let Linux { running, folder } = self;
+        drop(running);
+        let path = folder.path().join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("no {name}: {error}"))
     }
 
     /// Makes the file `name`, for which the script waits.

@@ -28,21 +28,6 @@ kind = "open-channel"
 groups = "6-7"
 "#;
 
-/// Functions of a script that looks for the disk of a namespace.
-const DISKS: &str = r#"
-    # The disk of namespace $1 is there; $found is then its name.
-    sees() {
-        local folder
-        for folder in /sys/block/nvme*; do
-            [ -e "$folder/nsid" ] && [ "$(cat "$folder/nsid")" = $1 ] || continue
-            found=/dev/${folder##*/}
-            [ -b "$found" ] && [ "$(cat "$folder/size")" -gt 0 ] && return 0
-        done
-        return 1
-    }
-    sees_not() { ! sees $1; }
-"#;
-
 #[test]
 fn a_host_sees_disks_come_and_go_and_their_data_stay() {
     if !boots_here(&["cmp"]) {
@@ -90,7 +75,7 @@ fn a_host_sees_disks_come_and_go_and_their_data_stay() {
         until_true sees 2
         dd if=$found of=/dev/null bs=1M count=4 iflag=direct 2>/dev/null || fail "namespace 2 cannot be read"
     "#;
-    let mut linux = Linux::boot(&network, &[DISKS, script].concat());
+    let mut linux = Linux::boot(&network, script);
     for (reached, word) in [("idle", "detach"), ("gone", "attach"), ("busy", "detach"), ("back", "attach")] {
         linux.reaches(reached);
         run_openftl(["ctl", &disk, word, "two"]).succeeded();

@@ -17,16 +17,18 @@ connect() {
     until_true has_disk
 }
 
-# Finds the disk by its namespace: a name would also be there as a file.
-has_disk() {
+# The disk of namespace $1 is there; $found is then its name. A name alone would also be there as a file.
+sees() {
     local folder
     for folder in /sys/block/nvme*; do
-        [ -e "$folder/nsid" ] && [ "$(cat "$folder/nsid")" = 1 ] || continue
-        disk=/dev/${folder##*/}
-        [ -b "$disk" ] && [ "$(cat "$folder/size")" -gt 0 ] && return 0
+        [ -e "$folder/nsid" ] && [ "$(cat "$folder/nsid")" = "$1" ] || continue
+        found=/dev/${folder##*/}
+        [ -b "$found" ] && [ "$(cat "$folder/size")" -gt 0 ] && return 0
     done
     return 1
 }
+sees_not() { ! sees "$1"; }
+has_disk() { sees 1 && disk=$found; }
 
 disconnect() { nvme disconnect --nqn="$NQN" >&2 || fail disconnect; }
 
