@@ -343,10 +343,14 @@ impl Control {
         drives: &'d mut Drives<'_, '_, Drive>,
     ) -> Result<&'d mut Drive, Refusal> {
         let place = self.place_of(namespace, drives)?;
+        let kind = kind_of(drives, place);
         drives.get_mut(place).ok_or_else(|| {
             let name = &self.names[place];
-            out_of_range(format_args!("namespace {name} is no block one"))
-                .fix("choose a block namespace; chunks of others can be made to fail and wear")
+            let article = if kind == PartKind::OpenChannel { "an" } else { "a" };
+            out_of_range(format_args!(
+                "namespace {name} is {article} {kind} one, and this is about blocks of a block FTL"
+            ))
+            .fix("choose a block namespace; chunks of others can be made to fail and wear")
         })
     }
 

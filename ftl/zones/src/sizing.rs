@@ -140,13 +140,19 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, zoned: &ZoneConfig, s
     };
     let one = Geometry { chunks_per_pu: 1, ..*geometry }.format().bits();
     let most = 1 << ADDRESS_BITS.saturating_sub(one).min(31);
-    fits(most).map_err(|error| match error {
-        OpenError::Tenant { .. } if u64::from(zones) * u64::from(zoned.width) > u64::from(most * geometry.pus()) => {
-            refuse(format!("{zones} zones of {} chunks: no device of this kind has so many", zoned.width))
+    let chunks = u64::from(zones) * u64::from(zoned.width);
+    let fewest = u32::try_from(chunks.div_ceil(geometry.pus().into())).ok().filter(|fewest| *fewest <= most);
+    let Some(mut enough) = fewest else {
+        return Err(refuse(format!("{zones} zones of {} chunks: no device of this kind has so many", zoned.width)));
+    };
+    // From below: what a drive keeps of its chunks grows with them.
+    let mut too_few = enough - 1;
+    while let Err(error) = fits(enough) {
+        if enough == most {
+            return Err(error);
         }
-        error => error,
-    })?;
-    let (mut too_few, mut enough) = (0, most);
+        (too_few, enough) = (enough, enough.saturating_mul(2).min(most));
+    }
     while enough - too_few > 1 {
         let middle = too_few + (enough - too_few) / 2;
         if fits(middle).is_ok() { enough = middle } else { too_few = middle }
