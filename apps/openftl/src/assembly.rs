@@ -44,8 +44,8 @@ pub enum Wanted {
 pub enum ZonesWanted {
     /// New ones; what they are follows from the shape of their flash.
     New(ZoneSettings),
-    /// Those that are there, from now on with these limits.
-    Found(AskedLimits),
+    /// Those that are there, from now on with these limits; whether they lie about flushes.
+    Found { limits: AskedLimits, lies: bool },
 }
 
 /// Makes a new drive in memory.
@@ -152,7 +152,10 @@ fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_f
     let zoned = |zones: Option<&ZoneSettings>, id| {
         let area = zones.map_or(&settings.drive, |zones| &zones.area);
         let limits = zones.map_or(AskedLimits::default(), |zones| zones.limits);
-        Wanted::Zoned(Config { host_frames, ..area.config(FrameForm::Bytes, id) }, ZonesWanted::Found(limits))
+        Wanted::Zoned(
+            Config { host_frames, ..area.config(FrameForm::Bytes, id) },
+            ZonesWanted::Found { limits, lies: false },
+        )
     };
     if parts.is_empty() {
         return vec![match kind {
@@ -457,11 +460,14 @@ pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl 
 pub fn open_zones(
     flash: Flash,
     config: Config,
-    limits: AskedLimits,
+    (limits, lies): (AskedLimits, bool),
     stored: &Stored<'_>,
     clock: &mut impl Clock,
 ) -> Result<ZonedDrive, Failure> {
-    ZoneFtl::open_with(flash, config, limits, Access::ReadWrite, clock).map_err(|error| open_failure(stored, &error))
+    let opened = ZoneFtl::open_with(flash, config, limits, Access::ReadWrite, clock);
+    let mut drive = opened.map_err(|error| open_failure(stored, &error))?;
+    drive.lie_about_flush(lies);
+    Ok(drive)
 }
 
 /// The same as [`close`], of a zoned drive.

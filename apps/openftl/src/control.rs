@@ -26,7 +26,7 @@ use crate::profiles::GeometryFacts;
 use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
 use cut::{ArmedCut, Counted, commands_of};
-use fault::{corrupt, fail_next_program, fail_program, fail_read, lie_about_flush, wear};
+use fault::{corrupt, fail_next_program, fail_program, fail_read, lies_about_flush, wear};
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::Time;
 use openftl_media::{Media, PartKind, PartLabel, PowerLoss};
@@ -312,7 +312,7 @@ impl Control {
             Command::Wear { chunk, resets } => {
                 self.flash(namespace, drives).and_then(|flash| wear(flash, chunk, resets))
             }
-            Command::LieAboutFlush { on } => self.drive(namespace, drives).map(|drive| lie_about_flush(drive, on)),
+            Command::LieAboutFlush { on } => self.lie_about_flush(namespace, drives, on),
             Command::Attach {} => self.set_attached(namespace, drives, true),
             Command::Detach {} => self.set_attached(namespace, drives, false),
             Command::Stats {} => Ok(self.statistics(drives)),
@@ -362,6 +362,21 @@ impl Control {
     ) -> Result<&'d mut Flash, Refusal> {
         let place = self.place_of(namespace, drives)?;
         Ok(flash(drives, place))
+    }
+
+    /// Has a drive of blocks or zones lie, or keep its promises again.
+    fn lie_about_flush(
+        &self,
+        namespace: Option<&str>,
+        drives: &mut Drives<'_, '_, Drive>,
+        on: bool,
+    ) -> Result<Answer, Refusal> {
+        let place = self.place_of(namespace, drives)?;
+        match drives.zones_mut(place) {
+            Some(drive) => drive.lie_about_flush(on),
+            None => self.drive(namespace, drives)?.lie_about_flush(on),
+        }
+        Ok(lies_about_flush(on))
     }
 
     fn set_attached(
@@ -432,7 +447,9 @@ impl Control {
     /// What was counted, and of several namespaces which they are.
     fn statistics(&mut self, drives: &mut Drives<'_, '_, Drive>) -> Answer {
         for (place, name) in self.names.iter().enumerate() {
-            if let Some(drive) = ftl(drives, place) {
+            if let Some(drive) = drives.zones_mut(place) {
+                self.totals.look_at_zones(place, name, drive);
+            } else if let Some(drive) = drives.get_mut(place) {
                 self.totals.look(place, name, drive);
             }
         }

@@ -93,7 +93,7 @@ impl Namespaces {
                     let zoned = zones.zoned(flash.geometry());
                     ZoneFtl::format(flash, config, zoned, clock).map(|drive| Opened::Zoned(Box::new(drive)))
                 }
-                Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
+                Wanted::Zoned(_, ZonesWanted::Found { .. }) => unreachable!("new zones have settings"),
             };
             formatted.map_err(|error| {
                 let failure = Failure::failed(error).fix("ask for less capacity, or another profile");
@@ -116,8 +116,8 @@ impl Namespaces {
                 Wanted::Block(config) => {
                     assembly::open(flash, config, &stored, clock).map(|drive| Opened::Block(Box::new(drive)))
                 }
-                Wanted::Zoned(config, ZonesWanted::Found(limits)) => {
-                    let opened = assembly::open_zones(flash, config, limits, &stored, clock);
+                Wanted::Zoned(config, ZonesWanted::Found { limits, lies }) => {
+                    let opened = assembly::open_zones(flash, config, (limits, lies), &stored, clock);
                     opened.map(|drive| Opened::Zoned(Box::new(drive)))
                 }
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),

@@ -53,9 +53,10 @@ pub fn cut(
 ) -> Result<(Dark, PowerLoss), Failure> {
     let Namespaces { parts, drives, zoned, bare } = namespaces;
     let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
-    let zones = zoned
-        .iter()
-        .map(|drive| Wanted::Zoned(drive.block().config().clone(), ZonesWanted::Found(drive.board().limits().into())));
+    let zones = zoned.iter().map(|drive| {
+        let found = ZonesWanted::Found { limits: drive.board().limits().into(), lies: drive.lies_about_flush() };
+        Wanted::Zoned(drive.block().config().clone(), found)
+    });
     // The labels of a device name its block namespaces first.
     let wanted = blocks.chain(zones).collect();
     let flash = drives.into_iter().map(Drive::crash);

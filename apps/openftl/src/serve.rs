@@ -202,14 +202,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         ))
         .fix("leave --nbd away; NVMe hosts reach all namespaces"));
     }
-    if let (true, Some(drive)) = (arguments.lie_about_flush, namespaces.zoned.first()) {
-        let zones = drive.layout().zones;
-        return Err(Failure::bad_input(format_args!(
-            "--lie-about-flush: {zones} zones are served, and they cannot lie"
-        ))
-        .fix("leave it away"));
-    }
     namespaces.drives.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
+    namespaces.zoned.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
     let names = names(&home, &namespaces.parts, others.len());
     let listener = listener.unwrap_or_else(|error| {
         voice.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
@@ -313,8 +307,11 @@ impl Serving {
             let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
             let bare = devices.into_iter().map(Device::into_media).collect();
             let left = Namespaces { parts, drives, zoned, bare };
-            for (place, drive) in left.ftls().enumerate() {
+            for (place, drive) in left.drives.iter().enumerate() {
                 self.control.totals().look(place, &self.names[place], drive);
+            }
+            for (place, drive) in (left.drives.len()..).zip(&left.zoned) {
+                self.control.totals().look_at_zones(place, &self.names[place], drive);
             }
             let Ok(End::Interrupted { connections, requests }) = end else {
                 return Ok(Last::Served(Box::new(left), end.map(|_| ())));

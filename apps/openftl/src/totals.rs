@@ -1,6 +1,6 @@
 //! What a server has done: shown at the end, and to whoever asks in between.
 
-use crate::assembly::Drive;
+use crate::assembly::{Drive, ZonedDrive};
 use crate::report;
 use crate::terminal::{Ink, Palette};
 use openftl_control::Answer;
@@ -106,6 +106,12 @@ impl Totals {
             lies_about_flush: drive.config().lies_about_flush,
             statistics,
         };
+    }
+
+    /// The same of a zoned drive.
+    pub fn look_at_zones(&mut self, place: usize, name: &str, drive: &ZonedDrive) {
+        self.look(place, name, drive.block());
+        self.drives[place].lies_about_flush = drive.lies_about_flush();
     }
 
     /// The power goes: every drive was looked at a last time.

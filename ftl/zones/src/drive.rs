@@ -59,6 +59,8 @@ pub struct ZoneFtl<M: ?Sized = dyn Media> {
     room: Option<Room>,
     /// Why the flush under way cannot end well.
     pub(crate) failed: Option<ZoneError>,
+    /// Flushes end at once, and nothing is made durable by them.
+    lies: bool,
     /// A write of the area has failed: what is durable of records is known no more, and no chunk is released.
     pub(crate) area_lost: Option<IoError>,
     pub(crate) done: Vec<ZoneDone>,
@@ -157,6 +159,7 @@ impl<M: Media> ZoneFtl<M> {
             durable: 0,
             room: None,
             failed: None,
+            lies: false,
             area_lost: None,
             done: Vec::new(),
             ended: Vec::new(),
@@ -264,6 +267,23 @@ impl ZoneFtl {
         self.ftl.read_only_reason().is_some()
     }
 
+    /// Whether the drive lies about flushes, and about durable writes, from now on: they end at once, and nothing is saved by them. What the
+    /// drive needs itself is durable all the same, so that a power cut loses what was promised, and nothing more.
+    pub fn lie_about_flush(&mut self, lies: bool) {
+        self.lies = lies;
+    }
+
+    /// See [`ZoneFtl::lie_about_flush`].
+    #[must_use]
+    pub fn lies_about_flush(&self) -> bool {
+        self.lies
+    }
+
+    /// Whether all writes of the area are durable.
+    pub(crate) fn is_area_durable(&self) -> bool {
+        self.durable == self.next_write
+    }
+
     /// What a watch over the drive looks at, as [`BlockTarget::vitals`].
     #[must_use]
     pub fn vitals(&self) -> Option<Vitals> {
@@ -336,11 +356,22 @@ impl ZoneFtl {
             ZoneRequest::Append { zone, frames, durability } => self.write(tag, zone, true, frames, durability),
             ZoneRequest::Act { zone, action } => self.act(tag, zone, action),
             ZoneRequest::ActOnAll { action } => self.act_on_all(tag, action),
-            ZoneRequest::Flush => self.expect_writable().map(|()| self.begin_flush(Some(tag), false)),
+            ZoneRequest::Flush => self.flush(tag),
         };
         self.ftl.flash.statistics.host_errors += u64::from(result.is_err());
         self.ftl.hand_over();
         result
+    }
+
+    /// Begins a flush. A drive that takes no more writes has nothing to save, or cannot.
+    fn flush(&mut self, tag: u64) -> Result<(), ZoneError> {
+        match self.expect_writable() {
+            _ if self.lies => self.succeed(tag, None),
+            Ok(()) => self.begin_flush(Some(tag), false),
+            Err(_) if self.is_all_saved() => self.succeed(tag, None),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn expect_writable(&self) -> Result<(), ZoneError> {
@@ -401,6 +432,7 @@ impl ZoneFtl {
         let address = is_append.then(|| u64::from(zone) * size + u64::from(at));
         match durability {
             Durability::Volatile => self.succeed(tag, address),
+            Durability::Durable if self.lies => self.succeed(tag, address),
             Durability::Durable => {
                 if let Some(address) = address {
                     self.appended.insert(tag, address);

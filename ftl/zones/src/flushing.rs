@@ -115,6 +115,16 @@ impl Zones {
         (writer.first_unit..end).filter(is_unsaved).collect()
     }
 
+    /// Whether the area has all of a target that would not survive a power cut.
+    fn has_tail(&self, flash: &Flash, target: Target) -> bool {
+        let unit_blocks = self.layout.unit_blocks;
+        let saved = self.writer_for(target).and_then(|writer| writer.saved.as_ref());
+        self.unsaved(flash, target, false).into_iter().all(|unit| {
+            let blocks = unit * unit_blocks..((unit + 1) * unit_blocks).min(target.written);
+            saved.is_some_and(|saved| blocks.into_iter().all(|block| saved.has(block, &self.layout)))
+        })
+    }
+
     /// Whether a tail has room for what would not survive a power cut of a target.
     fn fits_tail(&self, flash: &Flash, target: Target) -> bool {
         let first =
@@ -147,6 +157,16 @@ impl ZoneFtl {
             }
         }
         self.ftl.flash.stirred = true;
+    }
+
+    /// Whether a power cut would take nothing: all that was written is on media or in the area, and records say so.
+    pub(crate) fn is_all_saved(&self) -> bool {
+        let (zones, flash) = (&self.zones, &self.ftl.flash);
+        self.area_lost.is_none()
+            && self.flushes.is_empty()
+            && zones.dirty.is_empty()
+            && self.is_area_durable()
+            && zones.targets().into_iter().all(|target| zones.has_tail(flash, target))
     }
 
     /// The flush under way need not wait for units that would have to be written first, if tails have room for them. Returns whether

@@ -272,3 +272,92 @@ fn a_check_reads_every_block_below_a_write_pointer_and_names_what_is_lost() {
     }
     assert_eq!(lost, 2, "one in each chunk of zone 0");
 }
+
+/// A small drive, its clock, and a way to have it do something at once.
+struct Small {
+    ftl: ZoneFtl<EmulatedDevice>,
+    clock: VirtualClock,
+}
+
+impl Small {
+    fn config() -> Config {
+        Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() }
+    }
+
+    fn new() -> Small {
+        let mut clock = VirtualClock::default();
+        let profile = profile("tiny", UNPROTECTED);
+        let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
+        let zoned = ZoneConfig { width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
+        Small { ftl, clock }
+    }
+
+    fn wait(&mut self) -> Result<(), ZoneError> {
+        let mut done = Vec::new();
+        loop {
+            self.ftl.poll(self.clock.now(), &mut done);
+            if let Some(ended) = done.pop() {
+                return ended.result;
+            }
+            self.clock.wait_until(self.ftl.next_due().expect("a request ends"));
+        }
+    }
+
+    fn write(&mut self, first: u64, blocks: usize, durability: Durability) -> Result<(), ZoneError> {
+        let mut frames = Vec::new();
+        assert!(self.ftl.frames_mut().acquire_many(FrameForm::Bytes, blocks, &mut frames));
+        let write = ZoneRequest::Write { first, frames: &frames, durability };
+        let begun = self.ftl.submit(self.clock.now(), 1, write);
+        if begun.is_err() {
+            frames.iter().for_each(|frame| self.ftl.frames_mut().release(*frame));
+        }
+        begun.and_then(|()| self.wait())
+    }
+
+    fn flush(&mut self) -> Result<(), ZoneError> {
+        self.ftl.submit(self.clock.now(), 2, ZoneRequest::Flush)?;
+        self.wait()
+    }
+
+    /// Blocks of zone 0 that a power cut leaves.
+    fn left_by_a_power_cut(mut self) -> u32 {
+        let mut device = self.ftl.crash();
+        device.power_cut(self.clock.now(), false).unwrap();
+        let limits = AskedLimits::default();
+        let ftl = ZoneFtl::open_with(device, Small::config(), limits, Access::ReadWrite, &mut self.clock);
+        ftl.unwrap().board().zone(0).written
+    }
+}
+
+#[test]
+fn a_drive_that_lies_loses_what_it_promised_and_is_sound_all_the_same() {
+    for (lies, left) in [(false, 7), (true, 0)] {
+        let mut small = Small::new();
+        small.ftl.lie_about_flush(lies);
+        small.write(0, 3, Durability::Volatile).unwrap();
+        small.write(3, 4, Durability::Durable).unwrap();
+        let before = small.clock.0;
+        small.flush().unwrap();
+        assert!(!lies || small.clock.0 == before, "a lie takes no time");
+        assert_eq!(small.left_by_a_power_cut(), left);
+    }
+}
+
+#[test]
+fn a_drive_that_takes_no_more_writes_flushes_if_there_is_nothing_to_save() {
+    let mut small = Small::new();
+    small.write(0, 7, Durability::Volatile).unwrap();
+    small.flush().unwrap();
+    small.ftl.give_up(small.clock.0);
+    assert!(matches!(small.write(7, 1, Durability::Volatile), Err(ZoneError::DriveReadOnly(_))));
+    assert_eq!(small.flush(), Ok(()));
+    assert_eq!(small.left_by_a_power_cut(), 7);
+
+    let mut small = Small::new();
+    small.write(0, 7, Durability::Volatile).unwrap();
+    small.flush().unwrap();
+    small.write(7, 1, Durability::Volatile).unwrap();
+    small.ftl.give_up(small.clock.0);
+    assert!(matches!(small.flush(), Err(ZoneError::DriveReadOnly(_))), "the last block is nowhere");
+}

@@ -50,8 +50,8 @@ pub(super) fn wear(flash: &mut Flash, name: ChunkName, resets: u32) -> Result<An
     Ok(Answer::new(message).with("chunk", name).with("resets", resets).with("endurance", endurance))
 }
 
-pub(super) fn lie_about_flush(drive: &mut Drive, on: bool) -> Answer {
-    drive.lie_about_flush(on);
+/// The answer of a drive that lies about flushes from now on, or no longer.
+pub(super) fn lies_about_flush(on: bool) -> Answer {
     let message = match on {
         true => "Flushes and durable writes are acknowledged at once from now on, and make nothing durable.",
         false => "Flushes and durable writes keep their promise again.",

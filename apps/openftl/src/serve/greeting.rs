@@ -35,7 +35,7 @@ pub(super) fn greeting(
         write_drive(&mut text, home, drive, palette);
     } else if let ([], [drive]) = (&parts[..], &zoned[..]) {
         _ = writeln!(text, "{what}  {} on {}", zones_in_words(drive), drive.block().media().name());
-        write_drive(&mut text, home, drive.block(), palette);
+        write_zones(&mut text, home, drive, palette);
     } else {
         let flash = namespaces.ftls().next().map(|drive| drive.media()).or(bare.first());
         let flash = flash.expect("something is on the device");
@@ -49,7 +49,7 @@ pub(super) fn greeting(
         let labels = of_kind(parts, PartKind::Zoned);
         for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(zoned)) {
             write_namespace(&mut text, id, label, &zones_in_words(drive), palette);
-            write_drive(&mut text, home, drive.block(), palette);
+            write_zones(&mut text, home, drive, palette);
         }
         let open_channel = of_kind(parts, PartKind::OpenChannel);
         for (id, (label, flash)) in (drives.len() + zoned.len() + 1..).zip(open_channel.zip(bare)) {
@@ -114,12 +114,21 @@ fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) 
         _ = writeln!(text, "{} The drive takes no writes: {reason}.", palette.paint(Ink::Bad, "!"));
     }
     if drive.config().lies_about_flush {
-        _ = writeln!(
-            text,
-            "{} The drive lies about flush: nothing that it promises is kept.",
-            palette.paint(Ink::Bad, "!")
-        );
+        write_lie(text, palette);
     }
+}
+
+/// The same of a zoned drive.
+fn write_zones(text: &mut String, home: &Home, drive: &ZonedDrive, palette: Palette) {
+    write_drive(text, home, drive.block(), palette);
+    if drive.lies_about_flush() {
+        write_lie(text, palette);
+    }
+}
+
+fn write_lie(text: &mut String, palette: Palette) {
+    let sign = palette.paint(Ink::Bad, "!");
+    _ = writeln!(text, "{sign} The drive lies about flush: nothing that it promises is kept.");
 }
 
 /// What to type to use a drive.
