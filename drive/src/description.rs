@@ -84,7 +84,7 @@
 
 use crate::failure::Failure;
 use crate::ftl_section::span;
-pub use crate::ftl_section::{FtlKind, FtlSection};
+pub use crate::ftl_section::{FtlKind, FtlSection, Interface};
 use crate::small_file::{self, SmallFileError};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
@@ -300,13 +300,14 @@ impl DriveDescription {
     pub fn parse(text: &str) -> Result<DriveDescription, String> {
         let file: DriveDescription = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         file.check_namespaces()?;
-        let is_zoned = file.ftl.kind == Some(FtlKind::Zones);
+        let kind = file.ftl.kind.unwrap_or(FtlKind::Block);
         if file.namespaces.is_empty() {
-            file.ftl.expect_of_kind(is_zoned).map_err(|reason| format!("ftl.{reason}"))?;
+            file.ftl.expect_of_kind(kind).map_err(|reason| format!("ftl.{reason}"))?;
         }
-        if let (Some(share), true) = (file.media.over_provisioning, is_zoned) {
+        if let (Some(share), FtlKind::Zones | FtlKind::Segments) = (file.media.over_provisioning, kind) {
+            let noun = if kind == FtlKind::Zones { "zones" } else { "segments" };
             return Err(format!(
-                "media.over_provisioning = \"{share}\" is of no use to zones, which are never collected; leave it away"
+                "media.over_provisioning = \"{share}\" is of no use to {noun}, which are never collected; leave it away"
             ));
         }
         let in_memory = file.media.store.filter(|store| *store != StoreName::File);
@@ -341,9 +342,11 @@ impl DriveDescription {
                 "media.capacity = \"{capacity}\" is of no use where the device is divided: each [[namespace]] has its own"
             ));
         }
-        if let (Some(kind @ (FtlKind::Zones | FtlKind::Tables)), false) = (self.ftl.kind, namespaces.is_empty()) {
+        let one_drive = self.ftl.kind.filter(|kind| *kind != FtlKind::Block);
+        if let (Some(kind), false) = (one_drive, namespaces.is_empty()) {
             let (kind, fix) = match kind {
                 FtlKind::Zones => ("zones", "write kind = \"zoned\" in the [[namespace]] that is to have zones"),
+                FtlKind::Segments => ("segments", "segments have a whole device: leave the [[namespace]] tables away"),
                 _ => ("tables", "a table drive has a whole device: leave the [[namespace]] tables away"),
             };
             return Err(format!("ftl.kind = \"{kind}\": each [[namespace]] has its own kind; {fix}"));
@@ -370,7 +373,8 @@ impl DriveDescription {
                 PartKind::Block | PartKind::OpenChannel | PartKind::Zoned => {}
             }
             if let Some(ftl) = &namespace.ftl {
-                let checked = ftl.expect_of_kind(namespace.kind == PartKind::Zoned);
+                let is_zoned = namespace.kind == PartKind::Zoned;
+                let checked = ftl.expect_of_kind(if is_zoned { FtlKind::Zones } else { FtlKind::Block });
                 checked.map_err(|reason| format!("namespace {name}: ftl.{reason}"))?;
             }
         }

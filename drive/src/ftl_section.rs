@@ -24,6 +24,18 @@ pub enum FtlKind {
     Tables,
     /// Zones that are written in order.
     Zones,
+    /// Blocks in segments that are written in order.
+    Segments,
+}
+
+/// How hosts see segments.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interface {
+    /// As blocks, of which one that is written is not written again.
+    Blocks,
+    /// As zones, for hosts that know those.
+    Zones,
 }
 
 /// What is laid over the flash; as in [`openftl_parts::Config`].
@@ -76,12 +88,18 @@ pub struct FtlSection {
     pub max_active_zones: Option<u32>,
     /// Of zones: whether they have a random write area.
     pub zrwa: Option<bool>,
+    /// Of segments: parallel units of each.
+    pub segment_width: Option<u32>,
+    /// Of segments: how many can be neither empty nor full.
+    pub max_open_segments: Option<u32>,
+    /// Of segments: how hosts see them.
+    pub interface: Option<Interface>,
 }
 
 impl FtlSection {
-    /// A field that is of no use to zones.
-    fn not_for_zones(&self) -> Option<&'static str> {
-        let fields = [
+    /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, and those of segments.
+    fn given(&self) -> ([(&'static str, bool); 14], [(&'static str, bool); 4], [(&'static str, bool); 3]) {
+        let blocks = [
             ("victim", self.victim.is_some()),
             ("collection", self.collection.is_some()),
             ("relocate_by", self.relocate_by.is_some()),
@@ -97,31 +115,43 @@ impl FtlSection {
             ("log_area", self.log_area.is_some()),
             ("table_placement", self.table_placement.is_some()),
         ];
-        fields.into_iter().find_map(|(field, is_given)| is_given.then_some(field))
-    }
-
-    /// A field that is of use to zones only.
-    fn for_zones_only(&self) -> Option<&'static str> {
-        let fields = [
+        let zones = [
             ("zone_width", self.zone_width.is_some()),
             ("max_open_zones", self.max_open_zones.is_some()),
             ("max_active_zones", self.max_active_zones.is_some()),
             ("zrwa", self.zrwa.is_some()),
         ];
-        fields.into_iter().find_map(|(field, is_given)| is_given.then_some(field))
+        let segments = [
+            ("segment_width", self.segment_width.is_some()),
+            ("max_open_segments", self.max_open_segments.is_some()),
+            ("interface", self.interface.is_some()),
+        ];
+        (blocks, zones, segments)
     }
 
-    /// Whether it says nothing but what an FTL for zones heeds, or one that has none.
-    pub(crate) fn expect_of_kind(&self, is_zoned: bool) -> Result<(), String> {
-        if is_zoned && self.zrwa == Some(true) {
+    /// Whether it says nothing but what an FTL of `kind` heeds, where that is of zones or segments, or one that has neither.
+    pub(crate) fn expect_of_kind(&self, kind: FtlKind) -> Result<(), String> {
+        if kind == FtlKind::Zones && self.zrwa == Some(true) {
             return Err("zrwa = true: zones have no random write area yet; leave it away".to_owned());
         }
-        let field = if is_zoned { self.not_for_zones() } else { self.for_zones_only() };
-        match (field, is_zoned) {
-            (None, _) => Ok(()),
-            (Some(field), true) => Err(format!("{field} is of no use to zones; leave it away")),
-            (Some(field), false) => {
-                Err(format!("{field} is of use to zones only; leave it away, or write kind = \"zones\" in [ftl]"))
+        let (blocks, zones, segments) = self.given();
+        let first = |fields: &[(&'static str, bool)]| fields.iter().find_map(|(field, given)| given.then_some(*field));
+        let only = |noun: &str, field: Option<&str>| match field {
+            None => Ok(()),
+            Some(field) => Err(format!(
+                "{field} is of use to {noun} only; leave it away, or write kind = \"{noun}\" in [ftl]"
+            )),
+        };
+        match kind {
+            FtlKind::Zones | FtlKind::Segments => {
+                let noun = if kind == FtlKind::Zones { "zones" } else { "segments" };
+                if let Some(field) = first(&blocks) {
+                    return Err(format!("{field} is of no use to {noun}; leave it away"));
+                }
+                if kind == FtlKind::Zones { only("segments", first(&segments)) } else { only("zones", first(&zones)) }
+            }
+            FtlKind::Block | FtlKind::Tables => {
+                only("zones", first(&zones)).and_then(|()| only("segments", first(&segments)))
             }
         }
     }

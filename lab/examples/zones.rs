@@ -11,7 +11,7 @@ use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Frames, Nanos, VirtualC
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::{Access, BlockTarget, Config, Done, Durability, Handle, Request, chunks_per_pu};
-use openftl_zones::{Limits, ZoneConfig, ZoneDone, ZoneFtl, ZoneRequest};
+use openftl_zones::{Face, Limits, ZoneConfig, ZoneDone, ZoneFtl, ZoneRequest};
 
 /// Zones, or places of a block drive, that are written side by side.
 const STREAMS: u64 = 8;
@@ -117,7 +117,7 @@ fn amplification(statistics: &Statistics) -> f64 {
 fn new_zones(profile: &Profile, width: u32, chunks: u32, clock: &mut VirtualClock) -> Zones {
     let device = EmulatedDevice::new(profile.clone(), chunks, Store::Stamps, Timing::Modelled, 1).expect("memory");
     let limits = Limits { max_open: STREAMS as u32, max_active: STREAMS as u32 };
-    let zoned = ZoneConfig { width, limits, zones: None };
+    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: None };
     ZoneFtl::format(device, Config::default(), zoned, clock).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -19,7 +19,8 @@ use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use serde::{Deserialize, Serialize};
 
-const BUILTINS: [(&str, &str); 6] = [
+const BUILTINS: [(&str, &str); 7] = [
+    ("bluedbm", include_str!("../../profiles/bluedbm.toml")),
     ("cosmos", include_str!("../../profiles/cosmos.toml")),
     ("granby", include_str!("../../profiles/granby.toml")),
     ("qlc", include_str!("../../profiles/qlc.toml")),
@@ -475,6 +476,7 @@ mod tests {
             let geometry = profile.geometry(profile.chunks_per_pu).unwrap();
             assert_eq!((geometry.ws_min, geometry.ws_opt, geometry.mw_cunits), (ws_min, ws_min, mw_cunits), "{name}");
         };
+        check("bluedbm", 1, 0);
         check("granby", 24, 0);
         check("qlc", 64, 0);
         check("cosmos", 4, 16);

@@ -18,7 +18,7 @@ use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
 use openftl_tables::{FoundEntry, TableFtl};
-use openftl_zones::{AskedLimits, ZoneFtl};
+use openftl_zones::{AskedLimits, Face, ZoneFtl};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::path::Path;
@@ -44,8 +44,8 @@ pub enum Wanted {
 pub enum ZonesWanted {
     /// New ones; what they are follows from the shape of their flash.
     New(ZoneSettings),
-    /// Those that are there, from now on with these limits; whether they lie about flushes.
-    Found { limits: AskedLimits, lies: bool },
+    /// Those that are there, from now on with these limits, and seen so by hosts, if that was asked for; whether they lie about flushes.
+    Found { limits: AskedLimits, face: Option<Face>, lies: bool },
 }
 
 /// Makes a new drive in memory.
@@ -152,14 +152,15 @@ fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_f
     let zoned = |zones: Option<&ZoneSettings>, id| {
         let area = zones.map_or(&settings.drive, |zones| &zones.area);
         let limits = zones.map_or(AskedLimits::default(), |zones| zones.limits);
+        let face = zones.and_then(|zones| zones.interface);
         Wanted::Zoned(
             Config { host_frames, ..area.config(FrameForm::Bytes, id) },
-            ZonesWanted::Found { limits, lies: false },
+            ZonesWanted::Found { limits, face, lies: false },
         )
     };
     if parts.is_empty() {
         return vec![match kind {
-            DriveKind::Zones => zoned(settings.zones.as_ref(), 0),
+            DriveKind::Zones | DriveKind::Segments => zoned(settings.zones.as_ref(), 0),
             _ => block(&settings.drive, 0),
         }];
     }
@@ -273,17 +274,24 @@ pub fn open_file(
     // Who opens it says what is wrong with it.
     let kind = if parts.is_empty() { kind_on(&mut device, clock).ok() } else { None };
     let kind = kind.unwrap_or(DriveKind::Blocks);
-    if reopen.settings.zones.is_some() && parts.is_empty() && kind != DriveKind::Zones {
+    let asked = reopen.settings.zones.as_ref().filter(|_| parts.is_empty()).map(|zones| zones.face);
+    let is_other = asked.is_some_and(|face| match face {
+        Face::Zones => kind != DriveKind::Zones,
+        Face::Segments => kind != DriveKind::Segments,
+    });
+    if let (Some(face), true) = (asked, is_other) {
         return Err(Failure::bad_input(format_args!(
-            "{} is a {} drive, and ftl.kind = \"zones\"",
+            "{} is a {} drive, and ftl.kind = \"{}\"",
             path.display(),
-            kind.word()
+            kind.word(),
+            face.noun()
         ))
         .fix("leave --drive away, or create another drive"));
     }
-    if let (Some(flag), DriveKind::Zones) = (reopen.flags.for_blocks_only(), kind) {
+    if let (Some(flag), true) = (reopen.flags.for_blocks_only(), kind.has_zones()) {
         return Err(Failure::bad_input(format_args!(
-            "{flag}: it is of no use to zones, and {} has some",
+            "{flag}: it is of no use to a {} drive, and {} is one",
+            kind.word(),
             path.display()
         ))
         .fix("leave it away"));
@@ -436,7 +444,7 @@ fn open_for(
     Ok(match kind {
         DriveKind::Tables => TableFtl::open_with(flash, config, access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
-        DriveKind::Zones => ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
+        DriveKind::Zones | DriveKind::Segments => ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
             .map(|drive| StoredDrive::Zones(Box::new(drive))),
         DriveKind::Blocks | DriveKind::Newer => {
             BlockFtl::open_with(flash, config, access, clock).map(|drive| StoredDrive::Block(Box::new(drive)))
@@ -460,13 +468,16 @@ pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl 
 pub fn open_zones(
     flash: Flash,
     config: Config,
-    (limits, lies): (AskedLimits, bool),
+    (limits, face, lies): (AskedLimits, Option<Face>, bool),
     stored: &Stored<'_>,
     clock: &mut impl Clock,
 ) -> Result<ZonedDrive, Failure> {
     let opened = ZoneFtl::open_with(flash, config, limits, Access::ReadWrite, clock);
     let mut drive = opened.map_err(|error| open_failure(stored, &error))?;
     drive.lie_about_flush(lies);
+    if let Some(face) = face {
+        drive.set_face(face);
+    }
     Ok(drive)
 }
 

@@ -285,7 +285,7 @@ mod tests {
         check(
             "cosmo:streams",
             expect![[r#"
-            error: drive cosmo:streams: profile cosmo: there is no profile `cosmo`; the builtin ones are cosmos, granby, qlc, tiny, westlake, znand
+            error: drive cosmo:streams: profile cosmo: there is no profile `cosmo`; the builtin ones are bluedbm, cosmos, granby, qlc, tiny, westlake, znand
               fix: choose one of them, or name a TOML file like ./mine.toml"#]],
         );
         check(

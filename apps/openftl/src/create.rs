@@ -15,7 +15,7 @@ use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use openftl_parts::Access;
-use openftl_zones::ZoneConfig;
+use openftl_zones::{Face, ZoneConfig};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -47,23 +47,45 @@ struct Made<'a> {
 }
 
 #[derive(Serialize)]
-struct ZonesMade {
-    zones: u32,
-    zone_width: u32,
-    zone_capacity_bytes: u64,
-    max_open_zones: u32,
-    max_active_zones: u32,
+#[serde(untagged)]
+enum ZonesMade {
+    Zones { zones: u32, zone_width: u32, zone_capacity_bytes: u64, max_open_zones: u32, max_active_zones: u32 },
+    Segments { segments: u32, segment_width: u32, segment_bytes: u64, max_open_segments: u32 },
 }
 
 impl ZonesMade {
     fn of(settings: &ZoneSettings, geometry: &Geometry) -> ZonesMade {
-        let ZoneConfig { width, limits, zones } = settings.zoned(geometry);
-        ZonesMade {
-            zones: zones.expect("it is computed"),
-            zone_width: width,
-            zone_capacity_bytes: u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64,
-            max_open_zones: limits.max_open,
-            max_active_zones: limits.max_active,
+        let ZoneConfig { face, width, limits, zones } = settings.zoned(geometry);
+        let count = zones.expect("it is computed");
+        let bytes = u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
+        match face {
+            Face::Zones => ZonesMade::Zones {
+                zones: count,
+                zone_width: width,
+                zone_capacity_bytes: bytes,
+                max_open_zones: limits.max_open,
+                max_active_zones: limits.max_active,
+            },
+            Face::Segments => ZonesMade::Segments {
+                segments: count,
+                segment_width: width,
+                segment_bytes: bytes,
+                max_open_segments: limits.max_active,
+            },
+        }
+    }
+
+    /// For people.
+    fn line(&self) -> String {
+        match self {
+            ZonesMade::Zones { zones, zone_width, zone_capacity_bytes, max_open_zones, max_active_zones } => format!(
+                "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open",
+                ByteSize(*zone_capacity_bytes)
+            ),
+            ZonesMade::Segments { segments, segment_width, segment_bytes, max_open_segments } => format!(
+                "{segments} segments of {}, each on {segment_width} dies; {max_open_segments} of them may be written in part",
+                ByteSize(*segment_bytes)
+            ),
         }
     }
 }
@@ -114,12 +136,8 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
         geometry.groups,
         geometry.chunks_per_pu,
     );
-    if let Some(ZonesMade { zones, zone_width, zone_capacity_bytes, max_open_zones, max_active_zones }) = &made.zones {
-        _ = writeln!(
-            text,
-            "  {zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open",
-            ByteSize(*zone_capacity_bytes)
-        );
+    if let Some(zones) = &made.zones {
+        _ = writeln!(text, "  {}", zones.line());
     }
     for namespace in &made.namespaces {
         let MadeNamespace { name, kind, groups, parallel_units, flash_bytes, .. } = namespace;

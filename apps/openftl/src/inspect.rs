@@ -556,9 +556,9 @@ fn mark_name(mark: Mark) -> String {
 /// What drive it is; without a name, whoever asks knows it.
 fn header(name: &str, facts: &Facts, palette: Palette) -> String {
     let name = if name.is_empty() { String::new() } else { format!("{}  ", palette.paint(Ink::Bold, name)) };
-    if let Some(TenantFacts::Zones(zones)) = &facts.tenant {
+    if let Some((noun, zones)) = facts.tenant.as_ref().and_then(TenantFacts::zones) {
         let capacity = ByteSize(zones.capacity_bytes());
-        return format!("{name}{capacity} in zones on {}, drive {}\n", facts.profile, facts.superblock.drive);
+        return format!("{name}{capacity} in {noun} on {}, drive {}\n", facts.profile, facts.superblock.drive);
     }
     format!(
         "{name}{} on {}, {:.1}% over-provisioning, drive {}\n",
@@ -592,8 +592,10 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
     _ = writeln!(text, "  {}", uses.join(", "));
 
-    let is_zoned = matches!(facts.tenant, Some(TenantFacts::Zones(_)));
-    title(text, if is_zoned { "Records and tails of zones" } else { "Data" });
+    match facts.tenant.as_ref().and_then(TenantFacts::zones) {
+        Some((noun, _)) => title(text, &format!("Records and tails of {noun}")),
+        None => title(text, "Data"),
+    }
     let share = facts.mapped_blocks as f64 * BLOCK_BYTES as f64 / facts.capacity_bytes.max(1) as f64;
     _ = writeln!(
         text,

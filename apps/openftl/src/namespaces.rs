@@ -91,7 +91,10 @@ impl Namespaces {
                 }
                 Wanted::Zoned(config, ZonesWanted::New(zones)) => {
                     let zoned = zones.zoned(flash.geometry());
-                    ZoneFtl::format(flash, config, zoned, clock).map(|drive| Opened::Zoned(Box::new(drive)))
+                    ZoneFtl::format(flash, config, zoned, clock).map(|mut drive| {
+                        drive.set_face(zones.interface.unwrap_or(zones.face));
+                        Opened::Zoned(Box::new(drive))
+                    })
                 }
                 Wanted::Zoned(_, ZonesWanted::Found { .. }) => unreachable!("new zones have settings"),
             };
@@ -116,8 +119,8 @@ impl Namespaces {
                 Wanted::Block(config) => {
                     assembly::open(flash, config, &stored, clock).map(|drive| Opened::Block(Box::new(drive)))
                 }
-                Wanted::Zoned(config, ZonesWanted::Found { limits, lies }) => {
-                    let opened = assembly::open_zones(flash, config, (limits, lies), &stored, clock);
+                Wanted::Zoned(config, ZonesWanted::Found { limits, face, lies }) => {
+                    let opened = assembly::open_zones(flash, config, (limits, face, lies), &stored, clock);
                     opened.map(|drive| Opened::Zoned(Box::new(drive)))
                 }
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),

@@ -54,7 +54,11 @@ pub fn cut(
     let Namespaces { parts, drives, zoned, bare } = namespaces;
     let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
     let zones = zoned.iter().map(|drive| {
-        let found = ZonesWanted::Found { limits: drive.board().limits().into(), lies: drive.lies_about_flush() };
+        let found = ZonesWanted::Found {
+            limits: drive.board().limits().into(),
+            face: Some(drive.face()),
+            lies: drive.lies_about_flush(),
+        };
         Wanted::Zoned(drive.block().config().clone(), found)
     });
     // The labels of a device name its block namespaces first.

@@ -7,6 +7,9 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use openftl_drive::description::find_profile;
 use openftl_media::Profile;
+use openftl_parts::map::Entry;
+use openftl_zones::Layout;
+use openftl_zones::sizing::zones_holding;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -56,7 +59,78 @@ struct Listed<'a> {
     geometry: Derived,
 }
 
+/// Capacities that maps are compared at.
+const MAPPED: [ByteSize; 2] = [ByteSize(512 << 30), ByteSize(1 << 40)];
+
+/// What maps need in memory, of drives on one profile.
+#[derive(Serialize)]
+struct MapMemory {
+    profile: String,
+    blocks_per_chunk: u32,
+    capacity_bytes: u64,
+    /// Of a block FTL: an entry for each logical block.
+    page_map_bytes: u64,
+    /// Of segments on all parallel units: an entry for each chunk, and a number for each segment.
+    segment_map_bytes: u64,
+    /// Of zones on the parallel units of a group.
+    zone_map_bytes: u64,
+}
+
+impl MapMemory {
+    fn of(profile: &Profile, capacity: ByteSize) -> Result<MapMemory, Failure> {
+        let geometry = geometry(profile)?;
+        let zones = |width: u32| {
+            let count = zones_holding(&geometry, width, capacity.0 / BLOCK_BYTES as u64);
+            Layout::new(&geometry, width, count, 1).map_bytes()
+        };
+        Ok(MapMemory {
+            profile: profile.name.clone(),
+            blocks_per_chunk: geometry.blocks_per_chunk,
+            capacity_bytes: capacity.0,
+            page_map_bytes: capacity.0 / BLOCK_BYTES as u64 * size_of::<Entry>() as u64,
+            segment_map_bytes: zones(geometry.pus()),
+            zone_map_bytes: zones(geometry.pus_per_group),
+        })
+    }
+}
+
+fn map_memory(profiles: &[Profile], as_json: bool) -> Result<(), Failure> {
+    let rows = profiles.iter().flat_map(|profile| MAPPED.map(|capacity| MapMemory::of(profile, capacity)));
+    let rows: Vec<MapMemory> = rows.collect::<Result<_, _>>()?;
+    if as_json {
+        return print_json(&rows);
+    }
+    let header = format!(
+        "{:<10}{:<14}{:<10}{:<11}{:<14}{:<14}{}",
+        "PROFILE", "BLOCKS/CHUNK", "CAPACITY", "PAGE MAP", "SEGMENT MAP", "ZONE MAP", "PAGE : SEGMENT"
+    );
+    let mut text = String::new();
+    _ = writeln!(text, "{}", Palette::of_stdout().paint(Ink::Bold, &header));
+    for row in rows {
+        _ = writeln!(
+            text,
+            "{:<10}{:<14}{:<10}{:<11}{:<14}{:<14}{:.0}",
+            row.profile,
+            row.blocks_per_chunk,
+            ByteSize(row.capacity_bytes).to_string(),
+            ByteSize(row.page_map_bytes).to_string(),
+            ByteSize(row.segment_map_bytes).to_string(),
+            ByteSize(row.zone_map_bytes).to_string(),
+            row.page_map_bytes as f64 / row.segment_map_bytes as f64
+        );
+    }
+    let note = "\nA segment is on all parallel units, a zone on those of a group; both have an entry for each chunk. A block FTL can keep less in \
+                memory: map_memory in [ftl].";
+    _ = writeln!(text, "{}", Palette::of_stdout().paint(Ink::Dim, note));
+    say(&text)
+}
+
 pub fn run(arguments: &cli::Profiles) -> Result<(), Failure> {
+    if arguments.map_memory {
+        let named = arguments.profile.as_deref().map(find_profile).transpose()?;
+        let profiles = named.map_or_else(|| Profile::builtins().collect(), |profile| vec![profile]);
+        return map_memory(&profiles, arguments.json);
+    }
     let Some(name) = &arguments.profile else {
         let profiles: Vec<Profile> = Profile::builtins().collect();
         return match arguments.json {

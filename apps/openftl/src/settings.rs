@@ -110,9 +110,12 @@ impl Settings {
         let settings = Settings::gather_any(flags, capacity_default)?;
         match settings.zones {
             None => Ok(settings),
-            Some(_) => Err(Failure::bad_input("ftl.kind = \"zones\": this command is for block drives").fix(
-                "`openftl create` makes zones, `openftl serve` serves them to NVMe hosts, and `openftl nvme zones` shows them",
-            )),
+            Some(zones) => {
+                let noun = zones.face.noun();
+                Err(Failure::bad_input(format_args!("ftl.kind = \"{noun}\": this command is for block drives")).fix(
+                    format_args!("`openftl create` makes {noun}, and `openftl serve` serves them to NVMe hosts"),
+                ))
+            }
         }
     }
 
@@ -155,12 +158,16 @@ impl Settings {
             wear_spread_max: file.ftl.wear_spread_max,
         };
         drive.validate()?;
-        let is_zoned = file.ftl.kind == Some(FtlKind::Zones);
-        if let (Some(flag), true) = (flags.for_blocks_only(), is_zoned) {
-            return Err(Failure::bad_input(format_args!("{flag}: it is of no use to zones, and ftl.kind = \"zones\""))
+        let zones = match file.ftl.kind {
+            Some(FtlKind::Zones) => Some(ZoneSettings::of(&file.ftl, &file.ftl, drive.capacity, &drive)),
+            Some(FtlKind::Segments) => Some(ZoneSettings::of_segments(&file.ftl, drive.capacity, &drive)),
+            Some(FtlKind::Block | FtlKind::Tables) | None => None,
+        };
+        if let (Some(flag), Some(zones)) = (flags.for_blocks_only(), &zones) {
+            let noun = zones.face.noun();
+            return Err(Failure::bad_input(format_args!("{flag}: it is of no use to {noun}, and ftl.kind = \"{noun}\""))
                 .fix("leave it away"));
         }
-        let zones = is_zoned.then(|| ZoneSettings::of(&file.ftl, &file.ftl, drive.capacity, &drive));
         if !file.namespaces.is_empty() {
             refuse_sizes(flags, "the drive description divides the device")?;
         }
@@ -596,7 +603,7 @@ mod tests {
         check(
             DriveFlags { profile: Some("cosmo".into()), ..DriveFlags::default() },
             expect![[r#"
-            error: profile cosmo: there is no profile `cosmo`; the builtin ones are cosmos, granby, qlc, tiny, westlake, znand
+            error: profile cosmo: there is no profile `cosmo`; the builtin ones are bluedbm, cosmos, granby, qlc, tiny, westlake, znand
               fix: choose one of them, or name a TOML file like ./mine.toml"#]],
         );
         check(

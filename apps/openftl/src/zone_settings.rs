@@ -1,24 +1,31 @@
-//! What zones are to be like, as drive descriptions say it, and what they need of a device.
+//! What zones or segments are to be like, as drive descriptions say it, and what they need of a device.
 
 use crate::failure::Failure;
 use crate::settings::BlockSettings;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
-use openftl_drive::description::FtlSection;
+use openftl_drive::description::{FtlSection, Interface};
 use openftl_media::Profile;
 use openftl_parts::{Config, OpenError};
 use openftl_zones::sizing::{chunks_per_pu, zones_holding};
-use openftl_zones::{AskedLimits, Limits, ZoneConfig};
+use openftl_zones::{AskedLimits, Face, Limits, ZoneConfig};
 
 /// Zones that can be open or closed at a time where nothing is said: as many as zoned drives for servers have.
 const ACTIVE_DEFAULT: u32 = 14;
 
-/// An FTL for zones.
+/// The same of segments: those of a log-structured file system, and its checkpoints.
+const OPEN_SEGMENTS_DEFAULT: u32 = 8;
+
+/// An FTL for zones, or for segments.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ZoneSettings {
+    /// Which of the two.
+    pub face: Face,
+    /// How hosts see them while the drive is open; `None`: as what they are.
+    pub interface: Option<Face>,
     /// What they hold, at least.
     pub capacity: ByteSize,
-    /// Parallel units of each; `None`: those of a group.
+    /// Parallel units of each; `None`: those of a group, and for segments all.
     pub width: Option<u32>,
     /// What of the limits was asked for.
     pub limits: AskedLimits,
@@ -30,6 +37,8 @@ impl ZoneSettings {
     /// What a section says, and where it says nothing that of all.
     pub fn of(section: &FtlSection, all: &FtlSection, capacity: ByteSize, area: &BlockSettings) -> ZoneSettings {
         ZoneSettings {
+            face: Face::Zones,
+            interface: None,
             capacity,
             width: section.zone_width.or(all.zone_width),
             limits: AskedLimits {
@@ -44,13 +53,32 @@ impl ZoneSettings {
         }
     }
 
+    /// The same of segments.
+    pub fn of_segments(section: &FtlSection, capacity: ByteSize, area: &BlockSettings) -> ZoneSettings {
+        let limit = section.max_open_segments;
+        ZoneSettings {
+            face: Face::Segments,
+            interface: section.interface.map(|interface| match interface {
+                Interface::Blocks => Face::Segments,
+                Interface::Zones => Face::Zones,
+            }),
+            width: section.segment_width,
+            limits: AskedLimits { max_open: limit, max_active: limit },
+            ..ZoneSettings::of(section, section, capacity, area)
+        }
+    }
+
     /// What a new drive on a device of this shape is to be.
     pub fn zoned(&self, geometry: &Geometry) -> ZoneConfig {
-        let width = self.width.unwrap_or(geometry.pus_per_group);
-        let max_active = self.limits.max_active.or(self.limits.max_open).unwrap_or(ACTIVE_DEFAULT);
+        let (width, limit) = match self.face {
+            Face::Zones => (geometry.pus_per_group, ACTIVE_DEFAULT),
+            Face::Segments => (geometry.pus(), OPEN_SEGMENTS_DEFAULT),
+        };
+        let width = self.width.unwrap_or(width);
+        let max_active = self.limits.max_active.or(self.limits.max_open).unwrap_or(limit);
         let max_open = self.limits.max_open.unwrap_or(max_active);
         let zones = zones_holding(geometry, width, self.capacity.0.div_ceil(BLOCK_BYTES as u64));
-        ZoneConfig { width, limits: Limits { max_open, max_active }, zones: Some(zones) }
+        ZoneConfig { face: self.face, width, limits: Limits { max_open, max_active }, zones: Some(zones) }
     }
 
     /// The configuration of the block FTL beside them.
@@ -67,21 +95,23 @@ impl ZoneSettings {
 
     /// Chunks per parallel unit that a device of this shape needs for them.
     pub fn chunks_per_pu(&self, geometry: &Geometry, profile: &Profile) -> Result<u32, Failure> {
-        chunks_per_pu(geometry, &self.config(0), &self.zoned(geometry), profile.spare()).map_err(zones_failure)
+        chunks_per_pu(geometry, &self.config(0), &self.zoned(geometry), profile.spare()).map_err(|error| zones_failure(self.face, error))
     }
 }
 
 /// Zones that cannot be.
-fn zones_failure(error: OpenError) -> Failure {
+fn zones_failure(face: Face, error: OpenError) -> Failure {
+    let (width, limit) = (face.width_field(), face.limit_field());
     let failure = Failure::bad_input(&error);
     match error {
-        OpenError::Tenant { text, .. } if text.starts_with("max_active_zones") => {
-            failure.fix("choose fewer max_active_zones, or a smaller zone_width")
+        OpenError::Tenant { text, .. } if text.starts_with(limit) => {
+            failure.fix(format_args!("choose fewer {limit}, or a smaller {width}"))
         }
-        OpenError::Tenant { text, .. } if text.starts_with("zone_width") => {
-            failure.fix("choose a zone_width in between")
+        OpenError::Tenant { text, .. } if text.starts_with(width) => {
+            failure.fix(format_args!("choose a {width} in between"))
         }
-        _ => failure
-            .fix("ask for less capacity, a smaller zone_width or fewer max_active_zones, or choose another profile"),
+        _ => failure.fix(format_args!(
+            "ask for less capacity, a smaller {width} or fewer {limit}, or choose another profile"
+        )),
     }
 }

@@ -11,6 +11,8 @@ pub enum DriveKind {
     Tables,
     /// Zones.
     Zones,
+    /// Zones that hosts see as segments.
+    Segments,
     /// Something of a later version.
     Newer,
 }
@@ -23,8 +25,15 @@ impl DriveKind {
             (0, _) => DriveKind::Blocks,
             (_, 0) => DriveKind::Tables,
             (_, 1) => DriveKind::Zones,
+            (_, 2) => DriveKind::Segments,
             _ => DriveKind::Newer,
         }
+    }
+
+    /// Whether it is zones, however hosts see them.
+    #[must_use]
+    pub fn has_zones(self) -> bool {
+        matches!(self, DriveKind::Zones | DriveKind::Segments)
     }
 
     /// The word for such a drive.
@@ -34,6 +43,7 @@ impl DriveKind {
             DriveKind::Blocks => "block",
             DriveKind::Tables => "table",
             DriveKind::Zones => "zoned",
+            DriveKind::Segments => "segment",
             DriveKind::Newer => "newer",
         }
     }

@@ -499,7 +499,7 @@ fn plan_for(chunks: &Chunks, config: &Config, superblock: &Superblock) -> Result
 fn expect_kind(config: &Config, superblock: &Superblock) -> Result<(), OpenError> {
     let found = DriveKind::of(superblock.catalog_blocks, superblock.tenant);
     let wanted = DriveKind::of(config.catalog_blocks, config.tenant);
-    if found != wanted {
+    if found != wanted && !(found.has_zones() && wanted.has_zones()) {
         return Err(OpenError::OtherKind { found: found.word(), wanted: wanted.word() });
     }
     Ok(())

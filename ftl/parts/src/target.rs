@@ -195,6 +195,54 @@ pub enum ObjectError {
     },
 }
 
+/// Why space that is written in order refuses a request. Nothing has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The block has been written since its segment was trimmed.
+    #[error(
+        "logical block {first} is written, and its segment goes on at block {expected}: trim the segment before it is written again"
+    )]
+    Overwrite {
+        /// The first block asked for.
+        first: u64,
+        /// The write pointer of its segment; of a full one the block behind it.
+        expected: u64,
+    },
+    /// Blocks before it are not written yet.
+    #[error("logical block {first} is beyond block {expected}, where its segment goes on: segments are written in order")]
+    Gap {
+        /// The first block asked for.
+        first: u64,
+        /// The write pointer of its segment.
+        expected: u64,
+    },
+    /// The request reaches into the next segment.
+    #[error("blocks {first} to {end} are of two segments, the first of which ends at block {boundary}: write each by itself")]
+    Crossing {
+        /// The first block asked for.
+        first: u64,
+        /// The block behind the last one.
+        end: u64,
+        /// The first block of the next segment.
+        boundary: u64,
+    },
+    /// As many segments are being written as there may be.
+    #[error("{limit} segments are written in part, as many as there may be: fill or trim one of them first")]
+    TooManyOpen {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The medium of the segment has failed. What is in it can be read.
+    #[error("the segment that ends at block {boundary} takes no more writes: its medium has failed")]
+    SegmentReadOnly {
+        /// The block behind its last one.
+        boundary: u64,
+    },
+    /// There is no such request to space that is written in order.
+    #[error("segments have no such request: they are read, written in order, and trimmed")]
+    NoSuchRequest,
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IoError {
@@ -229,6 +277,9 @@ pub enum IoError {
     /// No object can be made of these extents. Nothing has happened.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// The drive is written in order, and this is not in order. Nothing has happened.
+    #[error(transparent)]
+    Append(#[from] AppendError),
     /// The host wants this block to be an error: [`Request::WriteUncorrectable`].
     #[error("logical block {block} was marked as uncorrectable, and not written since")]
     Uncorrectable {
@@ -245,7 +296,20 @@ impl IoError {
             IoError::Unrecovered { block } | IoError::WrongBlock { block } | IoError::Uncorrectable { block } => {
                 Some(block)
             }
-            IoError::OutOfRange { .. } | IoError::QueueFull | IoError::ReadOnly | IoError::Object(_) => None,
+            IoError::OutOfRange { .. }
+            | IoError::QueueFull
+            | IoError::ReadOnly
+            | IoError::Object(_)
+            | IoError::Append(_) => None,
+        }
+    }
+
+    /// Where the segment goes on, if a write was not in order.
+    #[must_use]
+    pub fn write_pointer(self) -> Option<u64> {
+        match self {
+            IoError::Append(AppendError::Overwrite { expected, .. } | AppendError::Gap { expected, .. }) => Some(expected),
+            _ => None,
         }
     }
 
@@ -332,6 +396,11 @@ pub trait BlockTarget {
     /// Whether writes are refused for good.
     fn is_read_only(&self) -> bool;
 
+    /// Blocks of a segment, where segments are written in order and trimmed as a whole; `None`: any block can be written at any time.
+    fn segment_blocks(&self) -> Option<u64> {
+        None
+    }
+
     /// What a watch over the drive looks at. `None`: the drive is not watched.
     fn vitals(&self) -> Option<Vitals> {
         None
@@ -398,6 +467,10 @@ impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
 
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()
+    }
+
+    fn segment_blocks(&self) -> Option<u64> {
+        (**self).segment_blocks()
     }
 
     fn vitals(&self) -> Option<Vitals> {

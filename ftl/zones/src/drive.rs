@@ -10,7 +10,7 @@ use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
 use crate::request::{ZoneDone, ZoneRequest};
-use crate::sizing::{ZoneConfig, zones_for};
+use crate::sizing::{Face, ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
 use crate::zones::{ZoneStatistics, Zones};
@@ -101,7 +101,7 @@ impl<M: Media> ZoneFtl<M> {
             good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
         }
         let (layout, config) = zones_for(&geometry, &good, &config, &zoned)?;
-        let mut zones = Zones::new(&geometry, layout, zoned.limits);
+        let mut zones = Zones::new(&geometry, layout, zoned.limits, zoned.face);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
         finding::release_found(&mut zones, &mut ftl.flash);
         zones.keep_frames(&mut ftl.flash);
@@ -123,9 +123,9 @@ impl<M: Media> ZoneFtl<M> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
         let layout = Layout::new(&geometry, 1, 1, 1);
-        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout, 1));
+        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout, 1, Face::Zones));
         let config = Config { catalog_blocks, tenant, payload: FrameForm::Bytes, ..config };
-        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 });
+        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones);
         zones.asked = limits;
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
         zones.keep_frames(&mut ftl.flash);
@@ -203,6 +203,17 @@ impl ZoneFtl {
         &self.zones.layout
     }
 
+    /// How hosts see its zones, unless they say otherwise.
+    #[must_use]
+    pub fn face(&self) -> Face {
+        self.zones.face
+    }
+
+    /// Hosts see its zones so from now on. What is on media stays.
+    pub fn set_face(&mut self, face: Face) {
+        self.zones.face = face;
+    }
+
     /// The states of all zones.
     #[must_use]
     pub fn board(&self) -> &Board {
@@ -218,7 +229,9 @@ impl ZoneFtl {
     /// Bytes of memory for where zones are: what a block FTL has its map for.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        (size_of_val(&self.zones.chunks[..]) + size_of_val(&self.zones.numbers[..])) as u64
+        let bytes = self.zones.layout.map_bytes();
+        debug_assert_eq!(bytes as usize, size_of_val(&self.zones.chunks[..]) + size_of_val(&self.zones.numbers[..]));
+        bytes
     }
 
     /// The frames of the drive.
@@ -458,6 +471,16 @@ impl ZoneFtl {
         }
         self.succeed(tag, None);
         Ok(())
+    }
+
+    /// Resets a zone as part of a request that is not one of zones.
+    ///
+    /// # Errors
+    /// If that cannot be done in its state, or the drive takes no writes.
+    pub fn reset(&mut self, now: Time, zone: u32) -> Result<(), ZoneError> {
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        self.expect_writable()?;
+        self.act_on(zone, Action::Reset)
     }
 
     fn act_on(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {

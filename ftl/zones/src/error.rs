@@ -98,3 +98,25 @@ pub enum ZoneError {
     #[error(transparent)]
     Io(#[from] IoError),
 }
+
+impl ZoneError {
+    /// The zone that has refused, if it was one.
+    #[must_use]
+    pub fn zone(&self) -> Option<u32> {
+        match *self {
+            ZoneError::Boundary { zone, .. }
+            | ZoneError::Full { zone }
+            | ZoneError::ReadOnly { zone }
+            | ZoneError::Offline { zone }
+            | ZoneError::InvalidWrite { zone, .. }
+            | ZoneError::InvalidTransition { zone, .. } => Some(zone),
+            ZoneError::TooManyActive { .. }
+            | ZoneError::TooManyOpen { .. }
+            | ZoneError::NotAZone { .. }
+            | ZoneError::OutOfRange { .. }
+            | ZoneError::Length { .. }
+            | ZoneError::DriveReadOnly(_)
+            | ZoneError::Io(_) => None,
+        }
+    }
+}

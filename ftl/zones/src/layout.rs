@@ -25,6 +25,11 @@ pub const RECORD_HEAD_BYTES: usize = 24;
 /// See [`RECORD_HEAD_BYTES`].
 pub const RECORD_COLUMN_BYTES: usize = 8;
 
+/// Bytes of memory for the place of a chunk, and for the number of a zone.
+const PLACE_BYTES: u64 = size_of::<u32>() as u64;
+/// See above.
+const NUMBER_BYTES: u64 = size_of::<u64>() as u64;
+
 /// The shape of a zoned drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -81,6 +86,12 @@ impl Layout {
     #[must_use]
     pub fn area_blocks(&self) -> u32 {
         self.record_blocks + self.tails * self.tail_blocks
+    }
+
+    /// Bytes of memory for where zones are: a word for each chunk, and the number that blocks of each zone say.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        u64::from(self.zones) * (u64::from(self.width) * PLACE_BYTES + NUMBER_BYTES)
     }
 
     /// Logical blocks of the whole address space.

@@ -73,6 +73,6 @@ pub use drive::ZoneFtl;
 pub use error::ZoneError;
 pub use layout::Layout;
 pub use request::{ZoneDone, ZoneRequest};
-pub use sizing::ZoneConfig;
+pub use sizing::{Face, ZoneConfig};
 pub use state::{Action, ZoneState};
 pub use zones::ZoneStatistics;

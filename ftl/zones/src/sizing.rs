@@ -10,9 +10,58 @@ use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::shares::shares;
 use openftl_parts::open_error::OpenError;
 
+/// How hosts see zones, unless they say otherwise. Nothing else of a drive depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Face {
+    /// As zones.
+    #[default]
+    Zones,
+    /// As segments of an address space without gaps.
+    Segments,
+}
+
+impl Face {
+    /// What hosts call them.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Face::Zones => "zones",
+            Face::Segments => "segments",
+        }
+    }
+
+    /// What settings call the width of one.
+    #[must_use]
+    pub fn width_field(self) -> &'static str {
+        match self {
+            Face::Zones => "zone_width",
+            Face::Segments => "segment_width",
+        }
+    }
+
+    /// What settings call the most that may be active.
+    #[must_use]
+    pub fn limit_field(self) -> &'static str {
+        match self {
+            Face::Zones => "max_active_zones",
+            Face::Segments => "max_open_segments",
+        }
+    }
+
+    /// What settings say of these limits.
+    pub(crate) fn limits_in_words(self, Limits { max_open, max_active }: Limits) -> String {
+        match self {
+            Face::Zones => format!("max_open_zones = {max_open}, max_active_zones = {max_active}"),
+            Face::Segments => format!("max_open_segments = {max_active}"),
+        }
+    }
+}
+
 /// What a zoned drive is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneConfig {
+    /// How hosts see them. Kept on media.
+    pub face: Face,
     /// Parallel units of a zone. Fixed when the drive is formatted.
     pub width: u32,
     /// How many zones may be written at a time; at a later opening no more active ones than it was formatted for.
@@ -30,27 +79,30 @@ fn refuse(text: String) -> OpenError {
 
 /// Whether zones can be like this on a device of this shape, whatever its size.
 fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenError> {
-    let ZoneConfig { width, limits: Limits { max_open, max_active }, .. } = *zoned;
+    let ZoneConfig { face, width, limits: limits @ Limits { max_open, max_active }, .. } = *zoned;
     if width == 0 || width > geometry.pus() {
         return Err(refuse(format!(
-            "zone_width = {width}: a zone has 1 to {} parallel units on this device",
+            "{} = {width}: it is 1 to {} parallel units on this device",
+            face.width_field(),
             geometry.pus()
         )));
     }
     if max_open == 0 || max_open > max_active {
         return Err(refuse(format!(
-            "max_open_zones = {max_open}, max_active_zones = {max_active}: at least one zone can be open, and no more than are active"
+            "{}: at least one can be open, and no more than are active",
+            face.limits_in_words(limits)
         )));
     }
     let wide = Layout::new(geometry, width, 1, 1);
     if wide.records_per_block == 0 {
         let bytes = wide.record_bytes();
         return Err(refuse(format!(
-            "zone_width = {width}: its record would have {bytes} bytes, and {BLOCK_BYTES} is the most"
+            "{} = {width}: its record would have {bytes} bytes, and {BLOCK_BYTES} is the most",
+            face.width_field()
         )));
     }
     if max_active > ACTIVE_MAX {
-        return Err(refuse(format!("max_active_zones = {max_active}: {ACTIVE_MAX} is the most")));
+        return Err(refuse(format!("{} = {max_active}: {ACTIVE_MAX} is the most", face.limit_field())));
     }
     Ok(())
 }
@@ -66,7 +118,8 @@ pub(crate) fn zones_for(
     zoned: &ZoneConfig,
 ) -> Result<(Layout, Config), OpenError> {
     expect_possible(geometry, zoned)?;
-    let ZoneConfig { width, limits, zones } = *zoned;
+    let ZoneConfig { face, width, limits, zones } = *zoned;
+    let noun = face.noun();
     // The area grows with the zones, and takes their chunks.
     let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
     loop {
@@ -75,7 +128,7 @@ pub(crate) fn zones_for(
         let config = Config {
             catalog_blocks: area,
             capacity_blocks: area.into(),
-            tenant: note(&layout, limits.max_open),
+            tenant: note(&layout, limits.max_open, zoned.face),
             payload: FrameForm::Bytes,
             ..config.clone()
         };
@@ -90,7 +143,8 @@ pub(crate) fn zones_for(
             if plan.open_tenant_chunks < open {
                 let limit = plan.open_tenant_chunks / width;
                 return Err(refuse(format!(
-                    "max_active_zones = {}: the device lets zones have {} chunks open, so {} zones of {width} can be active",
+                    "{} = {}: the device lets {noun} have {} chunks open, so {} {noun} of {width} can be active",
+                    face.limit_field(),
                     limits.max_active,
                     plan.open_tenant_chunks,
                     limit.saturating_sub(1)
@@ -101,17 +155,19 @@ pub(crate) fn zones_for(
         if let (Some(zones), true) = (zones, count > 0) {
             let chunks = plan.chunks() + u64::from(kept);
             return Err(refuse(format!(
-                "{zones} zones of {width} chunks do not fit: the device has {} good chunks, and {chunks} are for the drive itself; \
+                "{zones} {noun} of {width} chunks do not fit: the device has {} good chunks, and {chunks} are for the drive itself; \
                  there is room for {room}",
                 good.iter().sum::<u32>()
             )));
         }
         if room == 0 || count == 0 {
             return Err(refuse(format!(
-                "there is no room for a zone of {width} chunks: the device has {} good ones, {} are for the drive itself, and {kept} for \
-                 zones that move; take a larger device, a smaller zone_width or fewer max_active_zones",
+                "there is no room for {noun} of {width} chunks: the device has {} good ones, {} are for the drive itself, and {kept} for \
+                 {noun} that move; take a larger device, a smaller {} or fewer {}",
                 good.iter().sum::<u32>(),
-                plan.chunks()
+                plan.chunks(),
+                face.width_field(),
+                face.limit_field()
             )));
         }
         count = room.min(count - 1);
@@ -143,7 +199,8 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, zoned: &ZoneConfig, s
     let chunks = u64::from(zones) * u64::from(zoned.width);
     let fewest = u32::try_from(chunks.div_ceil(geometry.pus().into())).ok().filter(|fewest| *fewest <= most);
     let Some(mut enough) = fewest else {
-        return Err(refuse(format!("{zones} zones of {} chunks: no device of this kind has so many", zoned.width)));
+        let noun = zoned.face.noun();
+        return Err(refuse(format!("{zones} {noun} of {} chunks: no device of this kind has so many", zoned.width)));
     };
     // From below: what a drive keeps of its chunks grows with them.
     let mut too_few = enough - 1;
@@ -170,7 +227,7 @@ mod tests {
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         for (width, zones) in [(1, 1), (1, 40), (2, 7), (4, 30)] {
             let limits = Limits { max_open: 2, max_active: 3 };
-            let zoned = ZoneConfig { width, limits, zones: Some(zones) };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones) };
             let chunks = chunks_per_pu(&geometry, &config, &zoned, Share::percent(0)).unwrap();
             let fits = |chunks: u32| {
                 let scaled = Geometry { chunks_per_pu: chunks, ..geometry };
@@ -185,7 +242,8 @@ mod tests {
     fn zones_that_no_device_can_have_are_refused_with_the_field() {
         let geometry = Geometry::tiny();
         let check = |width, max_open, max_active, zones, expected: &str| {
-            let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones: Some(zones) };
+            let limits = Limits { max_open, max_active };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones) };
             let refused = chunks_per_pu(&geometry, &Config::default(), &zoned, Share::percent(1)).unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
         };

@@ -2,6 +2,7 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::layout::Layout;
+use crate::sizing::Face;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
 use openftl_core::{ChunkId, Geometry};
@@ -19,8 +20,8 @@ use openftl_parts::tenant::Tenant;
 use openftl_parts::words::TenantNote;
 use std::ops::Range;
 
-/// The tenant that a superblock names for zones.
-pub(crate) const KIND: u8 = 1;
+/// The tenants that a superblock names for zones, and for zones that are seen as segments.
+const KINDS: [(Face, u8); 2] = [(Face::Zones, 1), (Face::Segments, 2)];
 
 /// Bits of the width of zones, and of their number, in what a superblock says; behind them comes how many can be open, less one.
 const WIDTH_BITS: u32 = 10;
@@ -30,10 +31,11 @@ const ZONES_BITS: u32 = 28;
 const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "three words of 16 bits");
 
 /// What a superblock says of a drive with this layout, of whose zones so many can be open.
-pub(crate) fn note(layout: &Layout, max_open: u32) -> TenantNote {
+pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {
     let fields = [(layout.width, 0), (layout.zones, WIDTH_BITS), (max_open - 1, WIDTH_BITS + ZONES_BITS)];
     let bits = fields.into_iter().fold(0, |bits, (field, shift)| bits | u64::from(field) << shift);
-    TenantNote { kind: KIND, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16] }
+    let (_, kind) = KINDS.into_iter().find(|(of, _)| *of == face).expect("every face has a number");
+    TenantNote { kind, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16] }
 }
 
 /// What a drive was formatted for: parallel units of a zone, how many zones, and how many of them can be open.
@@ -46,6 +48,8 @@ fn described(note: TenantNote) -> (u32, u32, u32) {
 
 impl Tenant for Zones {
     fn find_drive(&mut self, geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
+        let known = KINDS.into_iter().find(|(_, kind)| *kind == config.tenant.kind);
+        let (face, _) = known.expect("the drive is known to have zones");
         let (width, zones, max_open) = described(config.tenant);
         let refuse = |text: String| Err(OpenError::Tenant { text, is_lost: false });
         let columns = u64::from(width) * u64::from(zones);
@@ -64,17 +68,19 @@ impl Tenant for Zones {
         let max_active = self.asked.max_active.unwrap_or(most);
         if max_active > most {
             return refuse(format!(
-                "max_active_zones = {max_active}: the drive was created for {most} at most; ask for no more, or create another"
+                "{} = {max_active}: the drive was created for {most} at most; ask for no more, or create another",
+                face.limit_field()
             ));
         }
         let max_open = self.asked.max_open.unwrap_or(max_open.min(max_active));
         if max_open == 0 || max_open > max_active {
             return refuse(format!(
-                "max_open_zones = {max_open}, max_active_zones = {max_active}: at least one zone can be open, and no more than are active"
+                "{}: at least one can be open, and no more than are active",
+                face.limits_in_words(Limits { max_open, max_active })
             ));
         }
         let layout = Layout { tails, ..one };
-        *self = Zones::new(geometry, layout, Limits { max_open, max_active });
+        *self = Zones::new(geometry, layout, Limits { max_open, max_active }, face);
         Ok(())
     }
 

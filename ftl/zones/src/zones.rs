@@ -2,6 +2,7 @@
 
 use crate::board::{AskedLimits, Board, Limits};
 use crate::layout::Layout;
+use crate::sizing::Face;
 use crate::record::{NamedChunk, Record, RecordState};
 use crate::state::ZoneState;
 use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
@@ -56,6 +57,7 @@ pub struct ZoneStatistics {
 /// All zones. As a tenant of the flash they are `tenancy.rs`.
 pub struct Zones {
     pub(crate) layout: Layout,
+    pub(crate) face: Face,
     pub(crate) board: Board,
     /// What limits a drive is to have that has not been read yet.
     pub(crate) asked: AskedLimits,
@@ -93,7 +95,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    pub(crate) fn new(geometry: &Geometry, layout: Layout, limits: Limits) -> Zones {
+    pub(crate) fn new(geometry: &Geometry, layout: Layout, limits: Limits, face: Face) -> Zones {
         let zones = layout.zones as usize;
         let format = geometry.format();
         let mut order: Vec<PuId> = geometry.pu_ids().collect();
@@ -123,6 +125,7 @@ impl Zones {
             statistics: ZoneStatistics::default(),
             changed: Vec::new(),
             layout,
+            face,
         }
     }
 

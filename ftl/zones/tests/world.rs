@@ -10,11 +10,11 @@ use openftl_sim::ZoneWorld;
 use openftl_sim::fate::Fates;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
-use openftl_zones::{Action, AskedLimits, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use openftl_zones::{Action, AskedLimits, Face, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 
 /// A small drive: what of its profile is other than `tiny` has, how wide its zones are, and how many may be open and active.
 pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u32, seed: u64) -> ZoneWorld {
-    let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones: Some(5) };
+    let zoned = ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones: Some(5) };
     let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
     for chunks in (8..400).step_by(4) {
         if let Ok(world) = ZoneWorld::try_new(profile("tiny", changes), config.clone(), zoned, chunks, seed) {
@@ -132,7 +132,7 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
 #[test]
 fn drives_that_cannot_be_are_refused_with_the_reason() {
     let refused = |width, max_open, max_active, zones, chunks| {
-        let zoned = ZoneConfig { width, limits: Limits { max_open, max_active }, zones };
+        let zoned = ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones };
         let world = ZoneWorld::try_new(profile("tiny", &[]), Config::default(), zoned, chunks, 1);
         world.err().expect("there can be no such drive").to_string()
     };
@@ -235,7 +235,7 @@ fn a_check_reads_every_block_below_a_write_pointer_and_names_what_is_lost() {
     let mut clock = VirtualClock::default();
     let device = EmulatedDevice::new(profile("tiny", &[]), 48, Store::Ram, Timing::Instant, 1).unwrap();
     let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
-    let zoned = ZoneConfig { width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+    let zoned = ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
     let mut ftl = ZoneFtl::format(device, config.clone(), zoned, &mut clock).unwrap();
     let (size, capacity) = (ftl.layout().size, ftl.layout().capacity);
     for (zone, blocks) in [(0, capacity), (2, 5)] {
@@ -288,7 +288,7 @@ impl Small {
         let mut clock = VirtualClock::default();
         let profile = profile("tiny", UNPROTECTED);
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
-        let zoned = ZoneConfig { width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
         let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
         Small { ftl, clock }
     }

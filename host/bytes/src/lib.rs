@@ -45,7 +45,7 @@ use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
 use std::collections::VecDeque;
 
 use openftl_core::{Frame, FrameForm, Frames, Time};
-use openftl_parts::target::{BlockTarget, Done, Extent, IoError, Request};
+use openftl_parts::target::{AppendError, BlockTarget, Done, Extent, IoError, Request};
 
 use operation::{Changing, Op, Part, Stage, merge_edges};
 use places::Places;
@@ -394,7 +394,13 @@ impl<K: Copy> ByteRequests<K> {
                 }
             }
         };
-        match target.submit(now, part.tag(index), request) {
+        // A trim of a part of a segment makes no zeroes.
+        let makes_zeroes = matches!(op.request, ByteRequest::Zero { .. });
+        let begun = match makes_zeroes && target.segment_blocks().is_some() {
+            true => Err(AppendError::NoSuchRequest.into()),
+            false => target.submit(now, part.tag(index), request),
+        };
+        match begun {
             Err(IoError::QueueFull) => return false,
             Ok(()) => {
                 self.under_way += 1;

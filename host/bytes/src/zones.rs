@@ -260,14 +260,14 @@ mod tests {
     use openftl_core::{Clock, VirtualClock};
     use openftl_media::{EmulatedDevice, Profile, Store, Timing};
     use openftl_parts::Config;
-    use openftl_zones::{Limits, ZoneConfig, ZoneState};
+    use openftl_zones::{Face, Limits, ZoneConfig, ZoneState};
 
     fn bench() -> (ZoneFtl<EmulatedDevice>, ZoneRequests<u8>, VirtualClock) {
         let mut clock = VirtualClock::default();
         let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Instant, 1).unwrap();
         let limits = Limits { max_open: 2, max_active: 3 };
-        let zoned = ZoneConfig { width: 2, limits, zones: None };
+        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: None };
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         let drive = ZoneFtl::format(device, config, zoned, &mut clock).unwrap();
         (drive, ZoneRequests::new(4), clock)

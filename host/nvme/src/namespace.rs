@@ -72,6 +72,25 @@ pub enum NamespaceKind {
     OpenChannel(Geometry),
     /// Zones that are written in order.
     Zoned(ZonedShape),
+    /// Blocks in segments, each of which is written in order and deallocated as a whole.
+    Segments(SegmentShape),
+}
+
+/// What hosts learn of the segments of a namespace. Its blocks are those of the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentShape {
+    /// How many there are.
+    pub segments: u32,
+    /// Blocks of each.
+    pub blocks: u32,
+}
+
+impl SegmentShape {
+    /// Blocks of all.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.blocks)
+    }
 }
 
 /// What hosts learn of the zones of a namespace. Its blocks are those of the drive.
@@ -138,7 +157,9 @@ impl Namespace {
     pub fn block_bytes_log2(&self) -> u8 {
         match self.kind {
             NamespaceKind::Block { format, .. } => format.bytes_log2(),
-            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) => BLOCK_BYTES.ilog2() as u8,
+            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
+                BLOCK_BYTES.ilog2() as u8
+            }
         }
     }
 
@@ -146,7 +167,7 @@ impl Namespace {
     #[must_use]
     pub fn metadata_bytes(&self) -> u32 {
         match self.kind {
-            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) => 0,
+            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => 0,
             NamespaceKind::OpenChannel(geometry) => geometry.oob_bytes,
         }
     }
@@ -157,7 +178,7 @@ impl Namespace {
     pub fn hints(&self) -> Hints {
         match self.kind {
             NamespaceKind::Block { hints, .. } => hints,
-            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) => Hints::None,
+            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => Hints::None,
         }
     }
 
@@ -168,6 +189,7 @@ impl Namespace {
             NamespaceKind::Block { format, bytes, .. } => bytes >> format.bytes_log2(),
             NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
             NamespaceKind::Zoned(shape) => u64::from(shape.zones) * shape.size,
+            NamespaceKind::Segments(shape) => shape.blocks(),
         }
     }
 
@@ -185,10 +207,11 @@ impl Namespace {
     }
 
     /// How a command ends whose request of the drive, from byte `offset` on, ended with `error`: the block that is named is
-    /// one of the namespace and of the request.
+    /// one of the namespace and of the request, or the write pointer of the segment that refused it.
     #[must_use]
     pub fn failure(&self, error: IoError, offset: u64) -> Refusal {
-        let byte = error.block().map(|block| (block * BLOCK_BYTES as u64).max(offset));
+        let bytes = |block| block * BLOCK_BYTES as u64;
+        let byte = error.block().map(|block| bytes(block).max(offset)).or(error.write_pointer().map(bytes));
         Refusal { block: byte.map(|byte| byte >> self.block_bytes_log2()), ..Status::from(error).into() }
     }
 

@@ -16,7 +16,7 @@ use openftl_nvme_tcp::{Client, InitiatorConfig};
 use openftl_parts::{BlockTarget, Config, chunks_per_pu};
 use openftl_server::{Endpoint, Export, NoOperator, Others, Protocol, Server, ServerConfig, Stop, WallClock};
 use openftl_zones::sizing;
-use openftl_zones::{Limits, ZoneConfig, ZoneFtl};
+use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
@@ -158,7 +158,7 @@ fn main() {
     let width = 4;
     let limits = Limits { max_open: 8, max_active: 8 };
     let count = sizing::zones_holding(&shape, width, TURN_BYTES / BLOCK_BYTES as u64) + STREAMS as u32;
-    let zoned = ZoneConfig { width, limits, zones: Some(count) };
+    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(count) };
     let config = Config { host_frames, ..Config::default() };
     // Twice as many chunks: what was reset is erased when that is durable.
     let chunks = 2 * sizing::chunks_per_pu(&shape, &config, &zoned, profile.spare()).expect("a device may be as large");

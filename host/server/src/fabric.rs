@@ -98,7 +98,8 @@ impl Fabric {
         self.is_restless = false;
         self.noticed.resize(served.len(), 0);
         for (export, served) in served.iter_mut().enumerate() {
-            if let Some(drive) = served.zones_mut() {
+            let is_zoned = served.is_zoned();
+            if let Some(drive) = served.zones_mut().filter(|_| is_zoned) {
                 let size = drive.layout().size;
                 for zone in drive.take_changed() {
                     self.target.zone_changed(SUBSYSTEM, export as u32 + 1, u64::from(zone) * size);

@@ -59,6 +59,7 @@
 
 mod accounts;
 mod authentication;
+mod blocks;
 mod channel;
 pub mod clock;
 mod config;

@@ -7,7 +7,7 @@
 //! ```
 
 use openftl_core::Time;
-use openftl_parts::target::{Durability, IoError};
+use openftl_parts::target::{AppendError, Durability, IoError};
 use openftl_parts::words::Handle;
 
 use crate::accounts::Claim;
@@ -471,6 +471,11 @@ fn error_code(error: IoError, command: Command) -> ErrorCode {
             Command::Write { .. } | Command::Zero { .. } => ErrorCode::NoSpace,
             _ => ErrorCode::Invalid,
         },
+        // NBD has no words of its own for what is written in order.
+        IoError::Append(AppendError::NoSuchRequest) => ErrorCode::NotSupported,
+        IoError::Append(AppendError::SegmentReadOnly { .. }) => ErrorCode::NotPermitted,
+        IoError::Append(AppendError::TooManyOpen { .. }) => ErrorCode::NoSpace,
+        IoError::Append(_) => ErrorCode::Invalid,
         IoError::QueueFull
         | IoError::Unrecovered { .. }
         | IoError::WrongBlock { .. }

@@ -10,10 +10,12 @@ use openftl_bytes::zones::{ZoneAsk, ZoneFinished, ZoneRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_media::Media;
-use openftl_parts::target::Extent;
-use openftl_zones::ZoneFtl;
+use openftl_parts::target::{BlockTarget, Extent};
+use openftl_segments::SegmentFtl;
+use openftl_zones::{Face, ZoneFtl};
 
 use crate::ServedDrive;
+use crate::blocks::Blocks;
 use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
 use crate::ticket::Ticket;
 
@@ -86,7 +88,7 @@ impl Ended {
 
 enum Behind<'a, T: ServedDrive> {
     Drive {
-        target: &'a mut T,
+        target: Blocks<'a, T>,
         requests: ByteRequests<Ticket>,
         finished: Vec<Finished<Ticket>>,
     },
@@ -133,6 +135,10 @@ pub(crate) struct Served<'a, T: ServedDrive> {
 
 impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn drive(target: &'a mut T) -> Served<'a, T> {
+        Served::blocks(Blocks::Drive(target))
+    }
+
+    fn blocks(target: Blocks<'a, T>) -> Served<'a, T> {
         let accounts = Accounts::new(target.frames());
         let behind = Behind::Drive { target, requests: ByteRequests::new(REQUESTS_MAX), finished: Vec::new() };
         Served::new(behind, accounts)
@@ -144,7 +150,11 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         Served::new(behind, accounts)
     }
 
+    /// As hosts see it: zones, or blocks in segments.
     pub fn zones(drive: &'a mut ZoneFtl<T::Device>) -> Served<'a, T> {
+        if drive.face() == Face::Segments {
+            return Served::blocks(Blocks::Segments(SegmentFtl::of(drive)));
+        }
         let accounts = Accounts::new(drive.frames());
         let behind = Behind::Zones { drive, requests: ZoneRequests::new(REQUESTS_MAX), finished: Vec::new() };
         Served::new(behind, accounts)
@@ -159,8 +169,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// The drive, if it is one.
     pub fn target_mut(&mut self) -> Option<&mut T> {
         match &mut self.behind {
-            Behind::Drive { target, .. } => Some(target),
-            Behind::Device { .. } | Behind::Zones { .. } => None,
+            Behind::Drive { target: Blocks::Drive(target), .. } => Some(target),
+            Behind::Drive { .. } | Behind::Device { .. } | Behind::Zones { .. } => None,
         }
     }
 
@@ -172,20 +182,21 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         }
     }
 
-    /// The zoned drive, if it is one.
+    /// The zoned drive, if it is one, however hosts see it.
     pub fn zones_mut(&mut self) -> Option<&mut ZoneFtl<T::Device>> {
         match &mut self.behind {
+            Behind::Drive { target: Blocks::Segments(segments), .. } => Some(segments.zones_mut()),
             Behind::Drive { .. } | Behind::Device { .. } => None,
             Behind::Zones { drive, .. } => Some(drive),
         }
     }
 
-    /// Whether it is a drive of blocks, which any number of bytes may be asked of.
+    /// Whether hosts see it as blocks, which any number of bytes may be asked of.
     pub fn is_drive(&self) -> bool {
         matches!(self.behind, Behind::Drive { .. })
     }
 
-    /// Whether it is a zoned drive.
+    /// Whether hosts see it as zones.
     pub fn is_zoned(&self) -> bool {
         matches!(self.behind, Behind::Zones { .. })
     }
@@ -197,7 +208,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Whether hosts count on the order in which they write.
     pub fn is_written_in_order(&self) -> bool {
-        !self.is_drive()
+        !matches!(&self.behind, Behind::Drive { target: Blocks::Drive(_), .. })
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -395,7 +406,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// Starts an admitted request, a write with all its bytes filled.
     pub fn start(&mut self, now: Time, id: RequestId) {
         match &mut self.behind {
-            Behind::Drive { target, requests, .. } => requests.start(now, *target, id),
+            Behind::Drive { target, requests, .. } => requests.start(now, target, id),
             Behind::Device { device, requests, .. } => {
                 requests.start(now, &mut device.media, &mut device.frames, id);
             }
@@ -427,7 +438,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn poll(&mut self, now: Time, ended: &mut Vec<Ended>) {
         match &mut self.behind {
             Behind::Drive { target, requests, finished } => {
-                requests.poll(now, *target, finished);
+                requests.poll(now, target, finished);
                 ended.extend(finished.drain(..).map(Ended::Request));
             }
             Behind::Device { device, requests, finished } => {
@@ -489,7 +500,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// Writes what an exchange that was shown has been filled with.
     pub fn write(&mut self, now: Time, id: RequestId) {
         let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
-        requests.write(now, *target, id);
+        requests.write(now, target, id);
     }
 
     /// Asks for everything that has ended to be durable; `None` while there is no place for the request.

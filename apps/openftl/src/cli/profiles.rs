@@ -6,7 +6,8 @@ const PROFILES_EXAMPLES: &str = "\
 Examples:
   openftl profiles
   openftl profiles cosmos
-  openftl profiles cosmos --toml > mine.toml     change it, then: openftl bench --profile ./mine.toml";
+  openftl profiles cosmos --toml > mine.toml     change it, then: openftl bench --profile ./mine.toml
+  openftl profiles --map-memory                  memory for maps, by FTL";
 
 #[derive(Args, Debug)]
 #[command(after_help = PROFILES_EXAMPLES)]
@@ -17,6 +18,9 @@ pub struct Profiles {
     /// Print its TOML.
     #[arg(long, requires = "profile", conflicts_with = "json")]
     pub toml: bool,
+    /// Show what FTLs need in memory to know where blocks are: a map of blocks, and one of chunks as zones and segments have it.
+    #[arg(long, conflicts_with = "toml")]
+    pub map_memory: bool,
     /// Print as JSON.
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ use openftl_lab::picture::{bar, thousands};
 use openftl_media::Media;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_tables::TableFtl;
-use openftl_zones::{ZoneFtl, ZoneState};
+use openftl_zones::{Face, ZoneFtl, ZoneState};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,6 +20,8 @@ pub enum TenantFacts {
     Tables(TableFacts),
     /// Zones.
     Zones(ZoneFacts),
+    /// Zones that hosts see as segments.
+    Segments(ZoneFacts),
 }
 
 /// What tables have of the device.
@@ -74,7 +76,7 @@ impl TenantFacts {
         for zone in board.zones() {
             *zones_by_state.entry(word(zone.state)).or_default() += 1;
         }
-        TenantFacts::Zones(ZoneFacts {
+        let facts = ZoneFacts {
             zones: layout.zones,
             zone_width: layout.width,
             zone_size_bytes: layout.size * BLOCK_BYTES as u64,
@@ -85,7 +87,20 @@ impl TenantFacts {
             zones_by_state,
             blocks: board.zones().iter().map(|zone| u64::from(zone.written)).sum(),
             map_bytes: drive.map_bytes(),
-        })
+        };
+        match drive.face() {
+            Face::Zones => TenantFacts::Zones(facts),
+            Face::Segments => TenantFacts::Segments(facts),
+        }
+    }
+
+    /// What zones it has, and what hosts call them.
+    pub fn zones(&self) -> Option<(&'static str, &ZoneFacts)> {
+        match self {
+            TenantFacts::Tables(_) => None,
+            TenantFacts::Zones(facts) => Some((Face::Zones.noun(), facts)),
+            TenantFacts::Segments(facts) => Some((Face::Segments.noun(), facts)),
+        }
     }
 
     /// What is above it for people.
@@ -93,6 +108,7 @@ impl TenantFacts {
         match self {
             TenantFacts::Tables(_) => "Tables",
             TenantFacts::Zones(_) => "Zones",
+            TenantFacts::Segments(_) => "Segments",
         }
     }
 
@@ -114,7 +130,8 @@ impl TenantFacts {
                     ByteSize(*all_bytes)
                 );
             }
-            TenantFacts::Zones(facts) => {
+            TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => {
+                let is_zoned = matches!(self, TenantFacts::Zones(_));
                 let all_bytes = facts.capacity_bytes();
                 let share = facts.blocks as f64 * BLOCK_BYTES as f64 / all_bytes.max(1) as f64;
                 _ = writeln!(
@@ -127,10 +144,11 @@ impl TenantFacts {
                 );
                 _ = writeln!(
                     text,
-                    "  {} zones of {}, {} apart, each on {} parallel units; where they are takes {}",
+                    "  {} {} of {}{}, each on {} parallel units; where they are takes {}",
                     thousands(facts.zones.into()),
+                    if is_zoned { "zones" } else { "segments" },
                     ByteSize(facts.zone_capacity_bytes),
-                    ByteSize(facts.zone_size_bytes),
+                    if is_zoned { format!(", {} apart", ByteSize(facts.zone_size_bytes)) } else { String::new() },
                     facts.zone_width,
                     ByteSize(facts.map_bytes)
                 );
@@ -139,14 +157,12 @@ impl TenantFacts {
                     .iter()
                     .map(|(state, count)| format!("{} {state}", thousands(*count)))
                     .collect();
-                _ = writeln!(
-                    text,
-                    "  {}; {} of {} active, and {} may be open",
-                    states.join(", "),
-                    facts.active,
-                    facts.max_active_zones,
-                    facts.max_open_zones
-                );
+                let active = match is_zoned {
+                    true => format!("active, and {} may be open", facts.max_open_zones),
+                    false => "written in part".to_owned(),
+                };
+                let states = states.join(", ");
+                _ = writeln!(text, "  {states}; {} of {} {active}", facts.active, facts.max_active_zones);
             }
         }
     }

@@ -12,6 +12,7 @@ use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
+use openftl_zones::Face;
 use std::fmt::Write as _;
 
 pub(super) fn greeting(
@@ -91,10 +92,19 @@ fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: &s
     _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
 }
 
-/// How many zones there are, and how large they are: what they hold, and how far apart they are.
+/// How many zones or segments there are, and how large they are: of zones what they hold, and how far apart they are.
 fn zones_in_words(drive: &ZonedDrive) -> String {
     let (layout, limits) = (drive.layout(), drive.board().limits());
     let bytes = |blocks: u64| ByteSize(blocks * BLOCK_BYTES as u64);
+    if drive.face() == Face::Segments {
+        return format!(
+            "{} in {} segments of {}, {} of which may be written in part,",
+            bytes(u64::from(layout.zones) * u64::from(layout.capacity)),
+            layout.zones,
+            bytes(layout.capacity.into()),
+            limits.max_active
+        );
+    }
     format!(
         "{} zones of {} ({} apart), {} of which may be active and {} open,",
         layout.zones,

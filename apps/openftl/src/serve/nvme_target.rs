@@ -9,6 +9,7 @@ use openftl_media::{Media, PartKind};
 use openftl_nvme::{BlockFormat, Nqn};
 use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
+use openftl_zones::Face;
 
 /// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the zoned ones and the Open-Channel ones of the
 /// device, and the devices beside it.
@@ -20,7 +21,7 @@ pub(super) fn nvme_target(
     others: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{Namespace, NamespaceKind, Port, SubsystemConfig, Target, ZonedShape};
+    use openftl_nvme::{Namespace, NamespaceKind, Port, SegmentShape, SubsystemConfig, Target, ZonedShape};
     let Namespaces { parts, drives, zoned, bare } = namespaces;
     let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
     let drive_ids = namespaces.ftls().map(|drive| drive.config().drive_id);
@@ -51,8 +52,14 @@ pub(super) fn nvme_target(
     });
     let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
     let zoned = zoned.iter().map(|drive| {
-        let shape = ZonedShape::of(drive.layout(), drive.board().limits());
-        (uuid(drive.block().config().drive_id), NamespaceKind::Zoned(shape))
+        let layout = drive.layout();
+        let kind = match drive.face() {
+            Face::Zones => NamespaceKind::Zoned(ZonedShape::of(layout, drive.board().limits())),
+            Face::Segments => {
+                NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity })
+            }
+        };
+        (uuid(drive.block().config().drive_id), kind)
     });
     let own: Vec<_> = drives.chain(zoned).chain(bare).collect();
     let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {

@@ -457,7 +457,7 @@ mod tests {
         check(
             &uniform("[[run]]\n[[run]]\ndrive = \"cosmo\"\n"),
             expect![[r#"
-            error: run 2: drive cosmo: profile cosmo: there is no profile `cosmo`; the builtin ones are cosmos, granby, qlc, tiny, westlake, znand
+            error: run 2: drive cosmo: profile cosmo: there is no profile `cosmo`; the builtin ones are bluedbm, cosmos, granby, qlc, tiny, westlake, znand
               fix: choose one of them, or name a TOML file like ./mine.toml"#]],
         );
         let many = format!("[{}]", vec!["1"; 400].join(", "));

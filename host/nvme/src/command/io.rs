@@ -254,6 +254,7 @@ impl Io {
             NamespaceKind::Block { .. } => parse_block(entry, namespace, durability)?,
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
             NamespaceKind::Zoned(shape) => parse_zoned(entry, namespace, &shape, durability)?,
+            NamespaceKind::Segments(_) => parse_segments(entry, namespace, durability)?,
         };
         if half != Half::None {
             check_half(half, &command, namespace)?;
@@ -440,6 +441,18 @@ fn parse_block(
         }
         _ => return Err(Status::INVALID_OPCODE.at(0)),
     })
+}
+
+/// Of a namespace of blocks in segments: those of blocks that neither write where something is written nor write two places.
+fn parse_segments(
+    entry: &SubmissionEntry,
+    namespace: &Namespace,
+    durability: impl Fn(bool) -> Durability,
+) -> Result<IoCommand, Refusal> {
+    match entry.opcode {
+        opcodes::WRITE_UNCORRECTABLE | opcodes::WRITE_ZEROES | opcodes::COPY => Err(Status::INVALID_OPCODE.at(0)),
+        _ => parse_block(entry, namespace, durability),
+    }
 }
 
 /// "Dataset Management command", of any namespace.

@@ -64,6 +64,14 @@ impl Refusal {
     pub fn bit(self, bit: u8) -> Refusal {
         Refusal { location: self.location | u16::from(bit) << 8, ..self }
     }
+
+    /// What the completion says beside the status: where a segment goes on that was not written in order, as a block of the namespace.
+    pub(crate) fn write_pointer(self) -> u64 {
+        match self.status {
+            Status::SEGMENT_OVERWRITE | Status::SEGMENT_GAP => self.block.unwrap_or(0),
+            _ => 0,
+        }
+    }
 }
 
 impl From<Status> for Refusal {

@@ -10,7 +10,7 @@ use crate::command::admin::Identify;
 use crate::command::io::{COPY_BYTES_MAX, COPY_SOURCES_MAX};
 use crate::drives::NamespaceName;
 use crate::namespace::{
-    ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, TRANSFER_BYTES_MAX, ZonedShape,
+    ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, SegmentShape, TRANSFER_BYTES_MAX, ZonedShape,
 };
 use crate::queue::QUEUE_ENTRIES_MAX;
 use crate::wire::identify::{
@@ -230,7 +230,7 @@ impl Namespace {
     #[must_use]
     pub fn command_set(&self) -> u8 {
         match self.kind {
-            NamespaceKind::Block { .. } => csi::NVM,
+            NamespaceKind::Block { .. } | NamespaceKind::Segments(_) => csi::NVM,
             NamespaceKind::OpenChannel(_) => csi::OPEN_CHANNEL,
             NamespaceKind::Zoned(_) => csi::ZONED,
         }
@@ -296,6 +296,7 @@ fn capacity_bytes(namespace: &Namespace) -> u128 {
         NamespaceKind::Block { bytes, .. } => u128::from(bytes),
         NamespaceKind::OpenChannel(geometry) => u128::from(geometry.bytes()),
         NamespaceKind::Zoned(shape) => u128::from(shape.capacity_bytes()),
+        NamespaceKind::Segments(shape) => u128::from(shape.blocks()) * BLOCK_BYTES as u128,
     }
 }
 
@@ -323,6 +324,7 @@ fn features(namespace: &Namespace) -> u8 {
         NamespaceKind::Block { .. } => bits::ATOMIC_FIELDS | bits::PREFERRED_FIELDS,
         NamespaceKind::OpenChannel(_) => bits::DEALLOCATED_ERROR,
         NamespaceKind::Zoned(_) => bits::ATOMIC_FIELDS,
+        NamespaceKind::Segments(_) => bits::ATOMIC_FIELDS | bits::PREFERRED_FIELDS,
     }
 }
 
@@ -388,6 +390,22 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
             data.deallocation = bits::READS_ZEROES;
             let longest = (TRANSFER_BYTES_MAX as usize / BLOCK_BYTES - 1) as u16;
             data.atomic_write_normal = longest.into();
+            data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
+        }
+        NamespaceKind::Segments(SegmentShape { blocks, .. }) => {
+            let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
+            let in_use = context.drives.bytes_in_use(name) / BLOCK_BYTES as u64;
+            data.capacity = namespace.blocks().into();
+            data.utilization = in_use.min(namespace.blocks()).into();
+            // DLFEAT stays 0: what is deallocated of a segment reads as before until all of it is.
+            let longest = (TRANSFER_BYTES_MAX as usize / BLOCK_BYTES - 1) as u16;
+            data.atomic_write_normal = longest.into();
+            data.optimal_write_size = longest.into();
+            // Hosts that heed the boundary never write to two segments at once. Longer segments cannot be told.
+            data.optimal_boundary = u16::try_from(blocks).unwrap_or(0).into();
+            let deallocated = u16::try_from(blocks - 1).unwrap_or(0);
+            data.preferred_deallocate_granularity = deallocated.into();
+            data.preferred_deallocate_alignment = deallocated.into();
             data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
         }
     }

@@ -215,7 +215,7 @@ impl Controller {
                 context.drives.bytes_in_use(NamespaceName { subsystem, id: namespace.id }) >> format.bytes_log2()
             }
             NamespaceKind::OpenChannel(geometry) => geometry.blocks(),
-            NamespaceKind::Zoned(_) => {
+            NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
                 let name = NamespaceName { subsystem, id: namespace.id };
                 context.drives.bytes_in_use(name) / BLOCK_BYTES as u64
             }
@@ -227,7 +227,7 @@ impl Controller {
     pub(super) fn open_channel(&self, id: u32, context: &Context<'_>) -> Result<(NamespaceName, Geometry), Refusal> {
         match self.attached(context).get(id)?.kind {
             NamespaceKind::OpenChannel(geometry) => Ok((NamespaceName { subsystem: context.subsystem, id }, geometry)),
-            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) => Err(Status::INVALID_FIELD.at(4)),
+            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => Err(Status::INVALID_FIELD.at(4)),
         }
     }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use openftl_media::Status as MediaStatus;
-use openftl_parts::target::{IoError, ObjectError};
+use openftl_parts::target::{AppendError, IoError, ObjectError};
 use std::fmt;
 
 /// A status field without the phase tag.
@@ -80,6 +80,12 @@ statuses! {
     permanent WRITE_NEXT_UNIT = 0x2f0, "Write Failed, Write Next Unit";
     permanent CHUNK_CLOSED_EARLY = 0x2f1, "Write Failed, Chunk Closed Early";
     permanent OUT_OF_ORDER_WRITE = 0x2f2, "Out of Order Write";
+    // Vendor specific (type 7h): what segments refuse.
+    permanent SEGMENT_OVERWRITE = 0x7c0, "Segment Overwrite";
+    permanent SEGMENT_GAP = 0x7c1, "Segment Gap";
+    permanent SEGMENT_BOUNDARY = 0x7c2, "Segment Boundary Error";
+    permanent TOO_MANY_OPEN_SEGMENTS = 0x7c3, "Too Many Open Segments";
+    permanent SEGMENT_READ_ONLY = 0x7c4, "Segment Is Read Only";
 }
 
 /// Status codes of fabrics commands, which share numbers with those of the NVM command set (Base, "Fabrics Command Set").
@@ -193,6 +199,12 @@ impl From<IoError> for Status {
             IoError::Object(ObjectError::TooMany { .. }) => Status::TOO_MANY_OBJECTS,
             IoError::Object(ObjectError::NotKept) => Status::INVALID_OPCODE,
             IoError::Object(ObjectError::Extents { .. } | ObjectError::Overlap { .. }) => Status::INVALID_FIELD,
+            IoError::Append(AppendError::Overwrite { .. }) => Status::SEGMENT_OVERWRITE,
+            IoError::Append(AppendError::Gap { .. }) => Status::SEGMENT_GAP,
+            IoError::Append(AppendError::Crossing { .. }) => Status::SEGMENT_BOUNDARY,
+            IoError::Append(AppendError::TooManyOpen { .. }) => Status::TOO_MANY_OPEN_SEGMENTS,
+            IoError::Append(AppendError::SegmentReadOnly { .. }) => Status::SEGMENT_READ_ONLY,
+            IoError::Append(AppendError::NoSuchRequest) => Status::INVALID_OPCODE,
             // A block that is not what was written is as lost as one that cannot be read; the codes for failed end-to-end
             // checks (0282h to 0284h) speak of protection information, which no namespace here has.
             IoError::Unrecovered { .. } | IoError::WrongBlock { .. } | IoError::Uncorrectable { .. } => {

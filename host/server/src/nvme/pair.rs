@@ -119,8 +119,8 @@ impl NvmeConnection {
             return Ok(());
         }
         let served = &mut turn.served[export];
-        let failure = result.err().map(|error| match error.block() {
-            Some(_) => turn.fabric.namespace(io.namespace).failure(error, served.offset(id)),
+        let failure = result.err().map(|error| match turn.fabric.find_namespace(io.namespace) {
+            Some(namespace) => namespace.failure(error, served.offset(id)),
             None => Status::from(error).into(),
         });
         served.release(id);

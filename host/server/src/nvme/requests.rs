@@ -176,8 +176,8 @@ impl NvmeConnection {
         }
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let served = &mut turn.served[export];
-        let mut result = finished.result.map_err(|error| match error.block() {
-            Some(_) => turn.fabric.namespace(io.namespace).failure(error, served.offset(id)),
+        let mut result = finished.result.map_err(|error| match turn.fabric.find_namespace(io.namespace) {
+            Some(namespace) => namespace.failure(error, served.offset(id)),
             None => Status::from(error).into(),
         });
         match io.command {

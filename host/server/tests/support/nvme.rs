@@ -25,7 +25,7 @@ use openftl_server::{
     AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Others, Protocol, ServeError, ServedDrive,
     Server, ServerConfig, Stop, TlsPolicy, WallClock,
 };
-use openftl_zones::{Limits, ZoneConfig, ZoneFtl};
+use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.org.example:drive";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -117,7 +117,7 @@ pub fn zoned_drive() -> ZoneFtl<EmulatedDevice> {
     let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
     let limits = Limits { max_open: 2, max_active: 3 };
     let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
-    ZoneFtl::format(device, config, ZoneConfig { width: 3, limits, zones: None }, &mut WallClock::new()).unwrap()
+    ZoneFtl::format(device, config, ZoneConfig { face: Face::Zones, width: 3, limits, zones: None }, &mut WallClock::new()).unwrap()
 }
 
 /// What a test wants otherwise.
