@@ -138,9 +138,9 @@ impl FtlSection {
         let first = |fields: &[(&'static str, bool)]| fields.iter().find_map(|(field, given)| given.then_some(*field));
         let only = |noun: &str, field: Option<&str>| match field {
             None => Ok(()),
-            Some(field) => Err(format!(
-                "{field} is of use to {noun} only; leave it away, or write kind = \"{noun}\" in [ftl]"
-            )),
+            Some(field) => {
+                Err(format!("{field} is of use to {noun} only; leave it away, or write kind = \"{noun}\" in [ftl]"))
+            }
         };
         match kind {
             FtlKind::Zones | FtlKind::Segments => {

@@ -556,7 +556,7 @@ fn real(load: &str, binding: &str) -> Outcome {
     let mut drive = BlockFtl::format(device, config, &mut clock).unwrap();
     let spec: crate::LoadSpec = load.parse().unwrap();
     let mut none = |_: &str| Err(std::io::Error::other("no trace"));
-    let mut load = spec.build(drive.blocks(), 1, &mut none).unwrap();
+    let mut load = spec.build(drive.blocks(), None, 1, &mut none).unwrap();
     let mut driver = Driver::new(drive.blocks(), 32, load.access_blocks_max() as usize);
     driver.set_binding(binding.parse().unwrap());
     let watch = |_: Progress<'_, _>| ControlFlow::Continue(());

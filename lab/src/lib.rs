@@ -38,6 +38,7 @@ pub mod steady;
 pub mod theory;
 pub mod trace;
 pub mod trial;
+pub mod tried_drive;
 pub mod workload;
 pub mod zipf;
 
@@ -48,4 +49,5 @@ pub use load_spec::{LoadError, LoadSpec};
 pub use openftl_core::TraceHash;
 pub use outcome::Outcome;
 pub use trial::{Measured, Trial, TrialError, WarmUp};
+pub use tried_drive::TriedDrive;
 pub use workload::{Pattern, Workload, WorkloadConfig};

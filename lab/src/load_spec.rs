@@ -11,7 +11,7 @@
 use crate::likeness::nearest;
 use crate::load::Load;
 use crate::loads::{
-    DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmConfig, LsmTrees, ObjectConfig, Tenants, Writers,
+    DoubleWrite, DoubleWriteConfig, LogStructuredFs, LsmConfig, LsmTrees, ObjectConfig, Segments, Tenants, Writers,
 };
 use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
@@ -31,6 +31,15 @@ const FILL_MAX: Share = Share::percent(95);
 /// Blocks of an access: as many as a transaction has.
 const ACCESS_BLOCKS_MAX: u64 = TRANSACTION_BLOCKS_MAX as u64;
 
+/// Blocks of a unit of a log-structured file system: 16 KiB.
+const LOG_UNIT_BLOCKS: u32 = 4;
+
+/// Blocks of an access of writers of segments: 64 KiB.
+const SEGMENT_ACCESS_BLOCKS: u32 = 16;
+
+/// Blocks of a segment, where the drive is large and says nothing: 16 MiB.
+const SEGMENT_BLOCKS: u64 = 4096;
+
 /// LSM-trees of one file system.
 const TREES_MAX: u32 = 16;
 
@@ -38,7 +47,7 @@ const TREES_MAX: u32 = 16;
 const TENANTS_MAX: usize = 64;
 
 /// The loads, by the word that each begins with.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "uniform",
     "sequential",
     "zipf",
@@ -46,6 +55,7 @@ pub const NAMES: [&str; 10] = [
     "writers",
     "lsm",
     "log-structured-fs",
+    "segments",
     "double-write",
     "tenants",
     "trace",
@@ -98,6 +108,11 @@ pub enum Model {
     },
     /// A file system that is a log, with a cleaner of its own.
     LogStructuredFs,
+    /// Writers that fill segments, of which the oldest are trimmed.
+    Segments {
+        /// How many, 1 to 255.
+        writers: u32,
+    },
     /// A database that writes each page to a double-write buffer first.
     DoubleWrite {
         /// The exponent of the pages' popularity.
@@ -131,6 +146,8 @@ pub struct LoadSpec {
     pub reads: Option<Share>,
     /// How much of the drive is live; each model has its own default.
     pub fill: Option<Share>,
+    /// Bytes of a segment, of models that have some; those of the drive, if that has some.
+    pub segment: Option<ByteSize>,
     /// Whether what is popular lies together at the beginning of the drive, and not scattered over it.
     pub clustered: bool,
 }
@@ -184,6 +201,14 @@ pub enum LoadError {
         /// Blocks that it needs.
         least: u64,
     },
+    /// The drive is written in order.
+    #[error(
+        "{load} overwrites blocks, and the drive has segments that are written in order; write segments or log-structured-fs"
+    )]
+    Overwrites {
+        /// The load.
+        load: String,
+    },
     /// The trace cannot be opened.
     #[error("trace {file}: {reason}; name a file that can be read")]
     Open {
@@ -201,14 +226,22 @@ impl LoadSpec {
     /// A load without options.
     #[must_use]
     pub fn new(model: Model) -> LoadSpec {
-        LoadSpec { model, access: None, reads: None, fill: None, clustered: false }
+        LoadSpec { model, access: None, reads: None, fill: None, segment: None, clustered: false }
     }
 
-    /// Makes the load for a drive of `drive_blocks` blocks. The same seed makes the same steps.
+    /// Makes the load for a drive of `drive_blocks` blocks, with segments of so many blocks if it is written in order. The same seed
+    /// makes the same steps.
     ///
     /// # Errors
-    /// If the drive is too small, or a trace cannot be opened.
-    pub fn build(&self, drive_blocks: u64, seed: u64, open: OpenTrace<'_>) -> Result<Box<dyn Load>, LoadError> {
+    /// If the drive is too small or of another kind, or a trace cannot be opened.
+    pub fn build(
+        &self,
+        drive_blocks: u64,
+        drive_segment: Option<u64>,
+        seed: u64,
+        open: OpenTrace<'_>,
+    ) -> Result<Box<dyn Load>, LoadError> {
+        let segment_blocks = self.segment_blocks(drive_blocks, drive_segment)?;
         let least = match &self.model {
             Model::Tenants(tenants) => DRIVE_BLOCKS_MIN * tenants.len() as u64,
             Model::Writers { writers } => Writers::drive_blocks_min(*writers).max(DRIVE_BLOCKS_MIN),
@@ -241,7 +274,12 @@ impl LoadSpec {
                     LoadError::Value { option: "trees", value: trees.to_string(), fix }
                 })?)
             }
-            Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(4))),
+            Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(LOG_UNIT_BLOCKS), segment_blocks)),
+            Model::Segments { writers } => {
+                let segment_blocks = segment_blocks.expect("it is known for this model");
+                let reads = self.reads.unwrap_or_default();
+                Box::new(Segments::new(objects(SEGMENT_ACCESS_BLOCKS), segment_blocks, *writers, reads))
+            }
             Model::DoubleWrite { theta } => Box::new(DoubleWrite::new(DoubleWriteConfig {
                 objects: objects(4),
                 theta: *theta,
@@ -251,7 +289,8 @@ impl LoadSpec {
                 let part = drive_blocks / tenants.len() as u64;
                 let mut loads = Vec::with_capacity(tenants.len());
                 for (index, tenant) in (1..).zip(tenants) {
-                    loads.push((tenant.to_string(), tenant.build(part, seed.wrapping_add(index << 32), &mut *open)?));
+                    let load = tenant.build(part, None, seed.wrapping_add(index << 32), &mut *open)?;
+                    loads.push((tenant.to_string(), load));
                 }
                 Box::new(Tenants::new(loads, part, seed))
             }
@@ -270,6 +309,43 @@ impl LoadSpec {
                 Box::new(Trace::new(config, reader))
             }
         })
+    }
+
+    /// Blocks of a segment of models that have some, if it is not left to them.
+    fn segment_blocks(&self, drive_blocks: u64, of_drive: Option<u64>) -> Result<Option<u64>, LoadError> {
+        let asked = self.segment.map(|segment| segment.0 / BLOCK_BYTES as u64);
+        let wrong = |blocks: u64, fix: String| LoadError::Value {
+            option: "segment",
+            value: ByteSize(blocks * BLOCK_BYTES as u64).to_string().replace(' ', ""),
+            fix,
+        };
+        let least = match &self.model {
+            Model::LogStructuredFs => LogStructuredFs::SEGMENTS_LEAST,
+            Model::Segments { writers } => Segments::segments_min(*writers),
+            _ if of_drive.is_some() => return Err(LoadError::Overwrites { load: self.to_string() }),
+            _ => return Ok(None),
+        };
+        if let (Some(asked), Some(of_drive)) = (asked, of_drive)
+            && asked != of_drive
+        {
+            let has = ByteSize(of_drive * BLOCK_BYTES as u64);
+            return Err(wrong(asked, format!("the drive has segments of {has}; leave the option away")));
+        }
+        let usual = matches!(self.model, Model::Segments { .. }).then(|| SEGMENT_BLOCKS.min(drive_blocks / least));
+        let Some(blocks) = of_drive.or(asked).or(usual) else { return Ok(None) };
+        let unit = u64::from(self.access_blocks(LOG_UNIT_BLOCKS));
+        if self.model == Model::LogStructuredFs && !blocks.is_multiple_of(unit) {
+            let unit = ByteSize(unit * BLOCK_BYTES as u64);
+            return Err(wrong(blocks, format!("it is no multiple of an access, {unit}; write another access=")));
+        }
+        if blocks == 0 || drive_blocks / blocks < least {
+            return Err(LoadError::Drive {
+                load: self.to_string(),
+                blocks: drive_blocks,
+                least: least * blocks.max(1),
+            });
+        }
+        Ok(Some(blocks))
     }
 
     /// Whether the load ever writes, once the drive is filled.
@@ -304,7 +380,9 @@ impl LoadSpec {
                 "fill=100%, format=msr, device=0, pace=trace, pace=10x, beyond=error, beyond=wrap or beyond=scale:64GiB"
             }
             Model::Lsm { .. } => "access=256KiB, fill=95%, trees=4, log=no or discard=no",
-            Model::Writers { .. } | Model::LogStructuredFs => "access=256KiB or fill=85%",
+            Model::Writers { .. } => "access=256KiB or fill=85%",
+            Model::LogStructuredFs => "access=256KiB, fill=85% or segment=2MiB",
+            Model::Segments { .. } => "access=256KiB, fill=85%, reads=30% or segment=16MiB",
             Model::Zipf { .. } | Model::HotCold { .. } => "access=16KiB, reads=30%, fill=85% or clustered=yes",
             _ => "access=16KiB, reads=30% or fill=85%",
         }
@@ -324,9 +402,11 @@ impl LoadSpec {
             "reads" if has_reads => self.reads = Some(share("reads", value, Share::default(), Share::percent(100))?),
             "fill" => {
                 let most = match self.model {
-                    Model::Writers { .. } | Model::Lsm { .. } | Model::LogStructuredFs | Model::DoubleWrite { .. } => {
-                        FILL_MAX
-                    }
+                    Model::Writers { .. }
+                    | Model::Lsm { .. }
+                    | Model::LogStructuredFs
+                    | Model::Segments { .. }
+                    | Model::DoubleWrite { .. } => FILL_MAX,
                     _ => Share::percent(100),
                 };
                 let least = if is_trace { Share::default() } else { Share::percent(20) };
@@ -346,6 +426,12 @@ impl LoadSpec {
             _ => Err(wrong(option, "write yes or no".to_owned())),
         };
         match (&mut self.model, name) {
+            (Model::LogStructuredFs | Model::Segments { .. }, "segment") => {
+                let whole = |size: &ByteSize| size.0 > 0 && size.0.is_multiple_of(BLOCK_BYTES as u64);
+                let fix = "write a multiple of 4KiB, as 16MiB".to_owned();
+                let size = value.parse().ok().filter(whole);
+                self.segment = Some(size.ok_or_else(|| wrong("segment", fix))?);
+            }
             (Model::Zipf { .. } | Model::HotCold { .. }, "clustered") => self.clustered = switch("clustered")?,
             (Model::Lsm { trees, .. }, "trees") => {
                 let fix = format!("write a number from 1 to {TREES_MAX}");
@@ -392,6 +478,7 @@ impl LoadSpec {
             Model::Writers { .. } => "writers",
             Model::Lsm { .. } => "lsm",
             Model::LogStructuredFs => "log-structured-fs",
+            Model::Segments { .. } => "segments",
             Model::DoubleWrite { .. } => "double-write",
             Model::Tenants(_) => "tenants",
             Model::Trace { .. } => "trace",
@@ -457,6 +544,7 @@ fn model(name: &str, argument: Option<&str>) -> Result<Model, LoadError> {
         "writers" => Ok(Model::Writers { writers: count(8, 255)? }),
         "lsm" => Ok(Model::Lsm { jobs: count(4, 16)?, trees: 1, log: true, discard: true }),
         "log-structured-fs" => without(Model::LogStructuredFs),
+        "segments" => Ok(Model::Segments { writers: count(4, 255)? }),
         "double-write" => Ok(Model::DoubleWrite { theta: theta(0.99)? }),
         "trace" => match argument {
             Some(file) if !file.is_empty() => {
@@ -528,7 +616,7 @@ impl fmt::Display for LoadSpec {
             Model::HotCold { accesses, space } => {
                 write!(f, ":{}/{}", f64::from(accesses.millionths) / 1e4, f64::from(space.millionths) / 1e4)?;
             }
-            Model::Writers { writers } => write!(f, ":{writers}")?,
+            Model::Writers { writers } | Model::Segments { writers } => write!(f, ":{writers}")?,
             Model::Lsm { jobs, trees, log, discard } => {
                 write!(f, ":{jobs}")?;
                 if *trees > 1 {
@@ -576,6 +664,9 @@ impl fmt::Display for LoadSpec {
         }
         if let Some(fill) = self.fill {
             write!(f, ",fill={fill}")?;
+        }
+        if let Some(segment) = self.segment {
+            write!(f, ",segment={}", size(segment))?;
         }
         if self.clustered {
             f.write_str(",clustered=yes")?;

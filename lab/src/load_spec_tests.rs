@@ -67,7 +67,7 @@ fn what_cannot_be_is_named_with_what_can() {
     ];
     let errors: Vec<String> = texts.iter().map(|text| text.parse::<LoadSpec>().unwrap_err().to_string()).collect();
     expect![[r#"
-        `unifrom` is no load (did you mean uniform?); write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace
+        `unifrom` is no load (did you mean uniform?); write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, segments, double-write, tenants or trace
         uniform:1: nothing comes behind this name
         zipf:-1: write an exponent from 0 to 8, as 0.99
         hot-cold:90: write percent of the accesses, a slash and percent of the space, as 90/10
@@ -95,7 +95,7 @@ fn what_cannot_be_is_named_with_what_can() {
 fn a_drive_that_is_too_small_and_a_trace_that_is_not_there_are_named() {
     let error = |text: &str, blocks| {
         let spec: LoadSpec = text.parse().unwrap();
-        spec.build(blocks, 1, &mut none).err().map(|error| error.to_string()).unwrap_or_default()
+        spec.build(blocks, None, 1, &mut none).err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(error("tenants:lsm*2", 4096).contains("needs 32 MiB at least, and has 16 MiB"));
     assert!(error("trace:web.csv", 4096).contains("trace web.csv: no such file"));

@@ -5,6 +5,7 @@
 mod double_write;
 mod log_structured_fs;
 mod lsm_tree;
+mod segments;
 mod space;
 mod tenants;
 mod writers;
@@ -12,6 +13,7 @@ mod writers;
 pub use double_write::{DoubleWrite, DoubleWriteConfig};
 pub use log_structured_fs::LogStructuredFs;
 pub use lsm_tree::{LsmConfig, LsmTrees};
+pub use segments::Segments;
 pub use tenants::Tenants;
 pub use writers::Writers;
 

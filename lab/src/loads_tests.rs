@@ -13,7 +13,7 @@ const STEPS: u64 = 400_000;
 fn build(spec: &str, drive_blocks: u64, seed: u64) -> Box<dyn Load> {
     let spec: LoadSpec = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
     let mut none = |_: &str| Err(std::io::Error::other("no trace"));
-    spec.build(drive_blocks, seed, &mut none).unwrap_or_else(|error| panic!("{spec}: {error}"))
+    spec.build(drive_blocks, None, seed, &mut none).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
 /// What a drive would know of the blocks of a load.

@@ -11,6 +11,7 @@
 
 use crate::driver::Progress;
 use crate::steady::{SteadyState, WINDOWS_PER_DRIVE_WRITE};
+use crate::tried_drive::TriedDrive;
 use crate::{Binding, Driver, Limit, Load, Outcome, Pattern, RunError, Workload, WorkloadConfig};
 use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
@@ -87,7 +88,7 @@ pub struct View<'a, M: Media> {
     pub share: f64,
     /// Measured so far, in this phase.
     pub outcome: &'a Outcome,
-    /// The drive.
+    /// The FTL of the drive, which has its accounts: see [`TriedDrive::ftl`].
     pub drive: &'a BlockFtl<M>,
     /// Write amplification of each window of the warm-up so far.
     pub windows: &'a [f64],
@@ -143,7 +144,7 @@ pub struct Measured {
     pub outcome: Outcome,
     /// The FTL's view, of the same phase.
     pub statistics: Statistics,
-    /// See [`BlockFtl::effective_over_provisioning`].
+    /// See [`TriedDrive::over_provisioning`].
     pub effective_over_provisioning: f64,
     /// Bytes of memory that the map took at its end.
     pub map_memory_bytes: u64,
@@ -172,7 +173,7 @@ impl Measured {
 /// A drive under a load, with its clock.
 pub struct Trial<M: Media, C> {
     /// The drive.
-    pub drive: BlockFtl<M>,
+    pub drive: TriedDrive<M>,
     /// Its clock.
     pub clock: C,
     driver: Driver,
@@ -186,7 +187,14 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// # Panics
     /// If the queue depth is zero, or accesses of the load are longer than a transaction.
     #[must_use]
-    pub fn new(drive: BlockFtl<M>, clock: C, load: Box<dyn Load>, queue_depth: usize, binding: Binding) -> Trial<M, C> {
+    pub fn new(
+        drive: impl Into<TriedDrive<M>>,
+        clock: C,
+        load: Box<dyn Load>,
+        queue_depth: usize,
+        binding: Binding,
+    ) -> Trial<M, C> {
+        let drive = drive.into();
         let access_blocks = load.access_blocks_max().max(SWEEP_BLOCKS) as usize;
         let mut driver = Driver::new(drive.blocks(), queue_depth, access_blocks);
         driver.set_binding(binding);
@@ -253,14 +261,14 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// The write amplification of `blocks` more blocks written, and whether there were as many.
     fn window(&mut self, blocks: u64, windows: &[f64], watch: Watch<'_, M>) -> Result<(f64, bool), TrialError> {
         let written = |statistics: &Statistics| (statistics.host_blocks_written, statistics.nand_blocks_written());
-        let before = written(self.drive.statistics());
+        let before = written(self.drive.ftl().statistics());
         let Trial { drive, clock, driver, load, .. } = self;
         let outcome = driver.run(drive, clock, load, Limit::BlocksWritten(blocks), |progress| {
             let share = progress.outcome.writes.blocks as f64 / blocks as f64;
             watch(view(Phase::WarmUp, share, windows, progress.target, progress))
         });
         let outcome = self.whole(Phase::WarmUp, outcome)?;
-        let after = written(self.drive.statistics());
+        let after = written(self.drive.ftl().statistics());
         let host = after.0 - before.0;
         let waf = if host == 0 { 0.0 } else { (after.1 - before.1) as f64 / host as f64 };
         Ok((waf, outcome.writes.blocks >= blocks))
@@ -277,8 +285,8 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// # Errors
     /// If the drive is at fault, or the load cannot go on.
     pub fn measure(&mut self, limit: Limit, pace: Nanos, watch: Watch<'_, M>) -> Result<Measured, TrialError> {
-        let resets: Vec<u32> = self.drive.chunk_resets().collect();
-        let busy = self.drive.media().pu_busy();
+        let resets: Vec<u32> = self.drive.ftl().chunk_resets().collect();
+        let busy = self.drive.ftl().media().pu_busy();
         self.driver.set_pace(pace);
         self.drive.reset_statistics();
         let began = self.clock.now();
@@ -303,12 +311,12 @@ impl<M: Media, C: Clock> Trial<M, C> {
         if !outcome.turned_read_only && !outcome.stopped {
             self.flush()?;
         }
-        let drive = &self.drive;
+        let drive = self.drive.ftl();
         Ok(Measured {
             outcome,
             statistics: drive.statistics().clone(),
-            effective_over_provisioning: drive.effective_over_provisioning(),
-            map_memory_bytes: drive.map_memory_bytes(),
+            effective_over_provisioning: self.drive.over_provisioning(),
+            map_memory_bytes: self.drive.map_memory_bytes(),
             pu_busy: drive.media().pu_busy().iter().zip(busy).map(|(&after, before)| after - before).collect(),
             resets: drive.chunk_resets().zip(resets).map(|(after, before)| after - before).collect(),
             geometry: *drive.media().geometry(),
@@ -357,16 +365,16 @@ fn view<'a, M: Media, T>(
     phase: Phase,
     share: f64,
     windows: &'a [f64],
-    drive: &'a BlockFtl<M>,
+    drive: &'a TriedDrive<M>,
     progress: Progress<'a, T>,
 ) -> View<'a, M> {
-    let Progress { outcome, now, .. } = progress;
+    let (Progress { outcome, now, .. }, drive) = (progress, drive.ftl());
     View { phase, share: share.min(1.0), outcome, drive, windows, now }
 }
 
 /// A drive of which samples are taken while it works, without a pause of the host.
 struct Sampled<'a, M: Media> {
-    inner: &'a mut BlockFtl<M>,
+    inner: &'a mut TriedDrive<M>,
     began: Time,
     /// Blocks moved from one sample to the next.
     step: u64,
@@ -376,7 +384,7 @@ struct Sampled<'a, M: Media> {
 }
 
 impl<'a, M: Media> Sampled<'a, M> {
-    fn new(inner: &'a mut BlockFtl<M>, now: Time, limit: Limit) -> Sampled<'a, M> {
+    fn new(inner: &'a mut TriedDrive<M>, now: Time, limit: Limit) -> Sampled<'a, M> {
         let step = match limit {
             Limit::BlocksWritten(blocks) | Limit::BlocksMoved(blocks) => (blocks / SAMPLES).max(1),
             // How much that will be, nobody knows.
@@ -393,7 +401,7 @@ impl<'a, M: Media> Sampled<'a, M> {
     }
 
     fn sample(&mut self, now: Time) {
-        let statistics = self.inner.statistics();
+        let statistics = self.inner.ftl().statistics();
         let written = statistics.host_blocks_written;
         self.samples.push(Sample {
             seconds: now.since(self.began).as_secs_f64(),
@@ -428,7 +436,7 @@ impl<M: Media> BlockTarget for Sampled<'_, M> {
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.inner.poll(now, done);
-        if self.inner.statistics().host_blocks_written >= self.next {
+        if self.inner.ftl().statistics().host_blocks_written >= self.next {
             self.sample(now);
         }
     }

@@ -72,6 +72,29 @@ pub fn new_in_memory(
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
 
+/// Makes new zones or segments in memory, to be tried.
+pub fn new_zones_in_memory(
+    settings: &Settings,
+    zones: &ZoneSettings,
+    config: Config,
+    store: Store,
+    timing: Timing,
+    clock: &mut impl Clock,
+) -> Result<ZonedDrive, Failure> {
+    let chunks_per_pu = settings.chunks_per_pu_of_zones(zones)?;
+    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| device_failure(&error.into()))?;
+    let (store, block_bytes) = match store {
+        Store::Ram => (MediaStore::Ram, BLOCK_BYTES as u64 + 32),
+        Store::Stamps => (MediaStore::Stamps, 8 + 32),
+    };
+    check_memory(geometry.blocks() * block_bytes, "choose a smaller --capacity")?;
+    let (seed, zoned) = (config.drive_id, zones.zoned(&geometry));
+    let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
+        .map_err(|error| device_failure(&error))?;
+    ZoneFtl::format(device.into(), config, zoned, clock)
+        .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
+}
+
 /// Makes what the settings say in a file, which may not exist yet.
 pub fn create_file(settings: &Settings, path: &Path, seed: u64, clock: &mut impl Clock) -> Result<Namespaces, Failure> {
     let (parts, wanted) = planned(settings, None);
@@ -444,8 +467,10 @@ fn open_for(
     Ok(match kind {
         DriveKind::Tables => TableFtl::open_with(flash, config, access, clock)
             .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
-        DriveKind::Zones | DriveKind::Segments => ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
-            .map(|drive| StoredDrive::Zones(Box::new(drive))),
+        DriveKind::Zones | DriveKind::Segments => {
+            ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
+                .map(|drive| StoredDrive::Zones(Box::new(drive)))
+        }
         DriveKind::Blocks | DriveKind::Newer => {
             BlockFtl::open_with(flash, config, access, clock).map(|drive| StoredDrive::Block(Box::new(drive)))
         }

@@ -10,6 +10,7 @@ use crate::measure::{self, Trying, Watched, ended_early, expect_something};
 use crate::report::{self, Seconds};
 use crate::settings::{Settings, note_on};
 use crate::terminal::{Ink, Live, Palette, interrupted, say};
+use crate::zones_made::ZonesMade;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_drive::description::StoreName;
@@ -38,13 +39,17 @@ const DRIVE_WRITES_DEFAULT: f64 = 4.0;
 struct Configuration {
     profile: String,
     capacity_bytes: u64,
-    over_provisioning: f64,
-    victim: VictimPolicy,
-    collection: CollectionScope,
-    placement: PlacementName,
+    /// This and what follows is of block drives; null of others.
+    over_provisioning: Option<f64>,
+    victim: Option<VictimPolicy>,
+    collection: Option<CollectionScope>,
+    placement: Option<PlacementName>,
     map_memory: Option<String>,
     map_cache: Option<CachePolicy>,
-    write_through: bool,
+    write_through: Option<bool>,
+    /// Of zones and segments.
+    #[serde(flatten)]
+    zones: Option<ZonesMade>,
     timing: Timing,
     store: Store,
     chunks_per_pu: u32,
@@ -114,7 +119,7 @@ struct Run {
 
 impl Run {
     fn prepare(arguments: &cli::Bench) -> Result<Run, Failure> {
-        let settings = Settings::gather(&arguments.flags, CAPACITY_DEFAULT)?.expect_one_drive("bench")?;
+        let settings = Settings::gather_any(&arguments.flags, CAPACITY_DEFAULT)?.expect_one_drive("bench")?;
         if arguments.flags.durability.is_some() {
             settings.expect_no_durability("bench keeps its drive in memory")?;
         }
@@ -132,9 +137,13 @@ impl Run {
                 }
             }
         };
-        let about = |failure: Failure| failure.about(format_args!("--workload {}", arguments.workload));
-        let load: LoadSpec = arguments.workload.parse().map_err(Failure::bad_input_with_fix).map_err(about)?;
-        measure::check(&load, settings.drive.capacity, arguments.seed).map_err(about)?;
+        let usual = if settings.zones.is_some() { "segments" } else { "uniform" };
+        let workload = arguments.workload.as_deref().unwrap_or(usual);
+        let about = |failure: Failure| failure.about(format_args!("--workload {workload}"));
+        let load: LoadSpec = workload.parse().map_err(Failure::bad_input_with_fix).map_err(about)?;
+        measure::check(&load, &settings, arguments.seed).map_err(about)?;
+        let (blocks, _) = settings.host_space()?;
+        let (drive, has_blocks) = (&settings.drive, settings.zones.is_none());
         Ok(Run {
             trying: Trying {
                 load,
@@ -146,14 +155,15 @@ impl Run {
             },
             configuration: Configuration {
                 profile: settings.profile.name.clone(),
-                capacity_bytes: settings.drive.capacity.0,
-                over_provisioning: settings.drive.over_provisioning.as_f64(),
-                victim: settings.drive.victim,
-                collection: settings.drive.collection,
-                placement: settings.drive.placement,
-                map_memory: settings.drive.map_memory.map(|budget| budget.to_string()),
-                map_cache: settings.drive.map_memory.map(|_| settings.drive.map_cache.unwrap_or_default()),
-                write_through: settings.drive.write_through,
+                capacity_bytes: blocks * BLOCK_BYTES as u64,
+                over_provisioning: has_blocks.then(|| drive.over_provisioning.as_f64()),
+                victim: has_blocks.then_some(drive.victim),
+                collection: has_blocks.then_some(drive.collection),
+                placement: has_blocks.then_some(drive.placement),
+                map_memory: drive.map_memory.map(|budget| budget.to_string()),
+                map_cache: drive.map_memory.map(|_| drive.map_cache.unwrap_or_default()),
+                write_through: has_blocks.then_some(drive.write_through),
+                zones: settings.zones_made()?,
                 timing,
                 store,
                 chunks_per_pu: 0,
@@ -169,7 +179,7 @@ impl Run {
     /// Runs it, until somebody finds in one of its phases that it is over.
     fn finish(mut self, live: Live, is_over: &dyn Fn(Phase) -> bool) -> Result<Done, Failure> {
         let mut trial = self.trying.begin(&self.settings)?;
-        self.configuration.chunks_per_pu = assembly::geometry(&trial.drive).chunks_per_pu;
+        self.configuration.chunks_per_pu = assembly::geometry(trial.drive.ftl()).chunks_per_pu;
         let mut watched = Watched::new(live);
         let watch = &mut |view: View<'_, Flash>| {
             watched.see(&view);
@@ -212,6 +222,7 @@ impl Run {
         let is_uniform = *model == Model::Uniform && access.is_none_or(|access| access == BLOCK) && fill.is_none();
         let waf_theory = (is_uniform
             && !only_reads
+            && self.settings.zones.is_none()
             && self.settings.drive.victim == VictimPolicy::Greedy
             && figures.effective_over_provisioning > 0.0)
             .then(|| theory::greedy(figures.effective_over_provisioning, figures.pages_per_block));
@@ -234,12 +245,13 @@ impl Run {
 fn header(configuration: &Configuration, trying: &Trying, palette: Palette) -> String {
     let Configuration { profile, capacity_bytes, over_provisioning, queue_depth, .. } = configuration;
     let title = palette.paint(Ink::Bold, &format!("{} on {profile}", trying.load));
-    let rest = format!(
-        "   {}, {:.1}% over-provisioning, {queue_depth} requests at a time, seed {}\n",
-        ByteSize(*capacity_bytes),
-        over_provisioning * 100.0,
-        trying.seed
-    );
+    let how = match (over_provisioning, &configuration.zones) {
+        (Some(share), _) => format!("{:.1}% over-provisioning", share * 100.0),
+        (None, Some(zones)) => zones.line(),
+        (None, None) => String::new(),
+    };
+    let rest =
+        format!("   {}, {how}, {queue_depth} requests at a time, seed {}\n", ByteSize(*capacity_bytes), trying.seed);
     format!("{title}{}", palette.paint(Ink::Dim, &rest))
 }
 
@@ -262,7 +274,7 @@ fn page(Done { findings: result, measured, wall_seconds }: &Done, palette: Palet
         ));
     }
     let Figures { effective_over_provisioning: effective, .. } = result.figures;
-    if let Some(note) = note_on(result.configuration.over_provisioning, effective) {
+    if let Some(note) = result.configuration.over_provisioning.and_then(|asked| note_on(asked, effective)) {
         text.push_str(&format!("\n{} {note}\n", palette.paint(Ink::Bad, "!")));
     }
     if result.warm_up.steady == Some(false) {
@@ -387,7 +399,7 @@ mod tests {
         ] {
             let run = prepare(&format!("{line} --workload uniform --drive-writes 1 --warm-up 1")).unwrap();
             let drive = run.settings.drive.clone();
-            let geometry = *assembly::geometry(&run.trying.begin(&run.settings).unwrap().drive);
+            let geometry = *assembly::geometry(run.trying.begin(&run.settings).unwrap().drive.ftl());
             let likely = drive.likely_over_provisioning(&geometry).unwrap();
             let done = run.finish(Live::silent(), &|_| false).unwrap_or_else(|failure| panic!("{line}: {failure}"));
             let measured = done.findings.figures.effective_over_provisioning;

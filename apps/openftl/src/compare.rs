@@ -12,9 +12,11 @@ use crate::provenance::Provenance;
 use crate::result_file;
 use crate::terminal::{Ink, Live, Palette, say};
 use crate::trial::{Task, Tried};
+use crate::zones_made::ZonesMade;
 use openftl_core::Nanos;
 use openftl_core::units::ByteSize;
 use openftl_lab::experiments::{Cell, Table};
+use openftl_lab::load_spec::Model;
 use openftl_lab::picture::{bar, thousands};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{CollectionScope, PlacementName, PlacementStatistics, RelocateBy};
@@ -77,8 +79,12 @@ impl Comparison {
         }
         let capacity = same_capacity(&contenders)?;
         distinct_names(&contenders)?;
-        let load = Task::load(&arguments.workload, arguments.fill)
-            .map_err(|failure| failure.about(format_args!("--workload {}", arguments.workload)))?;
+        let about = |failure: Failure| failure.about(format_args!("--workload {}", arguments.workload));
+        let mut load = Task::load(&arguments.workload, arguments.fill).map_err(about)?;
+        // All drives get the same writes: those of segments say how large one is.
+        if matches!(load.model, Model::LogStructuredFs | Model::Segments { .. }) && load.segment.is_none() {
+            load.segment = contenders.iter().find_map(|contender| contender.segment);
+        }
         let task = Task {
             load,
             seed: arguments.seed,
@@ -86,7 +92,9 @@ impl Comparison {
             drive_writes: arguments.drive_writes,
             queue_depth: arguments.queue_depth,
         };
-        task.check(capacity).map_err(|failure| failure.about(format_args!("--workload {}", arguments.workload)))?;
+        for contender in &contenders {
+            task.check(&contender.settings).map_err(about)?;
+        }
         Ok(Comparison { contenders, task, capacity })
     }
 
@@ -124,14 +132,11 @@ impl Comparison {
 /// Drives of different size would not get the same writes.
 fn same_capacity(contenders: &[Contender]) -> Result<ByteSize, Failure> {
     let first = &contenders[0];
-    match contenders.iter().find(|contender| contender.capacity() != first.capacity()) {
-        None => Ok(first.capacity()),
+    match contenders.iter().find(|contender| contender.capacity != first.capacity) {
+        None => Ok(first.capacity),
         Some(other) => Err(Failure::bad_input(format_args!(
             "drive {} has capacity {}, and drive {} has {}: the same writes do not fit both",
-            first.name,
-            first.capacity(),
-            other.name,
-            other.capacity()
+            first.name, first.capacity, other.name, other.capacity
         ))
         .fix("say --capacity, which holds for all drives")),
     }
@@ -174,14 +179,17 @@ struct Object<'a> {
 struct DriveObject<'a> {
     name: &'a str,
     profile: &'a str,
-    over_provisioning: f64,
-    victim: String,
-    collection: CollectionScope,
-    relocate_by: RelocateBy,
+    /// Null of zones and segments, as are the next ones.
+    over_provisioning: Option<f64>,
+    victim: Option<String>,
+    collection: Option<CollectionScope>,
+    relocate_by: Option<RelocateBy>,
+    #[serde(flatten)]
+    zones: Option<ZonesMade>,
     collect_when_idle_ns: Option<Nanos>,
     map_memory: Option<String>,
     map_cache: Option<CachePolicy>,
-    placement: PlacementName,
+    placement: Option<PlacementName>,
     binding: String,
     blocks_per_second: Option<f64>,
     erases: Erases,
@@ -240,6 +248,9 @@ impl Findings {
     /// What is to be known of drives that are not what was asked for.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         self.drives.iter().filter_map(|(contender, tried)| {
+            if contender.settings.zones.is_some() {
+                return None;
+            }
             let note = contender.settings.drive.note_on(tried.measured.effective_over_provisioning)?;
             Some(format!("{}: {note}", contender.name))
         })
@@ -302,18 +313,20 @@ fn verdict(first: &(Contender, Tried), other: &(Contender, Tried)) -> String {
 impl<'a> DriveObject<'a> {
     fn of(contender: &'a Contender, tried: &'a Tried) -> DriveObject<'a> {
         let drive = &contender.settings.drive;
+        let has_blocks = contender.zones.is_none();
         let (min, max) = tried.erases_range();
         DriveObject {
             name: &contender.name,
             profile: &contender.settings.profile.name,
-            over_provisioning: drive.over_provisioning.as_f64(),
-            victim: drive.victim.to_string(),
-            collection: drive.collection,
-            relocate_by: drive.relocate_by,
+            over_provisioning: has_blocks.then(|| drive.over_provisioning.as_f64()),
+            victim: has_blocks.then(|| drive.victim.to_string()),
+            collection: has_blocks.then_some(drive.collection),
+            relocate_by: has_blocks.then_some(drive.relocate_by),
+            zones: contender.zones.clone(),
             collect_when_idle_ns: drive.collect_when_idle,
             map_memory: drive.map_memory.map(|budget| budget.to_string()),
             map_cache: drive.map_memory.map(|_| drive.map_cache.unwrap_or_default()),
-            placement: drive.placement,
+            placement: has_blocks.then_some(drive.placement),
             binding: contender.binding.to_string(),
             blocks_per_second: tried.blocks_per_second(),
             erases: Erases { min, mean: tried.erases_mean(), max },

@@ -14,9 +14,10 @@ use crate::cli::{Collection, DriveFlags};
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::small_file;
+use crate::zones_made::ZonesMade;
 use clap::ValueEnum;
-use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
+use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_drive::description::is_file_name;
 use openftl_lab::Binding;
 use openftl_parts::map::memory::MapBudget;
@@ -71,6 +72,11 @@ pub struct Contender {
     pub settings: Settings,
     /// What the host tells it.
     pub binding: Binding,
+    /// Bytes that the host sees, and of a segment or zone of them.
+    pub capacity: ByteSize,
+    pub segment: Option<ByteSize>,
+    /// The zones or segments that it has.
+    pub zones: Option<ZonesMade>,
 }
 
 impl FromStr for ContenderSpec {
@@ -148,7 +154,7 @@ impl ContenderSpec {
             true => flags.drive = Some(self.source.clone().into()),
             false => flags.profile = Some(self.source.clone()),
         }
-        let mut settings = Settings::gather(&flags, capacity_default)?.expect_one_drive("compare")?;
+        let mut settings = Settings::gather_any(&flags, capacity_default)?.expect_one_drive("compare")?;
         let drive = &mut settings.drive;
         drive.handles = match (self.handles, self.binding) {
             (Some(handles), _) => handles,
@@ -159,7 +165,10 @@ impl ContenderSpec {
         let binding = self.binding.unwrap_or(binding_for(drive.placement, drive.handles));
         check_binding(drive.placement, drive.handles, binding)?;
         let name = self.name.clone().unwrap_or_else(|| self.text.clone());
-        Ok(Contender { name, settings, binding })
+        let (blocks, segment_blocks) = settings.host_space()?;
+        let bytes = |blocks: u64| ByteSize(blocks * BLOCK_BYTES as u64);
+        let zones = settings.zones_made()?;
+        Ok(Contender { name, settings, binding, capacity: bytes(blocks), segment: segment_blocks.map(bytes), zones })
     }
 }
 
@@ -216,13 +225,6 @@ fn check_binding(placement: PlacementName, handles: u8, binding: Binding) -> Res
     }
 }
 
-impl Contender {
-    /// Bytes that the host sees.
-    pub fn capacity(&self) -> ByteSize {
-        self.settings.drive.capacity
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,7 +271,7 @@ mod tests {
         std::fs::write(&drive, "[media]\nprofile = \"znand\"\ncapacity = \"32MiB\"\n").unwrap();
         let text = format!("{}:learned,victim=cost-benefit,over-provisioning=20%,name=mine", drive.display());
         let contender = contender(&text).unwrap();
-        assert_eq!((contender.name.as_str(), contender.capacity()), ("mine", ByteSize(32 << 20)));
+        assert_eq!((contender.name.as_str(), contender.capacity), ("mine", ByteSize(32 << 20)));
         let Settings { profile, drive, .. } = contender.settings;
         assert_eq!(
             (profile.name.as_str(), drive.victim, drive.over_provisioning),

@@ -5,7 +5,7 @@ use crate::cli;
 use crate::failure::Failure;
 use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
-use crate::zone_settings::ZoneSettings;
+use crate::zones_made::ZonesMade;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::description::{DriveDescription, FtlKind, another_seed};
@@ -15,7 +15,6 @@ use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use openftl_parts::Access;
-use openftl_zones::{Face, ZoneConfig};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -44,50 +43,6 @@ struct Made<'a> {
     /// Parallel units that no namespace has.
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_units_unused: Option<u32>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ZonesMade {
-    Zones { zones: u32, zone_width: u32, zone_capacity_bytes: u64, max_open_zones: u32, max_active_zones: u32 },
-    Segments { segments: u32, segment_width: u32, segment_bytes: u64, max_open_segments: u32 },
-}
-
-impl ZonesMade {
-    fn of(settings: &ZoneSettings, geometry: &Geometry) -> ZonesMade {
-        let ZoneConfig { face, width, limits, zones } = settings.zoned(geometry);
-        let count = zones.expect("it is computed");
-        let bytes = u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
-        match face {
-            Face::Zones => ZonesMade::Zones {
-                zones: count,
-                zone_width: width,
-                zone_capacity_bytes: bytes,
-                max_open_zones: limits.max_open,
-                max_active_zones: limits.max_active,
-            },
-            Face::Segments => ZonesMade::Segments {
-                segments: count,
-                segment_width: width,
-                segment_bytes: bytes,
-                max_open_segments: limits.max_active,
-            },
-        }
-    }
-
-    /// For people.
-    fn line(&self) -> String {
-        match self {
-            ZonesMade::Zones { zones, zone_width, zone_capacity_bytes, max_open_zones, max_active_zones } => format!(
-                "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open",
-                ByteSize(*zone_capacity_bytes)
-            ),
-            ZonesMade::Segments { segments, segment_width, segment_bytes, max_open_segments } => format!(
-                "{segments} segments of {}, each on {segment_width} dies; {max_open_segments} of them may be written in part",
-                ByteSize(*segment_bytes)
-            ),
-        }
-    }
 }
 
 #[derive(Serialize)]

@@ -66,7 +66,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     };
     let mut trial = trying.begin(&settings)?;
     let tell = |text: &str| if arguments.json { Ok(()) } else { say(text) };
-    tell(&introduction(&settings, assembly::geometry(&trial.drive), palette))?;
+    tell(&introduction(&settings, assembly::geometry(trial.drive.ftl()), palette))?;
     let mut watched = Watched::new(if arguments.json { Live::silent() } else { Live::new(true) });
     let failed = |error: TrialError| ended_early(&error, None);
 
@@ -117,8 +117,9 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     );
     tell(&step("overwritten", palette, &mix))?;
 
-    trial.drive = assembly::restart(trial.drive, &mut trial.clock)?;
-    let restart = trial.drive.recovery_report().clone();
+    let drive = trial.drive.into_blocks().expect("it was made of blocks");
+    trial.drive = assembly::restart(drive, &mut trial.clock)?.into();
+    let restart = trial.drive.ftl().recovery_report().clone();
     let opened =
         format!("stopped with a checkpoint, {} in {}", assembly::opened_how(&restart), assembly::opened_in(&restart));
     tell(&step("restarted", palette, &opened))?;

@@ -49,6 +49,7 @@ mod terminal;
 mod totals;
 mod trial;
 mod zone_settings;
+mod zones_made;
 
 use cli::{Cli, Command};
 use failure::Failure;

@@ -7,12 +7,12 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Live, span};
-use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_lab::picture::{bar, sparkline, thousands};
 use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
-use openftl_lab::{Binding, Load, LoadSpec, RunError, Trial, TrialError};
+use openftl_lab::{Binding, Load, LoadSpec, RunError, Trial, TrialError, TriedDrive};
 use openftl_media::Timing;
+use openftl_parts::Config;
 use std::fs::File;
 use std::io::BufReader;
 use std::time::{Duration, Instant};
@@ -37,30 +37,41 @@ pub struct Trying {
 impl Trying {
     /// Makes the drive, in memory and in simulated time.
     pub fn begin(&self, settings: &Settings) -> Result<Trial<Flash, BenchClock>, Failure> {
-        let payload = match self.store {
-            Store::Ram => FrameForm::Bytes,
-            Store::Stamps => FrameForm::Stamp,
-        };
-        let mut config = settings.drive.config(payload, self.seed);
-        let load = build(&self.load, config.capacity_blocks, self.seed)?;
+        let (blocks, segment_blocks) = settings.host_space()?;
+        let load = build(&self.load, blocks, segment_blocks, self.seed)?;
         let access_blocks = load.access_blocks_max().max(SWEEP_BLOCKS);
         // Room for all requests under way twice, so that the drive's buffer and not the pool is what fills up.
-        config.host_frames = config.host_frames.max(2 * self.queue_depth * access_blocks);
+        let host_frames = 2 * self.queue_depth * access_blocks;
+        let with_room = |config: Config| Config { host_frames: config.host_frames.max(host_frames), ..config };
         let mut clock = BenchClock::simulated();
-        let drive = assembly::new_in_memory(settings, config, self.store, self.timing, self.seed, &mut clock)?;
+        let drive: TriedDrive<Flash> = match &settings.zones {
+            None => {
+                let payload = match self.store {
+                    Store::Ram => FrameForm::Bytes,
+                    Store::Stamps => FrameForm::Stamp,
+                };
+                let config = with_room(settings.drive.config(payload, self.seed));
+                assembly::new_in_memory(settings, config, self.store, self.timing, self.seed, &mut clock)?.into()
+            }
+            Some(zones) => {
+                let config = with_room(zones.config(self.seed));
+                assembly::new_zones_in_memory(settings, zones, config, self.store, self.timing, &mut clock)?.into()
+            }
+        };
         Ok(Trial::new(drive, clock, load, self.queue_depth as usize, self.binding))
     }
 }
 
 /// Makes a load, which also says whether it can be made.
-fn build(load: &LoadSpec, drive_blocks: u64, seed: u64) -> Result<Box<dyn Load>, Failure> {
-    load.build(drive_blocks, seed, &mut |name| Ok(Box::new(BufReader::new(File::open(name)?)) as _))
+fn build(load: &LoadSpec, blocks: u64, segment_blocks: Option<u64>, seed: u64) -> Result<Box<dyn Load>, Failure> {
+    load.build(blocks, segment_blocks, seed, &mut |name| Ok(Box::new(BufReader::new(File::open(name)?)) as _))
         .map_err(Failure::bad_input_with_fix)
 }
 
 /// Refuses a load that cannot be before anything runs.
-pub fn check(load: &LoadSpec, capacity: ByteSize, seed: u64) -> Result<(), Failure> {
-    build(load, capacity.0 / BLOCK_BYTES as u64, seed).map(drop)
+pub fn check(load: &LoadSpec, settings: &Settings, seed: u64) -> Result<(), Failure> {
+    let (blocks, segment_blocks) = settings.host_space()?;
+    build(load, blocks, segment_blocks, seed).map(drop)
 }
 
 /// Refuses a measured phase of a load that had already come to its end: one of no blocks.

@@ -3,6 +3,7 @@
 use crate::cli::{DriveFlags, Timing};
 use crate::failure::Failure;
 use crate::zone_settings::ZoneSettings;
+use crate::zones_made::ZonesMade;
 use openftl_blocks::garbage_collection::IDLE_MIN;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos};
@@ -112,9 +113,8 @@ impl Settings {
             None => Ok(settings),
             Some(zones) => {
                 let noun = zones.face.noun();
-                Err(Failure::bad_input(format_args!("ftl.kind = \"{noun}\": this command is for block drives")).fix(
-                    format_args!("`openftl create` makes {noun}, and `openftl serve` serves them to NVMe hosts"),
-                ))
+                Err(Failure::bad_input(format_args!("ftl.kind = \"{noun}\": this command is for block drives"))
+                    .fix(format_args!("`openftl create` makes {noun}, and `openftl serve` serves them to NVMe hosts")))
             }
         }
     }
@@ -165,8 +165,10 @@ impl Settings {
         };
         if let (Some(flag), Some(zones)) = (flags.for_blocks_only(), &zones) {
             let noun = zones.face.noun();
-            return Err(Failure::bad_input(format_args!("{flag}: it is of no use to {noun}, and ftl.kind = \"{noun}\""))
-                .fix("leave it away"));
+            return Err(Failure::bad_input(format_args!(
+                "{flag}: it is of no use to {noun}, and ftl.kind = \"{noun}\""
+            ))
+            .fix("leave it away"));
         }
         if !file.namespaces.is_empty() {
             refuse_sizes(flags, "the drive description divides the device")?;
@@ -274,6 +276,20 @@ impl Settings {
         });
         let zones = self.zones.as_mut().map(|settings| &mut settings.area);
         std::iter::once(&mut self.drive).chain(zones).chain(of_namespaces)
+    }
+
+    /// What zones or segments one drive has, if it has some.
+    pub fn zones_made(&self) -> Result<Option<ZonesMade>, Failure> {
+        let geometry = self.geometry(self.profile.chunks_per_pu)?;
+        Ok(self.zones.as_ref().map(|zones| ZonesMade::of(zones, &geometry)))
+    }
+
+    /// What the hosts of one drive see: how many blocks, and how many of them a segment or zone has.
+    pub fn host_space(&self) -> Result<(u64, Option<u64>), Failure> {
+        let Some(zones) = &self.zones else { return Ok((self.drive.capacity.0 / BLOCK_BYTES as u64, None)) };
+        let geometry = self.geometry(self.profile.chunks_per_pu)?;
+        let segment_blocks = u64::from(zones.zoned(&geometry).width) * u64::from(geometry.blocks_per_chunk);
+        Ok((zones.capacity_on(&geometry) / BLOCK_BYTES as u64, Some(segment_blocks)))
     }
 
     fn geometry(&self, chunks_per_pu: u32) -> Result<Geometry, Failure> {

@@ -10,8 +10,9 @@ use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::flash::Flash;
 use crate::measure::{self, Trying, ended_early, expect_something};
+use crate::settings::Settings;
 use openftl_core::Nanos;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::Share;
 use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View};
 use openftl_lab::{Limit, LoadSpec, Measured, Trial, TrialError, WarmUp};
@@ -72,8 +73,8 @@ impl Task {
     }
 
     /// Refuses what cannot be before anything runs.
-    pub fn check(&self, capacity: ByteSize) -> Result<(), Failure> {
-        measure::check(&self.load, capacity, self.seed)
+    pub fn check(&self, settings: &Settings) -> Result<(), Failure> {
+        measure::check(&self.load, settings, self.seed)
     }
 
     /// Does it to a new drive. `None` if `desk` no longer wants to know.
@@ -111,7 +112,7 @@ impl Task {
             return Err(TrialError::ReadOnly { phase }.into());
         }
         expect_something(measured.outcome.writes.blocks)?;
-        let cells = cells(&trial.drive);
+        let cells = cells(trial.drive.ftl());
         let good = measured.resets.iter().zip(&cells).filter(|(_, cell)| cell.mark != Mark::Bad);
         let erases = good.map(|(resets, _)| *resets).collect();
         trial.read_back(watch)?;

@@ -95,7 +95,8 @@ impl ZoneSettings {
 
     /// Chunks per parallel unit that a device of this shape needs for them.
     pub fn chunks_per_pu(&self, geometry: &Geometry, profile: &Profile) -> Result<u32, Failure> {
-        chunks_per_pu(geometry, &self.config(0), &self.zoned(geometry), profile.spare()).map_err(|error| zones_failure(self.face, error))
+        chunks_per_pu(geometry, &self.config(0), &self.zoned(geometry), profile.spare())
+            .map_err(|error| zones_failure(self.face, error))
     }
 }
 
@@ -110,8 +111,7 @@ fn zones_failure(face: Face, error: OpenError) -> Failure {
         OpenError::Tenant { text, .. } if text.starts_with(width) => {
             failure.fix(format_args!("choose a {width} in between"))
         }
-        _ => failure.fix(format_args!(
-            "ask for less capacity, a smaller {width} or fewer {limit}, or choose another profile"
-        )),
+        _ => failure
+            .fix(format_args!("ask for less capacity, a smaller {width} or fewer {limit}, or choose another profile")),
     }
 }

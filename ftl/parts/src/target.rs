@@ -209,7 +209,9 @@ pub enum AppendError {
         expected: u64,
     },
     /// Blocks before it are not written yet.
-    #[error("logical block {first} is beyond block {expected}, where its segment goes on: segments are written in order")]
+    #[error(
+        "logical block {first} is beyond block {expected}, where its segment goes on: segments are written in order"
+    )]
     Gap {
         /// The first block asked for.
         first: u64,
@@ -217,7 +219,9 @@ pub enum AppendError {
         expected: u64,
     },
     /// The request reaches into the next segment.
-    #[error("blocks {first} to {end} are of two segments, the first of which ends at block {boundary}: write each by itself")]
+    #[error(
+        "blocks {first} to {end} are of two segments, the first of which ends at block {boundary}: write each by itself"
+    )]
     Crossing {
         /// The first block asked for.
         first: u64,
@@ -308,7 +312,9 @@ impl IoError {
     #[must_use]
     pub fn write_pointer(self) -> Option<u64> {
         match self {
-            IoError::Append(AppendError::Overwrite { expected, .. } | AppendError::Gap { expected, .. }) => Some(expected),
+            IoError::Append(AppendError::Overwrite { expected, .. } | AppendError::Gap { expected, .. }) => {
+                Some(expected)
+            }
             _ => None,
         }
     }

@@ -226,6 +226,12 @@ impl ZoneFtl {
         (self.ftl.statistics(), &self.zones.statistics)
     }
 
+    /// Counts from nothing from now on.
+    pub fn reset_statistics(&mut self) {
+        self.ftl.reset_statistics();
+        self.zones.statistics = ZoneStatistics::default();
+    }
+
     /// Bytes of memory for where zones are: what a block FTL has its map for.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {

@@ -434,7 +434,7 @@ fn load_units(
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
     let unit_blocks = layout.unit_blocks;
-    writer.first_unit = needed.first().map_or(written / unit_blocks, |block| block / unit_blocks);
+    writer.begin_with(needed.first().map_or(written / unit_blocks, |block| block / unit_blocks));
     if needed.is_empty() && written.is_multiple_of(unit_blocks) {
         return Ok(());
     }
@@ -462,6 +462,7 @@ fn load_units(
         load_blocks(ftl, zones, writer, columns, loaded, &frames, clock)?;
         // What is on media of a unit that is not: its first blocks.
         let skip = blocks - loaded.len() as u32;
+        writer.may_keep |= state == UnitState::Kept;
         writer.units.push_back(ZoneUnit { state, skip, frames });
     }
     writer.forget_readable();

@@ -82,6 +82,8 @@ pub(crate) struct Column {
     pub(crate) stage: Stage,
     pub(crate) old: Option<OldChunk>,
     pub(crate) new: Option<NewChunk>,
+    /// A unit of it, before which none waits to be written.
+    pub(crate) waiting_from: u32,
     /// Units of it under way, copies included.
     pub(crate) under_way: u32,
     /// A unit that is to be copied is being read.
@@ -90,7 +92,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const EMPTY: Column =
-        Column { stage: Stage::WithoutChunk, old: None, new: None, under_way: 0, is_reading: false };
+        Column { stage: Stage::WithoutChunk, old: None, new: None, waiting_from: 0, under_way: 0, is_reading: false };
 
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
@@ -128,6 +130,10 @@ pub(crate) struct Writer {
     /// Units of which something is not readable on media, the first of which is `first_unit`.
     pub(crate) units: VecDeque<ZoneUnit>,
     pub(crate) first_unit: u32,
+    /// Something may be done for it.
+    pub(crate) is_stirred: bool,
+    /// Some units may be [`UnitState::Kept`].
+    pub(crate) may_keep: bool,
     /// What the record says, or is to say, of the tail.
     pub(crate) saved: Option<SavedTail>,
     /// Lists of frames that units had, to be used again.
@@ -141,9 +147,11 @@ impl Writer {
             number,
             is_orphan: false,
             is_ending: false,
-            columns: (0..width).map(|_| Column::EMPTY).collect(),
+            columns: (0..width).map(|column| Column { waiting_from: column, ..Column::EMPTY }).collect(),
             units: VecDeque::new(),
             first_unit: 0,
+            is_stirred: false,
+            may_keep: false,
             saved: None,
             spare: Vec::new(),
         }
@@ -160,6 +168,27 @@ impl Writer {
     /// The unit behind the last one.
     pub(crate) fn end_unit(&self) -> u32 {
         self.first_unit + self.units.len() as u32
+    }
+
+    /// The first unit of a column that waits to be written.
+    pub(crate) fn first_waiting(&self, column: u32) -> Option<u32> {
+        let mut unit = self.columns[column as usize].waiting_from;
+        while unit < self.end_unit() {
+            if self.unit(unit).is_some_and(|unit| unit.state == UnitState::Waiting) {
+                return Some(unit);
+            }
+            unit += self.columns.len() as u32;
+        }
+        None
+    }
+
+    /// Units before `first` are on media, and it has none yet.
+    pub(crate) fn begin_with(&mut self, first: u32) {
+        let width = self.columns.len() as u32;
+        self.first_unit = first;
+        for (column, at) in self.columns.iter_mut().zip(0..) {
+            column.waiting_from = first + (at + width - first % width) % width;
+        }
     }
 
     /// Begins the next unit.

@@ -139,7 +139,8 @@ impl Zones {
         let is_stirred = std::mem::take(&mut self.is_stirred);
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
-            if self.writers[slot].as_ref().is_some_and(|writer| is_stirred || writer.is_ending) {
+            let Some(writer) = &mut self.writers[slot] else { continue };
+            if std::mem::take(&mut writer.is_stirred) || is_stirred || writer.is_ending {
                 self.go_on_with(flash, slot as u32);
             }
         }
@@ -158,16 +159,6 @@ impl Zones {
         self.settle(flash, slot);
     }
 
-    /// The first unit of a column that waits to be written.
-    fn first_waiting(&self, slot: u32, column: u32) -> Option<u32> {
-        let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
-        let width = self.layout.width;
-        let first = writer.first_unit + (column + width - writer.first_unit % width) % width;
-        (first..writer.end_unit())
-            .step_by(width as usize)
-            .find(|unit| writer.unit(*unit).is_some_and(|unit| unit.state == UnitState::Waiting))
-    }
-
     fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
@@ -177,7 +168,7 @@ impl Zones {
                 }
                 Stage::Failing { .. } => return,
                 Stage::WithoutChunk => {
-                    if self.first_waiting(slot, at).is_none() || !self.take_chunk(flash, slot, at) {
+                    if self.writer(slot).first_waiting(at).is_none() || !self.take_chunk(flash, slot, at) {
                         return;
                     }
                 }
@@ -191,7 +182,7 @@ impl Zones {
                     return;
                 }
                 Stage::Ready => {
-                    let Some(unit) = self.first_waiting(slot, at) else { return };
+                    let Some(unit) = self.writer(slot).first_waiting(at) else { return };
                     if self.is_closed(flash, slot, at) {
                         return;
                     }
@@ -279,6 +270,7 @@ impl Zones {
         let column = &mut writer.columns[at as usize];
         let new = column.new.as_mut().expect("a column that is ready has a chunk");
         let open = new.open.expect("and it is open");
+        column.waiting_from = index + self.layout.width;
         let unit = &mut writer.units[(index - writer.first_unit) as usize];
         assert_eq!(new.submitted, first + unit.skip, "a chunk is written in order");
         let mut blocks = [padding; VECTOR_BLOCKS_MAX];
@@ -410,7 +402,7 @@ impl Zones {
             new.programmed = new.programmed.max(end);
             // What an earlier life of the drive has written there can be read with it.
             new.readable = new.readable.max(end.saturating_sub(flash.geometry.mw_cunits));
-            self.is_stirred |= writer.units.front().is_some_and(|unit| unit.state == UnitState::Kept);
+            writer.is_stirred |= writer.may_keep;
         }
         if !writer.is_orphan && column.named() != named {
             self.mark_dirty(zone);
@@ -422,6 +414,7 @@ impl Zones {
         let unit = flash.units.unit(id);
         let (chunk, first, end) = (unit.chunk, unit.first, unit.first + unit.count);
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
+        writer.is_stirred = true;
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
         if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
@@ -439,7 +432,6 @@ impl Zones {
         }
         copied.into_iter().for_each(|frame| flash.frames.release(frame));
         self.let_go_of_old(flash, slot, at);
-        self.is_stirred = true;
     }
 
     /// A column whose old blocks can all be read in its new chunk needs the old one no more.
@@ -496,7 +488,7 @@ impl Zones {
         }
         // Each column for itself: another may wait for the chunk that this one gives back.
         for at in 0..self.layout.width {
-            if self.first_waiting(slot, at).is_none() {
+            if self.writer(slot).first_waiting(at).is_none() {
                 self.push_kept(flash, slot, at);
                 let new = self.writer(slot).columns[at as usize].new;
                 if let Some(open) = new.and_then(|new| new.open)
@@ -534,6 +526,9 @@ impl Zones {
     fn push_kept(&mut self, flash: &mut Flash, slot: u32, at: u32) {
         let layout = self.layout;
         let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        if !writer.may_keep {
+            return;
+        }
         let is_here =
             |(index, unit): (u32, &ZoneUnit)| unit.state == UnitState::Kept && layout.place_of_unit(index).0 == at;
         let column = &mut writer.columns[at as usize];
@@ -555,13 +550,21 @@ impl Zones {
     fn end_kept(&mut self, flash: &mut Flash, slot: u32) {
         let layout = self.layout;
         let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
+        if !std::mem::take(&mut writer.may_keep) {
+            return;
+        }
         let first = writer.first_unit;
         for (index, unit) in (first..).zip(&mut writer.units) {
+            if unit.state != UnitState::Kept {
+                continue;
+            }
             let (column, at) = layout.place_of_unit(index);
             let new = writer.columns[column as usize].new;
-            if unit.state == UnitState::Kept && new.is_some_and(|new| new.readable >= at + layout.unit_blocks) {
+            if new.is_some_and(|new| new.readable >= at + layout.unit_blocks) {
                 unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
                 unit.state = UnitState::Readable;
+            } else {
+                writer.may_keep = true;
             }
         }
         writer.forget_readable();
@@ -572,6 +575,11 @@ impl Writer {
     /// Unit `index` is `state` from now on; what can be read needs no frames.
     fn readable_up_to(&mut self, flash: &mut Flash, index: u32, state: UnitState) {
         let is_orphan = self.is_orphan;
+        if state == UnitState::Waiting {
+            let column = index as usize % self.columns.len();
+            let waiting_from = &mut self.columns[column].waiting_from;
+            *waiting_from = index.min(*waiting_from);
+        }
         let Some(unit) = self.unit_mut(index) else { return };
         if is_orphan || state == UnitState::Readable {
             unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));

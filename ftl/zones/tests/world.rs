@@ -139,11 +139,11 @@ fn drives_that_cannot_be_are_refused_with_the_reason() {
     for (found, field, fix) in [
         (refused(0, 1, 1, None, 200), "zone_width = 0", "1 to 4 parallel units"),
         (refused(5, 1, 1, None, 200), "zone_width = 5", "1 to 4 parallel units"),
-        (refused(1, 0, 1, None, 200), "max_open_zones = 0", "at least one zone can be open"),
+        (refused(1, 0, 1, None, 200), "max_open_zones = 0", "at least one can be open"),
         (refused(1, 3, 2, None, 200), "max_active_zones = 2", "no more than are active"),
         (refused(1, 1, 5_000, None, 200), "max_active_zones = 5000", "1024 is the most"),
         (refused(1, 2, 3, Some(5_000), 200), "5000 zones of 1 chunks do not fit", "there is room for"),
-        (refused(1, 2, 3, None, 8), "no room for a zone", "take a larger device"),
+        (refused(1, 2, 3, None, 8), "no room for zones", "take a larger device"),
     ] {
         assert!(found.contains(field) && found.contains(fix), "{found}");
     }
@@ -288,7 +288,8 @@ impl Small {
         let mut clock = VirtualClock::default();
         let profile = profile("tiny", UNPROTECTED);
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
-        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let zoned =
+            ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
         let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
         Small { ftl, clock }
     }

@@ -1,9 +1,7 @@
 //! What hosts see as blocks: a drive of blocks, or a zoned drive whose zones are segments.
 
 use openftl_core::{FrameForm, Frames, Time};
-use openftl_parts::target::{
-    BlockTarget, Done, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
-};
+use openftl_parts::target::{BlockTarget, Done, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals};
 use openftl_parts::words::Handle;
 use openftl_segments::SegmentFtl;
 use openftl_zones::ZoneFtl;

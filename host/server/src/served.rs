@@ -15,8 +15,8 @@ use openftl_segments::SegmentFtl;
 use openftl_zones::{Face, ZoneFtl};
 
 use crate::ServedDrive;
-use crate::blocks::Blocks;
 use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
+use crate::blocks::Blocks;
 use crate::ticket::Ticket;
 
 /// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.

@@ -69,7 +69,7 @@ impl FullDrive {
         let mut clock = VirtualClock::default();
         let blocks = config.capacity_blocks;
         let drive = BlockFtl::format(device, config, &mut clock)?;
-        let load = self.load.build(blocks, self.seed, &mut |_| Err(std::io::ErrorKind::Unsupported.into()))?;
+        let load = self.load.build(blocks, None, self.seed, &mut |_| Err(std::io::ErrorKind::Unsupported.into()))?;
         let mut trial = Trial::new(drive, clock, change(load), self.queue_depth, self.binding);
         trial.prepare(WarmUp::DriveWrites(self.warm_up), &mut unwatched)?;
         Ok(trial)

@@ -86,16 +86,20 @@ pub struct LogStructuredFs {
 }
 
 impl LogStructuredFs {
-    /// The file system that `config` describes; an access is a unit.
+    /// Segments that a drive has at least.
+    pub const SEGMENTS_LEAST: u64 = 2 * SPARE + 1;
+
+    /// The file system that `config` describes; an access is a unit. `segment_blocks` is a multiple of it, or left to the file system.
     ///
     /// # Panics
     /// If the drive is too small.
     #[must_use]
-    pub fn new(config: ObjectConfig) -> LogStructuredFs {
+    pub fn new(config: ObjectConfig, segment_blocks: Option<u64>) -> LogStructuredFs {
         let unit_blocks = u64::from(config.access_blocks);
-        let segment_units = (SEGMENT_BLOCKS.min(config.drive_blocks / SEGMENTS_MIN) / unit_blocks).max(1);
+        let segment_blocks = segment_blocks.unwrap_or(SEGMENT_BLOCKS.min(config.drive_blocks / SEGMENTS_MIN));
+        let segment_units = (segment_blocks / unit_blocks).max(1);
         let segments = config.drive_blocks / (segment_units * unit_blocks);
-        assert!(segments > 2 * SPARE, "a log needs more segments than {segments}: {config:?}");
+        assert!(segments >= Self::SEGMENTS_LEAST, "a log needs more segments than {segments}: {config:?}");
         let units = (config.live_blocks_max() / unit_blocks).min((segments - SPARE) * segment_units);
         assert!(segments * segment_units < u64::from(NONE), "places of 32 bits reach all of the drive");
         let nodes = units.div_ceil(UNITS_PER_NODE + 1);

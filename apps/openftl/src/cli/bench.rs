@@ -9,6 +9,7 @@ use openftl_lab::WarmUp;
 const BENCH_EXAMPLES: &str = "\
 Examples:
   openftl bench --profile cosmos --timing virtual --workload uniform --over-provisioning 10% --drive-writes 4 --seed 1 --json
+  openftl bench --drive drives/zns.toml --workload segments:8,reads=30%
   openftl bench --workload zipf:0.99 --victim cost-benefit
   openftl bench --workload uniform,reads=70%,access=16KiB --queue-depth 128
   openftl bench --profile znand --timing instant --store ram --capacity 1GiB --seconds 5
@@ -27,10 +28,11 @@ pub struct Bench {
     /// What keeps the payload: all of it, or eight bytes a block [default: stamps].
     #[arg(long, value_enum, value_name = "STORE")]
     pub store: Option<Store>,
-    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, double-write,
-    /// tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%.
-    #[arg(long, value_name = "LOAD", default_value = "uniform", help_heading = "Workload")]
-    pub workload: String,
+    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, segments:4,
+    /// double-write, tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%
+    /// [default: uniform; on zones and segments: segments].
+    #[arg(long, value_name = "LOAD", help_heading = "Workload")]
+    pub workload: Option<String>,
     /// Requests under way at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u32>(1, 4096), help_heading = "Workload")]
     pub queue_depth: u32,

@@ -55,9 +55,7 @@ pub(super) fn nvme_target(
         let layout = drive.layout();
         let kind = match drive.face() {
             Face::Zones => NamespaceKind::Zoned(ZonedShape::of(layout, drive.board().limits())),
-            Face::Segments => {
-                NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity })
-            }
+            Face::Segments => NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity }),
         };
         (uuid(drive.block().config().drive_id), kind)
     });

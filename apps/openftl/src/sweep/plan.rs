@@ -234,7 +234,7 @@ impl Run {
             drive_writes: drive_writes(settings, "drive_writes", f64::MIN_POSITIVE)?,
             queue_depth: queue_depth(settings)?,
         };
-        task.check(contender.capacity()).map_err(about)?;
+        task.check(&contender.settings).map_err(about)?;
         let parameters = parameters(&spec, &contender, &task, fill);
         Ok(Run { contender, task, parameters })
     }

@@ -227,7 +227,9 @@ impl Controller {
     pub(super) fn open_channel(&self, id: u32, context: &Context<'_>) -> Result<(NamespaceName, Geometry), Refusal> {
         match self.attached(context).get(id)?.kind {
             NamespaceKind::OpenChannel(geometry) => Ok((NamespaceName { subsystem: context.subsystem, id }, geometry)),
-            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => Err(Status::INVALID_FIELD.at(4)),
+            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
+                Err(Status::INVALID_FIELD.at(4))
+            }
         }
     }
 

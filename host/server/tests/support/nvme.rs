@@ -117,7 +117,13 @@ pub fn zoned_drive() -> ZoneFtl<EmulatedDevice> {
     let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
     let limits = Limits { max_open: 2, max_active: 3 };
     let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
-    ZoneFtl::format(device, config, ZoneConfig { face: Face::Zones, width: 3, limits, zones: None }, &mut WallClock::new()).unwrap()
+    ZoneFtl::format(
+        device,
+        config,
+        ZoneConfig { face: Face::Zones, width: 3, limits, zones: None },
+        &mut WallClock::new(),
+    )
+    .unwrap()
 }
 
 /// What a test wants otherwise.
