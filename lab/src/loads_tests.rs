@@ -129,6 +129,8 @@ fn objects_are_written_once_between_their_announcement_and_their_trim() {
             "lsm:1",
             "lsm:2,trees=2,log=no",
             "log-structured-fs",
+            "segments:4",
+            "segments:1,segment=128KiB,reads=20%",
             "tenants:writers:3*2",
         ] {
             if drive < 2 * 4096 && spec.starts_with("tenants") {
@@ -147,6 +149,7 @@ fn the_same_seed_takes_the_same_steps_and_another_one_others() {
         "lsm",
         "lsm:4,trees=3,discard=no",
         "log-structured-fs",
+        "segments:3,reads=10%",
         "double-write,reads=20%",
         "tenants:lsm*2+double-write",
         "zipf",
@@ -291,5 +294,74 @@ fn an_lsm_tree_never_runs_out_of_room_whatever_its_size() {
                 assert!(load.step().is_some());
             }
         }
+    }
+}
+
+/// What a drive of segments would refuse.
+#[test]
+fn loads_of_segments_write_each_from_its_first_block_to_its_last_and_trim_it_as_a_whole() {
+    // Neither segments nor accesses are powers of two in all of them.
+    for (spec, segment, segments) in [
+        ("segments:4,reads=30%", 96, 50),
+        ("segments:1,access=1MiB", 640, 41),
+        ("log-structured-fs", 96, 60),
+        ("log-structured-fs,access=12KiB,fill=60%", 300, 200),
+    ] {
+        let spec: LoadSpec = spec.parse().unwrap();
+        let mut none = |_: &str| Err(std::io::Error::other("no trace"));
+        let mut load = spec.build(segment * segments, Some(segment), 3, &mut none).unwrap();
+        let mut written = vec![0; segments as usize];
+        let (mut filling, mut full, mut trimmed) = (true, 0, 0);
+        for _ in 0..STEPS {
+            let access = match filling.then(|| load.fill_step()).flatten() {
+                Some(access) => access,
+                None => {
+                    filling = false;
+                    load.step().unwrap()
+                }
+            };
+            let (at, first) = ((access.first / segment) as usize, access.first % segment);
+            match access.operation {
+                Operation::Write => {
+                    assert_eq!(first, written[at], "{spec}: {access:?}");
+                    written[at] += u64::from(access.blocks);
+                    assert!(written[at] <= segment, "{spec}: {access:?}");
+                    full += u64::from(written[at] == segment);
+                }
+                Operation::Trim => {
+                    assert_eq!(
+                        (first, u64::from(access.blocks), written[at]),
+                        (0, segment, segment),
+                        "{spec}: {access:?}"
+                    );
+                    written[at] = 0;
+                    trimmed += 1;
+                }
+                Operation::Read => assert!(first + u64::from(access.blocks) <= written[at], "{spec}: {access:?}"),
+                Operation::Allocate | Operation::Flush => {}
+            }
+            let open = written.iter().filter(|written| (1..segment).contains(*written)).count();
+            assert!(open <= 5, "{spec}: {open} segments are written in part");
+        }
+        assert!(full > 2 * segments && trimmed > segments, "{spec}: {full} segments were filled, {trimmed} trimmed");
+    }
+}
+
+#[test]
+fn loads_for_segments_are_told_what_a_drive_cannot_do() {
+    let refused = |text: &str, blocks, segment| {
+        let spec: LoadSpec = text.parse().unwrap();
+        let mut none = |_: &str| Err(std::io::Error::other("no trace"));
+        spec.build(blocks, segment, 1, &mut none).err().expect(text).to_string()
+    };
+    for (text, blocks, segment, words) in [
+        ("uniform", 65_536, Some(4096), "uniform overwrites blocks"),
+        ("segments,segment=1MiB", 65_536, Some(4096), "the drive has segments of 16 MiB"),
+        ("segments:9", 16 * 4096, Some(4096), "segments:9 needs 304 MiB at least, and has 256 MiB"),
+        ("log-structured-fs", 40 * 4096, Some(4096), "needs 656 MiB at least"),
+        ("log-structured-fs,access=12KiB", 100 * 4096, Some(4096), "no multiple of an access, 12 KiB"),
+    ] {
+        let found = refused(text, blocks, segment);
+        assert!(found.contains(words), "{text}: {found}");
     }
 }

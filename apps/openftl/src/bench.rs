@@ -365,6 +365,36 @@ mod tests {
     }
 
     #[test]
+    fn zones_and_segments_have_the_fields_of_blocks_and_write_every_block_once() {
+        let of_blocks = json(&format!("{SMALL} --workload uniform"));
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, width) in [("zones", "zone_width"), ("segments", "segment_width")] {
+            let path = folder.path().join(format!("{kind}.toml"));
+            let ftl =
+                format!("[media]\nprofile = \"cosmos\"\ncapacity = \"64MiB\"\n[ftl]\nkind = \"{kind}\"\n{width} = 2\n");
+            std::fs::write(&path, ftl).unwrap();
+            for workload in ["", " --workload segments:8,reads=20%", " --workload log-structured-fs,fill=30%"] {
+                let line = format!("--drive {} --drive-writes 1 --warm-up 1{workload}", path.display());
+                if workload.contains("log") {
+                    let refused = prepare(&line).err().expect("32 segments are too few for it").to_string();
+                    assert!(refused.contains("needs 82 MiB at least"), "{refused}");
+                    continue;
+                }
+                let object = json(&line);
+                for (field, value) in of_blocks.as_object().unwrap() {
+                    let found = object.get(field).unwrap_or_else(|| panic!("{kind}: {field} is missing"));
+                    let has_none = ["relocation_waf", "waf_theory"].contains(&field.as_str());
+                    assert!(found.is_number() || !value.is_number() || has_none, "{kind}: {field}: {found}");
+                }
+                assert_eq!(object["configuration"]["victim"], serde_json::Value::Null);
+                assert_eq!(object["configuration"][kind], 32, "{object}");
+                let (written, zones) = (object["host_blocks_written"].as_u64(), object["programmed"]["zones"].as_u64());
+                assert!(zones >= written && object["waf"].as_f64().unwrap() < 1.01, "{kind}{workload}: {object}");
+            }
+        }
+    }
+
+    #[test]
     fn every_block_is_read_back_after_the_run() {
         assert_eq!(bench(&format!("{SMALL} --workload zipf")).blocks_verified, 64 * 256);
     }

@@ -1,10 +1,10 @@
 //! What was measured, as figures for scripts.
 
+use crate::report::PURPOSES;
 use hdrhistogram::Histogram;
 use openftl_core::Nanos;
 use openftl_lab::outcome::Requests;
 use openftl_lab::{Measured, Outcome};
-use openftl_parts::Purpose;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -115,10 +115,7 @@ impl Figures {
             lateness_ns: Latency::of_lateness(outcome),
             pages_per_block: measured.geometry.blocks_per_chunk,
             effective_over_provisioning: measured.effective_over_provisioning,
-            programmed: Purpose::OF_BLOCKS
-                .iter()
-                .map(|&purpose| (purpose.name(), statistics.programmed_for(purpose)))
-                .collect(),
+            programmed: PURPOSES.map(|(purpose, name)| (name, statistics.programmed_for(purpose))).into(),
             resets: statistics.resets,
             map_memory_bytes: measured.map_memory_bytes,
             map_pages_read: statistics.map_pages_read,

@@ -63,6 +63,7 @@ pub static GROUPS: [Group; 7] = [
             }),
             metric("host", "host", "blocks", |_, tried| Cell::Count(statistics(tried).host_blocks_written)),
             metric("data", "data", "blocks", |_, tried| programmed(tried, Purpose::Data)),
+            metric("zones", "zones", "blocks", |_, tried| programmed(tried, Purpose::Tenant)),
             metric("relocation", "relocation", "blocks", |_, tried| programmed(tried, Purpose::Relocation)),
             metric("map", "map", "blocks", |_, tried| programmed(tried, Purpose::Map)),
             metric("log", "log", "blocks", |_, tried| programmed(tried, Purpose::Log)),

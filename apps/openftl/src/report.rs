@@ -95,6 +95,18 @@ fn write_latency(text: &mut String, measured: &Measured, palette: Palette) {
     }
 }
 
+/// What blocks are programmed for, on drives of blocks and of zones, and the words of reports for it.
+pub const PURPOSES: [(Purpose, &str); 8] = [
+    (Purpose::Data, "data"),
+    (Purpose::Relocation, "relocation"),
+    (Purpose::Log, "log"),
+    (Purpose::Checkpoint, "checkpoint"),
+    (Purpose::Superblock, "superblock"),
+    (Purpose::Padding, "padding"),
+    (Purpose::Map, "map"),
+    (Purpose::Tenant, "zones"),
+];
+
 /// Write amplification, and where each byte on flash came from.
 pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: Palette) {
     let total = statistics.nand_blocks_written();
@@ -106,12 +118,12 @@ pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: 
         _ => format!("Write amplification {:.3}", statistics.waf()),
     };
     write_title(text, &title, "   where each byte written to flash came from", palette);
-    for purpose in Purpose::OF_BLOCKS {
+    for (purpose, name) in PURPOSES {
         let blocks = statistics.programmed_for(purpose);
         if blocks > 0 {
             let share = blocks as f64 / total as f64;
             let bar = palette.paint(Ink::Picture, bar(share, BAR_CELLS).trim_end());
-            _ = writeln!(text, "  {:<11} {:>5.1}%  {bar}", purpose.name(), share * 100.0);
+            _ = writeln!(text, "  {name:<11} {:>5.1}%  {bar}", share * 100.0);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Tone {
 }
 
 /// Classes of the parts of bars: how they look on a light page, and on a dark one. No line has these colours.
-const PART_COLOURS: [(&str, &str, &str); 7] = [
+const PART_COLOURS: [(&str, &str, &str); 8] = [
     ("p0", "#4f6d7a", "#8fb3c2"),
     ("p1", "#c2185b", "#ff6f9f"),
     ("p2", "#6a4fb3", "#b39cf0"),
@@ -90,6 +90,7 @@ const PART_COLOURS: [(&str, &str, &str); 7] = [
     ("p4", "#2e2e2e", "#f0f0f0"),
     ("p5", "#c9cdd3", "#474d57"),
     ("p6", "#5d8a3a", "#a9d486"),
+    ("p7", "#b8860b", "#e3b94d"),
 ];
 
 /// Classes of a map of chunks beside those of plots: how they look on a light page, and on a dark one. The more of a chunk is

@@ -5,12 +5,12 @@ use crate::chunk_map::{Cell, Mark};
 use crate::contender::Contender;
 use crate::metrics::GROUPS;
 use crate::provenance::{Provenance, VERSION};
+use crate::report::PURPOSES;
 use crate::trial::Tried;
 use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series};
 use openftl_lab::outcome::Requests;
 use openftl_lab::picture::thousands;
 use openftl_lab::trial::Sample;
-use openftl_parts::Purpose;
 
 /// From so many samples before to so many later a point of a line is taken: what is programmed comes in bursts, and what is
 /// buffered at either end would be most of what is seen.
@@ -191,16 +191,13 @@ fn purposes(findings: &Findings) -> Section {
         Bar {
             name: contender.name.clone(),
             value: format!("WAF {:.3}", statistics.waf()),
-            parts: Purpose::OF_BLOCKS.iter().map(|purpose| statistics.programmed_for(*purpose) as f64 / host).collect(),
+            parts: PURPOSES.map(|(purpose, _)| statistics.programmed_for(purpose) as f64 / host).into(),
         }
     });
     let svg = Bars { title: title.to_owned(), bars: bars.collect() }.inline_svg();
     Section {
         title: title.to_owned(),
-        key: (0..)
-            .zip(Purpose::OF_BLOCKS)
-            .map(|(at, purpose): (u32, _)| (format!("p{at}"), purpose.name().to_owned()))
-            .collect(),
+        key: (0..).zip(PURPOSES).map(|(at, (_, name)): (u32, _)| (format!("p{at}"), name.to_owned())).collect(),
         pictures: vec![(String::new(), svg)],
         caption:
             "For each byte that the host wrote; the length of a bar is the write amplification. The figures are in \
