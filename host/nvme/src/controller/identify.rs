@@ -217,7 +217,7 @@ impl Controller {
         let atomic = BlockFormat::FourKib.atomic_blocks() as u16 - 1;
         data.atomic_write_normal = atomic.into();
         // Of what is written to a zone a power cut may leave a part.
-        data.atomic_write_power_fail = if has_zones { 0 } else { atomic }.into();
+        data.atomic_write_power_fail = if tears_writes(context) { 0 } else { atomic }.into();
         data.atomic_compare_and_write = atomic.into();
         data.fused_operations = controller::COMPARE_AND_WRITE.into();
         data.optional_fabrics_commands = controller::DISCONNECT.into();
@@ -240,6 +240,12 @@ impl Namespace {
 /// Whether a namespace of the subsystem is zoned.
 pub(super) fn has_zones(context: &Context<'_>) -> bool {
     context.namespaces.iter().flatten().any(|one| matches!(one.kind, NamespaceKind::Zoned(_)))
+}
+
+/// Whether a power cut may leave the beginning of a write to a namespace of the subsystem.
+fn tears_writes(context: &Context<'_>) -> bool {
+    let tears = |kind| matches!(kind, NamespaceKind::Zoned(_) | NamespaceKind::Segments(_));
+    context.namespaces.iter().flatten().any(|one| tears(one.kind))
 }
 
 /// The namespace whose data structure is wanted: of an id that has none it is all zeroes, and what is no id has none.

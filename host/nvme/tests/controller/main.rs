@@ -9,6 +9,7 @@ mod harness;
 mod identify;
 mod io;
 mod logs;
+mod segments;
 mod storm;
 mod streams;
 mod zoned;
