@@ -6,7 +6,9 @@ use openftl_nvme::wire::U32;
 use openftl_nvme::wire::identify::{cns, csi};
 use openftl_nvme::wire::log::id;
 use openftl_nvme::wire::opcode::{admin, io};
-use openftl_nvme::{CommandId, IoCommand, Namespace, NamespaceKind, Queue, SegmentShape, Span, Status, SubmissionEntry};
+use openftl_nvme::{
+    CommandId, IoCommand, Namespace, NamespaceKind, Queue, SegmentShape, Span, Status, SubmissionEntry,
+};
 use openftl_parts::target::{AppendError, Durability, IoError};
 use openftl_parts::words::Handle;
 

@@ -14,7 +14,8 @@ use crate::memory::{Memory, Switches};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{
-    BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target, ZonedShape,
+    BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SegmentShape, SubsystemConfig, Target,
+    ZonedShape,
 };
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
@@ -113,17 +114,29 @@ pub struct Served {
 
 /// A small zoned drive, of three parallel units a zone: two zones may be open, and three active.
 pub fn zoned_drive() -> ZoneFtl<EmulatedDevice> {
+    drive_of(Face::Zones, Limits { max_open: 2, max_active: 3 }, 2048)
+}
+
+/// A drive of as many segments, three of which may be written in part, with room for so many blocks of requests.
+pub fn segment_drive(host_frames: u32) -> ZoneFtl<EmulatedDevice> {
+    drive_of(Face::Segments, Limits { max_open: 3, max_active: 3 }, host_frames)
+}
+
+fn drive_of(face: Face, limits: Limits, host_frames: u32) -> ZoneFtl<EmulatedDevice> {
     let profile = Profile::builtin("tiny").unwrap();
     let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
-    let limits = Limits { max_open: 2, max_active: 3 };
-    let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
-    ZoneFtl::format(
-        device,
-        config,
-        ZoneConfig { face: Face::Zones, width: 3, limits, zones: None },
-        &mut WallClock::new(),
-    )
-    .unwrap()
+    let config = Config { host_frames, checkpoint_log_blocks: Some(8), ..Config::default() };
+    let zones = ZoneConfig { face, width: 3, limits, zones: None };
+    ZoneFtl::format(device, config, zones, &mut WallClock::new()).unwrap()
+}
+
+/// What hosts see a zoned drive as.
+fn kind_of(drive: &ZoneFtl<EmulatedDevice>) -> NamespaceKind {
+    let layout = drive.layout();
+    match drive.face() {
+        Face::Zones => NamespaceKind::Zoned(ZonedShape::of(layout, drive.board().limits())),
+        Face::Segments => NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity }),
+    }
 }
 
 /// What a test wants otherwise.
@@ -132,7 +145,7 @@ pub struct Wishes<C> {
     pub clock: C,
     pub hosts: HostsAllowed,
     pub format: BlockFormat,
-    /// Namespace 2.
+    /// Namespace 2: zones, or blocks in segments.
     pub zoned: Option<ZoneFtl<EmulatedDevice>>,
     /// The namespace behind it.
     pub device: Option<EmulatedDevice>,
@@ -185,8 +198,7 @@ impl Served {
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
         let mut zoned: Vec<_> = zoned.into_iter().collect();
         let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
-        let kinds =
-            zoned.iter().map(|drive| NamespaceKind::Zoned(ZonedShape::of(drive.layout(), drive.board().limits())));
+        let kinds = zoned.iter().map(kind_of);
         let kinds = kinds.chain(devices.iter().map(|device| NamespaceKind::OpenChannel(device.geometry())));
         for (id, kind) in (2..).zip(kinds) {
             target.attach(index, Namespace { id, uuid: [id as u8; 16], kind }).unwrap();
