@@ -544,6 +544,9 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
             Failure::bad_input(failure)
         }
         OpenError::WholeMap | OpenError::Plan(_) => Failure::bad_input_with_fix(failure),
+        OpenError::Limits(_) => {
+            Failure::bad_input(failure).fix("choose another limit, or leave it away: then it is that of the drive")
+        }
         OpenError::OtherKind { .. } => {
             Failure::bad_input(failure).fix("`openftl files` shows what is on a table drive")
         }

@@ -108,6 +108,7 @@ fn zones_failure(face: Face, error: OpenError) -> Failure {
         OpenError::Tenant { text, .. } if text.starts_with(limit) => {
             failure.fix(format_args!("choose fewer {limit}, or a smaller {width}"))
         }
+        OpenError::Limits(_) => failure.fix("choose a limit from 1 on, or leave it away"),
         OpenError::Tenant { text, .. } if text.starts_with(width) => {
             failure.fix(format_args!("choose a {width} in between"))
         }

@@ -70,6 +70,9 @@ pub enum OpenError {
         /// Whether blocks of them are lost, which a repair may bring back.
         is_lost: bool,
     },
+    /// What a tenant may hold at a time cannot be as it is asked for.
+    #[error("{0}")]
+    Limits(String),
     /// A drive that was formatted without map pages is to be opened with little memory for its map.
     #[error(
         "map_memory: the drive was created without it, and keeps its whole map in memory and in checkpoints; leave map_memory away, or copy its data to a drive that is created with it"

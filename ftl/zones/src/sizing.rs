@@ -48,12 +48,17 @@ impl Face {
         }
     }
 
-    /// What settings say of these limits.
-    pub(crate) fn limits_in_words(self, Limits { max_open, max_active }: Limits) -> String {
-        match self {
-            Face::Zones => format!("max_open_zones = {max_open}, max_active_zones = {max_active}"),
-            Face::Segments => format!("max_open_segments = {max_active}"),
+    /// Whether these limits go together.
+    pub(crate) fn expect_usable(self, Limits { max_open, max_active }: Limits) -> Result<(), OpenError> {
+        if (1..=max_active).contains(&max_open) {
+            return Ok(());
         }
+        Err(OpenError::Limits(match self {
+            Face::Zones => format!(
+                "max_open_zones = {max_open}, max_active_zones = {max_active}: at least one zone can be open, and no more than are active"
+            ),
+            Face::Segments => format!("max_open_segments = {max_active}: at least one segment can be written"),
+        }))
     }
 }
 
@@ -79,7 +84,7 @@ fn refuse(text: String) -> OpenError {
 
 /// Whether zones can be like this on a device of this shape, whatever its size.
 fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenError> {
-    let ZoneConfig { face, width, limits: limits @ Limits { max_open, max_active }, .. } = *zoned;
+    let ZoneConfig { face, width, limits, .. } = *zoned;
     if width == 0 || width > geometry.pus() {
         return Err(refuse(format!(
             "{} = {width}: it is 1 to {} parallel units on this device",
@@ -87,12 +92,7 @@ fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenEr
             geometry.pus()
         )));
     }
-    if max_open == 0 || max_open > max_active {
-        return Err(refuse(format!(
-            "{}: at least one can be open, and no more than are active",
-            face.limits_in_words(limits)
-        )));
-    }
+    face.expect_usable(limits)?;
     let wide = Layout::new(geometry, width, 1, 1);
     if wide.records_per_block == 0 {
         let bytes = wide.record_bytes();
@@ -101,8 +101,8 @@ fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenEr
             face.width_field()
         )));
     }
-    if max_active > ACTIVE_MAX {
-        return Err(refuse(format!("{} = {max_active}: {ACTIVE_MAX} is the most", face.limit_field())));
+    if limits.max_active > ACTIVE_MAX {
+        return Err(refuse(format!("{} = {}: {ACTIVE_MAX} is the most", face.limit_field(), limits.max_active)));
     }
     Ok(())
 }

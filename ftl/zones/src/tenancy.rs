@@ -67,20 +67,16 @@ impl Tenant for Zones {
         }
         let max_active = self.asked.max_active.unwrap_or(most);
         if max_active > most {
-            return refuse(format!(
-                "{} = {max_active}: the drive was created for {most} at most; ask for no more, or create another",
+            return Err(OpenError::Limits(format!(
+                "{} = {max_active}: the drive was created for {most} at most",
                 face.limit_field()
-            ));
+            )));
         }
         let max_open = self.asked.max_open.unwrap_or(max_open.min(max_active));
-        if max_open == 0 || max_open > max_active {
-            return refuse(format!(
-                "{}: at least one can be open, and no more than are active",
-                face.limits_in_words(Limits { max_open, max_active })
-            ));
-        }
+        let limits = Limits { max_open, max_active };
+        face.expect_usable(limits)?;
         let layout = Layout { tails, ..one };
-        *self = Zones::new(geometry, layout, Limits { max_open, max_active }, face);
+        *self = Zones::new(geometry, layout, limits, face);
         Ok(())
     }
 
