@@ -311,6 +311,15 @@ pub fn open_file(
         ))
         .fix("leave --drive away, or create another drive"));
     }
+    let asks_for_blocks = reopen.flags.drive.is_some() && reopen.settings.zones.is_none() && parts.is_empty();
+    if asks_for_blocks && kind.has_zones() {
+        return Err(Failure::bad_input(format_args!(
+            "{} is a {} drive, and the drive description is of a block drive",
+            path.display(),
+            kind.word()
+        ))
+        .fix("leave --drive away, or write its ftl.kind"));
+    }
     if let (Some(flag), true) = (reopen.flags.for_blocks_only(), kind.has_zones()) {
         return Err(Failure::bad_input(format_args!(
             "{flag}: it is of no use to a {} drive, and {} is one",

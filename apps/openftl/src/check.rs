@@ -18,6 +18,7 @@ use openftl_files::note::Note;
 use openftl_lab::picture::thousands;
 use openftl_media::{PartKind, PartLabel};
 use openftl_parts::RepairReport;
+use openftl_zones::Face;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,6 +38,9 @@ struct Findings {
     rebuilt: Option<RepairReport>,
     #[serde(flatten)]
     report: CheckReport,
+    /// What hosts call the zones of the report.
+    #[serde(skip)]
+    face: Face,
     /// The files of a table drive that have lost blocks, as far as the report names these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     damaged_files: Vec<DamagedFile>,
@@ -124,7 +128,11 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
         () if blocks_lost + table_blocks_lost == findings_total && table_blocks_lost > 0 => failure
             .fix("restore the damaged files from a copy; what is lost of them is an error until they are deleted"),
         () if zone_blocks_lost == findings_total => {
-            failure.fix("copy what can still be read, and reset the zones: what is lost of them is an error until then")
+            let empty = match findings.face {
+                Face::Zones => "reset the zones",
+                Face::Segments => "trim the segments",
+            };
+            failure.fix(format_args!("copy what can still be read, and {empty}: what is lost of them is an error until then"))
         }
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
@@ -178,6 +186,7 @@ fn verified(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClo
         single_copies: recovery.single_copies.clone(),
         rebuilt: recovery.repair.clone(),
         damaged_files: damaged_files(drive, &report),
+        face: if let StoredDrive::Zones(zones) = drive { zones.face() } else { Face::default() },
         report,
         ..Findings::default()
     })
@@ -273,7 +282,8 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     }
     if report.zones > 0 {
         let (zones, blocks) = (thousands(report.zones), thousands(report.zone_blocks_verified));
-        _ = writeln!(text, "  {zones} zones that hold anything, of which {blocks} blocks were read and verified");
+        let noun = findings.face.noun();
+        _ = writeln!(text, "  {zones} {noun} that hold anything, of which {blocks} blocks were read and verified");
     }
     text
 }

@@ -41,6 +41,7 @@ use openftl_parts::{BlockTarget, Config};
 use openftl_server::{
     Device, End, Endpoint, Export, ListenError, Others, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
+use openftl_zones::Face;
 use std::fmt::Write as _;
 use std::time::Instant;
 use tracing::{info, warn};
@@ -191,7 +192,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     if namespaces.drives.is_empty() && nvme.is_empty() {
-        let what = if namespaces.zoned.is_empty() { "an open-channel one" } else { "zoned, or an open-channel one" };
+        let what = match namespaces.zoned.first().map(|zoned| zoned.face()) {
+            None => "an open-channel one",
+            Some(Face::Zones) => "zoned, or an open-channel one",
+            Some(Face::Segments) => "one of segments",
+        };
         return Err(Failure::bad_input(format_args!("every namespace is {what}, and no NVMe host reaches them"))
             .fix("add --nvme-tcp 127.0.0.1:4420"));
     }
