@@ -546,6 +546,7 @@ pages! {
     devices_are_divided_as_the_guide_says: "docs/guide/tenants.md" needs [];
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
+    segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
     table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
     a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];

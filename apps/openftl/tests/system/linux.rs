@@ -21,6 +21,7 @@ mod connection;
 mod disk;
 mod lifetimes;
 mod namespaces;
+mod segments;
 mod zones;
 
 const PORT: &str = "4420";

@@ -30,6 +30,7 @@
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
 //! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
+//! | [`segments`] | a drive of append-only segments |
 //! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
@@ -70,6 +71,7 @@ mod qemu;
 mod repair;
 mod rocksdb;
 mod scripts;
+mod segments;
 mod server;
 mod sqlite;
 mod sweep;

@@ -40,6 +40,27 @@ impl Server {
         server
     }
 
+    /// Starts `openftl` with `arguments`, which serve NVMe hosts alone; returns when they can connect.
+    pub fn start_for_nvme(arguments: &[&str]) -> Server {
+        Server::started_for_nvme(Running::start(&openftl(), arguments.iter().copied()))
+    }
+
+    /// Starts it in a network of its own.
+    pub fn start_for_nvme_in(network: &Network, arguments: &[&str]) -> Server {
+        Server::started_for_nvme(network.start(&openftl(), arguments))
+    }
+
+    fn started_for_nvme(running: Running) -> Server {
+        let mut server = Server { running, socket: PathBuf::new() };
+        wait_for("the server to listen", || {
+            if let Some(ended) = server.running.ended() {
+                panic!("the server ended before it listened: {ended}");
+            }
+            server.running.stdout().contains("nvme connect").then_some(())
+        });
+        server
+    }
+
     /// Where clients find the drive.
     pub fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
