@@ -29,6 +29,12 @@ pub fn check(what: &str, blocks: Blocks, ended: &Ended, wanted: u64) -> Result<(
     let Blocks { first, count, .. } = blocks;
     let what = format!("{what} of blocks {first} to {}", first + u64::from(count) - 1);
     match Status::from_field(ended.status()) {
+        status if [Status::SEGMENT_OVERWRITE, Status::SEGMENT_GAP].iter().any(|one| one.code() == status.code()) => {
+            let place = ended.completion.specific.get();
+            Err(refused(&what, status).fix(format_args!(
+                "its segment goes on at block {place}; one that is full has to be trimmed before it is written again"
+            )))
+        }
         status if !status.is_success() => Err(refused(&what, status)),
         _ if !ended.intact => Err(Failure::failed(format_args!("{what}: the data were damaged on the way"))),
         _ if (ended.received as u64) < wanted => {

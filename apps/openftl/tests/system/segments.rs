@@ -132,9 +132,9 @@ impl Serving<'_> {
         self.nvme("write", &[&["--offset", &offset, "--input", &input], flags].concat())
     }
 
-    /// A write that ends with this status of segments.
-    fn refuses(&self, offset: usize, bytes: &[u8], status: &str) {
-        let ended = self.write(offset, bytes, &[]).failed().saying(&[status]);
+    /// A write that ends with this status of segments, and what else is said.
+    fn refuses(&self, offset: usize, bytes: &[u8], said: &[&str]) {
+        let ended = self.write(offset, bytes, &[]).failed().saying(said);
         assert_eq!(ended.status.code(), Some(1), "{ended}");
     }
 
@@ -169,14 +169,14 @@ fn segments_are_made_written_in_order_and_found_again() {
     served.write(0, &bytes, &[]).succeeded().printing(&["4 MiB are written"]);
     assert!(served.read(0, bytes.len()) == bytes, "of two segments");
     let block = random_bytes(2, BLOCK_BYTES);
-    served.refuses(0, &block, "07C0h Segment Overwrite");
-    served.refuses(SEGMENT_BYTES, &block, "07C0h Segment Overwrite");
-    served.refuses(5 << 20, &block, "07C1h Segment Gap");
+    served.refuses(0, &block, &["07C0h Segment Overwrite", "fix: its segment goes on at block 768"]);
+    served.refuses(SEGMENT_BYTES, &block, &["07C0h Segment Overwrite", "fix: its segment goes on at block 1024"]);
+    served.refuses(5 << 20, &block, &["07C1h Segment Gap", "fix: its segment goes on at block 1024"]);
     served.write(4 << 20, &block, &[]).succeeded();
     // It is sent in pieces, and those before the end of the segment are written.
-    served.refuses((4 << 20) + BLOCK_BYTES, &random_bytes(3, 2 << 20), "07C2h Segment Boundary Error");
+    served.refuses((4 << 20) + BLOCK_BYTES, &random_bytes(3, 2 << 20), &["07C2h Segment Boundary Error"]);
     (2..5).for_each(|number| drop(served.write(number * SEGMENT_BYTES, &block, &["--fua"]).succeeded()));
-    served.refuses(5 * SEGMENT_BYTES, &block, "07C3h Too Many Open Segments");
+    served.refuses(5 * SEGMENT_BYTES, &block, &["07C3h Too Many Open Segments"]);
     assert!(served.read(0, bytes.len()) == bytes, "what was refused has changed nothing");
 
     segments.ctl(&["stats"]).printing(&["Segments: 4 of 4 written in part: 1, 2, 3, 4"]);
@@ -193,7 +193,7 @@ fn segments_are_made_written_in_order_and_found_again() {
 
     let served = segments.serve();
     assert!(served.read(0, bytes.len()) == bytes);
-    served.refuses(0, &block, "07C0h Segment Overwrite");
+    served.refuses(0, &block, &["07C0h Segment Overwrite"]);
     served.server.stop();
 }
 
@@ -232,7 +232,8 @@ fn what_is_flushed_outlives_power_cuts_and_of_the_rest_only_ends_are_missing() {
         kept_blocks(&served.read(place + SEGMENT_BYTES, SEGMENT_BYTES), &bytes[..flushed]);
         // The host goes on where the segment ends now.
         let rest = kept * BLOCK_BYTES;
-        served.refuses(place + rest + BLOCK_BYTES, &bytes[..BLOCK_BYTES], "07C1h Segment Gap");
+        let goes_on = format!("its segment goes on at block {};", place / BLOCK_BYTES + kept);
+        served.refuses(place + rest + BLOCK_BYTES, &bytes[..BLOCK_BYTES], &["07C1h Segment Gap", &goes_on]);
         served.write(place + rest, &bytes[rest..], &["--fua"]).succeeded();
         assert!(served.read(place, SEGMENT_BYTES) == bytes, "round {round}");
     }
@@ -276,7 +277,7 @@ fn the_segments_of_a_drive_are_zones_for_hosts_that_want_those() {
     let appended = &bytes[SEGMENT_BYTES..];
     assert!(served.read(2 * SEGMENT_BYTES, appended.len()) == appended);
     assert!(served.read(0, SEGMENT_BYTES).iter().all(|byte| *byte == 0));
-    served.refuses(2 * SEGMENT_BYTES, &appended[..BLOCK_BYTES], "07C0h Segment Overwrite");
+    served.refuses(2 * SEGMENT_BYTES, &appended[..BLOCK_BYTES], &["07C0h Segment Overwrite"]);
     served.write(2 * SEGMENT_BYTES + appended.len(), &appended[..BLOCK_BYTES], &[]).succeeded();
     served.write(0, appended, &[]).succeeded();
     let no_zones = run_openftl(["nvme", "zones", "list", &served.address]).failed();
