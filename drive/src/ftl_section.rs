@@ -96,9 +96,12 @@ pub struct FtlSection {
     pub interface: Option<Interface>,
 }
 
+/// Fields, and whether they are given.
+type Given<const FIELDS: usize> = [(&'static str, bool); FIELDS];
+
 impl FtlSection {
     /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, and those of segments.
-    fn given(&self) -> ([(&'static str, bool); 14], [(&'static str, bool); 4], [(&'static str, bool); 3]) {
+    fn given(&self) -> (Given<14>, Given<4>, Given<3>) {
         let blocks = [
             ("victim", self.victim.is_some()),
             ("collection", self.collection.is_some()),

@@ -11,7 +11,8 @@ use crate::ServedDrive;
 /// What hosts see as blocks.
 pub(crate) enum Blocks<'a, T: ServedDrive> {
     Drive(&'a mut T),
-    Segments(SegmentFtl<&'a mut ZoneFtl<T::Device>>),
+    /// In a box, since it is far larger than the other.
+    Segments(Box<SegmentFtl<&'a mut ZoneFtl<T::Device>>>),
 }
 
 macro_rules! of_either {

@@ -153,7 +153,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// As hosts see it: zones, or blocks in segments.
     pub fn zones(drive: &'a mut ZoneFtl<T::Device>) -> Served<'a, T> {
         if drive.face() == Face::Segments {
-            return Served::blocks(Blocks::Segments(SegmentFtl::of(drive)));
+            return Served::blocks(Blocks::Segments(Box::new(SegmentFtl::of(drive))));
         }
         let accounts = Accounts::new(drive.frames());
         let behind = Behind::Zones { drive, requests: ZoneRequests::new(REQUESTS_MAX), finished: Vec::new() };
