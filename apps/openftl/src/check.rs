@@ -132,7 +132,9 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
                 Face::Zones => "reset the zones",
                 Face::Segments => "trim the segments",
             };
-            failure.fix(format_args!("copy what can still be read, and {empty}: what is lost of them is an error until then"))
+            failure.fix(format_args!(
+                "copy what can still be read, and {empty}: what is lost of them is an error until then"
+            ))
         }
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")

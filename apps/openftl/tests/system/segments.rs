@@ -326,6 +326,11 @@ fn segments_that_cannot_be_are_refused_before_anything_is_made() {
     let segments = Segments::new();
     let flags = ["create", &segments.disk(), "--drive", &segments.toml(), "--over-provisioning", "10%"];
     is_wrong(run_openftl(flags), &["--over-provisioning", "of no use to segments"]);
+}
+
+#[test]
+fn segments_are_not_measured_as_a_block_drive_is() {
+    let segments = Segments::new();
     is_wrong(run_openftl(["bench", "--drive", &segments.toml()]), &["ftl.kind = \"segments\"", "openftl serve"]);
 }
 
