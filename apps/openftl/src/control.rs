@@ -32,6 +32,7 @@ use openftl_core::Time;
 use openftl_media::{Media, PartKind, PartLabel, PowerLoss};
 use openftl_parts::ReadOnlyReason;
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
+use openftl_zones::Face;
 use power_answer::{after_cut, after_on, cut_message, on_message};
 use refusal::{not_now, out_of_range, refusal, store_refusal};
 use rustix::fs::Mode;
@@ -343,14 +344,15 @@ impl Control {
         drives: &'d mut Drives<'_, '_, Drive>,
     ) -> Result<&'d mut Drive, Refusal> {
         let place = self.place_of(namespace, drives)?;
-        let kind = kind_of(drives, place);
+        let what = match drives.zones_mut(place).map(|zones| zones.face()) {
+            None => "an open-channel one",
+            Some(Face::Zones) => "a zoned one",
+            Some(Face::Segments) => "one of segments",
+        };
         drives.get_mut(place).ok_or_else(|| {
             let name = &self.names[place];
-            let article = if kind == PartKind::OpenChannel { "an" } else { "a" };
-            out_of_range(format_args!(
-                "namespace {name} is {article} {kind} one, and this is about blocks of a block FTL"
-            ))
-            .fix("choose a block namespace; chunks of others can be made to fail and wear")
+            out_of_range(format_args!("namespace {name} is {what}, and this is about blocks of a block FTL"))
+                .fix("choose a block namespace; chunks of others can be made to fail and wear")
         })
     }
 

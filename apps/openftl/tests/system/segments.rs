@@ -180,6 +180,10 @@ fn segments_are_made_written_in_order_and_found_again() {
     assert!(served.read(0, bytes.len()) == bytes, "what was refused has changed nothing");
 
     segments.ctl(&["stats"]).printing(&["Segments: 4 of 4 written in part: 1, 2, 3, 4"]);
+    is_wrong(
+        run_openftl(["ctl", &segments.disk(), "corrupt", "7"]),
+        &["is one of segments", "choose a block namespace"],
+    );
     let (while_served, page) = (segments.inspect(), ["48 MiB in segments on cosmos", "16 segments of 3 MiB"]);
     run_openftl(["inspect", &segments.disk()]).succeeded().printing(&page);
     served.server.stop();
