@@ -23,8 +23,13 @@ const LONG: [(&str, usize); 6] = [
 const SHARED: [&str; 2] = ["block_ftl::BlockFtl", "drive::ZoneFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
-const FTLS: [(&str, &[&str]); 4] =
-    [("parts", &[]), ("blocks", &["parts"]), ("tables", &["parts", "blocks"]), ("zones", &["parts", "blocks"])];
+const FTLS: [(&str, &[&str]); 5] = [
+    ("parts", &[]),
+    ("blocks", &["parts"]),
+    ("tables", &["parts", "blocks"]),
+    ("zones", &["parts", "blocks"]),
+    ("segments", &["parts", "zones"]),
+];
 
 /// Whether the house is in order.
 pub fn check() -> Outcome {

@@ -6,11 +6,12 @@
 
 use crate::board::{AskedLimits, Board, Limits, Zone};
 use crate::error::ZoneError;
+use crate::face::Face;
 use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
 use crate::request::{ZoneDone, ZoneRequest};
-use crate::sizing::{Face, ZoneConfig, zones_for};
+use crate::sizing::{ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
 use crate::zones::{ZoneStatistics, Zones};

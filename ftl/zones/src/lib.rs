@@ -40,6 +40,7 @@
 //! | [`board`] | the states of all zones, and their limits |
 //! | [`error`] | why it may not |
 //! | [`layout`] | where everything is |
+//! | [`face`] | what hosts call them |
 //! | [`sizing`] | how many zones a device has, and how large one has to be |
 //! | [`record`] | what is on media of a zone beside its blocks |
 //! | `zones` | all zones: their chunks, and what is on its way |
@@ -56,6 +57,7 @@ pub mod board;
 mod checking;
 pub mod drive;
 pub mod error;
+pub mod face;
 mod finding;
 mod flushing;
 pub mod layout;
@@ -71,8 +73,9 @@ mod zones;
 pub use board::{ACTIVE_MAX, AskedLimits, Board, Limits, Zone};
 pub use drive::ZoneFtl;
 pub use error::ZoneError;
+pub use face::Face;
 pub use layout::Layout;
 pub use request::{ZoneDone, ZoneRequest};
-pub use sizing::{Face, ZoneConfig};
+pub use sizing::ZoneConfig;
 pub use state::{Action, ZoneState};
 pub use zones::ZoneStatistics;

@@ -1,8 +1,8 @@
 //! What the block FTL asks of zones, and tells them.
 
 use crate::board::{ACTIVE_MAX, Limits};
+use crate::face::Face;
 use crate::layout::Layout;
-use crate::sizing::Face;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
 use openftl_core::{ChunkId, Geometry};

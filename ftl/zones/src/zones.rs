@@ -1,6 +1,7 @@
 //! All zones of a drive: their states, their chunks, and what is on its way.
 
 use crate::board::{AskedLimits, Board, Limits};
+use crate::face::Face;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
 use crate::sizing::Face;
