@@ -44,8 +44,21 @@ pub enum Wanted {
 pub enum ZonesWanted {
     /// New ones; what they are follows from the shape of their flash.
     New(ZoneSettings),
-    /// Those that are there, from now on with these limits, and seen so by hosts, if that was asked for; whether they lie about flushes.
-    Found { limits: AskedLimits, face: Option<Face>, lies: bool },
+    /// Those that are there.
+    Found(ZonesFound),
+}
+
+/// What zones that are there are to be like.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ZonesFound {
+    /// As wide as this, if that was said.
+    pub width: Option<u32>,
+    /// From now on with these limits.
+    pub limits: AskedLimits,
+    /// Seen so by hosts; `None`: as they were made.
+    pub face: Option<Face>,
+    /// They lie about flushes.
+    pub lies: bool,
 }
 
 /// Makes a new drive in memory.
@@ -174,12 +187,13 @@ fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_f
         |settings: &BlockSettings, id| Wanted::Block(Config { host_frames, ..settings.config(FrameForm::Bytes, id) });
     let zoned = |zones: Option<&ZoneSettings>, id| {
         let area = zones.map_or(&settings.drive, |zones| &zones.area);
-        let limits = zones.map_or(AskedLimits::default(), |zones| zones.limits);
-        let face = zones.and_then(|zones| zones.interface);
-        Wanted::Zoned(
-            Config { host_frames, ..area.config(FrameForm::Bytes, id) },
-            ZonesWanted::Found { limits, face, lies: false },
-        )
+        let found = zones.map_or(ZonesFound::default(), |zones| ZonesFound {
+            width: zones.width,
+            limits: zones.limits,
+            face: zones.interface,
+            lies: false,
+        });
+        Wanted::Zoned(Config { host_frames, ..area.config(FrameForm::Bytes, id) }, ZonesWanted::Found(found))
     };
     if parts.is_empty() {
         return vec![match kind {
@@ -502,12 +516,18 @@ pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl 
 pub fn open_zones(
     flash: Flash,
     config: Config,
-    (limits, face, lies): (AskedLimits, Option<Face>, bool),
+    ZonesFound { width, limits, face, lies }: ZonesFound,
     stored: &Stored<'_>,
     clock: &mut impl Clock,
 ) -> Result<ZonedDrive, Failure> {
     let opened = ZoneFtl::open_with(flash, config, limits, Access::ReadWrite, clock);
     let mut drive = opened.map_err(|error| open_failure(stored, &error))?;
+    let found = drive.layout().width;
+    if let Some(asked) = width.filter(|asked| *asked != found) {
+        let field = drive.face().width_field();
+        return Err(Failure::bad_input(format_args!("{stored} has {field} = {found}, asked for {asked}"))
+            .fix(format_args!("leave {field} away, or create another drive")));
+    }
     drive.lie_about_flush(lies);
     if let Some(face) = face {
         drive.set_face(face);

@@ -166,7 +166,16 @@ pub struct PartFacts {
     error: Option<String>,
 }
 
-/// The drive of a block namespace, in short.
+impl Facts {
+    /// The same of a drive with a tenant: hosts of zones see those, and not what is kept beside them.
+    fn with(self, tenant: Option<TenantFacts>) -> Facts {
+        let zones = tenant.as_ref().and_then(TenantFacts::zones);
+        let capacity_bytes = zones.map_or(self.capacity_bytes, |(_, zones)| zones.capacity_bytes());
+        Facts { tenant, capacity_bytes, ..self }
+    }
+}
+
+/// The drive of a namespace, in short.
 #[derive(Serialize)]
 struct DriveFacts {
     capacity_bytes: u64,
@@ -203,7 +212,7 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
         StoredDrive::Zones(drive) => Some(TenantFacts::of_zones(drive)),
     };
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
-    let facts = Facts { tenant, ..facts(drive.block(), &cells, &below, 0..cells.len()) };
+    let facts = facts(drive.block(), &cells, &below, 0..cells.len()).with(tenant);
     if arguments.json {
         return say(&crate::json(&facts)?);
     }
@@ -276,7 +285,8 @@ pub fn answer<M: Media>(
 ) -> Answer {
     let cells = cells(drive);
     let first = usize::try_from(first_chunk).unwrap_or(usize::MAX).min(cells.len());
-    let mut facts = Facts { tenant, ..facts(drive, &cells, below, first..cells.len().min(first + CHUNKS_PER_ANSWER)) };
+    let range = first..cells.len().min(first + CHUNKS_PER_ANSWER);
+    let mut facts = facts(drive, &cells, below, range).with(tenant);
     let chunks = std::mem::take(&mut facts.chunks);
     if first > 0 {
         return Answer::new("").with("chunks", chunks);
@@ -380,6 +390,7 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
     let (drive, error) = match label.kind {
         PartKind::OpenChannel => (None, None),
         PartKind::Block | PartKind::Zoned => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
+            Ok(StoredDrive::Zones(drive)) => (Some(zones_facts(&drive)), None),
             Ok(drive) => (Some(drive_facts(drive.block())), None),
             Err(failure) => (None, Some(failure.what().to_owned())),
         },
@@ -419,8 +430,14 @@ pub fn served_part(drive: &mut Drive, label: &PartLabel, id: usize) -> Result<Pa
 
 /// The same of a zoned namespace.
 pub fn served_zones(drive: &mut ZonedDrive, label: &PartLabel, id: usize) -> Result<PartFacts, MediaError> {
-    let facts = Some(drive_facts(drive.block()));
+    let facts = Some(zones_facts(drive));
     Ok(PartFacts { drive: facts, ..part_of(drive.media_mut(), label, id)? })
+}
+
+fn zones_facts(drive: &ZonedDrive) -> DriveFacts {
+    let layout = drive.layout();
+    let capacity_bytes = u64::from(layout.zones) * u64::from(layout.capacity) * BLOCK_BYTES as u64;
+    DriveFacts { capacity_bytes, ..drive_facts(drive.block()) }
 }
 
 fn drive_facts(drive: &Drive) -> DriveFacts {
@@ -596,7 +613,7 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         Some((noun, _)) => title(text, &format!("Records and tails of {noun}")),
         None => title(text, "Data"),
     }
-    let share = facts.mapped_blocks as f64 * BLOCK_BYTES as f64 / facts.capacity_bytes.max(1) as f64;
+    let share = facts.mapped_blocks as f64 / drive.superblock().capacity_blocks.max(1) as f64;
     _ = writeln!(
         text,
         "  {} {:.1}% of the capacity is written: {} blocks",

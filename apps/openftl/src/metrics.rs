@@ -41,13 +41,15 @@ pub static GROUPS: [Group; 7] = [
         metrics: &[
             metric("profile", "profile", "", |contender, _| text(&contender.settings.profile.name)),
             metric("over-provisioning", "over-provisioning", "%", |contender, _| {
-                Cell::Number(contender.settings.drive.over_provisioning.as_f64() * 100.0, 1)
+                of_blocks(contender, Cell::Number(contender.settings.drive.over_provisioning.as_f64() * 100.0, 1))
             }),
             metric("map memory", "map memory", "KiB", |_, tried| {
                 Cell::Number(tried.measured.map_memory_bytes as f64 / 1024.0, 1)
             }),
-            metric("victim", "victim", "", |contender, _| text(contender.settings.drive.victim)),
-            metric("placement", "placement", "", |contender, _| text(contender.settings.drive.placement)),
+            metric("victim", "victim", "", |contender, _| of_blocks(contender, text(contender.settings.drive.victim))),
+            metric("placement", "placement", "", |contender, _| {
+                of_blocks(contender, text(contender.settings.drive.placement))
+            }),
             metric("binding", "binding", "", |contender, _| text(contender.binding)),
         ],
     },
@@ -63,13 +65,13 @@ pub static GROUPS: [Group; 7] = [
             }),
             metric("host", "host", "blocks", |_, tried| Cell::Count(statistics(tried).host_blocks_written)),
             metric("data", "data", "blocks", |_, tried| programmed(tried, Purpose::Data)),
-            metric("zones", "zones", "blocks", |_, tried| programmed(tried, Purpose::Tenant)),
             metric("relocation", "relocation", "blocks", |_, tried| programmed(tried, Purpose::Relocation)),
             metric("map", "map", "blocks", |_, tried| programmed(tried, Purpose::Map)),
             metric("log", "log", "blocks", |_, tried| programmed(tried, Purpose::Log)),
             metric("checkpoint", "checkpoint", "blocks", |_, tried| programmed(tried, Purpose::Checkpoint)),
             metric("superblock", "superblock", "blocks", |_, tried| programmed(tried, Purpose::Superblock)),
             metric("padding", "padding", "blocks", |_, tried| programmed(tried, Purpose::Padding)),
+            metric("zones", "zones", "blocks", |_, tried| programmed(tried, Purpose::Tenant)),
         ],
     },
     Group {
@@ -185,6 +187,11 @@ fn text(word: impl ToString) -> Cell {
 
 fn statistics(tried: &Tried) -> &Statistics {
     &tried.measured.statistics
+}
+
+/// What only drives of blocks have.
+fn of_blocks(contender: &Contender, cell: Cell) -> Cell {
+    if contender.zones.is_some() { text("none") } else { cell }
 }
 
 fn programmed(tried: &Tried, purpose: Purpose) -> Cell {

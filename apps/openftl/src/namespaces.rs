@@ -96,7 +96,7 @@ impl Namespaces {
                         Opened::Zoned(Box::new(drive))
                     })
                 }
-                Wanted::Zoned(_, ZonesWanted::Found { .. }) => unreachable!("new zones have settings"),
+                Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
             };
             formatted.map_err(|error| {
                 let failure = Failure::failed(error).fix("ask for less capacity, or another profile");
@@ -119,8 +119,8 @@ impl Namespaces {
                 Wanted::Block(config) => {
                     assembly::open(flash, config, &stored, clock).map(|drive| Opened::Block(Box::new(drive)))
                 }
-                Wanted::Zoned(config, ZonesWanted::Found { limits, face, lies }) => {
-                    let opened = assembly::open_zones(flash, config, (limits, face, lies), &stored, clock);
+                Wanted::Zoned(config, ZonesWanted::Found(found)) => {
+                    let opened = assembly::open_zones(flash, config, found, &stored, clock);
                     opened.map(|drive| Opened::Zoned(Box::new(drive)))
                 }
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),

@@ -8,7 +8,7 @@
 //! The power is that of the device: all that it is divided into loses it together, and each drive is recovered on its own.
 //! While it is off nobody holds a drive's file: it can be looked at, checked and copied as the cut left it.
 
-use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
+use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesFound, ZonesWanted};
 use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
 use openftl_core::{Clock, Time};
@@ -54,12 +54,13 @@ pub fn cut(
     let Namespaces { parts, drives, zoned, bare } = namespaces;
     let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
     let zones = zoned.iter().map(|drive| {
-        let found = ZonesWanted::Found {
+        let found = ZonesFound {
+            width: None,
             limits: drive.board().limits().into(),
             face: Some(drive.face()),
             lies: drive.lies_about_flush(),
         };
-        Wanted::Zoned(drive.block().config().clone(), found)
+        Wanted::Zoned(drive.block().config().clone(), ZonesWanted::Found(found))
     });
     // The labels of a device name its block namespaces first.
     let wanted = blocks.chain(zones).collect();

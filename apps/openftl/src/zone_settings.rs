@@ -75,9 +75,9 @@ impl ZoneSettings {
             Face::Segments => (geometry.pus(), OPEN_SEGMENTS_DEFAULT),
         };
         let width = self.width.unwrap_or(width);
-        let max_active = self.limits.max_active.or(self.limits.max_open).unwrap_or(limit);
-        let max_open = self.limits.max_open.unwrap_or(max_active);
         let zones = zones_holding(geometry, width, self.capacity.0.div_ceil(BLOCK_BYTES as u64));
+        let max_active = self.limits.max_active.or(self.limits.max_open).unwrap_or(limit.min(zones));
+        let max_open = self.limits.max_open.unwrap_or(max_active);
         ZoneConfig { face: self.face, width, limits: Limits { max_open, max_active }, zones: Some(zones) }
     }
 
@@ -95,7 +95,14 @@ impl ZoneSettings {
 
     /// Chunks per parallel unit that a device of this shape needs for them.
     pub fn chunks_per_pu(&self, geometry: &Geometry, profile: &Profile) -> Result<u32, Failure> {
-        chunks_per_pu(geometry, &self.config(0), &self.zoned(geometry), profile.spare())
+        let zoned = self.zoned(geometry);
+        if let Some(zones) = zoned.zones.filter(|zones| *zones < zoned.limits.max_active) {
+            let noun = self.face.noun();
+            let (field, asked) = (self.face.limit_field(), zoned.limits.max_active);
+            return Err(Failure::bad_input(format_args!("{field} = {asked}: {zones} {noun} hold what is asked for"))
+                .fix(format_args!("choose 1 to {zones}, or ask for more capacity")));
+        }
+        chunks_per_pu(geometry, &self.config(0), &zoned, profile.spare())
             .map_err(|error| zones_failure(self.face, error))
     }
 }

@@ -4,7 +4,6 @@ use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
-use crate::sizing::Face;
 use crate::state::ZoneState;
 use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;

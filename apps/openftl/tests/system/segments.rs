@@ -310,7 +310,7 @@ fn segments_that_cannot_be_are_refused_before_anything_is_made() {
     refused(width, "segment_width = 9", &["segment_width = 9", "1 to 8 parallel units", "choose"]);
     refused(width, "segment_width = -1", &["segment_width", "-1"]);
     refused(limit, "max_open_segments = 0", &["max_open_segments = 0: at least one", "choose a limit from 1 on"]);
-    refused(limit, "max_open_segments = 5000", &["max_open_segments = 5000", "1024 is the most", "choose fewer"]);
+    refused(limit, "max_open_segments = 5000", &["max_open_segments = 5000: 16 segments hold", "choose 1 to 16"]);
     refused(width, "zone_width = 3", &["ftl.zone_width is of use to zones only", "kind = \"zones\""]);
     refused(limit, "max_open_zones = 4", &["ftl.max_open_zones is of use to zones only"]);
     refused(limit, "placement = \"streams\"", &["ftl.placement is of no use to segments", "leave it away"]);
@@ -333,9 +333,15 @@ fn segments_that_cannot_be_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn segments_are_not_measured_as_a_block_drive_is() {
+fn segments_are_measured_beside_a_block_drive_and_loads_that_overwrite_are_refused() {
     let segments = Segments::new();
-    is_wrong(run_openftl(["bench", "--drive", &segments.toml()]), &["ftl.kind = \"segments\"", "openftl serve"]);
+    let toml = segments.toml();
+    let bench = |words: &[&str]| run_openftl([&["bench", "--drive", &toml, "--warm-up", "0"], words].concat());
+    is_wrong(bench(&["--workload", "uniform"]), &["uniform overwrites blocks", "segments or log-structured-fs"]);
+    let object: serde_json::Value =
+        serde_json::from_str(&bench(&["--workload", "segments:1", "--drive-writes", "1", "--json"]).succeeded().stdout)
+            .unwrap();
+    assert_eq!(object["programmed"]["zones"], object["host_blocks_written"], "{object}");
 }
 
 #[test]
@@ -350,6 +356,8 @@ fn a_drive_of_segments_is_served_as_nothing_that_it_is_not() {
     let both = [&[disk.as_str(), "--nbd", &nbd], &nvme[..]].concat();
     is_wrong(serve(&both), &["no block namespace", "leave --nbd away"]);
     let described = |toml: &str| serve(&[&[disk.as_str(), "--drive", toml], &nvme[..]].concat());
+    let wide = segments.other("segment_width = 3", "segment_width = 4");
+    is_wrong(described(&wide), &["has segment_width = 3, asked for 4", "leave segment_width away"]);
     let limited = segments.other("max_open_segments = 4", "max_open_segments = 5");
     is_wrong(described(&limited), &["max_open_segments = 5", "4 at most", "leave it away"]);
     let limited = segments.other("max_open_segments = 4", "max_open_segments = 0");
