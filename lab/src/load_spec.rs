@@ -108,10 +108,12 @@ pub enum Model {
     },
     /// A file system that is a log, with a cleaner of its own.
     LogStructuredFs,
-    /// Writers that fill segments, of which the oldest are trimmed.
+    /// Writers that fill segments, which are trimmed.
     Segments {
         /// How many, 1 to 255.
         writers: u32,
+        /// Whether any full segment is trimmed, and not the oldest.
+        any: bool,
     },
     /// A database that writes each page to a double-write buffer first.
     DoubleWrite {
@@ -275,10 +277,10 @@ impl LoadSpec {
                 })?)
             }
             Model::LogStructuredFs => Box::new(LogStructuredFs::new(objects(LOG_UNIT_BLOCKS), segment_blocks)),
-            Model::Segments { writers } => {
+            Model::Segments { writers, any } => {
                 let segment_blocks = segment_blocks.expect("it is known for this model");
                 let reads = self.reads.unwrap_or_default();
-                Box::new(Segments::new(objects(SEGMENT_ACCESS_BLOCKS), segment_blocks, *writers, reads))
+                Box::new(Segments::new(objects(SEGMENT_ACCESS_BLOCKS), segment_blocks, *writers, *any, reads))
             }
             Model::DoubleWrite { theta } => Box::new(DoubleWrite::new(DoubleWriteConfig {
                 objects: objects(4),
@@ -321,7 +323,7 @@ impl LoadSpec {
         };
         let least = match &self.model {
             Model::LogStructuredFs => LogStructuredFs::SEGMENTS_LEAST,
-            Model::Segments { writers } => Segments::segments_min(*writers),
+            Model::Segments { writers, .. } => Segments::segments_min(*writers),
             _ if of_drive.is_some() => return Err(LoadError::Overwrites { load: self.to_string() }),
             _ => return Ok(None),
         };
@@ -382,7 +384,7 @@ impl LoadSpec {
             Model::Lsm { .. } => "access=256KiB, fill=95%, trees=4, log=no or discard=no",
             Model::Writers { .. } => "access=256KiB or fill=85%",
             Model::LogStructuredFs => "access=256KiB, fill=85% or segment=2MiB",
-            Model::Segments { .. } => "access=256KiB, fill=85%, reads=30% or segment=16MiB",
+            Model::Segments { .. } => "access=256KiB, fill=85%, reads=30%, segment=16MiB or ends=any",
             Model::Zipf { .. } | Model::HotCold { .. } => "access=16KiB, reads=30%, fill=85% or clustered=yes",
             _ => "access=16KiB, reads=30% or fill=85%",
         }
@@ -431,6 +433,13 @@ impl LoadSpec {
                 let fix = "write a multiple of 4KiB, as 16MiB".to_owned();
                 let size = value.parse().ok().filter(whole);
                 self.segment = Some(size.ok_or_else(|| wrong("segment", fix))?);
+            }
+            (Model::Segments { any, .. }, "ends") => {
+                *any = match value {
+                    "oldest" => false,
+                    "any" => true,
+                    _ => return Err(wrong("ends", "write oldest or any".to_owned())),
+                }
             }
             (Model::Zipf { .. } | Model::HotCold { .. }, "clustered") => self.clustered = switch("clustered")?,
             (Model::Lsm { trees, .. }, "trees") => {
@@ -544,7 +553,7 @@ fn model(name: &str, argument: Option<&str>) -> Result<Model, LoadError> {
         "writers" => Ok(Model::Writers { writers: count(8, 255)? }),
         "lsm" => Ok(Model::Lsm { jobs: count(4, 16)?, trees: 1, log: true, discard: true }),
         "log-structured-fs" => without(Model::LogStructuredFs),
-        "segments" => Ok(Model::Segments { writers: count(4, 255)? }),
+        "segments" => Ok(Model::Segments { writers: count(4, 255)?, any: false }),
         "double-write" => Ok(Model::DoubleWrite { theta: theta(0.99)? }),
         "trace" => match argument {
             Some(file) if !file.is_empty() => {
@@ -616,7 +625,8 @@ impl fmt::Display for LoadSpec {
             Model::HotCold { accesses, space } => {
                 write!(f, ":{}/{}", f64::from(accesses.millionths) / 1e4, f64::from(space.millionths) / 1e4)?;
             }
-            Model::Writers { writers } | Model::Segments { writers } => write!(f, ":{writers}")?,
+            Model::Writers { writers } => write!(f, ":{writers}")?,
+            Model::Segments { writers, any } => write!(f, ":{writers}{}", if *any { ",ends=any" } else { "" })?,
             Model::Lsm { jobs, trees, log, discard } => {
                 write!(f, ":{jobs}")?;
                 if *trees > 1 {

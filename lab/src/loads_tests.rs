@@ -304,6 +304,7 @@ fn loads_of_segments_write_each_from_its_first_block_to_its_last_and_trim_it_as_
     for (spec, segment, segments) in [
         ("segments:4,reads=30%", 96, 50),
         ("segments:1,access=1MiB", 640, 41),
+        ("segments:3,ends=any,reads=10%", 128, 30),
         ("log-structured-fs", 96, 60),
         ("log-structured-fs,access=12KiB,fill=60%", 300, 200),
     ] {

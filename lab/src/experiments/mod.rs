@@ -15,6 +15,8 @@
 //! | [`gc_locality`] | how much of the host's load garbage collection leaves in peace |
 //! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
 //! | [`demand_mapping`] | how fast a drive is that has memory for a part of its map |
+//! | [`zns`] | what zones save against a page FTL, and what flushes and wide zones cost |
+//! | [`amf`] | what a log-structured file system saves on segments, against a page FTL |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
@@ -26,6 +28,7 @@
 //! virtual time, so all but CPU time follows from the seed. What it shares with others is [`crash`] and [`full_drive`], and
 //! whatever the next one needs.
 
+pub mod amf;
 pub mod bars;
 pub mod claim;
 pub mod crash;
@@ -41,6 +44,7 @@ pub mod recovery_scale;
 pub mod report;
 pub mod table;
 pub mod waf_theory;
+pub mod zns;
 
 pub use bars::{Bar, Bars};
 pub use claim::{Check, Checked, Claim, Figure, Finding, Verdict};
@@ -56,12 +60,14 @@ use openftl_media::{DeviceError, ProfileError, StoreError};
 use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 6] = [
+pub const ALL: [Experiment; 8] = [
     ox_recovery::EXPERIMENT,
     recovery_scale::EXPERIMENT,
     flash_alloc::EXPERIMENT,
     gc_locality::EXPERIMENT,
     demand_mapping::EXPERIMENT,
+    zns::EXPERIMENT,
+    amf::EXPERIMENT,
     waf_theory::EXPERIMENT,
 ];
 

@@ -1,4 +1,5 @@
-//! Writers that fill segments from their first block to their last one, side by side; the oldest segment is trimmed when room runs short.
+//! Writers that fill segments from their first block to their last one, side by side; when room runs short the oldest segment that is full is
+//! trimmed, or any.
 //!
 //! ```text
 //!   writer 1        writer 2        full, the oldest first                              free
@@ -21,6 +22,8 @@ pub struct Segments {
     rng: Xoshiro256PlusPlus,
     segment_blocks: u32,
     access_blocks: u32,
+    /// Any full segment is trimmed, and not the oldest.
+    any: bool,
     /// Draws below this read.
     reads_below: u64,
     writers: Vec<Option<Object>>,
@@ -45,7 +48,7 @@ impl Segments {
     /// # Panics
     /// If the drive has fewer segments than [`Segments::segments_min`].
     #[must_use]
-    pub fn new(config: ObjectConfig, segment_blocks: u64, writers: u32, reads: Share) -> Segments {
+    pub fn new(config: ObjectConfig, segment_blocks: u64, writers: u32, any: bool, reads: Share) -> Segments {
         let segments = config.drive_blocks / segment_blocks;
         assert!(segments >= Segments::segments_min(writers), "{segments} segments for {writers} writers");
         let live = config.live_blocks_max() / segment_blocks;
@@ -53,6 +56,7 @@ impl Segments {
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             segment_blocks: segment_blocks as u32,
             access_blocks: config.access_blocks,
+            any,
             reads_below: threshold(reads),
             writers: vec![None; writers as usize],
             turn: 0,
@@ -83,11 +87,11 @@ impl Segments {
             self.turn = (self.turn + 1) % self.writers.len();
             return access;
         }
-        if self.full.len() >= self.full_max
-            && let Some(oldest) = self.full.pop_front()
-        {
-            self.free.push_back(oldest);
-            return Access::plain(Operation::Trim, oldest, self.segment_blocks);
+        if self.full.len() >= self.full_max {
+            let place = if self.any { below(self.rng.next_u64(), self.full.len() as u64) as usize } else { 0 };
+            let ends = self.full.remove(place).expect("it is one of them");
+            self.free.push_back(ends);
+            return Access::plain(Operation::Trim, ends, self.segment_blocks);
         }
         let first = self.free.pop_front().expect("what is not full is free, or a writer's");
         let hint = Hint { kind: self.turn as u8, object: self.numbers.next() };
