@@ -594,7 +594,7 @@ mod tests {
               |
             2 | kind = "zns"
               |        ^^^^^
-            unknown variant `zns`, expected one of `block`, `tables`, `zones`"#]],
+            unknown variant `zns`, expected one of `block`, `tables`, `zones`, `segments`"#]],
         );
         check(
             "[media\n",

@@ -455,7 +455,7 @@ mod tests {
             "--drive cosmos --workload zipfian",
             expect![[r#"
             error: --workload zipfian: `zipfian` is no load (did you mean zipf?)
-              fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace"#]],
+              fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, segments, double-write, tenants or trace"#]],
         );
         check(
             "--drive cosmos --workload zipf:nine",

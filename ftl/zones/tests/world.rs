@@ -139,7 +139,7 @@ fn drives_that_cannot_be_are_refused_with_the_reason() {
     for (found, field, fix) in [
         (refused(0, 1, 1, None, 200), "zone_width = 0", "1 to 4 parallel units"),
         (refused(5, 1, 1, None, 200), "zone_width = 5", "1 to 4 parallel units"),
-        (refused(1, 0, 1, None, 200), "max_open_zones = 0", "at least one can be open"),
+        (refused(1, 0, 1, None, 200), "max_open_zones = 0", "at least one zone can be open"),
         (refused(1, 3, 2, None, 200), "max_active_zones = 2", "no more than are active"),
         (refused(1, 1, 5_000, None, 200), "max_active_zones = 5000", "1024 is the most"),
         (refused(1, 2, 3, Some(5_000), 200), "5000 zones of 1 chunks do not fit", "there is room for"),

@@ -34,7 +34,7 @@
 //! # Entry of a part
 //! | bytes | field | |
 //! |---|---|---|
-//! | 0 | kind | 1 block, 2 open-channel |
+//! | 0 | kind | 1 block, 2 open-channel, 3 zoned |
 //! | 1-7 | reserved | zero |
 //! | 8-15 | groups | the first, and one past the last |
 //! | 16-23 | pus | of each group: the first, and one past the last |
@@ -583,7 +583,7 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().parts, []);
         let impossible = Err(StartError::Damaged("the device cannot be divided as its header says"));
         for wrong in [
-            PartEntry { kind: 3, ..entry },
+            PartEntry { kind: 9, ..entry },
             PartEntry { name: [0; 32], ..entry },
             PartEntry { reserved: [1; 7], ..entry },
             PartEntry { groups: [1.into(), 9.into()], ..entry },

@@ -24,8 +24,8 @@ pub struct Compare {
     /// A drive, like cosmos:streams or mine.toml:fdp,binding=by-object:4; may be repeated.
     #[arg(long = "drive", value_name = "DRIVE", required = true)]
     pub drives: Vec<String>,
-    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, double-write,
-    /// tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%.
+    /// What the host does: uniform, sequential, zipf:0.99, hot-cold:90/10, writers:8, lsm, log-structured-fs, segments:4,
+    /// double-write, tenants:lsm*2+uniform or trace:FILE, with options behind commas, like access=16KiB,reads=30%.
     #[arg(long, value_name = "LOAD")]
     pub workload: String,
     /// Decides everything that is left to chance.

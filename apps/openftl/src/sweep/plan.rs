@@ -392,7 +392,7 @@ mod tests {
             "workload = \"unifrom\"\n",
             expect![[r#"
             error: run 1: workload = "unifrom": `unifrom` is no load (did you mean uniform?)
-              fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, double-write, tenants or trace"#]],
+              fix: write uniform, sequential, zipf, hot-cold, writers, lsm, log-structured-fs, segments, double-write, tenants or trace"#]],
         );
         check(
             &uniform("seed = \"one\"\n"),
