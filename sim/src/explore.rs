@@ -3,12 +3,10 @@
 use crate::caught::{Failure, caught};
 use crate::fate::States;
 use crate::fault::FaultKind;
-use crate::liveness;
-use crate::stage::Stage;
-use crate::step::{Moment, Range, Step};
+use crate::played::Played;
+use crate::step::{Moment, Step};
 use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
-use openftl_parts::{Access, BlockTarget, Extent, Handle};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -38,6 +36,8 @@ pub struct Tally {
     pub restarts: u64,
     /// Table drives among the runs.
     pub table_drives: u64,
+    /// Zoned drives among the runs.
+    pub zoned_drives: u64,
     /// Drives that wore out.
     pub worn_out: u64,
     /// Faults injected, by kind.
@@ -64,6 +64,7 @@ impl AddAssign<&Tally> for Tally {
         self.closed += other.closed;
         self.restarts += other.restarts;
         self.table_drives += other.table_drives;
+        self.zoned_drives += other.zoned_drives;
         self.worn_out += other.worn_out;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
@@ -93,6 +94,10 @@ pub fn explore(run: &Run) -> Explored {
             tally.table_drives += 1;
             trace = play(*world, run, &mut tally);
         }
+        World::Zones(world) => {
+            tally.zoned_drives += 1;
+            trace = play(*world, run, &mut tally);
+        }
     })
     .err();
     trace.add(u64::from(failure.is_some()));
@@ -100,13 +105,13 @@ pub fn explore(run: &Run) -> Explored {
 }
 
 /// Plays a run in a world.
-fn play(world: impl Stage, run: &Run, tally: &mut Tally) -> TraceHash {
+fn play(world: impl Played, run: &Run, tally: &mut Tally) -> TraceHash {
     let mut play = Play { world, setting: &run.setting, cut: None, tally };
     for step in &run.steps {
         play.take(step);
     }
     play.end();
-    play.world.blocks().trace()
+    play.world.trace()
 }
 
 /// A run under way.
@@ -118,17 +123,17 @@ struct Play<'a, S> {
     tally: &'a mut Tally,
 }
 
-impl<'a, S: Stage> Play<'a, S> {
+impl<'a, S: Played> Play<'a, S> {
     fn take(&mut self, step: &'a Step) {
         self.tally.steps += 1;
         if let Step::Cut { at, recoveries } = step {
             // One that has not come yet comes now.
             self.power_cut();
-            self.world.blocks().wire.arm(at.events);
+            self.world.wire().arm(at.events);
             self.cut = Some((*at, recoveries));
             return;
         }
-        let wire = self.world.blocks().wire.clone();
+        let wire = self.world.wire().clone();
         if wire.until_cut(|| self.act(step)) {
             self.power_cut();
         }
@@ -136,27 +141,11 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     fn act(&mut self, step: &Step) {
-        if let Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Read(range) = step {
-            self.world.await_frames(range.blocks);
-        }
-        let blocks = self.world.blocks();
         match step {
-            Step::Write(range, durability) => _ = blocks.submit_write(range.first, range.blocks, *durability),
-            Step::WriteUncorrectable(range, durability) => {
-                blocks.submit_write_uncorrectable(range.first, range.blocks, *durability);
-            }
-            Step::Trim(range, durability) => _ = blocks.submit_trim(range.first, range.blocks, *durability),
-            Step::Read(range) => _ = blocks.submit_read(range.first, range.blocks),
-            Step::Handle(handle) => blocks.handle = Handle(*handle),
-            Step::Announce(Range { first, blocks: count }) => {
-                blocks.submit_flash_alloc(&[Extent { first: *first, blocks: *count }]);
-            }
-            Step::Flush => _ = blocks.submit_flush(),
-            Step::Table(deed) => self.world.perform(*deed),
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
             Step::Settings(number) => {
-                blocks.next_config = Some(other_settings(self.setting, *number));
+                self.world.set_next_config(other_settings(self.setting, *number));
                 self.tally.other_settings += 1;
             }
             Step::Restart => {
@@ -164,11 +153,11 @@ impl<'a, S: Stage> Play<'a, S> {
                 self.tally.restarts += 1;
             }
             Step::Fault(fault) => {
-                let injected = blocks.inject(*fault);
-                blocks.is_hurt |= injected;
+                let injected = self.world.inject(*fault);
                 *self.tally.faults.entry(fault.kind).or_default() += u64::from(injected);
             }
             Step::Cut { .. } => unreachable!("taken before"),
+            request => self.world.request(request),
         }
         while self.world.requests_under_way() >= self.setting.depth {
             self.world.pump();
@@ -182,7 +171,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.cut(at);
         for at in recoveries {
             let world = &mut self.world;
-            let wire = world.blocks().wire.clone();
+            let wire = world.wire().clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
@@ -190,7 +179,7 @@ impl<'a, S: Stage> Play<'a, S> {
             self.cut(*at);
         }
         let world = &mut self.world;
-        if world.blocks().ftl.is_none() {
+        if !world.is_open() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
@@ -201,30 +190,30 @@ impl<'a, S: Stage> Play<'a, S> {
     /// The power goes. A copy of what that leaves is recovered, works and is closed; the drive itself goes on as it is.
     fn cut(&mut self, at: Moment) {
         self.tally.states += self.world.power_cut_at(at);
-        liveness::probe(self.world.fork());
+        self.world.probe();
         self.tally.closed += 1;
     }
 
     fn end(&mut self) {
-        let wire = self.world.blocks().wire.clone();
+        let wire = self.world.wire().clone();
         if wire.until_cut(|| self.world.idle(REST)) || wire.is_armed() {
             self.power_cut();
         }
         let world = &mut self.world;
         world.settle();
         world.verify_all();
-        if !world.blocks().history.is_damaged() && !self.tally.faults.contains_key(&FaultKind::Offline) {
-            world.blocks().check();
+        if !self.tally.faults.contains_key(&FaultKind::Offline) {
+            world.check();
         }
-        self.tally.worn_out += u64::from(world.blocks().ftl().is_read_only());
+        self.tally.worn_out += u64::from(world.is_read_only());
         world.clean_restart();
         world.verify_all();
-        self.tally.events = world.blocks().wire.events();
+        self.tally.events = world.wire().events();
     }
 }
 
-fn open(world: &mut impl Stage) {
-    if let Err(error) = world.blocks().open(Access::ReadWrite) {
+fn open(world: &mut impl Played) {
+    if let Err(error) = world.open() {
         panic!("the drive is refused: {error}");
     }
 }

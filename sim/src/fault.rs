@@ -22,9 +22,11 @@
 
 use crate::drive::Drive;
 use crate::table_world::table_in;
+use crate::wire::Wire;
 use crate::world::{World, head_of};
-use openftl_core::{ChunkId, FrameForm, Frames, Ppa};
-use openftl_media::{ChunkState, Media, Missing, ProgramFailure, SilentFault};
+use openftl_blocks::BlockFtl;
+use openftl_core::{ChunkId, FrameForm, Frames, Geometry, Ppa, Time};
+use openftl_media::{ChunkDescriptor, ChunkState, EmulatedDevice, Media, Missing, ProgramFailure, SilentFault};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,32 +200,10 @@ impl<D: Drive> World<D> {
     pub fn inject(&mut self, fault: Fault) -> bool {
         let Fault { kind, pick } = fault;
         match kind {
-            FaultKind::Program | FaultKind::Close => {
-                let Some(chunk) = picked(&self.good_chunks(), pick) else { return false };
-                let failure =
-                    if kind == FaultKind::Close { ProgramFailure::ChunkClosed } else { ProgramFailure::NextUnit };
-                self.device().inject_program_failure(chunk, failure);
-                true
-            }
-            FaultKind::Erase => {
-                let Some(chunk) = picked(&self.dispensable_chunks(), pick) else { return false };
-                let endurance = self.device().endurance();
-                self.device().set_wear(chunk, endurance).expect("a store in memory");
-                true
-            }
-            FaultKind::HighEcc => {
-                let Some(ppa) = picked(&self.written_places(), pick) else { return false };
-                self.device().inject_high_ecc(ppa);
-                true
-            }
-            FaultKind::Retry => {
-                // Where reads fail at random, too, the repeated one might: then the block would be lost, and nothing to blame.
-                if self.device().profile().faults.read_retry > 0.0 {
-                    return false;
-                }
-                let Some(ppa) = picked(&self.written_places(), pick) else { return false };
-                self.device().inject_transient_read_failure(ppa, 1);
-                true
+            FaultKind::Program | FaultKind::Close | FaultKind::Erase | FaultKind::HighEcc | FaultKind::Retry => {
+                let now = self.clock.0;
+                let block = self.ftl.as_ref().expect("the drive is open").block();
+                disturb(&mut self.wire.device(), block, now, fault)
             }
             FaultKind::Swap => {
                 let inscriptions = Inscriptions::read(self);
@@ -326,19 +306,13 @@ impl<D: Drive> World<D> {
     }
 
     fn good_chunks(&mut self) -> Vec<ChunkId> {
-        self.chunk_report().iter().filter(|chunk| chunk.state != ChunkState::Offline).map(|chunk| chunk.chunk).collect()
+        good_chunks(&self.chunk_report())
     }
 
     /// Good chunks without which the drive can go on, or wear out.
     fn dispensable_chunks(&mut self) -> Vec<ChunkId> {
-        let mut chunks = self.good_chunks();
-        let endurance = self.device().endurance();
-        let worn: Vec<ChunkId> =
-            self.device().wear().filter(|(_, resets)| *resets >= endurance).map(|(chunk, _)| chunk).collect();
-        let places: Vec<ChunkId> = self.ftl().block().superblock().places.iter().copied().map(ChunkId).collect();
-        let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
-        chunks.retain(|chunk| good > 2 || !places.contains(chunk));
-        chunks
+        let report = self.chunk_report();
+        dispensable_chunks(&self.wire.device(), &report, self.ftl.as_ref().expect("the drive is open").block())
     }
 
     /// Tells the model what silent faults have cost so far.
@@ -371,6 +345,62 @@ impl<D: Drive> World<D> {
             }
         }
     }
+}
+
+/// Lets something go wrong by which nothing is lost, on a drive of any kind. Gives whether there was a place for it.
+pub(crate) fn disturb(device: &mut EmulatedDevice, block: &BlockFtl<Wire>, now: Time, fault: Fault) -> bool {
+    let Fault { kind, pick } = fault;
+    let report = device.whole_chunk_report(now).expect("the device answers");
+    match kind {
+        FaultKind::Program | FaultKind::Close => {
+            let Some(chunk) = picked(&good_chunks(&report), pick) else { return false };
+            let failure = if kind == FaultKind::Close { ProgramFailure::ChunkClosed } else { ProgramFailure::NextUnit };
+            device.inject_program_failure(chunk, failure);
+        }
+        FaultKind::Erase => {
+            let Some(chunk) = picked(&dispensable_chunks(device, &report, block), pick) else { return false };
+            let endurance = device.endurance();
+            device.set_wear(chunk, endurance).expect("a store in memory");
+        }
+        FaultKind::HighEcc => {
+            let Some(ppa) = picked(&written_places(device.geometry(), &report), pick) else { return false };
+            device.inject_high_ecc(ppa);
+        }
+        FaultKind::Retry => {
+            // Where reads fail at random, too, the repeated one might: then the block would be lost, and nothing to blame.
+            if device.profile().faults.read_retry > 0.0 {
+                return false;
+            }
+            let Some(ppa) = picked(&written_places(device.geometry(), &report), pick) else { return false };
+            device.inject_transient_read_failure(ppa, 1);
+        }
+        _ => unreachable!("{fault} takes data away"),
+    }
+    true
+}
+
+fn good_chunks(report: &[ChunkDescriptor]) -> Vec<ChunkId> {
+    report.iter().filter(|chunk| chunk.state != ChunkState::Offline).map(|chunk| chunk.chunk).collect()
+}
+
+fn dispensable_chunks(device: &EmulatedDevice, report: &[ChunkDescriptor], block: &BlockFtl<Wire>) -> Vec<ChunkId> {
+    let mut chunks = good_chunks(report);
+    let endurance = device.endurance();
+    let worn: Vec<ChunkId> = device.wear().filter(|(_, resets)| *resets >= endurance).map(|(chunk, _)| chunk).collect();
+    let places: Vec<ChunkId> = block.superblock().places.iter().copied().map(ChunkId).collect();
+    let good = places.iter().filter(|place| chunks.contains(place) && !worn.contains(place)).count();
+    chunks.retain(|chunk| good > 2 || !places.contains(chunk));
+    chunks
+}
+
+/// All places below a write pointer.
+pub(crate) fn written_places(geometry: &Geometry, report: &[ChunkDescriptor]) -> Vec<Ppa> {
+    let format = geometry.format();
+    let places = |chunk: &ChunkDescriptor| {
+        let chunk = *chunk;
+        (0..chunk.write_pointer).map(move |block| format.ppa(chunk.chunk, block))
+    };
+    report.iter().flat_map(places).collect()
 }
 
 fn picked<T: Copy>(among: &[T], pick: u32) -> Option<T> {

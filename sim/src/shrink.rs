@@ -3,7 +3,7 @@
 
 use crate::caught::Failure;
 use crate::explore::explore;
-use crate::step::{Deed, Moment, Range, Step};
+use crate::step::{Deed, Moment, Range, Step, ZoneDeed};
 use crate::swarm::Run;
 
 /// Runs that are tried, at most.
@@ -142,16 +142,23 @@ fn simpler(step: &Step) -> Vec<Step> {
             }
         }
         Step::Table(deed) => {
-            let Deed { pick, size, .. } = *deed;
-            let sizes = [Deed { size: 1, ..*deed }, Deed { size: size / 2, ..*deed }];
-            let fewer = sizes.into_iter().chain([Deed { size: size.saturating_sub(1), ..*deed }]);
-            let simple = std::iter::once(Deed { pick: 0, ..*deed }).filter(|_| pick > 0);
-            simpler.extend(simple.chain(fewer.filter(|deed| deed.size < size)).map(Step::Table));
+            let deeds = simpler_numbers(deed.pick, deed.size).map(|(pick, size)| Deed { pick, size, ..*deed });
+            simpler.extend(deeds.map(Step::Table));
+        }
+        Step::Zone(deed) => {
+            let deeds = simpler_numbers(deed.pick, deed.size).map(|(pick, size)| ZoneDeed { pick, size, ..*deed });
+            simpler.extend(deeds.filter(|simpler| simpler.size > 0 || deed.size == 0).map(Step::Zone));
         }
         Step::Idle(micros) if *micros > 1 => simpler.push(Step::Idle(micros / 2)),
         _ => {}
     }
     simpler
+}
+
+/// What picks a table or a zone, and how much of it.
+fn simpler_numbers(pick: u32, size: u32) -> impl Iterator<Item = (u32, u32)> {
+    let candidates = [(0, size), (pick, 1), (pick, size / 2), (pick, size.saturating_sub(1))];
+    candidates.into_iter().filter(move |(first, less)| *first < pick || *less < size)
 }
 
 fn simpler_moments(moment: Moment) -> impl Iterator<Item = Moment> {

@@ -18,6 +18,9 @@ pub trait Stage: Sized {
     /// The world of its blocks: all of a block drive, the log area of a table drive.
     fn blocks(&mut self) -> &mut World<Self::Drive>;
 
+    /// The same, to look at.
+    fn world(&self) -> &World<Self::Drive>;
+
     /// Does something with a table; nothing on a drive without.
     fn perform(&mut self, deed: Deed);
 
@@ -71,6 +74,10 @@ impl Stage for World {
     type Drive = Ftl;
 
     fn blocks(&mut self) -> &mut World {
+        self
+    }
+
+    fn world(&self) -> &World {
         self
     }
 
@@ -133,6 +140,10 @@ impl Stage for TableWorld {
     type Drive = TableDrive;
 
     fn blocks(&mut self) -> &mut World<TableDrive> {
+        self
+    }
+
+    fn world(&self) -> &World<TableDrive> {
         self
     }
 

@@ -17,6 +17,10 @@
 //! | `k3+0`, `l3+0` | keep one readable, let it go |
 //! | `q3+8` | read 8 blocks of one that can be read |
 //! | `m3+90`, `v3+0` | put an entry without a table: a new one if the number is even; delete one |
+//! | `A3+12`, `D3+12` | append 12 blocks to zone 3; durably |
+//! | `S3+12` | write them at its write pointer |
+//! | `Q3+12` | read 12 blocks of it; which, follows from how often the number goes round all zones |
+//! | `O3+0`, `C3+0`, `F3+0`, `R3+0` | open it, close it, finish it, reset it |
 //! | `f` | flush |
 //! | `s` | wait until no request is under way |
 //! | `i500` | let 500 µs pass |
@@ -123,6 +127,59 @@ impl fmt::Display for Deed {
     }
 }
 
+/// What is done with zones, by letter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneDeedKind {
+    /// Blocks are appended.
+    Append,
+    /// Blocks are appended, durably.
+    AppendDurably,
+    /// Blocks are written at the write pointer.
+    Write,
+    /// Blocks are read.
+    Read,
+    /// It is opened.
+    Open,
+    /// It is closed.
+    Close,
+    /// It is finished.
+    Finish,
+    /// It is reset.
+    Reset,
+}
+
+impl ZoneDeedKind {
+    /// All of them, with the letter that each is written by.
+    pub const ALL: [(ZoneDeedKind, char); 8] = [
+        (ZoneDeedKind::Append, 'A'),
+        (ZoneDeedKind::AppendDurably, 'D'),
+        (ZoneDeedKind::Write, 'S'),
+        (ZoneDeedKind::Read, 'Q'),
+        (ZoneDeedKind::Open, 'O'),
+        (ZoneDeedKind::Close, 'C'),
+        (ZoneDeedKind::Finish, 'F'),
+        (ZoneDeedKind::Reset, 'R'),
+    ];
+}
+
+/// Something that is done with a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneDeed {
+    /// What.
+    pub kind: ZoneDeedKind,
+    /// Picks the zone, counted round.
+    pub pick: u32,
+    /// Blocks.
+    pub size: u32,
+}
+
+impl fmt::Display for ZoneDeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = ZoneDeedKind::ALL.into_iter().find(|(kind, _)| *kind == self.kind);
+        write!(f, "{}{}+{}", listed.expect("all kinds are listed").1, self.pick, self.size)
+    }
+}
+
 /// What happens next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -140,6 +197,8 @@ pub enum Step {
     Announce(Range),
     /// Something is done with a table.
     Table(Deed),
+    /// Something is done with a zone.
+    Zone(ZoneDeed),
     /// A flush is submitted.
     Flush,
     /// All requests end.
@@ -221,6 +280,7 @@ impl fmt::Display for Step {
             Step::Handle(handle) => write!(f, "h{handle}"),
             Step::Announce(range) => write!(f, "a{range}"),
             Step::Table(deed) => write!(f, "{deed}"),
+            Step::Zone(deed) => write!(f, "{deed}"),
             Step::Flush => write!(f, "f"),
             Step::Settle => write!(f, "s"),
             Step::Idle(micros) => write!(f, "i{micros}"),
@@ -301,9 +361,13 @@ fn parse(text: &str) -> Result<Step, ()> {
         }
         '!' => Ok(Step::Fault(rest.parse()?)),
         letter => {
-            let (kind, _) = DeedKind::ALL.into_iter().find(|(_, other)| *other == letter).ok_or(())?;
             let (pick, size) = rest.split_once('+').ok_or(())?;
-            Ok(Step::Table(Deed { kind, pick: number(pick)?, size: number(size)? }))
+            let (pick, size) = (number(pick)?, number(size)?);
+            if let Some((kind, _)) = ZoneDeedKind::ALL.into_iter().find(|(_, other)| *other == letter) {
+                return Ok(Step::Zone(ZoneDeed { kind, pick, size }));
+            }
+            let (kind, _) = DeedKind::ALL.into_iter().find(|(_, other)| *other == letter).ok_or(())?;
+            Ok(Step::Table(Deed { kind, pick, size }))
         }
     }
 }
@@ -328,7 +392,7 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c o7 x37 x37+2t x37~81 x3+1~0t x0/5/9+1t !lose7 !program0 !offline12";
+        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 A3+12 D0+1 S2+9 Q31+8 O1+0 C1+0 F2+0 R3+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c o7 x37 x37+2t x37~81 x3+1~0t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 

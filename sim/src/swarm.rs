@@ -8,6 +8,7 @@ mod steps;
 use crate::step::{Range, Step};
 use crate::table_world::TableWorld;
 use crate::world::VICTIM_POLICIES;
+use crate::zone_world::ZoneWorld;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
 use openftl_media::Profile;
@@ -18,10 +19,11 @@ use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
+use openftl_zones::{Face, Limits, ZoneConfig};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
-use steps::{beyond, long_loop, steps, with_hints, with_silent_faults, with_tables};
+use steps::{beyond, long_loop, steps, with_hints, with_silent_faults, with_tables, zone_steps};
 
 /// What chance follows from.
 pub struct Dice(Xoshiro256PlusPlus);
@@ -49,29 +51,36 @@ impl Dice {
     }
 }
 
-/// Which drives are drawn: `all`, `map-in-memory` or `map-on-media`.
+/// Which drives are drawn: `all`, or those of some kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Drives {
     /// Of every kind.
     #[default]
     All,
+    /// Block drives and table drives.
+    BlocksAndTables,
     /// Block drives that have their map in memory, and table drives.
     MapInMemory,
     /// Block drives that have their map on media.
     MapOnMedia,
+    /// Zoned drives.
+    Zones,
 }
 
 impl Drives {
     /// All kinds.
-    pub const ALL: [Drives; 3] = [Drives::All, Drives::MapInMemory, Drives::MapOnMedia];
+    pub const ALL: [Drives; 5] =
+        [Drives::All, Drives::BlocksAndTables, Drives::MapInMemory, Drives::MapOnMedia, Drives::Zones];
 }
 
 impl fmt::Display for Drives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Drives::All => "all",
+            Drives::BlocksAndTables => "blocks-and-tables",
             Drives::MapInMemory => "map-in-memory",
             Drives::MapOnMedia => "map-on-media",
+            Drives::Zones => "zones",
         })
     }
 }
@@ -81,8 +90,29 @@ impl std::str::FromStr for Drives {
 
     fn from_str(text: &str) -> Result<Drives, String> {
         let found = Drives::ALL.into_iter().find(|drives| drives.to_string() == text);
-        found.ok_or_else(|| format!("write {}, {} or {}", Drives::All, Drives::MapInMemory, Drives::MapOnMedia))
+        let words = Drives::ALL.map(|drives| drives.to_string());
+        let (last, others) = words.split_last().expect("there are some");
+        found.ok_or_else(|| format!("write {} or {last}", others.join(", ")))
     }
+}
+
+/// What a drive is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Blocks.
+    Blocks,
+    /// Tables, and blocks beside them.
+    Tables {
+        /// Chunks of each parallel unit for tables.
+        chunks: u32,
+    },
+    /// Zones.
+    Zones {
+        /// What they are like.
+        zoned: ZoneConfig,
+        /// Chunks of each parallel unit.
+        chunks: u32,
+    },
 }
 
 /// A device and a drive on it.
@@ -98,8 +128,8 @@ pub struct Setting {
     pub spare: u32,
     /// Requests under way at a time.
     pub depth: usize,
-    /// Chunks of each parallel unit for tables; `None`: a block drive.
-    pub tables: Option<u32>,
+    /// What the drive is for.
+    pub kind: Kind,
     /// How much longer or shorter than usual each operation of a die may take, in percent.
     pub jitter: u32,
 }
@@ -110,11 +140,17 @@ pub enum World {
     Block(Box<crate::World>),
     /// With a table drive.
     Tables(Box<TableWorld>),
+    /// With a zoned drive.
+    Zones(Box<ZoneWorld>),
 }
 
 impl Setting {
     fn draw(seed: u64, drives: Drives, dice: &mut Dice) -> Setting {
         let tables = tables(&mut Dice::new((!seed).rotate_left(16))).filter(|_| drives != Drives::MapOnMedia);
+        let has_zones = drives == Drives::Zones
+            || (drives == Drives::All && Dice::new((!seed).rotate_left(24)).once_in(ZONED_ONCE_IN));
+        let tables = tables.filter(|_| !has_zones);
+        let mut zones = Dice::new(seed.rotate_left(24));
         let mut apart = Dice::new(seed.rotate_left(48));
         let is_narrow = is_narrow(seed);
         let jitter = if apart.once_in(4) { apart.one_of(&[5, 30, 90]) } else { 0 };
@@ -123,10 +159,10 @@ impl Setting {
             let mut config = config(seed, &profile, dice);
             place(&mut config, &mut Dice::new(!seed));
             collect(&mut config, &mut Dice::new(seed.rotate_left(32)));
-            if tables.is_none() {
+            if tables.is_none() && !has_zones {
                 keep_map_on_media(&mut config, drives, &mut Dice::new((!seed).rotate_left(32)));
             }
-            if tables.is_some() {
+            if tables.is_some() || has_zones {
                 config.payload = FrameForm::Bytes;
                 // There is nothing to be announced.
                 config.placement = match config.placement {
@@ -139,7 +175,12 @@ impl Setting {
                 narrow(&mut profile, &mut config, &mut apart);
                 spare = apart.one_of(&[0, 0, 1, 3]);
             }
-            let setting = Setting { seed, config, profile, spare, depth, tables, jitter };
+            let kind = match tables {
+                _ if has_zones => zoned(&profile, &mut config, &mut zones),
+                Some(chunks) => Kind::Tables { chunks },
+                None => Kind::Blocks,
+            };
+            let setting = Setting { seed, config, profile, spare, depth, kind, jitter };
             // Not every device can hold every drive.
             if setting.profile.validate().is_ok() && setting.world().is_ok() {
                 return setting;
@@ -153,18 +194,24 @@ impl Setting {
     /// If there can be no such drive.
     pub fn world(&self) -> Result<World, OpenError> {
         let (profile, config) = (self.profile.clone(), self.config.clone());
-        Ok(match self.tables {
-            None => {
+        Ok(match self.kind {
+            Kind::Blocks => {
                 let mut world = crate::World::try_new(profile, config, self.spare, self.seed)?;
                 world.device().set_jitter(self.jitter, self.seed);
                 world.may_wear_out = true;
                 World::Block(Box::new(world))
             }
-            Some(tables) => {
-                let mut world = TableWorld::try_new(profile, config, self.spare, tables, self.seed)?;
+            Kind::Tables { chunks } => {
+                let mut world = TableWorld::try_new(profile, config, self.spare, chunks, self.seed)?;
                 world.device().set_jitter(self.jitter, self.seed);
                 world.may_wear_out = true;
                 World::Tables(Box::new(world))
+            }
+            Kind::Zones { zoned, chunks } => {
+                let mut world = ZoneWorld::try_new(profile, config, zoned, chunks, self.seed)?;
+                world.wire.device().set_jitter(self.jitter, self.seed);
+                world.may_wear_out = true;
+                World::Zones(Box::new(world))
             }
         })
     }
@@ -336,11 +383,26 @@ pub fn other_settings(setting: &Setting, number: u32) -> Config {
         }
     }
     // With tables there is nothing to be announced.
-    if dice.once_in(3) && (setting.tables.is_none() || placement != PlacementName::FlashAlloc) {
+    if dice.once_in(3) && (setting.kind == Kind::Blocks || placement != PlacementName::FlashAlloc) {
         config.placement = placement;
         (config.handles, config.objects_max) = (dice.between(1, 4) as u8, dice.between(1, 4) as u16);
     }
     config
+}
+
+/// One drive of six is zoned. This is drawn apart, so that the others are what they would be without.
+const ZONED_ONCE_IN: u64 = 6;
+
+/// Zones as a device can have them, most often few, so that they are written and reset again and again.
+fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
+    let pus = profile.groups * profile.pus_per_group;
+    let width = dice.one_of(&[1, 1, 2, pus]).min(pus);
+    let max_open = dice.between(1, 3) as u32;
+    let limits = Limits { max_open, max_active: max_open + dice.between(0, 2) as u32 };
+    let few = dice.between(2, 12) as u32;
+    let zones = dice.one_of(&[None, Some(few)]);
+    config.host_frames = dice.one_of(&[300, 600]);
+    Kind::Zones { zoned: ZoneConfig { face: Face::Zones, width, limits, zones }, chunks: dice.between(6, 40) as u32 }
 }
 
 /// One drive of five is a table drive. This is drawn apart, so that the others are what they would be without.
@@ -350,7 +412,7 @@ fn tables(dice: &mut Dice) -> Option<u32> {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { profile, config, spare, depth, tables, jitter, .. } = self;
+        let Setting { profile, config, spare, depth, kind, jitter, .. } = self;
         let chip = &profile.chip;
         write!(
             f,
@@ -366,7 +428,16 @@ impl fmt::Display for Setting {
             if profile.cache.power_loss_protection { "protected" } else { "not protected" },
             config.capacity_blocks * BLOCK_BYTES as u64 / 1024,
             config.over_provisioning,
-            tables.map_or(String::new(), |tables| format!("{tables} chunks of each PU for tables, ")),
+            match kind {
+                Kind::Blocks => String::new(),
+                Kind::Tables { chunks } => format!("{chunks} chunks of each PU for tables, "),
+                Kind::Zones { zoned: ZoneConfig { width, limits, zones, .. }, chunks } => format!(
+                    "{} of {width} PUs on {chunks} chunks of each, {} open and {} active, ",
+                    zones.map_or("as many zones as can be".to_owned(), |zones| format!("{zones} zones")),
+                    limits.max_open,
+                    limits.max_active
+                ),
+            },
             config.map_memory.map_or(String::new(), |memory| {
                 format!("map pages of {} entries and {:?} ({}), ", memory.page.entries(), memory.budget, memory.policy)
             }),
@@ -423,7 +494,7 @@ fn two_units_of_sixteen(seed: u64) -> Setting {
         checkpoint_log_blocks: Some(1),
         ..Config::default()
     };
-    Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }
+    Setting { seed, profile, config, spare: 0, depth: 1, kind: Kind::Blocks, jitter: 0 }
 }
 
 impl Run {
@@ -446,12 +517,16 @@ impl Run {
     pub fn draw_of(seed: u64, drives: Drives) -> Run {
         let mut dice = Dice::new(seed);
         let setting = Setting::draw(seed, drives, &mut dice);
-        let is_loop = is_narrow(seed) && setting.tables.is_none() && Dice::new(seed.rotate_left(8)).once_in(2);
+        let is_loop = is_narrow(seed) && setting.kind == Kind::Blocks && Dice::new(seed.rotate_left(8)).once_in(2);
+        if let Kind::Zones { .. } = setting.kind {
+            let steps = beyond(zone_steps(&setting, &mut dice), &mut Dice::new((!seed).rotate_left(8)));
+            return Run { seed, setting, steps };
+        }
         let steps = if is_loop { long_loop(&setting, &mut dice) } else { steps(&setting, &mut dice) };
         let steps = beyond(steps, &mut Dice::new((!seed).rotate_left(8)));
         let steps = with_hints(steps, &setting, &mut Dice::new(!seed));
         let steps = with_silent_faults(steps, &mut Dice::new(seed ^ 0x51_1E17));
-        let steps = if setting.tables.is_some() { with_tables(steps, &mut Dice::new(!seed)) } else { steps };
+        let steps = if setting.kind == Kind::Blocks { steps } else { with_tables(steps, &mut Dice::new(!seed)) };
         Run { seed, setting, steps }
     }
 
@@ -467,10 +542,14 @@ impl Run {
                 range.blocks > 0 && range.first.checked_add(range.blocks).is_some_and(|end| end <= capacity)
             };
             let most = if matches!(step, Step::Trim(..) | Step::Announce(_)) { u64::MAX } else { 256 };
-            let is_for_tables = matches!(step, Step::Table(_));
             let is_for_blocks = matches!(step, Step::WriteUncorrectable(..) | Step::Announce(_));
-            let is_of_the_other_kind = if setting.tables.is_some() { is_for_blocks } else { is_for_tables };
-            if is_of_the_other_kind || step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
+            let (is_for_tables, is_for_zones) = (matches!(step, Step::Table(_)), matches!(step, Step::Zone(_)));
+            let is_of_another_kind = match setting.kind {
+                Kind::Blocks => is_for_tables || is_for_zones,
+                Kind::Tables { .. } => is_for_blocks || is_for_zones,
+                Kind::Zones { .. } => step.range().is_some() || is_for_tables || matches!(step, Step::Handle(_)),
+            };
+            if is_of_another_kind || step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
                 return Err(Beyond { step: step.to_string(), capacity, seed });
             }
         }

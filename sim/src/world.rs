@@ -4,6 +4,7 @@
 
 use crate::drive::Drive;
 use crate::fate::States;
+use crate::fault::written_places;
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
@@ -1015,13 +1016,8 @@ impl<D: Drive> World<D> {
 
     /// Where the blocks below the write pointers of all chunks are.
     pub fn written_places(&mut self) -> Vec<Ppa> {
-        let format = self.wire.geometry().format();
         let report = self.chunk_report();
-        let places = |chunk: &ChunkDescriptor| {
-            let chunk = *chunk;
-            (0..chunk.write_pointer).map(move |block| format.ppa(chunk.chunk, block))
-        };
-        report.iter().flat_map(places).collect()
+        written_places(self.wire.geometry(), &report)
     }
 
     /// Where `block` is on the medium. It must have been flushed.

@@ -1,18 +1,18 @@
 //! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
 
-use crate::caught::caught;
+use crate::fate::States;
 use crate::liveness::{Deadline, Patience, Waiting};
-use crate::step::Moment;
+use crate::step::{Moment, ZoneDeed, ZoneDeedKind};
 use crate::wire::{CrashPoint, Wire};
 use crate::zone_model::{FoundZone, Life, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
-use openftl_parts::{Access, Config, Durability, IoError, OpenError};
+use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
+use openftl_parts::config::Left;
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
+use openftl_parts::{Access, Config, Durability, IoError, OpenError, ReadOnlyReason};
 use openftl_zones::{Action, Layout, Limits, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::HashMap;
-use std::fmt;
 use std::rc::Rc;
 
 /// Requests until a power cut, at most.
@@ -20,6 +20,9 @@ const OPERATIONS_MAX: u32 = 400;
 
 /// Blocks that are read at a time where all are.
 const READ_BLOCKS: u32 = 64;
+
+/// Blocks of a write, at most.
+const WRITE_BLOCKS_MAX: u32 = TRANSACTION_BLOCKS_MAX as u32;
 
 /// A request under way.
 enum Errand {
@@ -55,6 +58,12 @@ pub struct ZoneWorld {
     chance: Xoshiro256PlusPlus,
     patience: Patience,
     waiting: Waiting,
+    /// Whether the drive may wear out, and refuse writes from then on.
+    pub may_wear_out: bool,
+    /// What the drive is opened with from the next time on, if that is something else. Where that is refused because it needs more
+    /// chunks, the drive is opened as it was made.
+    pub next_config: Option<Config>,
+    has_other_config: bool,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
     /// States that a power cut could leave, and what the model said.
@@ -97,6 +106,9 @@ impl ZoneWorld {
             layout,
             chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             patience,
+            may_wear_out: false,
+            next_config: None,
+            has_other_config: false,
             under_way: Vec::new(),
             tag: 0,
             crash_points: Vec::new(),
@@ -117,10 +129,23 @@ impl ZoneWorld {
             chance: self.chance.clone(),
             patience: self.patience,
             waiting: Waiting::new(self.patience, crash_point.at),
+            may_wear_out: self.may_wear_out,
+            next_config: self.next_config.clone(),
+            has_other_config: self.has_other_config,
             under_way: Vec::new(),
             tag: self.tag,
             crash_points: Vec::new(),
         }
+    }
+
+    /// The same drive once more, closed as it is: a power cut has left this device.
+    #[must_use]
+    pub fn fork(&self) -> ZoneWorld {
+        let device = self.wire.device().fork().expect("memory for a small device").expect("a store in memory");
+        let (event, at) = (self.wire.events(), self.clock.0);
+        let states = States::prefix();
+        let crash_point = CrashPoint { device, fingerprint: 0, event, at, torn: false, fates: None, states };
+        self.after_cut(crash_point, self.model.clone())
     }
 
     /// The drive, which is open.
@@ -216,14 +241,87 @@ impl ZoneWorld {
 
     fn end(&mut self, errand: Errand, ZoneDone { result, address: at, .. }: ZoneDone) {
         match errand {
-            Errand::Flush { snapshot } => {
-                result.unwrap_or_else(|error| panic!("a flush ended with: {error}"));
-                self.model().flushed(&snapshot);
-            }
+            Errand::Flush { snapshot } => match result {
+                Ok(()) => self.model().flushed(&snapshot),
+                Err(error) => self.expect_worn_out("a flush", error),
+            },
             Errand::Append { address } => assert_eq!((result, at), (Ok(()), Some(address)), "an append is where it is"),
             Errand::Read { zone, first, frames, life } => self.compare(zone, first, frames, life, result),
             Errand::Other => result.unwrap_or_else(|error| panic!("a request ended with: {error}")),
         }
+    }
+
+    /// Something may be refused for good only because the drive is worn out, or a zone has no medium left.
+    fn expect_worn_out(&mut self, what: &str, error: ZoneError) {
+        let is_worn = match error {
+            ZoneError::DriveReadOnly(_) | ZoneError::Io(IoError::ReadOnly) => self.is_worn_out(),
+            ZoneError::ReadOnly { zone } => self.state(zone) == ZoneState::ReadOnly && self.has_bad_chunks(),
+            _ => false,
+        };
+        assert!(self.may_wear_out && is_worn, "{what}: {error}: {}", self.ftl().describe());
+    }
+
+    fn is_worn_out(&mut self) -> bool {
+        let reason = self.ftl().block().read_only_reason();
+        matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent))
+    }
+
+    fn has_bad_chunks(&self) -> bool {
+        let NandStatistics { program_failures, erase_failures, .. } = *self.wire.device().statistics();
+        program_failures + erase_failures > 0
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn requests_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Does something with a zone, and takes it that the drive may refuse that.
+    pub fn perform(&mut self, ZoneDeed { kind, pick, size }: ZoneDeed) {
+        let zones = self.layout.zones;
+        let (zone, round) = (pick % zones, pick / zones);
+        let durability = match kind {
+            ZoneDeedKind::AppendDurably => Durability::Durable,
+            _ => Durability::Volatile,
+        };
+        match kind {
+            ZoneDeedKind::Append | ZoneDeedKind::AppendDurably | ZoneDeedKind::Write => {
+                // Mostly as much as there is room for.
+                let left = self.layout.capacity - self.written(zone);
+                let blocks = if left > 0 && round % 8 != 7 { size.min(left) } else { size };
+                let result = self.write(zone, blocks.min(WRITE_BLOCKS_MAX), durability, kind != ZoneDeedKind::Write);
+                self.expect_refusal(zone, result);
+            }
+            ZoneDeedKind::Read => {
+                let first = round % self.layout.size as u32;
+                if self.state(zone) != ZoneState::Offline {
+                    self.read(zone, first, size.clamp(1, READ_BLOCKS).min(self.layout.size as u32 - first));
+                }
+            }
+            ZoneDeedKind::Open => self.expect_act(zone, Action::Open),
+            ZoneDeedKind::Close => self.expect_act(zone, Action::Close),
+            ZoneDeedKind::Finish => self.expect_act(zone, Action::Finish),
+            ZoneDeedKind::Reset => self.expect_act(zone, Action::Reset),
+        }
+    }
+
+    /// Has the drive verify itself, with nothing under way.
+    ///
+    /// # Panics
+    /// If it finds anything.
+    pub fn check(&mut self) {
+        let mut deadline = Deadline::new(&mut self.clock, self.patience, "the drive checks itself".to_owned());
+        let ftl = self.ftl.as_mut().expect("the drive is open");
+        let report = ftl.check(&mut deadline, &mut |_, _| ()).expect("the device answers");
+        assert!(report.is_sound(), "{:#?}", report.findings);
+    }
+
+    /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
+    pub fn power_cut_at(&mut self, moment: Moment) -> States {
+        self.ftl = None;
+        self.under_way.clear();
+        self.wire.power_cut(moment)
     }
 
     fn compare(&mut self, zone: u32, first: u32, frames: Vec<Frame>, life: Life, result: Result<(), ZoneError>) {
@@ -295,7 +393,9 @@ impl ZoneWorld {
     /// Makes everything durable; ends later.
     pub fn flush(&mut self) {
         let (now, tag) = (self.clock.now(), self.next_tag());
-        self.ftl().submit(now, tag, ZoneRequest::Flush).expect("the drive takes it");
+        if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Flush) {
+            return self.expect_worn_out("a flush", error);
+        }
         self.under_way.push((tag, Errand::Flush { snapshot: self.model.snapshot() }));
     }
 
@@ -348,13 +448,26 @@ impl ZoneWorld {
     /// # Errors
     /// Why it cannot be.
     pub fn open(&mut self) -> Result<(), OpenError> {
+        if let Some(config) = self.next_config.take() {
+            (self.config, self.has_other_config) = (config, true);
+        }
+        let mut opened = self.open_as_configured();
+        if self.has_other_config && matches!(opened, Err(OpenError::OtherSize { .. })) {
+            (self.config.left, self.config.checkpoint_log_blocks) = (Left::ALL, None);
+            opened = self.open_as_configured();
+        }
+        let ftl = self.ftl.insert(opened?);
+        let missing = &ftl.block().recovery_report().missing_room;
+        assert!(missing.is_none(), "room is missing: {missing:?}, {}", ftl.describe());
+        self.waiting = Waiting::new(self.patience, self.clock.0);
+        Ok(())
+    }
+
+    fn open_as_configured(&mut self) -> Result<ZoneFtl<Wire>, OpenError> {
         let deed = "the drive is opened".to_owned();
         let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
         let (wire, config) = (self.wire.clone(), self.config.clone());
-        let ftl = ZoneFtl::open_with(wire, config, self.limits.into(), Access::ReadWrite, &mut deadline)?;
-        self.ftl = Some(ftl);
-        self.waiting = Waiting::new(self.patience, self.clock.0);
-        Ok(())
+        ZoneFtl::open_with(wire, config, self.limits.into(), Access::ReadWrite, &mut deadline)
     }
 
     /// What each zone holds, told by its blocks.
@@ -406,7 +519,9 @@ impl ZoneWorld {
     /// # Errors
     /// What contradicts the model.
     pub fn recover(&mut self) -> Result<Vec<FoundZone>, String> {
-        self.open().map_err(|error| error.to_string())?;
+        if self.ftl.is_none() {
+            self.open().map_err(|error| error.to_string())?;
+        }
         for zone in 0..self.layout.zones {
             let state = self.state(zone);
             if state.is_open() {
@@ -429,13 +544,23 @@ impl ZoneWorld {
     /// If it is not.
     pub fn clean_restart(&mut self) {
         self.settle();
-        let deed = "the drive is closed".to_owned();
+        let was_read_only = self.ftl().is_read_only();
+        let deed = format!("the drive is closed, begun with {}", self.ftl().describe());
         let ftl = self.ftl.take().expect("the drive is open");
         let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
-        ftl.close(&mut deadline).unwrap_or_else(|error| panic!("{error}"));
+        let closed = match ftl.close(&mut deadline) {
+            Ok(_) => true,
+            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent)) if self.may_wear_out => {
+                false
+            }
+            Err(error) => panic!("the drive cannot be closed: {error}"),
+        };
         self.note_crash_points();
-        let snapshot = self.model.snapshot();
-        self.model().flushed(&snapshot);
+        // A drive that takes no writes has kept what was durable.
+        if closed && !was_read_only {
+            let snapshot = self.model.snapshot();
+            self.model().flushed(&snapshot);
+        }
         self.wire.look();
         self.note_crash_points();
         let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
@@ -453,9 +578,7 @@ impl ZoneWorld {
                 self.operation(4);
             }
         });
-        self.ftl = None;
-        self.under_way.clear();
-        wire.power_cut(moment);
+        self.power_cut_at(moment);
         let found = self.recover()?;
         self.adopt(&found);
         Ok(())
@@ -518,8 +641,13 @@ impl ZoneWorld {
             ZoneError::Boundary { .. } | ZoneError::OutOfRange { .. } => true,
             ZoneError::TooManyActive { .. } => self.ftl().board().resources().1 >= self.limits.max_active,
             ZoneError::TooManyOpen { .. } => self.ftl().board().resources().0 >= self.limits.max_open,
-            ZoneError::InvalidTransition { .. } => matches!(state, ZoneState::Empty | ZoneState::Full),
+            ZoneError::InvalidTransition { .. } => {
+                matches!(state, ZoneState::Empty | ZoneState::Full | ZoneState::ReadOnly)
+            }
             ZoneError::Io(IoError::QueueFull) => true,
+            ZoneError::DriveReadOnly(_) | ZoneError::ReadOnly { .. } | ZoneError::Io(IoError::ReadOnly) => {
+                return self.expect_worn_out("a request", error);
+            }
             _ => false,
         };
         assert!(may_be, "zone {zone}, {state:?}: {error}");
@@ -555,79 +683,4 @@ impl ZoneWorld {
         self.clean_restart();
         self.verify_all();
     }
-}
-
-/// Of so many recoveries one is cut, everywhere.
-const RECOVERIES_CUT: u64 = 8;
-
-/// The crash points of a workload so far.
-#[derive(Default)]
-pub struct ZoneCrashPoints {
-    /// What was found after the recovery of each state.
-    known: HashMap<u64, Vec<FoundZone>>,
-    /// Different states that a cut left.
-    pub cuts: u64,
-    /// Different states that a cut of one of their recoveries left.
-    pub recovery_cuts: u64,
-}
-
-impl fmt::Display for ZoneCrashPoints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} states after a power cut, {} after one during the recovery", self.cuts, self.recovery_cuts)
-    }
-}
-
-impl ZoneCrashPoints {
-    /// Judges every state that a power cut could have left since the last call, and every one that a cut of its recovery could.
-    ///
-    /// # Errors
-    /// What contradicts the model, and after which cut.
-    pub fn judge(&mut self, world: &mut ZoneWorld) -> Result<(), String> {
-        for (crash_point, model) in world.take_crash_points() {
-            let name = format!("cut after event {} at {} ns", crash_point.event, crash_point.at.0);
-            if let Some(found) = self.known.get(&crash_point.fingerprint) {
-                model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
-                continue;
-            }
-            let fingerprint = crash_point.fingerprint;
-            self.cuts += 1;
-            let mut recovered = world.after_cut(crash_point, model.clone());
-            let is_watched = self.cuts.is_multiple_of(RECOVERIES_CUT);
-            if is_watched {
-                recovered.wire.watch();
-            }
-            let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
-            self.known.insert(fingerprint, found.clone());
-            let within = recovered.take_crash_points();
-            recovered.wire.ignore();
-            let operations = if self.cuts.is_multiple_of(10) { 30 } else { 0 };
-            caught(|| {
-                recovered.adopt(&found);
-                recovered.prove(operations);
-            })
-            .map_err(|failure| format!("{name}, and then: {failure}"))?;
-            for (crash_point, _) in within {
-                let name = format!("{name}, then recovery cut after event {}", crash_point.event);
-                let fingerprint = crash_point.fingerprint;
-                if let Some(found) = self.known.get(&fingerprint) {
-                    model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
-                    continue;
-                }
-                self.recovery_cuts += 1;
-                let mut recovered = world.after_cut(crash_point, model.clone());
-                let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
-                self.known.insert(fingerprint, found.clone());
-                caught(|| {
-                    recovered.adopt(&found);
-                    recovered.prove(0);
-                })
-                .map_err(|failure| format!("{name}, and then: {failure}"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn judged(world: &mut ZoneWorld) -> Result<Vec<FoundZone>, String> {
-    caught(|| world.recover()).unwrap_or_else(|panic| Err(panic.to_string()))
 }

@@ -83,20 +83,22 @@ impl Zones {
     /// Whether the medium has all that it will have of a target without more writes.
     fn is_on_media(&self, flash: &Flash, target: Target) -> bool {
         let Some(writer) = self.writer_for(target) else { return true };
-        if self.board.zone(target.zone).state == ZoneState::ReadOnly {
-            return writer.under_way() == 0;
-        }
-        if writer.is_ending {
+        let is_read_only = self.board.zone(target.zone).state == ZoneState::ReadOnly;
+        if writer.is_ending && !is_read_only {
             return false;
         }
         let whole = target.written / self.layout.unit_blocks;
-        let units = (writer.first_unit..whole).map(|unit| writer.unit(unit).expect("units follow each other"));
-        let mut states = units.map(|unit| unit.state);
-        let is_written = states.all(|state| match state {
-            UnitState::Filling | UnitState::Waiting => false,
-            UnitState::UnderWay { id, is_programmed } => is_programmed || flash.units.has_completed(id),
-            UnitState::Kept | UnitState::Readable => true,
-        });
+        // What waits for a medium that has failed is not waited for.
+        let goes_on = |unit: u32| {
+            let (column, _) = self.layout.place_of_unit(unit);
+            !is_read_only || writer.columns[column as usize].stage == Stage::Ready
+        };
+        let is_written =
+            (writer.first_unit..whole).all(|unit| match writer.unit(unit).expect("units follow each other").state {
+                UnitState::Filling | UnitState::Waiting => !goes_on(unit),
+                UnitState::UnderWay { id, is_programmed } => is_programmed || flash.units.has_completed(id),
+                UnitState::Kept | UnitState::Readable => true,
+            });
         is_written && !writer.columns.iter().any(|column| matches!(column.stage, Stage::Failing { .. }))
     }
 
@@ -109,7 +111,9 @@ impl Zones {
         let is_unsaved = |unit: &u32| match writer.unit(*unit).expect("units follow each other").state {
             UnitState::UnderWay { is_programmed, .. } => is_last || !is_programmed || is_moving(*unit),
             UnitState::Filling | UnitState::Waiting => true,
-            UnitState::Kept => is_last || flash.geometry.volatile_cache,
+            UnitState::Kept => {
+                (is_last || flash.geometry.volatile_cache) && !writer.is_kept_readable(flash, &self.layout, *unit)
+            }
             UnitState::Readable => false,
         };
         (writer.first_unit..end).filter(is_unsaved).collect()

@@ -12,10 +12,13 @@
 //! ```text
 //!   without chunk ──▶ copying ──▶ ready ──▶ failing ──▶ without chunk
 //!         └── nothing to copy ──────▲  (a unit could not be programmed; the others of that chunk end)
+//!                  copying ──▶ stuck      (a block of the old chunk is lost: the zone is read only)
 //! ```
 
+use crate::layout::Layout;
 use crate::record::{NamedChunk, SavedTail};
 use openftl_core::{ChunkId, Frame};
+use openftl_parts::flash::Flash;
 use openftl_parts::flash::units::{OpenId, UnitId};
 use std::collections::VecDeque;
 
@@ -49,6 +52,8 @@ pub(crate) enum Stage {
     WithoutChunk,
     /// What is in the old chunk is copied: so many blocks have been.
     Copying { copied: u32 },
+    /// A block that is to be copied is lost: what is in the old chunk stays there, and nothing more is written.
+    Stuck,
     /// Units go to its chunk.
     Ready,
     /// A unit could not be written at this block. The others of its chunk end first.
@@ -87,12 +92,19 @@ pub(crate) struct Column {
     /// Units of it under way, copies included.
     pub(crate) under_way: u32,
     /// A unit that is to be copied is being read.
-    pub(crate) is_reading: bool,
+    pub(crate) reading: Option<Reading>,
+}
+
+/// A unit that is being read, so that it can be copied.
+pub(crate) struct Reading {
+    pub(crate) frames: Vec<Frame>,
+    /// Which of its blocks are asked for, by bits: all of them, and the second time those that failed.
+    pub(crate) asked: u64,
 }
 
 impl Column {
     pub(crate) const EMPTY: Column =
-        Column { stage: Stage::WithoutChunk, old: None, new: None, waiting_from: 0, under_way: 0, is_reading: false };
+        Column { stage: Stage::WithoutChunk, old: None, new: None, waiting_from: 0, under_way: 0, reading: None };
 
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
@@ -208,7 +220,16 @@ impl Writer {
     /// Whether all of it is on media for good, and nothing moves.
     pub(crate) fn is_settled(&self) -> bool {
         let is_at_rest = |column: &Column| column.under_way == 0 && (column.old.is_none() || column.new.is_none());
-        self.units.is_empty() && self.columns.iter().all(|column| !column.is_reading && is_at_rest(column))
+        self.units.is_empty() && self.columns.iter().all(|column| column.reading.is_none() && is_at_rest(column))
+    }
+
+    /// Whether a unit that an earlier life of the drive has written can be read on media by now, for good.
+    pub(crate) fn is_kept_readable(&self, flash: &Flash, layout: &Layout, unit: u32) -> bool {
+        let (column, at) = layout.place_of_unit(unit);
+        self.columns[column as usize].new.is_some_and(|new| {
+            let written_behind = new.open.and_then(|open| flash.units.readable_up_to(open)).unwrap_or(0);
+            new.readable.max(written_behind) >= at + layout.unit_blocks
+        })
     }
 
     /// Units of it under way.

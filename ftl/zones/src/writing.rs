@@ -3,7 +3,7 @@
 use crate::board::Zone;
 use crate::record::SavedTail;
 use crate::state::ZoneState;
-use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
+use crate::writer::{NewChunk, OldChunk, Reading, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::Zones;
 use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
@@ -110,7 +110,7 @@ impl Zones {
     /// Lets go of an orphan that has nothing under way any more.
     fn bury(&mut self, flash: &mut Flash, slot: u32) {
         let writer = self.writer(slot);
-        if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(|column| column.is_reading) {
+        if !writer.is_orphan || writer.under_way() > 0 || writer.columns.iter().any(|column| column.reading.is_some()) {
             return;
         }
         let writer = self.writers[slot as usize].take().expect("it was just looked at");
@@ -140,7 +140,7 @@ impl Zones {
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
-            if std::mem::take(&mut writer.is_stirred) || is_stirred || writer.is_ending {
+            if std::mem::take(&mut writer.is_stirred) || is_stirred || writer.is_ending || writer.may_keep {
                 self.go_on_with(flash, slot as u32);
             }
         }
@@ -163,10 +163,10 @@ impl Zones {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
-                Stage::Failing { at: failed } if column.under_way == 0 && !column.is_reading => {
+                Stage::Failing { at: failed } if column.under_way == 0 && column.reading.is_none() => {
                     self.leave_chunk(flash, slot, at, failed);
                 }
-                Stage::Failing { .. } => return,
+                Stage::Failing { .. } | Stage::Stuck => return,
                 Stage::WithoutChunk => {
                     if self.writer(slot).first_waiting(at).is_none() || !self.take_chunk(flash, slot, at) {
                         return;
@@ -176,7 +176,7 @@ impl Zones {
                     column.stage = Stage::Ready;
                 }
                 Stage::Copying { copied } => {
-                    if !column.is_reading {
+                    if column.reading.is_none() {
                         self.read_next(flash, slot, at, copied);
                     }
                     return;
@@ -294,13 +294,13 @@ impl Zones {
         let old = self.writer(slot).columns[at as usize].old.expect("it is copied from there");
         let count = (old.blocks - copied).min(self.layout.unit_blocks);
         let Some(frames) = self.own_frames(flash, count as usize) else { return };
-        let column = &mut self.writer(slot).columns[at as usize];
-        column.is_reading = true;
         let id = flash.reads.begin(Reader::Tenant, owner(slot, at));
         let read = flash.reads.get_mut(id);
         for (block, frame) in (copied..).zip(&frames) {
             read.add(flash.format.ppa(old.chunk, block), *frame);
         }
+        let asked = u64::MAX >> (u64::BITS - count);
+        self.writer(slot).columns[at as usize].reading = Some(Reading { frames, asked });
         flash.statistics.relocation_reads += u64::from(count);
         flash.submit_read(id);
     }
@@ -320,22 +320,24 @@ impl Zones {
             _ => (0, false),
         };
         let read = flash.reads.get(id);
+        let mut reading = column.reading.take().expect("a unit of it was read");
+        let asked = (0..u64::BITS).filter(|block| reading.asked >> block & 1 != 0);
         let mut failed = 0_u64;
-        for (index, (ppa, frame)) in (0..).zip(read.places().iter().zip(read.frames())) {
+        for (index, (in_unit, (ppa, frame))) in asked.zip(read.places().iter().zip(read.frames())).enumerate() {
             let block = layout.block_at(at, flash.format.block_of(*ppa));
             let is_read = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
             let expected = Oob { kind: BlockKind::Tenant, address: block.into(), sequence: number };
-            failed |= u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << index;
+            failed |= u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << in_unit;
         }
         if failed != 0 && !read.is_again && !is_orphan {
-            // All of them, so that they are together.
-            let all = u64::MAX >> (u64::BITS - read.frames().len() as u32);
-            flash.read_again(id, all);
+            // Those that failed, and no others: with a second chance for all of them, another one might.
+            reading.asked = failed;
+            column.reading = Some(reading);
+            flash.read_again(id, failed);
             return;
         }
-        let frames: Vec<Frame> = read.frames().to_vec();
+        let frames = reading.frames;
         flash.reads.end(id);
-        column.is_reading = false;
         flash.stirred = true;
         self.is_stirred = true;
         // What it was to be copied to may have failed meanwhile.
@@ -348,7 +350,13 @@ impl Zones {
         if is_orphan || failed != 0 {
             flash.statistics.read_failures += u64::from(!is_orphan);
             frames.into_iter().for_each(|frame| flash.frames.release(frame));
-            return if is_orphan { self.bury(flash, slot) } else { self.fail(flash, zone) };
+            if is_orphan {
+                return self.bury(flash, slot);
+            }
+            if is_copying {
+                column.stage = Stage::Stuck;
+            }
+            return self.fail(flash, zone);
         }
         let new = column.new.as_mut().expect("it is copied there");
         let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
@@ -402,7 +410,6 @@ impl Zones {
             new.programmed = new.programmed.max(end);
             // What an earlier life of the drive has written there can be read with it.
             new.readable = new.readable.max(end.saturating_sub(flash.geometry.mw_cunits));
-            writer.is_stirred |= writer.may_keep;
         }
         if !writer.is_orphan && column.named() != named {
             self.mark_dirty(zone);
@@ -553,19 +560,17 @@ impl Zones {
         if !std::mem::take(&mut writer.may_keep) {
             return;
         }
-        let first = writer.first_unit;
-        for (index, unit) in (first..).zip(&mut writer.units) {
-            if unit.state != UnitState::Kept {
+        for index in writer.first_unit..writer.end_unit() {
+            if writer.unit(index).is_none_or(|unit| unit.state != UnitState::Kept) {
                 continue;
             }
-            let (column, at) = layout.place_of_unit(index);
-            let new = writer.columns[column as usize].new;
-            if new.is_some_and(|new| new.readable >= at + layout.unit_blocks) {
-                unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
-                unit.state = UnitState::Readable;
-            } else {
+            if !writer.is_kept_readable(flash, &layout, index) {
                 writer.may_keep = true;
+                continue;
             }
+            let unit = writer.unit_mut(index).expect("it was just looked at");
+            unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
+            unit.state = UnitState::Readable;
         }
         writer.forget_readable();
     }

@@ -3,7 +3,7 @@
 use super::{Dice, Setting};
 use crate::fate::Fates;
 use crate::fault::{Fault, FaultKind};
-use crate::step::{Deed, DeedKind, Moment, Range, Step};
+use crate::step::{Deed, DeedKind, Moment, Range, Step, ZoneDeed, ZoneDeedKind};
 use openftl_parts::{Config, Durability, PlacementName};
 
 /// A kind of step, before it is said which blocks it names.
@@ -242,6 +242,71 @@ pub(super) fn with_tables(steps: Vec<Step>, dice: &mut Dice) -> Vec<Step> {
         });
     }
     all
+}
+
+/// How often each kind comes.
+const ZONE_DEEDS: [(ZoneDeedKind, u64); 8] = [
+    (ZoneDeedKind::Append, 30),
+    (ZoneDeedKind::AppendDurably, 5),
+    (ZoneDeedKind::Write, 25),
+    (ZoneDeedKind::Read, 16),
+    (ZoneDeedKind::Open, 3),
+    (ZoneDeedKind::Close, 4),
+    (ZoneDeedKind::Finish, 4),
+    (ZoneDeedKind::Reset, 9),
+];
+
+/// Faults that a zoned drive makes good, or wears out by.
+const ZONE_FAULTS: [FaultKind; 5] =
+    [FaultKind::Program, FaultKind::Close, FaultKind::Erase, FaultKind::HighEcc, FaultKind::Retry];
+
+/// What happens to a zoned drive.
+pub(super) fn zone_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    // Of everything but writes, a third is left out.
+    let is_write = |kind: ZoneDeedKind| matches!(kind, ZoneDeedKind::Append | ZoneDeedKind::Write);
+    let deeds: Vec<_> = ZONE_DEEDS.into_iter().filter(|(kind, _)| is_write(*kind) || !dice.once_in(3)).collect();
+    let weights = [
+        (Kind::Write, 300),
+        (Kind::Flush, 25),
+        (Kind::Settle, 10),
+        (Kind::Idle, 12),
+        (Kind::Restart, 5),
+        (Kind::Cut, 20),
+        (Kind::Fault, 12),
+    ];
+    let weights: Vec<_> =
+        weights.into_iter().filter(|(kind, _)| matches!(kind, Kind::Write) || !dice.once_in(3)).collect();
+    let faults: Vec<FaultKind> = ZONE_FAULTS.into_iter().filter(|_| dice.once_in(2)).collect();
+    let has_nested_cuts = dice.once_in(2);
+    let (most, favoured) = (dice.one_of(&[4, 40, 200]), dice.between(1, 4));
+    let is_loop = super::is_narrow(setting.seed) && dice.once_in(2);
+    let mut steps = Vec::new();
+    for _ in 0..dice.between(60, 260) {
+        // Where cuts follow each other at once, what each of them leaves adds up.
+        let kind = if is_loop && dice.once_in(3) { Kind::Cut } else { weighted(&weights, dice) };
+        steps.push(match kind {
+            Kind::Flush => Step::Flush,
+            Kind::Settle => Step::Settle,
+            Kind::Idle => Step::Idle(dice.one_of(&[100, 1_000, 10_000, 100_000])),
+            Kind::Restart => Step::Restart,
+            Kind::Cut => cut(dice, has_nested_cuts),
+            Kind::Fault if !faults.is_empty() => {
+                Step::Fault(Fault { kind: dice.one_of(&faults), pick: dice.between(0, 9_999) as u32 })
+            }
+            _ => {
+                let kind = weighted(&deeds, dice);
+                // Most of it in few zones, so that they fill.
+                let pick = if dice.once_in(4) { dice.between(0, 9_999) } else { dice.between(0, favoured - 1) };
+                let size = match kind {
+                    ZoneDeedKind::Append | ZoneDeedKind::AppendDurably | ZoneDeedKind::Write => dice.between(1, most),
+                    ZoneDeedKind::Read => dice.between(1, 60),
+                    _ => 0,
+                };
+                Step::Zone(ZoneDeed { kind, pick: pick as u32, size: size as u32 })
+            }
+        });
+    }
+    steps
 }
 
 fn weighted<K: Copy>(weights: &[(K, u64)], dice: &mut Dice) -> K {

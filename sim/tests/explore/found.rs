@@ -7,7 +7,7 @@ use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
 use openftl_sim::step::parse_steps;
-use openftl_sim::swarm::Setting;
+use openftl_sim::swarm::{Kind, Setting};
 use openftl_sim::world::World;
 use openftl_sim::{Drives, FaultKind, Run, explore};
 
@@ -36,8 +36,11 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
     };
     let seed = 500_702;
     let steps = parse_steps(FULL_AND_AT_REST).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 1, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 50, depth: 1, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -69,7 +72,7 @@ fn histories_that_once_failed_pass() {
         ),
     ];
     for (seed, steps) in histories {
-        let run = Run::with_steps(seed, Drives::All, parse_steps(steps).unwrap()).unwrap();
+        let run = Run::with_steps(seed, Drives::BlocksAndTables, parse_steps(steps).unwrap()).unwrap();
         assert_eq!(explore(&run).failure, None, "seed {seed}");
     }
     let run = Run::with_steps(150_064_306, Drives::MapInMemory, parse_steps(CLOSED_IN_NO_TIME).unwrap()).unwrap();
@@ -79,8 +82,12 @@ fn histories_that_once_failed_pass() {
     let run = Run::with_steps(165_001_424, Drives::MapOnMedia, parse_steps(MOVED_TO_AND_FRO).unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
     // All chunks were full of what had been overwritten, and no map page was merged that would have said so.
-    let run =
-        Run::with_steps(170_316_283, Drives::All, parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap()).unwrap();
+    let run = Run::with_steps(
+        170_316_283,
+        Drives::BlocksAndTables,
+        parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap(),
+    )
+    .unwrap();
     assert_eq!(explore(&run).failure, None);
     // Merges for room took the last free chunks.
     let cuts = format!("W0+1 W0+1 x1+11{}", " x1".repeat(27));
@@ -142,8 +149,11 @@ fn power_cuts_do_not_leave_more_chunks_open_than_the_device_allows() {
     let seed = 727_131;
     let steps = "w0+2 x11 W2+5 w0+12 s x10 W9+5 s x1 x2+1 w0+1 w0+1 f w0+1 r0+1 x5 W0+1 s w0+4 x5";
     let steps = parse_steps(steps).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 20, depth: 5, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 20, depth: 5, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -172,8 +182,11 @@ fn the_last_clean_chunk_is_for_the_stream_of_the_oldest_block() {
     };
     let steps = "w0+30 h2 w197+5 u0+2 u0+7 w34+140 h0 w0+170 W0+56 w0+42 h2 w0+154 h1 t0+1 w0+25 h3 w0+161 h2 w0+55";
     let steps = parse_steps(steps).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 50, depth: 16, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -207,7 +220,7 @@ fn what_was_emptied_on_the_word_of_log_that_fades_is_not_reset() {
         wear_spread_max: None,
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 0, depth: 5, tables: None, jitter: 90 };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 5, kind: Kind::Blocks, jitter: 90 };
     let steps = "w0+1 f U0+3 w0+79 !offline7628 f T0+1 U0+1 t0+6 r0+7 x6~8769";
     let exploration = explore(&Run { seed, setting, steps: parse_steps(steps).unwrap() });
     assert_eq!(exploration.failure, None);
@@ -239,8 +252,11 @@ fn collection_gives_back_more_than_its_padding_takes() {
     };
     let seed = 22_571;
     let steps = parse_steps(FULL_OF_VICTIMS_ALIKE).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 0, depth: 1, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -284,8 +300,11 @@ fn what_failed_to_be_programmed_gets_a_spare_before_its_chunk_is_retired() {
     };
     let seed = 97_013;
     let steps = parse_steps("w0+256 w0+213 W0+207 w0+180").unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 50, depth: 16, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 50, depth: 16, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -316,8 +335,11 @@ fn the_chunk_with_the_newest_superblock_is_kept_when_it_is_full_after_a_cut() {
     };
     let seed = 305_046;
     let steps = parse_steps(CUT_BEHIND_A_FULL_PAIR).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 16, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 0, depth: 16, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -354,7 +376,7 @@ fn of_two_copies_that_fail_in_one_chunk_the_first_is_written_first() {
         collect_when_idle: Some(Nanos::from_millis(10)),
         ..Config::default()
     };
-    let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2, tables: None, jitter: 0 };
+    let setting = Setting { seed: 188, profile, config, spare: 20, depth: 2, kind: Kind::Blocks, jitter: 0 };
     let run = Run { seed: 188, setting, steps: parse_steps(steps).unwrap() };
     assert_eq!(explore(&run).failure, None);
 }
@@ -381,35 +403,35 @@ fn exchanges_leave_a_copy_of_all_metadata_in_its_place() {
 /// another. What could not be read in both was more than the move wanted to have under way, and the host waited for it.
 #[test]
 fn a_move_goes_on_in_the_next_chunk_though_units_in_the_one_before_are_not_readable() {
-    explored(1_008_657);
+    explored(Run::draw_of(1_008_657, Drives::BlocksAndTables));
 }
 
 /// Found by the explorer: a table drive that was opened for a shorter log gave tables the room that the longer one still had.
 #[test]
 fn a_table_drive_opened_for_a_shorter_log_keeps_the_room_of_the_longer_one() {
-    explored(8_600_244);
-    explored(8_611_889);
+    explored(Run::draw_of(8_600_244, Drives::BlocksAndTables));
+    explored(Run::draw_of(8_611_889, Drives::BlocksAndTables));
 }
 
 /// Found by the explorer: chunks that failed programs had closed early were taken for good ones after a crash. The log, or the map of
 /// a table drive, waited for room that was counted and not there.
 #[test]
 fn chunks_that_were_closed_early_are_counted_after_a_crash_as_before() {
-    explored(51_084_370);
-    explored(52_021_899);
+    explored(Run::draw_of(51_084_370, Drives::BlocksAndTables));
+    explored(Run::draw_of(52_021_899, Drives::BlocksAndTables));
 }
 
 /// Found by the explorer: a victim moved to the reserve of its group, and before all of it was there the host wrote to the same
 /// chunk. After a crash both chunks held something.
 #[test]
 fn nothing_that_is_durable_sooner_goes_to_the_chunk_that_a_whole_victim_moves_to() {
-    explored(623_579);
+    explored(Run::draw_of(623_579, Drives::BlocksAndTables));
 }
 
 /// Found by the explorer: an entry of the catalog waited for frames while a durable write, which had some, went first.
 #[test]
 fn an_entry_that_waits_for_frames_may_come_after_a_write() {
-    explored(705_795);
+    explored(Run::draw_of(705_795, Drives::BlocksAndTables));
 }
 
 /// Found by the explorer: the power went when all that was free or soon would be in one group were chunks of deleted tables. Until
@@ -442,7 +464,7 @@ fn what_a_crash_left_of_tables_is_room() {
         wear_spread_max: Some(1),
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 3, depth: 5, tables: Some(8), jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 3, depth: 5, kind: Kind::Tables { chunks: 8 }, jitter: 0 };
     let steps = parse_steps(TABLES_AND_A_GROUP_WITHOUT_A_FREE_CHUNK).unwrap();
     assert_eq!(explore(&Run { seed, setting, steps }).failure, None);
 }
@@ -484,7 +506,7 @@ fn what_fits_into_chunks_that_are_open_for_relocation_is_room() {
         marked_groups_max: None,
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 0, depth: 1, tables: None, jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 1, kind: Kind::Blocks, jitter: 0 };
     let steps = parse_steps(
         "\
         w292+7 w325+4 w295+1 w206+2 t0+5 w563+11 w572+7 w271+5 t0+5 w214+6 w434+10 w105+3 W514+3 w286+7 w365+11 \
@@ -530,7 +552,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
         wear_spread_max: Some(32),
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 0, depth: 1, tables: Some(9), jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 1, kind: Kind::Tables { chunks: 9 }, jitter: 0 };
     let steps = parse_steps(
         "\
         b0+0 w0+5 b0+0 g0+0 p0+12 p0+34 !offline2313 t7+6 p0+2 w31+185 t60+22 r95+25 r0+1 b0+0 w0+14 w37+3 p59+40 \

@@ -10,13 +10,15 @@ use openftl_sim::{Drives, FaultKind, Run, Tally, explore, shrink};
 /// Seeds that are explored in every run of the tests. `cargo xtask test` explores others besides.
 const SEEDS: u64 = 600;
 
-fn explored(seed: u64) -> Tally {
-    let run = Run::draw(seed);
+/// The same of zoned drives.
+const ZONED_SEEDS: u64 = 300;
+
+fn explored(run: Run) -> Tally {
     let explored = explore(&run);
     if let Some(failure) = explored.failure {
         let shrunk = shrink(&run, &failure, |_| true);
         let steps = write_steps(&shrunk.run.steps);
-        panic!("seed {seed}: {failure}\n{}\nopenftl explore --seed {seed} --steps '{steps}'", run.setting);
+        panic!("seed {0}: {failure}\n{1}\nopenftl explore --seed {0} --steps '{steps}'", run.seed, run.setting);
     }
     explored.tally
 }
@@ -25,7 +27,7 @@ fn explored(seed: u64) -> Tally {
 fn histories_of_many_kinds_are_sound() {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        tally += &explored(seed);
+        tally += &explored(Run::draw_of(seed, Drives::BlocksAndTables));
     }
     let Tally { cuts, recovery_cuts, restarts, worn_out, .. } = tally;
     println!("{SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
@@ -33,6 +35,18 @@ fn histories_of_many_kinds_are_sound() {
     for (kind, _) in FaultKind::ALL {
         assert!(tally.faults[&kind] > 100, "all faults happen: {tally:?}");
     }
+}
+
+#[test]
+fn histories_of_zoned_drives_are_sound() {
+    let mut tally = Tally::default();
+    for seed in 0..ZONED_SEEDS {
+        tally += &explored(Run::draw_of(seed, Drives::Zones));
+    }
+    let Tally { cuts, recovery_cuts, restarts, worn_out, zoned_drives, .. } = tally;
+    println!("{ZONED_SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
+    assert!(cuts > 1_000 && recovery_cuts > 100 && restarts > 200 && worn_out > 3, "all of it happens: {tally:?}");
+    assert_eq!(zoned_drives, ZONED_SEEDS);
 }
 
 #[test]

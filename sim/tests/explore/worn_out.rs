@@ -7,9 +7,9 @@ use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::{Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPolicy};
 use openftl_sim::step::{Step, parse_steps};
-use openftl_sim::swarm::Setting;
+use openftl_sim::swarm::{Kind, Setting};
 use openftl_sim::world::World;
-use openftl_sim::{Run, explore};
+use openftl_sim::{Drives, Run, explore};
 
 /// Found by the explorer: what a chunk that had gone offline held was still to be given up when the drive was closed, so the
 /// chunk counted as a good one when it was opened again, and a worn-out drive took writes for a while.
@@ -81,8 +81,11 @@ fn the_log_of_a_worn_out_drive_goes_on_where_relocation_could_not() {
     };
     let seed = 32_000;
     let steps = parse_steps(WORN_OUT_AND_WITHOUT_LOG).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 5, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 0, depth: 5, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -122,8 +125,11 @@ fn a_worn_out_drive_resets_nothing_on_the_word_of_a_superblock_that_fades() {
     let seed = 6_819;
     let steps = "w0+1 w0+1 W0+1 w0+4 w0+1 !offline3045 u0+1 w0+1 x1 w0+1 w0+1 !offline4770 x41~9898";
     let steps = parse_steps(steps).unwrap();
-    let run =
-        Run { seed, setting: Setting { seed, profile, config, spare: 0, depth: 2, tables: None, jitter: 0 }, steps };
+    let run = Run {
+        seed,
+        setting: Setting { seed, profile, config, spare: 0, depth: 2, kind: Kind::Blocks, jitter: 0 },
+        steps,
+    };
     assert_eq!(explore(&run).failure, None);
 }
 
@@ -151,7 +157,7 @@ fn a_drive_too_worn_out_to_write_again_what_it_found_does_not_promise_it() {
         relocate_by: RelocateBy::DeviceCopy,
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 3, depth: 16, tables: None, jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 3, depth: 16, kind: Kind::Blocks, jitter: 0 };
     let steps = parse_steps(WORN_OUT_BY_OPENINGS).unwrap();
     let run = Run { seed, setting, steps };
     assert_eq!(explore(&run).failure, None);
@@ -165,14 +171,14 @@ const WORN_OUT_BY_OPENINGS: &str = "\
 /// the log took chunk after chunk, and no checkpoint shortened it.
 #[test]
 fn the_log_of_a_worn_out_drive_is_shortened_by_checkpoints() {
-    assert!(explored(211_009).worn_out > 0);
+    assert!(explored(Run::draw_of(211_009, Drives::BlocksAndTables)).worn_out > 0);
 }
 
 /// Found by the explorer: victims in the order of their closing gave back a block each, and the room for what was buffered went to
 /// the log and to checkpoints.
 #[test]
 fn a_worn_out_drive_chooses_the_emptiest_victims_whatever_its_policy() {
-    assert!(explored(32_008_293).worn_out > 0);
+    assert!(explored(Run::draw_of(32_008_293, Drives::BlocksAndTables)).worn_out > 0);
 }
 
 /// Found by the explorer: chunks went bad while a worn-out drive saved what it had taken, more of them than it holds back for
@@ -208,7 +214,7 @@ fn a_worn_out_drive_that_loses_more_than_it_holds_back_is_spent() {
         wear_spread_max: Some(1),
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 0, depth: 16, tables: Some(9), jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 0, depth: 16, kind: Kind::Tables { chunks: 9 }, jitter: 0 };
     let steps = "\
         w0+256 w256+64 b0+0 p0+27 b0+2 b0+0 w0+10 p4+11 f p83+9 g61+0 s q0+7 r0+25 q0+0 r0+29 r0+12 q0+0 r212+5 q0+2 \
         q0+0 r0+22 r0+1 o94 x7/1/37 q0+0 g0+0 r0+1 q0+0 q0+0 r0+18 w0+192 W0+243 w0+256";
@@ -241,7 +247,7 @@ fn a_worn_out_drive_resets_what_is_empty_before_it_gives_away_the_room_of_its_lo
         wear_spread_max: Some(1),
         ..Config::default()
     };
-    let setting = Setting { seed, profile, config, spare: 1, depth: 16, tables: None, jitter: 0 };
+    let setting = Setting { seed, profile, config, spare: 1, depth: 16, kind: Kind::Blocks, jitter: 0 };
     let steps = parse_steps(
         "\
         w0+2 w33+4 w0+25 W0+6 w27+8 w8+6 U71+11 w0+1 w7+12 w9+5 u56+12 w11+10 w66+7 w10+9 w17+7 w11+10 w8+12 w0+24 \

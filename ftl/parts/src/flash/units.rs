@@ -269,6 +269,13 @@ impl Units {
         self.get(open).is_none_or(|open| open.waiting_completed == open.waiting.len())
     }
 
+    /// Blocks of `open` that can be read and survive a power cut, also those that an earlier life of the drive has written; `None` if the
+    /// chunk is closed, and all of them do.
+    #[must_use]
+    pub fn readable_up_to(&self, open: OpenId) -> Option<u32> {
+        self.get(open).map(|open| open.completed.saturating_sub(self.mw_cunits))
+    }
+
     /// Whether `open` has completed units that cannot be read, or are not programmed, until more is written behind them.
     #[must_use]
     pub fn wants_padding(&self, open: OpenId) -> bool {
