@@ -202,7 +202,7 @@ fn adopt_unfinished(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let (layout, geometry) = (zones.layout, ftl.flash.geometry);
-    let is_clean = ftl.recovery_report().clean;
+    let is_clean = ftl.recovery_report().is_as_left();
     let mut columns: Vec<Option<FoundColumn>> = Vec::new();
     for named in &record.chunks {
         let found = match named {
