@@ -556,13 +556,17 @@ impl ZoneWorld {
             Err(error) => panic!("the drive cannot be closed: {error}"),
         };
         self.note_crash_points();
-        // A drive that takes no writes has kept what was durable.
-        if closed && !was_read_only {
-            let snapshot = self.model.snapshot();
-            self.model().flushed(&snapshot);
+        // A drive that takes no writes, or took none at last, has kept what was durable.
+        let snapshot = (closed && !was_read_only).then(|| self.model.snapshot());
+        if let Some(snapshot) = snapshot.as_ref().filter(|_| !self.may_wear_out) {
+            self.model().flushed(snapshot);
         }
         self.wire.look();
         self.note_crash_points();
+        self.open().unwrap_or_else(|error| panic!("{error}"));
+        if let Some(snapshot) = snapshot.filter(|_| !self.ftl().is_read_only()) {
+            self.model().flushed(&snapshot);
+        }
         let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
         self.adopt(&found);
     }

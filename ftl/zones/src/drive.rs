@@ -588,6 +588,7 @@ impl ZoneFtl {
                 has_acted = true;
             }
         }
+        self.zones.coming_and_going.doom(&mut self.ftl.flash, self.zones.doomed.len());
         has_acted
     }
 

@@ -136,6 +136,7 @@ impl Zones {
 
     /// Lets every zone go on that has something left to do. One that ends may want padding, of which it hears nothing.
     pub(crate) fn go_on(&mut self, flash: &mut Flash) {
+        self.coming_and_going.doom(flash, self.doomed.len());
         let is_stirred = std::mem::take(&mut self.is_stirred);
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {

@@ -51,12 +51,14 @@ pub struct FoundChunk {
 pub struct TenantChunks {
     found: BTreeMap<ChunkId, FoundChunk>,
     leaving: BTreeSet<ChunkId>,
+    /// How many leave as soon as it is durable that nothing names them.
+    doomed: usize,
 }
 
 impl TenantChunks {
     /// Provisioning knows how many they are.
     fn note(&self, flash: &mut Flash) {
-        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len());
+        flash.provisioning.leave_by_tenant(self.leaving.len() + self.found.len() + self.doomed);
     }
 
     /// Counts a chunk in which the map has nothing as the tenant's, if anything was written to it. Returns whether it was.
@@ -90,6 +92,14 @@ impl TenantChunks {
         let found = std::mem::take(&mut self.found);
         self.note(flash);
         found
+    }
+
+    /// So many are to leave as soon as it is durable that nothing names them: the drive is not worn out for lack of them.
+    pub fn doom(&mut self, flash: &mut Flash, doomed: usize) {
+        if self.doomed != doomed {
+            self.doomed = doomed;
+            self.note(flash);
+        }
     }
 
     /// How many are on their way to be free.
