@@ -180,7 +180,6 @@ impl Found {
             sound = newer_log(media, &mut *steps.clock, &mut scan, &chunks, &superblock, &log);
         }
         steps.report.clean = superblock.clean && log.is_empty();
-        steps.report.settled = settled as u64;
         steps.end(scan.blocks_read, format!("{} blocks from LSN {}", log.blocks(), superblock.first_lsn));
 
         checkpoint.load_seals(&map, &mut scan.seals);

@@ -131,7 +131,7 @@ impl<M: Media> ZoneFtl<M> {
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
         zones.keep_frames(&mut ftl.flash);
         finding::adopt(&mut ftl, &mut zones, access, clock)?;
-        let is_clean = ftl.recovery_report().is_as_left();
+        let is_clean = ftl.recovery_report().clean;
         let mut drive = ZoneFtl::new(ftl, zones);
         // What was read to open it is no work for a host.
         drive.ftl.reset_statistics();

@@ -13,6 +13,7 @@
 //!
 //! A column that has something behind what counts moves before it is written again (`writer.rs`). A zone that was open comes back closed.
 
+use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
@@ -202,15 +203,16 @@ fn adopt_unfinished(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let (layout, geometry) = (zones.layout, ftl.flash.geometry);
-    let is_clean = ftl.recovery_report().is_as_left();
+    let is_clean = ftl.recovery_report().clean;
     let mut columns: Vec<Option<FoundColumn>> = Vec::new();
-    for named in &record.chunks {
+    for (at, named) in (0..).zip(&record.chunks) {
         let found = match named {
             Some(named) => take_found(&mut ftl.flash, zones, zone, named.chunk)?.map(|found| (*named, found)),
             None => None,
         };
         columns.push(found.map(|(NamedChunk { chunk, good }, FoundChunk { write_pointer, is_open })| {
-            let good = good.unwrap_or(write_pointer).min(write_pointer);
+            let end = if is_clean { left_in_column(&layout, record, at, write_pointer) } else { write_pointer };
+            let good = good.unwrap_or(end).min(write_pointer);
             FoundColumn { chunk, is_open, write_pointer, good, readable: good, rescued: Vec::new() }
         }));
     }
@@ -315,6 +317,20 @@ fn adopt_unfinished(
         zones.add_writer(writer);
     }
     Ok(())
+}
+
+/// Blocks of a zone in a column of a drive that was stopped. The record says how much was written; where the write pointer is behind
+/// that, or nothing more was written of what the record says, a recovery that was cut has put padding there, and the tail has what the
+/// medium held back.
+fn left_in_column(layout: &Layout, record: &Record, column: u32, write_pointer: u32) -> u32 {
+    let whole = record.written / layout.unit_blocks * layout.unit_blocks;
+    let is_padded = write_pointer > layout.blocks_in_column(column, whole) || record.state == RecordState::ReadOnly;
+    let Some(tail) = record.saved.as_ref().filter(|_| is_padded) else {
+        return write_pointer.min(layout.blocks_in_column(column, whole));
+    };
+    let mut units = (0..write_pointer).step_by(layout.unit_blocks as usize);
+    let first_saved = units.find(|at| tail.has(layout.block_at(column, *at), layout));
+    first_saved.unwrap_or(write_pointer).min(layout.blocks_in_column(column, whole))
 }
 
 /// Finds out where in each of the `doubtful` columns the blocks of the zone end: padding is behind them, and where a power cut may have

@@ -160,6 +160,9 @@ impl ZoneFtl {
                 }
             }
         }
+        // After a clean stop records say where zones end.
+        let open: Vec<u32> = self.zones.targets().into_iter().map(|target| target.zone).collect();
+        open.into_iter().filter(|_| is_last).for_each(|zone| self.zones.mark_dirty(zone));
         self.ftl.flash.stirred = true;
     }
 

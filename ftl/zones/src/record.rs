@@ -68,7 +68,8 @@ fn tail_bytes(layout: &Layout) -> usize {
 pub struct Record {
     /// The state.
     pub state: RecordState,
-    /// Blocks that were written, of one that is full or read only.
+    /// Blocks that were written by then, if all of them are to be found after a clean stop: of one that is being written there may be
+    /// less or more after a power cut.
     pub written: u32,
     /// The number that each of its blocks says. Another life of the zone has another.
     pub number: u64,

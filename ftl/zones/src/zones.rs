@@ -195,11 +195,10 @@ impl Zones {
             ZoneState::Full if is_settled => RecordState::Full,
             _ => RecordState::Active,
         };
-        let written = if matches!(state, RecordState::Full | RecordState::ReadOnly) { shown.written } else { 0 };
         if state == RecordState::Empty {
             return Record { chunks: vec![None; width as usize], ..Record::default() };
         }
-        Record { state, written, number: self.numbers[zone as usize], saved, chunks }
+        Record { state, written: shown.written, number: self.numbers[zone as usize], saved, chunks }
     }
 
     /// Frames that are kept for the drive itself.

@@ -36,10 +36,6 @@ pub struct RecoveryReport {
     pub steps: Vec<StepReport>,
     /// Whether the drive had been closed cleanly.
     pub clean: bool,
-    /// Blocks of padding that were written before the newest superblock was found, so that all that is written can be read. There may be
-    /// some after a clean stop, too, if the power went before its superblock could be read.
-    #[serde(skip)]
-    pub settled: u64,
     /// Records replayed.
     pub replayed: u64,
     /// Records of transactions that were cut off, and dropped.
@@ -54,12 +50,4 @@ pub struct RecoveryReport {
     /// What had to be rebuilt, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairReport>,
-}
-
-impl RecoveryReport {
-    /// Whether all chunks are as a clean stop has left them.
-    #[must_use]
-    pub fn is_as_left(&self) -> bool {
-        self.clean && self.settled == 0
-    }
 }
