@@ -329,15 +329,13 @@ impl ZoneFtl {
             self.poll(clock.now(), &mut done);
         }
         while !self.flushes.is_empty() && self.ftl.flash.may_program() {
-            let Some(due) = self.next_due() else {
-                if !self.zones.coming_and_going.has_found() {
-                    return Err(OpenError::Stopped);
-                }
-                // Room is in chunks that nobody has.
+            // Where the device has nothing to do room is in chunks that nobody has, though the drive may look now and then.
+            if self.ftl.flash.under_way == 0 && self.zones.coming_and_going.has_found() {
                 finding::release_found(&mut self.zones, &mut self.ftl.flash);
                 self.poll(clock.now(), &mut done);
                 continue;
-            };
+            }
+            let due = self.next_due().ok_or(OpenError::Stopped)?;
             clock.wait_until(due);
             self.poll(clock.now(), &mut done);
         }
