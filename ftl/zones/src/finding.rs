@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
+use crate::writing::UNITS_UNDER_WAY_MAX;
 use crate::zones::Zones;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_blocks::reading::BlockPlace;
@@ -365,25 +366,28 @@ fn verify_ends(
             }
         }
     }
-    // The unit that was being written, and what its pages may have damaged.
+    // The unit that was being written, and what its pages may have damaged. Before those a unit may be missing that failed while others
+    // were on their way behind it: of each program one block tells.
     let geometry = ftl.flash.geometry;
-    let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 };
+    let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 } + zones.layout.unit_blocks;
+    let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
     for (at, end, _) in ranges {
-        let first = end.saturating_sub(damaged + zones.layout.unit_blocks);
+        let first = end.saturating_sub(damaged);
         let chunk = found_of(columns, at).0;
-        let asked: Vec<_> = (first..end).map(|block| (at, chunk, block)).collect();
+        let programs = (first.saturating_sub(behind)..first).filter(|block| block.is_multiple_of(geometry.ws_min));
+        let asked: Vec<_> = programs.chain(first..end).map(|block| (at, chunk, block)).collect();
         let mut rescued = Vec::new();
-        let mut is_whole = true;
-        for frame in verify(ftl, zones, number, &asked, clock)? {
-            is_whole &= frame.is_some();
+        let mut good = None;
+        for (frame, (.., block)) in verify(ftl, zones, number, &asked, clock)?.into_iter().zip(&asked) {
             match frame {
-                Some(frame) if is_whole => rescued.push(frame),
+                Some(frame) if good.is_none() && *block >= first => rescued.push(frame),
                 Some(frame) => ftl.flash.frames.release(frame),
-                None => {}
+                None => _ = good.get_or_insert(*block),
             }
         }
+        let good = good.unwrap_or(end);
         let found = columns[at].as_mut().expect("only what was found is doubtful");
-        (found.good, found.readable, found.rescued) = (first + rescued.len() as u32, first, rescued);
+        (found.good, found.readable, found.rescued) = (good, first.min(good), rescued);
     }
     Ok(())
 }

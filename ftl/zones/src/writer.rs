@@ -144,6 +144,8 @@ pub(crate) struct Writer {
     pub(crate) first_unit: u32,
     /// Something may be done for it.
     pub(crate) is_stirred: bool,
+    /// Units wait until the device has completed others of their column.
+    pub(crate) waits_for_units: bool,
     /// Some units may be [`UnitState::Kept`].
     pub(crate) may_keep: bool,
     /// What the record says, or is to say, of the tail.
@@ -163,6 +165,7 @@ impl Writer {
             units: VecDeque::new(),
             first_unit: 0,
             is_stirred: false,
+            waits_for_units: false,
             may_keep: false,
             saved: None,
             spare: Vec::new(),

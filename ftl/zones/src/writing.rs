@@ -18,6 +18,9 @@ use openftl_parts::words::{Label, Purpose};
 /// Marks units that are copied from the chunk that a column moves away from.
 const COPY: u32 = 1 << 31;
 
+/// Units of a column that the device has and has not completed, at most. A recovery looks so far back for one that failed.
+pub(crate) const UNITS_UNDER_WAY_MAX: u32 = 8;
+
 fn owner(slot: u32, unit: u32) -> u64 {
     u64::from(slot) << 32 | u64::from(unit)
 }
@@ -141,7 +144,12 @@ impl Zones {
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
-            if std::mem::take(&mut writer.is_stirred) || is_stirred || writer.is_ending || writer.may_keep {
+            if std::mem::take(&mut writer.is_stirred)
+                || is_stirred
+                || writer.is_ending
+                || writer.may_keep
+                || writer.waits_for_units
+            {
                 self.go_on_with(flash, slot as u32);
             }
         }
@@ -154,6 +162,7 @@ impl Zones {
         if !flash.may_program() {
             return;
         }
+        self.writer(slot).waits_for_units = false;
         for column in 0..self.layout.width {
             self.go_on_with_column(flash, slot, column);
         }
@@ -185,6 +194,11 @@ impl Zones {
                 Stage::Ready => {
                     let Some(unit) = self.writer(slot).first_waiting(at) else { return };
                     if self.is_closed(flash, slot, at) {
+                        return;
+                    }
+                    let new = self.writer(slot).columns[at as usize].new.expect("a column that is ready has a chunk");
+                    if new.open.is_some_and(|open| flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX as usize) {
+                        self.writer(slot).waits_for_units = true;
                         return;
                     }
                     self.write(flash, slot, at, unit);

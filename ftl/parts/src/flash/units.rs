@@ -263,6 +263,12 @@ impl Units {
         self.under_way
     }
 
+    /// Units of `open` that are submitted, or wait to be, and have not completed.
+    #[must_use]
+    pub fn uncompleted(&self, open: OpenId) -> usize {
+        self.get(open).map_or(0, |open| open.waiting.len() - open.waiting_completed)
+    }
+
     /// Whether nothing is on its way to `open`.
     #[must_use]
     pub fn is_at_rest(&self, open: OpenId) -> bool {
