@@ -52,6 +52,8 @@ pub struct ZoneWorld {
     layout: Layout,
     /// The model. Crash points keep the one of their moment.
     pub model: Rc<ZoneModel>,
+    /// Blocks on media become weak among the operations, and are read.
+    pub weakens: bool,
     chance: Xoshiro256PlusPlus,
     patience: Patience,
     waiting: Waiting,
@@ -88,6 +90,7 @@ impl ZoneWorld {
         let layout = *ftl.layout();
         Ok(ZoneWorld {
             model: Rc::new(ZoneModel::new(layout.zones)),
+            weakens: false,
             ftl: Some(ftl),
             waiting: Waiting::new(patience, clock.0),
             wire,
@@ -114,6 +117,7 @@ impl ZoneWorld {
             limits: self.limits,
             layout: self.layout,
             model,
+            weakens: self.weakens,
             chance: self.chance.clone(),
             patience: self.patience,
             waiting: Waiting::new(self.patience, crash_point.at),
@@ -328,6 +332,23 @@ impl ZoneWorld {
         self.under_way.push((tag, Errand::Read { zone, first, frames, life }));
     }
 
+    /// From now on a block is read with high ECC, if it is on media. Returns whether it is.
+    pub fn weaken(&mut self, zone: u32, block: u32) -> bool {
+        let Some(place) = self.ftl().place_on_media(zone, block) else { return false };
+        self.wire.device().inject_high_ecc(place);
+        true
+    }
+
+    /// Some block of a zone becomes weak, and is read.
+    fn weaken_any(&mut self, zone: u32) {
+        let written = self.ftl().board().zone(zone).written;
+        if written > 0 {
+            let block = self.below(written);
+            self.weaken(zone, block);
+            self.read(zone, block, 1);
+        }
+    }
+
     /// Reads every block of every zone, and one behind.
     pub fn verify_all(&mut self) {
         self.settle();
@@ -481,6 +502,9 @@ impl ZoneWorld {
         let zones = self.layout.zones;
         // Most of it in few zones, so that they fill.
         let zone = if self.below(4) == 0 { self.below(zones) } else { self.below(zones.min(3)) };
+        if self.weakens && self.below(5) == 0 {
+            return self.weaken_any(zone);
+        }
         match self.below(100) {
             0..50 => {
                 let blocks = 1 + self.below(40);

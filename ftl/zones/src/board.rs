@@ -25,6 +25,23 @@ pub struct Zone {
     pub state: ZoneState,
     /// Blocks that were written to it. Those behind read as zeroes.
     pub written: u32,
+    /// Something of it is weak and stays so: the drive had no chunk to move it to, or a block of it is lost. Only a zone that is active
+    /// or full says so.
+    pub is_weak: bool,
+}
+
+impl Zone {
+    /// Whether the drive recommends to finish it, and to write the rest elsewhere (FZR).
+    #[must_use]
+    pub fn is_finish_recommended(&self) -> bool {
+        self.is_weak && self.state.is_active()
+    }
+
+    /// Whether the drive recommends to copy what is needed of it, and to reset it (RZR).
+    #[must_use]
+    pub fn is_reset_recommended(&self) -> bool {
+        self.is_weak && self.state == ZoneState::Full
+    }
 }
 
 /// Zones that can be active at a time, whatever their drive.
@@ -124,8 +141,22 @@ impl Board {
         self.zones[zone as usize].written = written;
     }
 
+    /// Something of `zone` is weak, and cannot move. Returns whether that is news of which a host can make use.
+    pub fn recommend(&mut self, zone: u32) -> bool {
+        let zone = &mut self.zones[zone as usize];
+        let is_news = !zone.is_weak && (zone.state.is_active() || zone.state == ZoneState::Full);
+        zone.is_weak |= is_news;
+        is_news
+    }
+
+    /// Nothing of `zone` is weak any more.
+    pub fn withdraw(&mut self, zone: u32) {
+        self.zones[zone as usize].is_weak = false;
+    }
+
     fn change(&mut self, zone: u32, state: ZoneState) {
         let before = std::mem::replace(&mut self.zones[zone as usize].state, state);
+        self.zones[zone as usize].is_weak &= state.is_active() || state == ZoneState::Full;
         if before == ZoneState::ImplicitlyOpen {
             self.implicit.retain(|other| *other != zone);
         }
@@ -163,7 +194,7 @@ impl Board {
     /// # Errors
     /// Why it may not, in the order in which NVMe checks.
     pub fn write(&mut self, zone: u32, at: Option<u32>, blocks: u32) -> Result<u32, ZoneError> {
-        let Zone { state, written } = self.zone(zone);
+        let Zone { state, written, .. } = self.zone(zone);
         match state {
             ZoneState::Full => return Err(ZoneError::Full { zone }),
             ZoneState::Offline => return Err(ZoneError::Offline { zone }),

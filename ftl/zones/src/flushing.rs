@@ -68,7 +68,7 @@ pub(crate) struct Flush {
 impl Zones {
     /// What is to be durable: all that has been written so far.
     pub(crate) fn targets(&self) -> Vec<Target> {
-        let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan);
+        let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan && !writer.is_whole);
         let target = |writer: &Writer| {
             let (zone, number) = (writer.zone, writer.number);
             Target { zone, number, written: self.board.zone(zone).written }
@@ -82,7 +82,7 @@ impl Zones {
 
     /// Whether the medium has all that it will have of a target without more writes.
     fn is_on_media(&self, flash: &Flash, target: Target) -> bool {
-        let Some(writer) = self.writer_for(target) else { return true };
+        let Some(writer) = self.writer_for(target).filter(|writer| !writer.is_whole) else { return true };
         if self.board.zone(target.zone).state == ZoneState::ReadOnly {
             return writer.under_way() == 0;
         }

@@ -3,6 +3,7 @@
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
+use crate::refreshing::CHECK;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
 use openftl_core::{ChunkId, Geometry};
@@ -108,6 +109,7 @@ impl Tenant for Zones {
     }
 
     fn advance(&mut self, flash: &mut Flash, _journal: &mut Journal) {
+        self.advance_refresh(flash);
         self.go_on(flash);
     }
 
@@ -124,11 +126,16 @@ impl Tenant for Zones {
     }
 
     fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
-        self.unit_read(flash, read, completion);
+        match flash.reads.get(read).owner {
+            CHECK => self.checked(flash, read, completion),
+            _ => self.unit_read(flash, read, completion),
+        }
     }
 
     fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
         self.coming_and_going.closed(flash, chunk);
+        // A column may have waited for it to leave it.
+        self.is_stirred = true;
     }
 
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
@@ -136,22 +143,20 @@ impl Tenant for Zones {
             // Whoever waits for a chunk looks again.
             self.is_stirred = true;
             flash.stirred = true;
+            self.refresh.try_again(flash);
         }
     }
 
     fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        // Chunks of zones are not refreshed: see the crate's documentation.
-        flash.chunks.strengthen(chunk);
+        self.refresh_chunk(flash, chunk);
     }
 
     fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
-        let column = self.chunks.iter().position(|other| *other == chunk.0)? as u32;
-        let (zone, column) = (column / self.layout.width, column % self.layout.width);
-        let shown = self.board.zone(zone);
-        if shown.state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
+        let (zone, column) = self.owner_of(chunk)?;
+        if self.board.zone(zone).state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
             return None;
         }
-        let blocks = self.layout.blocks_in_column(column, shown.written);
-        Some((self.numbers[zone as usize], std::iter::once(0..blocks).collect()))
+        let blocks = self.readable_in(zone, column);
+        (!blocks.is_empty()).then(|| (self.numbers[zone as usize], vec![blocks]))
     }
 }

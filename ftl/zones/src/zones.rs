@@ -4,8 +4,9 @@ use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
+use crate::refreshing::Refresh;
 use crate::state::ZoneState;
-use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
+use crate::writer::{Stage, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
@@ -52,6 +53,8 @@ pub struct ZoneStatistics {
     pub blocks_moved: u64,
     /// Flushes that the drive needed itself, to make room.
     pub own_flushes: u64,
+    /// Zones that the host was recommended to finish or to reset, because something of them is weak and could not move.
+    pub recommended: u64,
 }
 
 /// All zones. As a tenant of the flash they are `tenancy.rs`.
@@ -90,8 +93,9 @@ pub struct Zones {
     /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
     pub(crate) kept_frames: Vec<Frame>,
     pub(crate) statistics: ZoneStatistics,
-    /// Zones that have become read only since somebody asked.
+    /// Zones that have changed by themselves since somebody asked.
     pub(crate) changed: Vec<u32>,
+    pub(crate) refresh: Refresh,
 }
 
 impl Zones {
@@ -124,6 +128,7 @@ impl Zones {
             kept_frames: Vec::new(),
             statistics: ZoneStatistics::default(),
             changed: Vec::new(),
+            refresh: Refresh::stopped(),
             layout,
             face,
         }
@@ -182,7 +187,10 @@ impl Zones {
         let width = self.layout.width;
         let shown = self.board.zone(zone);
         let (chunks, saved, is_settled) = match self.writer_of(zone) {
-            Some(writer) => (writer.columns.iter().map(|column| column.named()).collect(), writer.saved.clone(), false),
+            Some(writer) => {
+                let named = writer.columns.iter().map(|column| column.named()).collect();
+                (named, writer.saved.clone(), writer.is_whole)
+            }
             None => {
                 let named = |column| self.chunk(zone, column).map(|chunk| NamedChunk { chunk, good: None });
                 ((0..width).map(named).collect(), None, true)
@@ -231,10 +239,11 @@ impl Zones {
 
     /// Zones of which a column wants a chunk.
     pub(crate) fn without_chunk(&self) -> Vec<u32> {
-        let wants = |column: &Column| column.stage == Stage::WithoutChunk;
         let waits = |writer: &&Writer| {
-            let is_waiting = writer.units.iter().any(|unit| unit.state == UnitState::Waiting);
-            !writer.is_orphan && is_waiting && writer.columns.iter().any(wants)
+            let mut columns = (0..).zip(&writer.columns);
+            let is_waiting =
+                columns.any(|(at, column)| column.stage == Stage::WithoutChunk && writer.first_waiting(at).is_some());
+            !writer.is_orphan && is_waiting
         };
         let zones = self.writers.iter().flatten().filter(waits).map(|writer| writer.zone);
         zones.filter(|zone| self.board.zone(*zone).state != ZoneState::ReadOnly).collect()

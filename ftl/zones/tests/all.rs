@@ -2,4 +2,5 @@
 
 mod board;
 mod crash_points;
+mod refresh;
 mod world;

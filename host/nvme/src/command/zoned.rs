@@ -15,7 +15,7 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::zoned::{
     ALLOCATE_ZRWA, FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, SELECT_ALL, SEQUENTIAL_WRITE_REQUIRED,
-    ZoneDescriptor, action, state,
+    ZoneDescriptor, action, attribute, state,
 };
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::target::Durability;
@@ -199,6 +199,13 @@ fn code_of(state: ZoneState) -> u8 {
     }
 }
 
+/// What a zone says beside its state.
+fn attributes_of(zone: Zone) -> u8 {
+    let finish = if zone.is_finish_recommended() { attribute::FINISH_RECOMMENDED } else { 0 };
+    let reset = if zone.is_reset_recommended() { attribute::RESET_RECOMMENDED } else { 0 };
+    finish | reset
+}
+
 impl ZoneDescriptor {
     /// Zone `number` of a drive of this shape.
     #[must_use]
@@ -211,6 +218,7 @@ impl ZoneDescriptor {
         ZoneDescriptor {
             kind: SEQUENTIAL_WRITE_REQUIRED,
             state: code_of(zone.state) << 4,
+            attributes: attributes_of(zone),
             capacity: u64::from(shape.capacity).into(),
             first: first.into(),
             write_pointer: write_pointer.into(),
@@ -307,7 +315,7 @@ mod tests {
             (ZoneState::Closed, 5),
             (ZoneState::ReadOnly, 7),
         ];
-        states.into_iter().map(|(state, written)| Zone { state, written }).collect()
+        states.into_iter().map(|(state, written)| Zone { state, written, ..Zone::default() }).collect()
     }
 
     #[track_caller]
@@ -335,6 +343,17 @@ mod tests {
         check(ZoneReport { bytes: 64, ..all }, 5, &[]);
         check(ZoneReport { first: 2, state: Some(ZoneState::Closed), ..all }, 1, &[second]);
         check(ZoneReport { state: Some(ZoneState::Offline), ..all }, 0, &[]);
+    }
+
+    #[test]
+    fn a_descriptor_says_what_the_drive_recommends() {
+        let attributes = |state| {
+            let zone = Zone { state, is_weak: true, ..Zone::default() };
+            ZoneDescriptor::of(&SHAPE, 0, zone).attributes
+        };
+        assert_eq!(attributes(ZoneState::Full), 0b100);
+        assert_eq!([ZoneState::Closed, ZoneState::ImplicitlyOpen].map(attributes), [0b010; 2]);
+        assert_eq!([ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline].map(attributes), [0; 3]);
     }
 
     #[test]

@@ -49,6 +49,16 @@ pub mod state {
     pub const OFFLINE: u8 = 0xf;
 }
 
+/// ZA, byte 2 of a zone descriptor.
+pub mod attribute {
+    /// Bit 0, ZFC: "Zone Finished by Controller". No zone of ours says so: only hosts finish zones.
+    pub const FINISHED_BY_CONTROLLER: u8 = 1 << 0;
+    /// Bit 1, FZR: "Finish Zone Recommended", of a zone that is open or closed.
+    pub const FINISH_RECOMMENDED: u8 = 1 << 1;
+    /// Bit 2, RZR: "Reset Zone Recommended", of a full zone.
+    pub const RESET_RECOMMENDED: u8 = 1 << 2;
+}
+
 /// ZT, bits 3 to 0 of byte 0 of a zone descriptor: sequential write required, the only one that there is.
 pub const SEQUENTIAL_WRITE_REQUIRED: u8 = 0x2;
 
@@ -122,9 +132,9 @@ pub struct ZoneDescriptor {
     pub kind: u8,
     /// 1: ZS in bits 7 to 4.
     pub state: u8,
-    /// 2: ZA.
+    /// 2: ZA, bits of [`attribute`].
     pub attributes: u8,
-    /// 3: ZAI.
+    /// 3: ZAI: which of several limits of a recommendation; 0: there is one.
     pub attributes_information: u8,
     /// 4.
     pub reserved: [u8; 4],
