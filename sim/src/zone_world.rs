@@ -4,7 +4,7 @@ use crate::caught::caught;
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
-use crate::zone_model::{FoundZone, Life, ZoneModel};
+use crate::zone_model::{FoundZone, Life, Snapshot, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::{Access, Config, Durability, IoError, OpenError};
@@ -25,7 +25,7 @@ const READ_BLOCKS: u32 = 64;
 enum Errand {
     /// A write that the flush behind it makes durable, or a flush.
     Flush {
-        snapshot: Vec<(u32, u32)>,
+        snapshot: Snapshot,
     },
     Append {
         address: u64,
@@ -66,6 +66,9 @@ pub struct ZoneWorld {
 fn stamp(zone: u32, life: u32, block: u32) -> Stamp {
     Stamp(u64::from(zone + 1) << 48 | u64::from(life) << 24 | u64::from(block))
 }
+
+/// What stands for a block in the extension of a zone: no block has this number.
+const EXTENSION: u32 = 0xFF_FFFF;
 
 impl ZoneWorld {
     /// A new drive.
@@ -323,6 +326,29 @@ impl ZoneWorld {
         Ok(())
     }
 
+    /// Sets the extension of a zone.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let frame = self.frames(1)[0];
+        let life = self.model.now(zone).number;
+        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
+        let before = self.model.clone();
+        let word = stamp(zone, life, EXTENSION).0.to_le_bytes();
+        self.ftl().frames_mut().bytes_mut(frame).as_chunks_mut().0.fill(word);
+        self.model().extend(zone);
+        let result = self.ftl().submit(now, tag, ZoneRequest::Extend { zone: address, frame });
+        self.ftl().frames_mut().release(frame);
+        if let Err(error) = result {
+            self.model = before;
+            return Err(error);
+        }
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
     /// Reads blocks of a zone and compares them with the model.
     pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
         let frames = self.frames(blocks);
@@ -395,9 +421,20 @@ impl ZoneWorld {
                     assert_eq!(stamp_found, stamp(zone, number, block), "block {block} of zone {zone}");
                 }
             }
-            found.push((life.unwrap_or(0), written));
+            found.push(FoundZone { life: life.unwrap_or(0), written, extension: self.read_extension(zone) });
         }
         found
+    }
+
+    /// The life that the extension of a zone says, all of it.
+    fn read_extension(&mut self, zone: u32) -> Option<u32> {
+        let has_extension = self.ftl().board().zone(zone).has_extension;
+        let words: Vec<u64> =
+            self.ftl().extension(zone).as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let life = has_extension.then(|| (words[0] >> 24) as u32 & 0xFF_FFFF);
+        let expected = life.map_or(0, |life| stamp(zone, life, EXTENSION).0);
+        assert!(words.iter().all(|word| *word == expected), "the extension of zone {zone}: {words:x?}");
+        life
     }
 
     fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Stamp> {
@@ -505,6 +542,10 @@ impl ZoneWorld {
         if self.weakens && self.below(5) == 0 {
             return self.weaken_any(zone);
         }
+        if self.layout.extension_bytes > 0 && self.below(5) == 0 {
+            let result = self.extend(zone);
+            return self.expect_refusal(zone, result);
+        }
         match self.below(100) {
             0..50 => {
                 let blocks = 1 + self.below(40);
@@ -542,6 +583,7 @@ impl ZoneWorld {
             ZoneError::Boundary { .. } | ZoneError::OutOfRange { .. } => true,
             ZoneError::TooManyActive { .. } => self.ftl().board().resources().1 >= self.limits.max_active,
             ZoneError::TooManyOpen { .. } => self.ftl().board().resources().0 >= self.limits.max_open,
+            ZoneError::NotEmpty { .. } => state != ZoneState::Empty,
             ZoneError::InvalidTransition { .. } => matches!(state, ZoneState::Empty | ZoneState::Full),
             ZoneError::Io(IoError::QueueFull) => true,
             _ => false,

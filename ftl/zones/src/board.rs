@@ -10,7 +10,7 @@
 //!     └── reset ──────┴──▶ full          failures of the medium: read only ── offline ──▶ offline
 //! ```
 //!
-//! A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
+//! An extension is set in an empty zone, which is closed from then on. A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
 //! that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
 //! closed; an explicitly open one never is. The checks of a write come in this order: state, place, end, resources.
 
@@ -28,6 +28,8 @@ pub struct Zone {
     /// Something of it is weak and stays so: the drive had no chunk to move it to, or a block of it is lost. Only a zone that is active
     /// or full says so.
     pub is_weak: bool,
+    /// The host has set its zone descriptor extension since it was last empty (ZDEV).
+    pub has_extension: bool,
 }
 
 impl Zone {
@@ -157,6 +159,7 @@ impl Board {
     fn change(&mut self, zone: u32, state: ZoneState) {
         let before = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.zones[zone as usize].is_weak &= state.is_active() || state == ZoneState::Full;
+        self.zones[zone as usize].has_extension &= !matches!(state, ZoneState::Empty | ZoneState::Offline);
         if before == ZoneState::ImplicitlyOpen {
             self.implicit.retain(|other| *other != zone);
         }
@@ -217,6 +220,30 @@ impl Board {
             self.change(zone, ZoneState::Full);
         }
         Ok(at)
+    }
+
+    /// The host sets the extension of an empty zone.
+    ///
+    /// # Errors
+    /// If it is not empty, or as many zones are active as there may be.
+    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let state = self.zone(zone).state;
+        if state != ZoneState::Empty {
+            return Err(ZoneError::NotEmpty { zone, state });
+        }
+        if self.active >= self.limits.max_active {
+            return Err(ZoneError::TooManyActive { limit: self.limits.max_active });
+        }
+        self.change(zone, ZoneState::Closed);
+        self.zones[zone as usize].has_extension = true;
+        Ok(())
+    }
+
+    /// What was found on media says that `zone` has an extension. Returns whether it may have one.
+    pub fn restore_extension(&mut self, zone: u32) -> bool {
+        let zone = &mut self.zones[zone as usize];
+        zone.has_extension = !matches!(zone.state, ZoneState::Empty | ZoneState::Offline);
+        zone.has_extension
     }
 
     /// Acts on one zone. Returns whether anything changed.

@@ -238,6 +238,12 @@ impl ZoneFtl {
         }
     }
 
+    /// The zone descriptor extension of a zone, [`Layout::extension_bytes`] long; zeroes if the host has set none.
+    #[must_use]
+    pub fn extension(&self, zone: u32) -> &[u8] {
+        self.zones.extension(zone)
+    }
+
     /// What happened since the drive was opened.
     #[must_use]
     pub fn statistics(&self) -> (&Statistics, &ZoneStatistics) {
@@ -393,6 +399,7 @@ impl ZoneFtl {
             ZoneRequest::Append { zone, frames, durability } => self.write(tag, zone, true, frames, durability),
             ZoneRequest::Act { zone, action } => self.act(tag, zone, action),
             ZoneRequest::ActOnAll { action } => self.act_on_all(tag, action),
+            ZoneRequest::Extend { zone, frame } => self.extend(tag, zone, frame),
             ZoneRequest::Flush => self.flush(tag),
         };
         self.ftl.flash.statistics.host_errors += u64::from(result.is_err());
@@ -484,6 +491,19 @@ impl ZoneFtl {
         self.expect_writable()?;
         let zone = self.zone_at(address)?;
         self.act_on(zone, action)?;
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn extend(&mut self, tag: u64, first: u64, frame: Frame) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let (zone, bytes) = (self.zone_at(first)?, self.zones.layout.extension_bytes as usize);
+        if bytes == 0 {
+            return Err(ZoneError::NoExtension);
+        }
+        self.zones.board.extend(zone)?;
+        self.zones.set_extension(zone, Some(&self.ftl.flash.frames.bytes(frame)[..bytes]));
+        self.zones.mark_dirty(zone);
         self.succeed(tag, None);
         Ok(())
     }

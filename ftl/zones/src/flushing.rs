@@ -320,7 +320,7 @@ impl ZoneFtl {
             let per_block = self.zones.layout.records_per_block;
             let zones = block * per_block..((block + 1) * per_block).min(self.zones.layout.zones);
             for (zone, to) in zones.zip(page.chunks_exact_mut(bytes)) {
-                self.zones.record(zone).write(to);
+                self.zones.record(zone).write(to, &self.zones.layout);
             }
             self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
             let Some(write) = self.write_area(block.into(), &[frame]) else { break };

@@ -34,8 +34,7 @@
 //! either. Where there is no spare chunk, or a block is lost already, the drive recommends to finish the zone, or to reset it
 //! ([`Zone::is_weak`]).
 //!
-//! The drive never finishes a zone by itself, so no zone says that it did (ZFC). Not there yet: the random write area (ZRWA) and zone
-//! descriptor extensions.
+//! The drive never finishes a zone by itself, so no zone says that it did (ZFC). Not there yet: the random write area (ZRWA).
 //!
 //! | file | noun |
 //! |---|---|

@@ -78,6 +78,7 @@ impl Zones {
     /// Nothing of `zone` is needed any more.
     pub(crate) fn empty(&mut self, flash: &mut Flash, zone: u32) {
         self.mark_dirty(zone);
+        self.set_extension(zone, None);
         self.refresh.try_again(flash);
         let Some(slot) = self.slot_of(zone) else {
             for column in 0..self.layout.width {

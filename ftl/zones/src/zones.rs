@@ -14,6 +14,7 @@ use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::OpenId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// No chunk, no writer.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -69,6 +70,8 @@ pub struct Zones {
     /// The number that blocks of each zone say.
     pub(crate) numbers: Vec<u64>,
     pub(crate) next_number: u64,
+    /// Zone descriptor extensions, one behind the other; zeroes where a zone has none.
+    extensions: Vec<u8>,
     /// Slots of [`Zones::writers`], by zone; [`NONE`] where there is none.
     pub(crate) writer_of: Vec<u32>,
     pub(crate) writers: Vec<Option<Writer>>,
@@ -113,6 +116,7 @@ impl Zones {
             chunks: vec![NONE; zones * layout.width as usize],
             numbers: vec![0; zones],
             next_number: 1,
+            extensions: vec![0; layout.extensions_bytes() as usize],
             writer_of: vec![NONE; zones],
             writers: Vec::new(),
             free_writers: Vec::new(),
@@ -207,7 +211,35 @@ impl Zones {
         if state == RecordState::Empty {
             return Record { chunks: vec![None; width as usize], ..Record::default() };
         }
-        Record { state, written, number: self.numbers[zone as usize], saved, chunks }
+        let extension = shown.has_extension.then(|| self.extension(zone).to_vec());
+        Record { state, written, number: self.numbers[zone as usize], saved, chunks, extension }
+    }
+
+    /// Where the extension of `zone` is.
+    fn extension_range(&self, zone: u32) -> Range<usize> {
+        let bytes = self.layout.extension_bytes as usize;
+        zone as usize * bytes..(zone as usize + 1) * bytes
+    }
+
+    /// The extension of `zone`; zeroes if it has none.
+    pub(crate) fn extension(&self, zone: u32) -> &[u8] {
+        &self.extensions[self.extension_range(zone)]
+    }
+
+    /// The extension of `zone` is this, or none.
+    pub(crate) fn set_extension(&mut self, zone: u32, bytes: Option<&[u8]>) {
+        let range = self.extension_range(zone);
+        match bytes {
+            Some(bytes) => self.extensions[range].copy_from_slice(bytes),
+            None => self.extensions[range].fill(0),
+        }
+    }
+
+    /// The record of `zone` has this extension.
+    pub(crate) fn restore_extension(&mut self, zone: u32, bytes: &[u8]) {
+        if self.board.restore_extension(zone) {
+            self.set_extension(zone, Some(bytes));
+        }
     }
 
     /// Frames that are kept for the drive itself.

@@ -17,14 +17,17 @@ enum Deed {
     Fail,
     /// Something of it is weak, and cannot move.
     Weaken,
+    /// The host sets its extension.
+    Extend,
 }
 
 /// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened; and the zones that have been weak
-/// since they last were empty.
+/// or got an extension since they last were empty.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Model {
     zones: Vec<(ZoneState, u32, usize)>,
     weak: BTreeSet<usize>,
+    extended: BTreeSet<usize>,
     clock: usize,
 }
 
@@ -61,6 +64,16 @@ impl Model {
         match deed {
             Deed::Fail => self.zones[zone].0 = ReadOnly,
             Deed::Weaken => _ = self.weak.insert(zone),
+            Deed::Extend => {
+                if state != Empty {
+                    return Err(ZoneError::NotEmpty { zone: name, state });
+                }
+                if self.count(|state| state.is_active()) == limits.max_active {
+                    return Err(ZoneError::TooManyActive { limit: limits.max_active });
+                }
+                self.zones[zone].0 = Closed;
+                self.extended.insert(zone);
+            }
             Deed::Write { at, blocks } => {
                 match state {
                     Full => return Err(ZoneError::Full { zone: name }),
@@ -103,6 +116,7 @@ impl Model {
         // A recommendation is for zones that a host can finish or reset.
         let zones = &self.zones;
         self.weak.retain(|zone| !matches!(zones[*zone].0, Empty | ReadOnly | Offline));
+        self.extended.retain(|zone| !matches!(zones[*zone].0, Empty | Offline));
         Ok(())
     }
 }
@@ -117,20 +131,25 @@ fn normal(model: &Model) -> Model {
         _ => 0,
     };
     let zones = model.zones.iter().map(|zone| (zone.0, zone.1, rank(zone))).collect();
-    Model { zones, weak: model.weak.clone(), clock: times.len() }
+    Model { zones, clock: times.len(), ..model.clone() }
 }
 
 fn deeds() -> Vec<Deed> {
     let writes = [(None, 1), (None, 2), (None, 4), (Some(0), 1), (Some(1), 2), (Some(3), 1)];
     let writes = writes.into_iter().map(|(at, blocks)| Deed::Write { at, blocks });
-    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail, Deed::Weaken]).collect()
+    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail, Deed::Weaken, Deed::Extend]).collect()
 }
 
 #[test]
 fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
     let mut cells = 0_u64;
     for limits in [(1, 1), (1, 2), (2, 2), (2, 3)].map(|(max_open, max_active)| Limits { max_open, max_active }) {
-        let empty = Model { zones: vec![(ZoneState::Empty, 0, 0); 3], weak: BTreeSet::new(), clock: 0 };
+        let empty = Model {
+            zones: vec![(ZoneState::Empty, 0, 0); 3],
+            weak: BTreeSet::new(),
+            extended: BTreeSet::new(),
+            clock: 0,
+        };
         let first = (empty, Board::new(3, CAPACITY, limits));
         let mut seen = HashSet::from([first.0.clone()]);
         let mut waiting = VecDeque::from([first]);
@@ -150,6 +169,7 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                             board.put(name, ZoneState::ReadOnly, written);
                             Ok(())
                         }
+                        Deed::Extend => board.extend(name),
                         Deed::Weaken => {
                             let is_news = board.recommend(name);
                             assert_eq!(is_news, model.weak.contains(&zone) && !before.1.weak.contains(&zone));
@@ -161,11 +181,18 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                         assert_eq!(board, before.0, "{deed:?} was refused, and changed something");
                     }
                     let is_recommended = |zone: &Zone| zone.is_finish_recommended() || zone.is_reset_recommended();
-                    let shown: Vec<_> =
-                        board.zones().iter().map(|zone| (zone.state, zone.written, is_recommended(zone))).collect();
-                    let weak = |zone: usize| model.weak.contains(&zone);
-                    let wanted: Vec<_> =
-                        model.zones.iter().enumerate().map(|(at, zone)| (zone.0, zone.1, weak(at))).collect();
+                    let shown: Vec<_> = board
+                        .zones()
+                        .iter()
+                        .map(|zone| (zone.state, zone.written, is_recommended(zone), zone.has_extension))
+                        .collect();
+                    let has = |zone: usize| (model.weak.contains(&zone), model.extended.contains(&zone));
+                    let wanted: Vec<_> = model
+                        .zones
+                        .iter()
+                        .enumerate()
+                        .map(|(at, zone)| (zone.0, zone.1, has(at).0, has(at).1))
+                        .collect();
                     assert_eq!(shown, wanted, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
                     let counted = (model.count(ZoneState::is_open), model.count(ZoneState::is_active));
                     assert_eq!(board.resources(), counted);

@@ -82,7 +82,7 @@ fn a_weak_chunk_of_a_full_zone_moves_and_the_host_notices_nothing() {
             assert_eq!(chunk_of(&mut world, 0, written - 1), elsewhere, "no other column moves");
         }
         assert_eq!(cared(&mut world, Care::HostRead), Moved { chunks: 1, blocks });
-        assert_eq!(zone_of(&mut world, 0), Zone { state: ZoneState::Full, written, is_weak: false });
+        assert_eq!(zone_of(&mut world, 0), Zone { state: ZoneState::Full, written, ..Zone::default() });
         assert_eq!(usage(&mut world, old), ChunkUse::Tenant, "its record names it until the next is durable");
         flush(&mut world);
         assert_eq!(usage(&mut world, old), ChunkUse::Free);
@@ -289,7 +289,7 @@ fn where_no_spare_chunk_is_the_zone_stays_and_the_host_is_advised_until_there_is
     world.settle();
     world.idle(LONG);
     assert_ne!(chunk_of(&mut world, 1, 1), old, "it has the chunk of zone 2");
-    assert_eq!(zone_of(&mut world, 1), Zone { state: ZoneState::Full, written: capacity, is_weak: false });
+    assert_eq!(zone_of(&mut world, 1), Zone { state: ZoneState::Full, written: capacity, ..Zone::default() });
     assert_eq!(cared(&mut world, Care::HostRead).chunks, moved + 1);
     assert_eq!(world.ftl().take_changed(), [], "what needs no care any more is no news");
     world.verify_all();
@@ -298,8 +298,13 @@ fn where_no_spare_chunk_is_the_zone_stays_and_the_host_is_advised_until_there_is
 #[test]
 fn the_scrub_finds_what_nobody_reads_of_zones_that_are_full_and_of_those_that_are_written() {
     let second = Nanos::from_millis(1000);
-    let zoned =
-        ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: Some(5) };
+    let zoned = ZoneConfig {
+        face: Face::Zones,
+        width: 2,
+        limits: Limits { max_open: 2, max_active: 3 },
+        zones: Some(5),
+        extension_bytes: 0,
+    };
     let config =
         Config { host_frames: 256, checkpoint_log_blocks: Some(24), scrub_interval: Some(second), ..Config::default() };
     let mut world = ZoneWorld::try_new(profile("tiny", &[]), config, zoned, 100, 1).unwrap();

@@ -157,6 +157,7 @@ fn attributes(attributes: u8) -> impl Iterator<Item = &'static str> {
         (attribute::FINISHED_BY_CONTROLLER, "finished by the controller"),
         (attribute::FINISH_RECOMMENDED, "finish recommended"),
         (attribute::RESET_RECOMMENDED, "reset recommended"),
+        (attribute::EXTENSION_VALID, "with extension"),
     ];
     names.into_iter().filter(move |(bit, _)| attributes & bit != 0).map(|(_, name)| name)
 }
@@ -212,7 +213,7 @@ mod tests {
             };
             let first_block = number * 8192;
             let attributes = match number {
-                2 => attribute::RESET_RECOMMENDED,
+                2 => attribute::RESET_RECOMMENDED | attribute::EXTENSION_VALID,
                 4 => attribute::FINISH_RECOMMENDED,
                 _ => 0,
             };
@@ -238,7 +239,7 @@ mod tests {
             ZONE                 FIRST BLOCK      WRITTEN                STATE
             0                              0           12  ▏             explicitly open
             1                          8 192        6 144  ████████████  full
-            2                         16 384        6 144  ████████████  full, reset recommended
+            2                         16 384        6 144  ████████████  full, reset recommended, with extension
             3                         24 576        6 144  ████████████  full
             4                         32 768        3 000  █████▉        closed, finish recommended
             5                         40 960        6 143  ████████████  closed

@@ -55,8 +55,13 @@ struct Served {
 impl Served {
     fn new() -> Served {
         let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
-        let zones =
-            ZoneConfig { face: Face::Zones, width: 3, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let zones = ZoneConfig {
+            face: Face::Zones,
+            width: 3,
+            limits: Limits { max_open: 2, max_active: 3 },
+            zones: None,
+            extension_bytes: 128,
+        };
         let drive = ZoneFtl::format(device(), config, zones, &mut WallClock::new()).unwrap();
         let mut devices = [Device::new(device(), 64)];
         let mut server = Server::new(ServerConfig::default()).unwrap();
