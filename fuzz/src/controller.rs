@@ -11,7 +11,6 @@ use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::command::{VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
-use openftl_nvme::wire::zoned::ZoneDescriptor;
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,

@@ -19,6 +19,7 @@
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
+//! | [`zone_crash_points`] | every state that a power cut can leave of it, recovered and judged |
 //! | [`stage`] | what both have in common |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
@@ -46,6 +47,7 @@ pub mod swarm;
 pub mod table_world;
 pub mod wire;
 pub mod world;
+pub mod zone_crash_points;
 pub mod zone_model;
 pub mod zone_world;
 
@@ -56,4 +58,5 @@ pub use shrink::{Shrunk, shrink};
 pub use swarm::{Drives, Run};
 pub use table_world::TableWorld;
 pub use world::World;
-pub use zone_world::{ZoneCrashPoints, ZoneWorld};
+pub use zone_crash_points::ZoneCrashPoints;
+pub use zone_world::ZoneWorld;

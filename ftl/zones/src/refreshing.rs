@@ -156,6 +156,12 @@ impl Zones {
         share.saturating_sub(self.layout.zones * self.layout.width + moving as u32)
     }
 
+    /// Whether the device lets one more chunk be open, and all of another zone that ends.
+    fn may_open_chunk(&self, flash: &Flash) -> bool {
+        let open = flash.units.count_open(|open| flash.chunks.usage(open.chunk) == ChunkUse::Tenant);
+        open.saturating_add(self.layout.width) < flash.plan.open_tenant_chunks
+    }
+
     /// Goes on with what is refreshed, or begins with what should be.
     pub(crate) fn advance_refresh(&mut self, flash: &mut Flash) {
         if flash.phase != Phase::Working || flash.read_only.is_some() || !flash.may_program() {
@@ -216,6 +222,9 @@ impl Zones {
 
     fn beginning(&mut self, flash: &Flash, zone: u32, column: u32, chunk: ChunkId) -> Beginning {
         let check = Beginning::Check { zone, column };
+        if !self.may_open_chunk(flash) {
+            return Beginning::Later;
+        }
         match self.board.zone(zone).state {
             ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline => return Beginning::Needless,
             ZoneState::Full if self.writer_of(zone).is_some() => return Beginning::Later,
@@ -334,7 +343,7 @@ impl Zones {
                 }
             }
         } else {
-            if !self.has_room(flash) {
+            if !self.has_room(flash) || !self.may_open_chunk(flash) {
                 return self.end_refresh(flash, under_way);
             }
             let slot = self.begin_whole(zone);

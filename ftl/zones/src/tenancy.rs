@@ -146,6 +146,7 @@ impl Tenant for Zones {
         self.coming_and_going.closed(flash, chunk);
         // A column may have waited for it to leave it.
         self.is_stirred = true;
+        self.refresh.try_again(flash);
     }
 
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {

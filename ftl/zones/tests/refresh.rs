@@ -371,3 +371,31 @@ fn zones_bear_every_power_cut_while_weak_columns_move() {
         println!("{points}");
     }
 }
+
+#[test]
+fn a_device_that_limits_open_chunks_is_not_asked_for_one_too_many() {
+    let (mut refreshed, mut tried) = (0, 0);
+    for limit in 10..30 {
+        let limited = format!("vector_copy = true\nopen_chunks_max = {limit}");
+        let limits = Limits { max_open: 2, max_active: 3 };
+        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: Some(5), extension_bytes: 0 };
+        let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
+        let profile = profile("tiny", &[("vector_copy = true", &limited)]);
+        let Ok(mut world) = ZoneWorld::try_new(profile, config, zoned, 200, limit) else { continue };
+        tried += 1;
+        let (capacity, half) = (world.layout().capacity, world.layout().capacity / 2);
+        fill(&mut world, 0, capacity);
+        (1..4).for_each(|zone| fill(&mut world, zone, half));
+        for round in 0..6 {
+            weaken(&mut world, round % 4, 1 + round);
+            world.flush();
+            world.verify_all();
+        }
+        refreshed += cared(&mut world, Care::HostRead).chunks;
+        (1..4).for_each(|zone| fill(&mut world, zone, capacity));
+        world.verify_all();
+        world.clean_restart();
+        world.verify_all();
+    }
+    assert!(tried > 2 && refreshed > 10, "{refreshed} columns were refreshed on {tried} devices");
+}
