@@ -34,6 +34,7 @@
 //! zone_width = 4                  # parallel units of a zone; left out: those of a group
 //! max_open_zones = 14             # that are open at a time
 //! max_active_zones = 14           # that are open or closed at a time
+//! zone_descriptor_extension = 0   # bytes that a host can attach to each zone, a multiple of 64
 //!
 //!                                 # with kind = "tables", for RocksDB: media.capacity is what its tables can hold
 //! log_area = "512MiB"             # for its write-ahead logs and other small files
@@ -517,10 +518,11 @@ mod tests {
     #[test]
     fn zones_have_fields_of_their_own_and_no_others() {
         let zones = |lines: &str| DriveDescription::parse(&format!("[ftl]\nkind = \"zones\"\n{lines}\n"));
-        let ftl = zones("zone_width = 4\nmax_open_zones = 6\nmax_active_zones = 8\ncheckpoint_interval = \"10s\"")
+        let ftl = zones("zone_width = 4\nzone_descriptor_extension = 64\nmax_open_zones = 6\nmax_active_zones = 8\ncheckpoint_interval = \"10s\"")
             .unwrap()
             .ftl;
         assert_eq!((ftl.zone_width, ftl.max_open_zones, ftl.max_active_zones), (Some(4), Some(6), Some(8)));
+        assert_eq!(ftl.zone_descriptor_extension, Some(64));
         let refused = |error: String, words: &[&str]| {
             words.iter().for_each(|word| assert!(error.contains(word), "`{word}` is not in: {error}"));
         };

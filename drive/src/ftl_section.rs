@@ -86,6 +86,8 @@ pub struct FtlSection {
     pub max_open_zones: Option<u32>,
     /// Of zones: how many can be open or closed at a time.
     pub max_active_zones: Option<u32>,
+    /// Of zones: bytes of the descriptor extension of each.
+    pub zone_descriptor_extension: Option<u32>,
     /// Of zones: whether they have a random write area.
     pub zrwa: Option<bool>,
     /// Of segments: parallel units of each.
@@ -101,7 +103,7 @@ type Given<const FIELDS: usize> = [(&'static str, bool); FIELDS];
 
 impl FtlSection {
     /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, and those of segments.
-    fn given(&self) -> (Given<14>, Given<4>, Given<3>) {
+    fn given(&self) -> (Given<14>, Given<5>, Given<3>) {
         let blocks = [
             ("victim", self.victim.is_some()),
             ("collection", self.collection.is_some()),
@@ -122,6 +124,7 @@ impl FtlSection {
             ("zone_width", self.zone_width.is_some()),
             ("max_open_zones", self.max_open_zones.is_some()),
             ("max_active_zones", self.max_active_zones.is_some()),
+            ("zone_descriptor_extension", self.zone_descriptor_extension.is_some()),
             ("zrwa", self.zrwa.is_some()),
         ];
         let segments = [

@@ -11,7 +11,6 @@ use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::command::{VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
-use openftl_nvme::wire::zoned::ZoneDescriptor;
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
@@ -87,7 +86,8 @@ fn connected(target: &mut Target, queue: u32, controller: u16) -> Queue {
 }
 
 /// The zones of the zoned namespace.
-const SHAPE: ZonedShape = ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3 };
+const SHAPE: ZonedShape =
+    ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3, extension_bytes: 64 };
 
 /// A target with a ready controller of one host: its admin queue and an I/O queue.
 fn ready() -> (Target, [Queue; 2]) {
@@ -232,11 +232,17 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
         IoCommand::Zone(ZoneCommand::Act { first, .. }) => {
             assert!(first.is_multiple_of(SHAPE.size) && *first < namespace.blocks(), "block {first}");
         }
+        IoCommand::Zone(ZoneCommand::Extend { first, bytes }) => {
+            assert!(first.is_multiple_of(SHAPE.size) && *first < namespace.blocks(), "block {first}");
+            assert_eq!(*bytes, SHAPE.extension_bytes);
+        }
         IoCommand::Zone(ZoneCommand::ActOnAll { .. }) => {}
         IoCommand::Zone(ZoneCommand::Report(report)) => {
             let zones = [Zone::default(); SHAPE.zones as usize];
-            let said = namespace.zone_report(&SHAPE, report, &zones);
-            let listed = ZoneDescriptor::listed(&said).len();
+            let extension = [0; SHAPE.extension_bytes as usize];
+            let said = namespace.zone_report(&SHAPE, report, &zones, |_| &extension);
+            let descriptor = 64 + if report.is_extended { extension.len() } else { 0 };
+            let listed = (said.len() - 64) / descriptor;
             assert!(said.len() <= report.bytes as usize && listed <= zones.len() - report.first as usize);
         }
         IoCommand::Flush | IoCommand::Nothing => {}

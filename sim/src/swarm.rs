@@ -402,7 +402,10 @@ fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
     let few = dice.between(2, 12) as u32;
     let zones = dice.one_of(&[None, Some(few)]);
     config.host_frames = dice.one_of(&[300, 600]);
-    Kind::Zones { zoned: ZoneConfig { face: Face::Zones, width, limits, zones }, chunks: dice.between(6, 40) as u32 }
+    Kind::Zones {
+        zoned: ZoneConfig { face: Face::Zones, width, limits, zones, extension_bytes: 0 },
+        chunks: dice.between(6, 40) as u32,
+    }
 }
 
 /// One drive of five is a table drive. This is drawn apart, so that the others are what they would be without.

@@ -4,7 +4,7 @@ use crate::fate::States;
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::{Moment, ZoneDeed, ZoneDeedKind};
 use crate::wire::{CrashPoint, Wire};
-use crate::zone_model::{FoundZone, Life, ZoneModel};
+use crate::zone_model::{FoundZone, Life, Snapshot, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
 use openftl_parts::config::Left;
@@ -28,7 +28,7 @@ const WRITE_BLOCKS_MAX: u32 = TRANSACTION_BLOCKS_MAX as u32;
 enum Errand {
     /// A write that the flush behind it makes durable, or a flush.
     Flush {
-        snapshot: Vec<(u32, u32)>,
+        snapshot: Snapshot,
     },
     Append {
         address: u64,
@@ -55,6 +55,8 @@ pub struct ZoneWorld {
     layout: Layout,
     /// The model. Crash points keep the one of their moment.
     pub model: Rc<ZoneModel>,
+    /// Blocks on media become weak among the operations, and are read.
+    pub weakens: bool,
     chance: Xoshiro256PlusPlus,
     patience: Patience,
     waiting: Waiting,
@@ -73,6 +75,9 @@ pub struct ZoneWorld {
 fn stamp(zone: u32, life: u32, block: u32) -> Stamp {
     Stamp(u64::from(zone + 1) << 48 | u64::from(life) << 24 | u64::from(block))
 }
+
+/// What stands for a block in the extension of a zone: no block has this number.
+const EXTENSION: u32 = 0xFF_FFFF;
 
 impl ZoneWorld {
     /// A new drive.
@@ -97,6 +102,7 @@ impl ZoneWorld {
         let layout = *ftl.layout();
         Ok(ZoneWorld {
             model: Rc::new(ZoneModel::new(layout.zones)),
+            weakens: false,
             ftl: Some(ftl),
             waiting: Waiting::new(patience, clock.0),
             wire,
@@ -126,6 +132,7 @@ impl ZoneWorld {
             limits: self.limits,
             layout: self.layout,
             model,
+            weakens: self.weakens,
             chance: self.chance.clone(),
             patience: self.patience,
             waiting: Waiting::new(self.patience, crash_point.at),
@@ -419,6 +426,29 @@ impl ZoneWorld {
         Ok(())
     }
 
+    /// Sets the extension of a zone.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let frame = self.frames(1)[0];
+        let life = self.model.now(zone).number;
+        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
+        let before = self.model.clone();
+        let word = stamp(zone, life, EXTENSION).0.to_le_bytes();
+        self.ftl().frames_mut().bytes_mut(frame).as_chunks_mut().0.fill(word);
+        self.model().extend(zone);
+        let result = self.ftl().submit(now, tag, ZoneRequest::Extend { zone: address, frame });
+        self.ftl().frames_mut().release(frame);
+        if let Err(error) = result {
+            self.model = before;
+            return Err(error);
+        }
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
     /// Reads blocks of a zone and compares them with the model.
     pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
         let frames = self.frames(blocks);
@@ -426,6 +456,23 @@ impl ZoneWorld {
         let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
         self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
         self.under_way.push((tag, Errand::Read { zone, first, frames, life }));
+    }
+
+    /// From now on a block is read with high ECC, if it is on media. Returns whether it is.
+    pub fn weaken(&mut self, zone: u32, block: u32) -> bool {
+        let Some(place) = self.ftl().place_on_media(zone, block) else { return false };
+        self.wire.device().inject_high_ecc(place);
+        true
+    }
+
+    /// Some block of a zone becomes weak, and is read.
+    fn weaken_any(&mut self, zone: u32) {
+        let written = self.ftl().board().zone(zone).written;
+        if written > 0 {
+            let block = self.below(written);
+            self.weaken(zone, block);
+            self.read(zone, block, 1);
+        }
     }
 
     /// Reads every block of every zone, and one behind.
@@ -487,9 +534,20 @@ impl ZoneWorld {
                     assert_eq!(stamp_found, stamp(zone, number, block), "block {block} of zone {zone}");
                 }
             }
-            found.push((life.unwrap_or(0), written));
+            found.push(FoundZone { life: life.unwrap_or(0), written, extension: self.read_extension(zone) });
         }
         found
+    }
+
+    /// The life that the extension of a zone says, all of it.
+    fn read_extension(&mut self, zone: u32) -> Option<u32> {
+        let has_extension = self.ftl().board().zone(zone).has_extension;
+        let words: Vec<u64> =
+            self.ftl().extension(zone).as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let life = has_extension.then(|| (words[0] >> 24) as u32 & 0xFF_FFFF);
+        let expected = life.map_or(0, |life| stamp(zone, life, EXTENSION).0);
+        assert!(words.iter().all(|word| *word == expected), "the extension of zone {zone}: {words:x?}");
+        life
     }
 
     fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Stamp> {
@@ -608,6 +666,13 @@ impl ZoneWorld {
         let zones = self.layout.zones;
         // Most of it in few zones, so that they fill.
         let zone = if self.below(4) == 0 { self.below(zones) } else { self.below(zones.min(3)) };
+        if self.weakens && self.below(5) == 0 {
+            return self.weaken_any(zone);
+        }
+        if self.layout.extension_bytes > 0 && self.below(5) == 0 {
+            let result = self.extend(zone);
+            return self.expect_refusal(zone, result);
+        }
         match self.below(100) {
             0..50 => {
                 let blocks = 1 + self.below(40);
@@ -645,6 +710,7 @@ impl ZoneWorld {
             ZoneError::Boundary { .. } | ZoneError::OutOfRange { .. } => true,
             ZoneError::TooManyActive { .. } => self.ftl().board().resources().1 >= self.limits.max_active,
             ZoneError::TooManyOpen { .. } => self.ftl().board().resources().0 >= self.limits.max_open,
+            ZoneError::NotEmpty { .. } => state != ZoneState::Empty,
             ZoneError::InvalidTransition { .. } => {
                 matches!(state, ZoneState::Empty | ZoneState::Full | ZoneState::ReadOnly)
             }

@@ -7,7 +7,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_drive::description::{FtlSection, Interface};
 use openftl_media::Profile;
 use openftl_parts::{Config, OpenError};
-use openftl_zones::sizing::{chunks_per_pu, zones_holding};
+use openftl_zones::sizing::{EXTENSION_FIELD, chunks_per_pu, zones_holding};
 use openftl_zones::{AskedLimits, Face, Limits, ZoneConfig};
 
 /// Zones that can be open or closed at a time where nothing is said: as many as zoned drives for servers have.
@@ -29,6 +29,8 @@ pub struct ZoneSettings {
     pub width: Option<u32>,
     /// What of the limits was asked for.
     pub limits: AskedLimits,
+    /// Bytes of the descriptor extension of each.
+    pub extension_bytes: u32,
     /// The block FTL beside them, whose size follows from theirs.
     pub area: BlockSettings,
 }
@@ -45,6 +47,7 @@ impl ZoneSettings {
                 max_open: section.max_open_zones.or(all.max_open_zones),
                 max_active: section.max_active_zones.or(all.max_active_zones),
             },
+            extension_bytes: section.zone_descriptor_extension.or(all.zone_descriptor_extension).unwrap_or(0),
             area: BlockSettings {
                 checkpoint_log_blocks: section.checkpoint_log_blocks.or(area.checkpoint_log_blocks),
                 checkpoint_interval: section.checkpoint_interval.or(area.checkpoint_interval),
@@ -78,7 +81,13 @@ impl ZoneSettings {
         let zones = zones_holding(geometry, width, self.capacity.0.div_ceil(BLOCK_BYTES as u64));
         let max_active = self.limits.max_active.or(self.limits.max_open).unwrap_or(limit.min(zones));
         let max_open = self.limits.max_open.unwrap_or(max_active);
-        ZoneConfig { face: self.face, width, limits: Limits { max_open, max_active }, zones: Some(zones) }
+        ZoneConfig {
+            face: self.face,
+            width,
+            limits: Limits { max_open, max_active },
+            zones: Some(zones),
+            extension_bytes: self.extension_bytes,
+        }
     }
 
     /// The configuration of the block FTL beside them.
@@ -114,6 +123,9 @@ fn zones_failure(face: Face, error: OpenError) -> Failure {
     match error {
         OpenError::Tenant { text, .. } if text.starts_with(limit) => {
             failure.fix(format_args!("choose fewer {limit}, or a smaller {width}"))
+        }
+        OpenError::Tenant { text, .. } if text.starts_with(EXTENSION_FIELD) => {
+            failure.fix(format_args!("choose such a {EXTENSION_FIELD}, or leave it away"))
         }
         OpenError::Limits(_) => failure.fix("choose a limit from 1 on, or leave it away"),
         OpenError::Tenant { text, .. } if text.starts_with(width) => {

@@ -10,13 +10,25 @@ use serde::Serialize;
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 #[serde(untagged)]
 pub enum ZonesMade {
-    Zones { zones: u32, zone_width: u32, zone_capacity_bytes: u64, max_open_zones: u32, max_active_zones: u32 },
-    Segments { segments: u32, segment_width: u32, segment_bytes: u64, max_open_segments: u32 },
+    Zones {
+        zones: u32,
+        zone_width: u32,
+        zone_capacity_bytes: u64,
+        max_open_zones: u32,
+        max_active_zones: u32,
+        zone_descriptor_extension: u32,
+    },
+    Segments {
+        segments: u32,
+        segment_width: u32,
+        segment_bytes: u64,
+        max_open_segments: u32,
+    },
 }
 
 impl ZonesMade {
     pub fn of(settings: &ZoneSettings, geometry: &Geometry) -> ZonesMade {
-        let ZoneConfig { face, width, limits, zones } = settings.zoned(geometry);
+        let ZoneConfig { face, width, limits, zones, extension_bytes } = settings.zoned(geometry);
         let count = zones.expect("it is computed");
         let bytes = u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
         match face {
@@ -26,6 +38,7 @@ impl ZonesMade {
                 zone_capacity_bytes: bytes,
                 max_open_zones: limits.max_open,
                 max_active_zones: limits.max_active,
+                zone_descriptor_extension: extension_bytes,
             },
             Face::Segments => ZonesMade::Segments {
                 segments: count,
@@ -39,10 +52,23 @@ impl ZonesMade {
     /// For people.
     pub fn line(&self) -> String {
         match self {
-            ZonesMade::Zones { zones, zone_width, zone_capacity_bytes, max_open_zones, max_active_zones } => format!(
-                "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open",
-                ByteSize(*zone_capacity_bytes)
-            ),
+            ZonesMade::Zones {
+                zones,
+                zone_width,
+                zone_capacity_bytes,
+                max_open_zones,
+                max_active_zones,
+                zone_descriptor_extension,
+            } => {
+                let extension = match zone_descriptor_extension {
+                    0 => String::new(),
+                    bytes => format!("; each has a descriptor extension of {bytes} bytes"),
+                };
+                format!(
+                    "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open{extension}",
+                    ByteSize(*zone_capacity_bytes)
+                )
+            }
             ZonesMade::Segments { segments, segment_width, segment_bytes, max_open_segments } => format!(
                 "{segments} segments of {}, each on {segment_width} dies; {max_open_segments} of them may be written in part",
                 ByteSize(*segment_bytes)

@@ -21,9 +21,9 @@ impl DriveKind {
     /// That of a drive with a catalog of so many blocks, and with this tenant.
     #[must_use]
     pub fn of(catalog_blocks: u32, tenant: TenantNote) -> DriveKind {
-        match (catalog_blocks, tenant.kind) {
+        match (catalog_blocks, tenant.family()) {
             (0, _) => DriveKind::Blocks,
-            (_, 0) => DriveKind::Tables,
+            (_, 0) if tenant.kind == 0 => DriveKind::Tables,
             (_, 1) => DriveKind::Zones,
             (_, 2) => DriveKind::Segments,
             _ => DriveKind::Newer,

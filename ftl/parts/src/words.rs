@@ -211,13 +211,22 @@ impl Handle {
 /// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct TenantNote {
-    /// Which tenant, of those with a catalog; 0 is that of table drives.
+    /// Which tenant, of those with a catalog; 0 is that of table drives. Its bits from [`TenantNote::FAMILY_BITS`] on are the tenant's own.
     pub kind: u8,
     /// What it says of itself.
     pub words: [u16; 3],
 }
 
 impl TenantNote {
+    /// Bits of the kind that tell tenants apart. What does not know the others does not open the drive.
+    pub const FAMILY_BITS: u32 = 2;
+
+    /// Which tenant it is, whatever else its kind says.
+    #[must_use]
+    pub fn family(self) -> u8 {
+        self.kind & ((1 << TenantNote::FAMILY_BITS) - 1)
+    }
+
     /// Whether the tenant goes on exactly where its chunks were left: after a clean stop nothing is padded, because all that the
     /// drive needs can be read without.
     #[must_use]

@@ -223,9 +223,11 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentFtl<Z> {
             ZoneError::TooManyActive { limit } | ZoneError::TooManyOpen { limit } => {
                 AppendError::TooManyOpen { limit }.into()
             }
-            ZoneError::ReadOnly { .. } | ZoneError::InvalidTransition { .. } => {
-                AppendError::SegmentReadOnly { boundary }.into()
-            }
+            // Of the latter none is for blocks: they are refused to hosts that see zones.
+            ZoneError::ReadOnly { .. }
+            | ZoneError::InvalidTransition { .. }
+            | ZoneError::NotEmpty { .. }
+            | ZoneError::NoExtension => AppendError::SegmentReadOnly { boundary }.into(),
             ZoneError::Offline { .. } => IoError::Unrecovered { block: first },
             ZoneError::DriveReadOnly(_) => IoError::ReadOnly,
             ZoneError::OutOfRange { .. } | ZoneError::Length { .. } | ZoneError::NotAZone { .. } => {

@@ -10,7 +10,7 @@
 //!     └── reset ──────┴──▶ full          failures of the medium: read only ── offline ──▶ offline
 //! ```
 //!
-//! A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
+//! An extension is set in an empty zone, which is closed from then on. A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
 //! that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
 //! closed; an explicitly open one never is. The checks of a write come in this order: state, place, end, resources.
 
@@ -25,6 +25,25 @@ pub struct Zone {
     pub state: ZoneState,
     /// Blocks that were written to it. Those behind read as zeroes.
     pub written: u32,
+    /// Something of it is weak and stays so: the drive had no chunk to move it to, or a block of it is lost. Only a zone that is active
+    /// or full says so.
+    pub is_weak: bool,
+    /// The host has set its zone descriptor extension since it was last empty (ZDEV).
+    pub has_extension: bool,
+}
+
+impl Zone {
+    /// Whether the drive recommends to finish it, and to write the rest elsewhere (FZR).
+    #[must_use]
+    pub fn is_finish_recommended(&self) -> bool {
+        self.is_weak && self.state.is_active()
+    }
+
+    /// Whether the drive recommends to copy what is needed of it, and to reset it (RZR).
+    #[must_use]
+    pub fn is_reset_recommended(&self) -> bool {
+        self.is_weak && self.state == ZoneState::Full
+    }
 }
 
 /// Zones that can be active at a time, whatever their drive.
@@ -124,8 +143,23 @@ impl Board {
         self.zones[zone as usize].written = written;
     }
 
+    /// Something of `zone` is weak, and cannot move. Returns whether that is news of which a host can make use.
+    pub fn recommend(&mut self, zone: u32) -> bool {
+        let zone = &mut self.zones[zone as usize];
+        let is_news = !zone.is_weak && (zone.state.is_active() || zone.state == ZoneState::Full);
+        zone.is_weak |= is_news;
+        is_news
+    }
+
+    /// Nothing of `zone` is weak any more.
+    pub fn withdraw(&mut self, zone: u32) {
+        self.zones[zone as usize].is_weak = false;
+    }
+
     fn change(&mut self, zone: u32, state: ZoneState) {
         let before = std::mem::replace(&mut self.zones[zone as usize].state, state);
+        self.zones[zone as usize].is_weak &= state.is_active() || state == ZoneState::Full;
+        self.zones[zone as usize].has_extension &= !matches!(state, ZoneState::Empty | ZoneState::Offline);
         if before == ZoneState::ImplicitlyOpen {
             self.implicit.retain(|other| *other != zone);
         }
@@ -163,7 +197,7 @@ impl Board {
     /// # Errors
     /// Why it may not, in the order in which NVMe checks.
     pub fn write(&mut self, zone: u32, at: Option<u32>, blocks: u32) -> Result<u32, ZoneError> {
-        let Zone { state, written } = self.zone(zone);
+        let Zone { state, written, .. } = self.zone(zone);
         match state {
             ZoneState::Full => return Err(ZoneError::Full { zone }),
             ZoneState::Offline => return Err(ZoneError::Offline { zone }),
@@ -186,6 +220,30 @@ impl Board {
             self.change(zone, ZoneState::Full);
         }
         Ok(at)
+    }
+
+    /// The host sets the extension of an empty zone.
+    ///
+    /// # Errors
+    /// If it is not empty, or as many zones are active as there may be.
+    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let state = self.zone(zone).state;
+        if state != ZoneState::Empty {
+            return Err(ZoneError::NotEmpty { zone, state });
+        }
+        if self.active >= self.limits.max_active {
+            return Err(ZoneError::TooManyActive { limit: self.limits.max_active });
+        }
+        self.change(zone, ZoneState::Closed);
+        self.zones[zone as usize].has_extension = true;
+        Ok(())
+    }
+
+    /// What was found on media says that `zone` has an extension. Returns whether it may have one.
+    pub fn restore_extension(&mut self, zone: u32) -> bool {
+        let zone = &mut self.zones[zone as usize];
+        zone.has_extension = !matches!(zone.state, ZoneState::Empty | ZoneState::Offline);
+        zone.has_extension
     }
 
     /// Acts on one zone. Returns whether anything changed.

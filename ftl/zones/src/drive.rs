@@ -16,7 +16,8 @@ use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
 use crate::zones::{ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
-use openftl_core::{Clock, Frame, FrameForm, Frames, Time};
+use openftl_blocks::reading::BlockPlace;
+use openftl_core::{Clock, Frame, FrameForm, Frames, Ppa, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::config::Config;
@@ -106,6 +107,7 @@ impl<M: Media> ZoneFtl<M> {
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
         finding::release_found(&mut zones, &mut ftl.flash);
         zones.keep_frames(&mut ftl.flash);
+        zones.refresh.is_stopped = false;
         Ok(ZoneFtl::new(ftl, zones))
     }
 
@@ -144,6 +146,7 @@ impl<M: Media> ZoneFtl<M> {
             // Only now: chunks that are not full are padded, and nobody is to wait for that.
             finding::release_found(&mut drive.zones, &mut drive.ftl.flash);
             drive.ftl.hand_over();
+            drive.zones.refresh.is_stopped = false;
         }
         Ok(drive)
     }
@@ -184,6 +187,8 @@ impl<M: Media> ZoneFtl<M> {
     /// # Errors
     /// If the device stops completing commands, or the drive has failed.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        // After the last flush no record says that something is padded.
+        self.zones.refresh.is_stopped = true;
         self.flush_all(true, clock)?;
         self.ftl.close_beside(clock, &mut self.zones)
     }
@@ -219,6 +224,24 @@ impl ZoneFtl {
     #[must_use]
     pub fn board(&self) -> &Board {
         &self.zones.board
+    }
+
+    /// Where block `block` of `zone` is on media, if it would be read there now.
+    #[must_use]
+    pub fn place_on_media(&self, zone: u32, block: u32) -> Option<Ppa> {
+        if block >= self.board().zone(zone).written {
+            return None;
+        }
+        match self.zones.block(&self.ftl.flash, zone, block) {
+            BlockPlace::Media(ppa) => Some(ppa),
+            _ => None,
+        }
+    }
+
+    /// The zone descriptor extension of a zone, [`Layout::extension_bytes`] long; zeroes if the host has set none.
+    #[must_use]
+    pub fn extension(&self, zone: u32) -> &[u8] {
+        self.zones.extension(zone)
     }
 
     /// What happened since the drive was opened.
@@ -275,8 +298,8 @@ impl ZoneFtl {
         )
     }
 
-    /// Zones that have become read only by themselves since this was last called; a zone that was lost when the drive was opened is
-    /// none of them.
+    /// Zones that have changed by themselves since this was last called: they are read only, or the drive recommends to finish or to reset
+    /// them. A zone that was lost when the drive was opened is none of them.
     pub fn take_changed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.zones.changed)
     }
@@ -374,6 +397,7 @@ impl ZoneFtl {
             ZoneRequest::Append { zone, frames, durability } => self.write(tag, zone, true, frames, durability),
             ZoneRequest::Act { zone, action } => self.act(tag, zone, action),
             ZoneRequest::ActOnAll { action } => self.act_on_all(tag, action),
+            ZoneRequest::Extend { zone, frame } => self.extend(tag, zone, frame),
             ZoneRequest::Flush => self.flush(tag),
         };
         self.ftl.flash.statistics.host_errors += u64::from(result.is_err());
@@ -411,7 +435,7 @@ impl ZoneFtl {
         if end > layout.size {
             return Err(ZoneError::Boundary { zone, end, capacity: layout.capacity });
         }
-        let Zone { state, written } = self.zones.board.zone(zone);
+        let Zone { state, written, .. } = self.zones.board.zone(zone);
         if state == ZoneState::Offline {
             return Err(ZoneError::Offline { zone });
         }
@@ -465,6 +489,19 @@ impl ZoneFtl {
         self.expect_writable()?;
         let zone = self.zone_at(address)?;
         self.act_on(zone, action)?;
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn extend(&mut self, tag: u64, first: u64, frame: Frame) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let (zone, bytes) = (self.zone_at(first)?, self.zones.layout.extension_bytes as usize);
+        if bytes == 0 {
+            return Err(ZoneError::NoExtension);
+        }
+        self.zones.board.extend(zone)?;
+        self.zones.set_extension(zone, Some(&self.ftl.flash.frames.bytes(frame)[..bytes]));
+        self.zones.mark_dirty(zone);
         self.succeed(tag, None);
         Ok(())
     }
@@ -604,7 +641,8 @@ impl ZoneFtl {
             Some(_) => return false,
             None => {}
         }
-        if !self.zones.lacks_room || self.ftl.flash.read_only.is_some() || self.area_lost.is_some() {
+        let lacks_room = self.zones.lacks_room || self.zones.refresh.lacks_room;
+        if !lacks_room || self.ftl.flash.read_only.is_some() || self.area_lost.is_some() {
             return false;
         }
         if !self.zones.doomed.is_empty() {
@@ -616,9 +654,16 @@ impl ZoneFtl {
         let flash = &self.ftl.flash;
         let is_coming = self.zones.coming_and_going.leaving() > 0
             || self.zones.coming_and_going.has_found()
+            || self.zones.refresh.is_moving()
             || flash.provisioning.coming() > 0
             || flash.units.under_way() > 0;
         if is_coming {
+            return false;
+        }
+        if self.zones.refresh.lacks_room {
+            self.zones.recommend_waiting();
+        }
+        if !self.zones.lacks_room {
             return false;
         }
         let wanting = self.zones.without_chunk();

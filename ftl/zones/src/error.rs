@@ -67,6 +67,17 @@ pub enum ZoneError {
         /// What was to be done.
         action: Action,
     },
+    /// Only an empty zone takes an extension.
+    #[error("zone {zone} is {state:?}: an extension is set while a zone is empty")]
+    NotEmpty {
+        /// The zone.
+        zone: u32,
+        /// Its state.
+        state: ZoneState,
+    },
+    /// The zones of the drive have no extensions.
+    #[error("zones of this drive have no descriptor extensions")]
+    NoExtension,
     /// Not the first block of a zone.
     #[error("block {address} is not the first one of a zone; zones have {size} blocks")]
     NotAZone {
@@ -109,9 +120,11 @@ impl ZoneError {
             | ZoneError::ReadOnly { zone }
             | ZoneError::Offline { zone }
             | ZoneError::InvalidWrite { zone, .. }
+            | ZoneError::NotEmpty { zone, .. }
             | ZoneError::InvalidTransition { zone, .. } => Some(zone),
             ZoneError::TooManyActive { .. }
             | ZoneError::TooManyOpen { .. }
+            | ZoneError::NoExtension
             | ZoneError::NotAZone { .. }
             | ZoneError::OutOfRange { .. }
             | ZoneError::Length { .. }

@@ -100,7 +100,7 @@ fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) ->
             let zone = *block as u32 * layout.records_per_block;
             let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(layout.record_bytes());
             for (zone, bytes) in (zone..layout.zones).zip(bytes) {
-                let record = Record::read(bytes, layout.width)
+                let record = Record::read(bytes, &layout)
                     .ok_or_else(|| lost(format!("the record of zone {zone}, in block {block} of the area, is none")))?;
                 records.push((zone, record));
             }
@@ -144,6 +144,9 @@ pub(crate) fn adopt(
             RecordState::Offline => zones.board.put(zone, ZoneState::Offline, 0),
             RecordState::Full if record.saved.is_none() => adopt_whole(ftl, zones, zone, &record)?,
             _ => adopt_unfinished(ftl, zones, zone, &record, access, clock)?,
+        }
+        if let Some(extension) = &record.extension {
+            zones.restore_extension(zone, extension);
         }
     }
     zones.is_stirred = true;
@@ -291,9 +294,10 @@ fn adopt_unfinished(
         RecordState::ReadOnly => ZoneState::ReadOnly,
         RecordState::Full => ZoneState::Full,
         _ if written == layout.capacity => ZoneState::Full,
-        _ if written == 0 => ZoneState::Empty,
+        _ if written == 0 && record.extension.is_none() => ZoneState::Empty,
         _ => ZoneState::Closed,
     };
+    let is_unwritten = written == 0 && matches!(state, ZoneState::Empty | ZoneState::Closed);
     writer.is_ending = state == ZoneState::Full;
     if let Some(last) = writer.units.back_mut()
         && writer.is_ending
@@ -309,7 +313,7 @@ fn adopt_unfinished(
             zones.doom(zone, chunk, open);
         }
     }
-    if state == ZoneState::Empty {
+    if is_unwritten {
         zones.leave_tail(zone, writer.saved);
         for NewChunk { chunk, open, .. } in writer.columns.iter().filter_map(|column| column.new) {
             zones.doom(zone, chunk, open);

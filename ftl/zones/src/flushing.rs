@@ -68,7 +68,7 @@ pub(crate) struct Flush {
 impl Zones {
     /// What is to be durable: all that has been written so far.
     pub(crate) fn targets(&self) -> Vec<Target> {
-        let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan);
+        let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan && !writer.is_whole);
         let target = |writer: &Writer| {
             let (zone, number) = (writer.zone, writer.number);
             Target { zone, number, written: self.board.zone(zone).written }
@@ -82,7 +82,7 @@ impl Zones {
 
     /// Whether the medium has all that it will have of a target without more writes.
     fn is_on_media(&self, flash: &Flash, target: Target) -> bool {
-        let Some(writer) = self.writer_for(target) else { return true };
+        let Some(writer) = self.writer_for(target).filter(|writer| !writer.is_whole) else { return true };
         let is_read_only = self.board.zone(target.zone).state == ZoneState::ReadOnly;
         if writer.is_ending && !is_read_only {
             return false;
@@ -327,7 +327,7 @@ impl ZoneFtl {
             let per_block = self.zones.layout.records_per_block;
             let zones = block * per_block..((block + 1) * per_block).min(self.zones.layout.zones);
             for (zone, to) in zones.zip(page.chunks_exact_mut(bytes)) {
-                self.zones.record(zone).write(to);
+                self.zones.record(zone).write(to, &self.zones.layout);
             }
             self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
             let Some(write) = self.write_area(block.into(), &[frame]) else { break };

@@ -15,10 +15,13 @@ use openftl_parts::flash::units::Units;
 /// Tails for each zone that may be active: that of a zone that is full is given back later.
 const TAILS_PER_ACTIVE: u32 = 2;
 
-/// Bytes of the record of a zone with so many columns, whose tails have so many units.
+/// Bytes of the record of a zone with so many columns, whose tails have so many units, before its extension.
 fn record_bytes(width: u32, tail_units: u32) -> usize {
     RECORD_HEAD_BYTES + width as usize * RECORD_COLUMN_BYTES + tail_units.div_ceil(8) as usize
 }
+
+/// Zone descriptor extensions are a multiple of this: the unit of ZDES in NVMe.
+pub const EXTENSION_UNIT_BYTES: u32 = 64;
 
 /// Bytes of a record before its columns, and of each column.
 pub const RECORD_HEAD_BYTES: usize = 24;
@@ -51,10 +54,12 @@ pub struct Layout {
     pub tails: u32,
     /// Blocks of a tail, at most.
     pub tail_blocks: u32,
+    /// Bytes of a zone descriptor extension; 0: zones have none. A multiple of [`EXTENSION_UNIT_BYTES`].
+    pub extension_bytes: u32,
 }
 
 impl Layout {
-    /// Zones of `width` chunks each, of which `max_active` are written at a time.
+    /// Zones of `width` chunks each without extensions, of which `max_active` are written at a time.
     #[must_use]
     pub fn new(geometry: &Geometry, width: u32, zones: u32, max_active: u32) -> Layout {
         let unit_blocks = Units::whole_unit(geometry);
@@ -73,13 +78,35 @@ impl Layout {
             records_per_block,
             tails: TAILS_PER_ACTIVE * max_active,
             tail_blocks: unit_blocks * tail_units,
+            extension_bytes: 0,
         }
+    }
+
+    /// The same with `bytes` of zone descriptor extension in each record.
+    #[must_use]
+    pub fn with_extension(self, bytes: u32) -> Layout {
+        let layout = Layout { extension_bytes: bytes, ..self };
+        let records_per_block = (BLOCK_BYTES / layout.record_bytes()) as u32;
+        Layout { records_per_block, record_blocks: layout.zones.div_ceil(records_per_block.max(1)), ..layout }
+    }
+
+    /// The longest extension with which a record still fits into a block.
+    #[must_use]
+    pub fn extension_bytes_max(&self) -> u32 {
+        let rest = BLOCK_BYTES.saturating_sub(record_bytes(self.width, self.tail_blocks / self.unit_blocks)) as u32;
+        rest / EXTENSION_UNIT_BYTES * EXTENSION_UNIT_BYTES
     }
 
     /// Bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
-        record_bytes(self.width, self.tail_blocks / self.unit_blocks)
+        record_bytes(self.width, self.tail_blocks / self.unit_blocks) + self.extension_bytes as usize
+    }
+
+    /// Bytes of memory for zone descriptor extensions.
+    #[must_use]
+    pub fn extensions_bytes(&self) -> u64 {
+        u64::from(self.zones) * u64::from(self.extension_bytes)
     }
 
     /// Blocks of the area.

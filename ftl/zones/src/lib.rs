@@ -29,8 +29,12 @@
 //!
 //! A drive that wears out is read-only: what was flushed is there, and what was not can be read until the drive is closed.
 //!
-//! Not there yet: the random write area (ZRWA), zone descriptor extensions, the recommendations to reset or finish a zone, and the refresh
-//! of weak chunks of zones.
+//! # What weakens
+//! What the device reads with much correction only moves to another chunk before it is lost (`refreshing`), and the host notices nothing,
+//! either. Where there is no spare chunk, or a block is lost already, the drive recommends to finish the zone, or to reset it
+//! ([`Zone::is_weak`]).
+//!
+//! The drive never finishes a zone by itself, so no zone says that it did (ZFC). Not there yet: the random write area (ZRWA).
 //!
 //! | file | noun |
 //! |---|---|
@@ -46,6 +50,7 @@
 //! | `zones` | all zones: their chunks, and what is on its way |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
 //! | `writing` | units on their way to the medium |
+//! | `refreshing` | what is weak, on its way to another chunk |
 //! | `flushing` | what has to be durable and is no whole unit |
 //! | `finding` | what is found of zones when a drive is opened |
 //! | `checking` | verifying all of it |
@@ -62,6 +67,7 @@ mod finding;
 mod flushing;
 pub mod layout;
 pub mod record;
+mod refreshing;
 pub mod request;
 pub mod sizing;
 pub mod state;

@@ -77,6 +77,8 @@ pub struct Record {
     pub saved: Option<SavedTail>,
     /// Its chunks, by column; each has at least a unit of it.
     pub chunks: Vec<Option<NamedChunk>>,
+    /// Its zone descriptor extension, if the host has set one.
+    pub extension: Option<Vec<u8>>,
 }
 
 /// A chunk that a record names.
@@ -92,13 +94,18 @@ pub struct NamedChunk {
 #[repr(C)]
 struct Head {
     state: u8,
-    has_tail: u8,
+    flags: u8,
     tail: U16,
     written: U32,
     number: U64,
     first: U32,
     end: U32,
 }
+
+/// Bits of the flags: a tail has blocks of the zone; it has an extension.
+const HAS_TAIL: u8 = 1 << 0;
+/// See above.
+const HAS_EXTENSION: u8 = 1 << 1;
 
 /// No chunk; everything in a chunk.
 const NONE: u32 = u32::MAX;
@@ -107,7 +114,7 @@ const _: () = assert!(size_of::<Head>() == RECORD_HEAD_BYTES);
 
 impl Record {
     /// Writes it to `bytes`, which are as long as a record is.
-    pub fn write(&self, bytes: &mut [u8]) {
+    pub fn write(&self, bytes: &mut [u8], layout: &Layout) {
         let state = match self.state {
             RecordState::Empty => 0,
             RecordState::Active => 1,
@@ -118,7 +125,8 @@ impl Record {
         let (tail, first, end) = self.saved.as_ref().map_or((0, 0, 0), |saved| (saved.tail, saved.first, saved.end));
         let head = Head {
             state,
-            has_tail: u8::from(self.saved.is_some()),
+            flags: if self.saved.is_some() { HAS_TAIL } else { 0 }
+                | if self.extension.is_some() { HAS_EXTENSION } else { 0 },
             tail: U16::new(tail as u16),
             written: U32::new(self.written),
             number: U64::new(self.number),
@@ -127,7 +135,12 @@ impl Record {
         };
         let (to, rest) = bytes.split_at_mut(size_of::<Head>());
         to.copy_from_slice(head.as_bytes());
-        let (chunks, units) = rest.split_at_mut(self.chunks.len() * RECORD_COLUMN_BYTES);
+        let (chunks, rest) = rest.split_at_mut(self.chunks.len() * RECORD_COLUMN_BYTES);
+        let (units, extension) = rest.split_at_mut(tail_bytes(layout));
+        match &self.extension {
+            Some(bytes) => extension.copy_from_slice(bytes),
+            None => extension.fill(0),
+        }
         match &self.saved {
             Some(saved) => units.copy_from_slice(&saved.units),
             None => units.fill(0),
@@ -146,9 +159,15 @@ impl Record {
 
     /// Reads what [`Record::write`] wrote. `None`: no record.
     #[must_use]
-    pub fn read(bytes: &[u8], width: u32) -> Option<Record> {
+    pub fn read(bytes: &[u8], layout: &Layout) -> Option<Record> {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
-        let (chunks, units) = rest.split_at_checked(width as usize * RECORD_COLUMN_BYTES)?;
+        let (chunks, rest) = rest.split_at_checked(layout.width as usize * RECORD_COLUMN_BYTES)?;
+        let (units, rest) = rest.split_at_checked(tail_bytes(layout))?;
+        let (extension, _) = rest.split_at_checked(layout.extension_bytes as usize)?;
+        let (has_tail, has_extension) = (head.flags & HAS_TAIL != 0, head.flags & HAS_EXTENSION != 0);
+        if head.flags & !(HAS_TAIL | HAS_EXTENSION) != 0 || (has_extension && extension.is_empty()) {
+            return None;
+        }
         let state = match head.state {
             0 => RecordState::Empty,
             1 => RecordState::Active,
@@ -157,23 +176,20 @@ impl Record {
             4 => RecordState::Offline,
             _ => return None,
         };
-        let saved = match head.has_tail {
-            0 => None,
-            1 => Some(SavedTail {
-                tail: head.tail.get().into(),
-                first: head.first.get(),
-                end: head.end.get(),
-                units: units.to_vec(),
-            }),
-            _ => return None,
-        };
+        let saved = has_tail.then(|| SavedTail {
+            tail: head.tail.get().into(),
+            first: head.first.get(),
+            end: head.end.get(),
+            units: units.to_vec(),
+        });
+        let extension = has_extension.then(|| extension.to_vec());
         let named = |[chunk, good]: &[U32; 2]| match (chunk.get(), good.get()) {
             _ if state == RecordState::Empty => None,
             (NONE, _) => None,
             (chunk, good) => Some(NamedChunk { chunk: ChunkId(chunk), good: (good != NONE).then_some(good) }),
         };
         let chunks = <[[U32; 2]]>::ref_from_bytes(chunks).ok()?.iter().map(named).collect();
-        Some(Record { state, written: head.written.get(), number: head.number.get(), saved, chunks })
+        Some(Record { state, written: head.written.get(), number: head.number.get(), saved, chunks, extension })
     }
 }
 
@@ -184,21 +200,32 @@ mod tests {
 
     #[test]
     fn a_record_is_read_back_and_zeroes_are_an_empty_zone() {
-        let layout = Layout::new(&Geometry::tiny(), 3, 5, 2);
+        let plain = Layout::new(&Geometry::tiny(), 3, 5, 2);
+        for (layout, extension) in [(plain, None), (plain.with_extension(128), Some(vec![7; 128]))] {
+            read_back(&layout, extension);
+        }
+        // A drive without extensions is as it was before there were any.
+        assert_eq!(plain.with_extension(0), plain);
+    }
+
+    fn read_back(layout: &Layout, extension: Option<Vec<u8>>) {
         let bytes_of = layout.record_bytes();
-        let saved = SavedTail::of(7, &[10, 11, 14], 57, &layout);
+        let saved = SavedTail::of(7, &[10, 11, 14], 57, layout);
         let named = |chunk, good| Some(NamedChunk { chunk: ChunkId(chunk), good });
         let chunks = vec![named(9, None), None, named(0, Some(24))];
         for state in [RecordState::Active, RecordState::Full, RecordState::ReadOnly, RecordState::Offline] {
-            for saved in [saved.clone(), None] {
-                let record = Record { state, written: 12, number: 1 << 40, saved, chunks: chunks.clone() };
+            for (saved, extension) in
+                [(saved.clone(), None), (None, extension.clone()), (saved.clone(), extension.clone())]
+            {
+                let chunks = chunks.clone();
+                let record = Record { state, written: 12, number: 1 << 40, saved, chunks, extension };
                 let mut bytes = vec![0xA5; bytes_of];
-                record.write(&mut bytes);
-                assert_eq!(Record::read(&bytes, 3), Some(record));
+                record.write(&mut bytes, layout);
+                assert_eq!(Record::read(&bytes, layout), Some(record));
             }
         }
         let empty = Record { chunks: vec![None; 3], ..Record::default() };
-        assert_eq!(Record::read(&vec![0; bytes_of], 3), Some(empty));
+        assert_eq!(Record::read(&vec![0; bytes_of], layout), Some(empty));
     }
 
     #[test]
@@ -215,11 +242,11 @@ mod tests {
     #[test]
     fn what_is_no_record_is_refused() {
         let layout = Layout::new(&Geometry::tiny(), 1, 5, 2);
-        for (at, byte) in [(0, 5), (0, 255), (1, 2)] {
+        for (at, byte) in [(0, 5), (0, 255), (1, 4), (1, HAS_EXTENSION)] {
             let mut bytes = vec![0; layout.record_bytes()];
             bytes[at] = byte;
-            assert_eq!(Record::read(&bytes, 1), None);
+            assert_eq!(Record::read(&bytes, &layout), None);
         }
-        assert_eq!(Record::read(&[0; 30], 1), None, "shorter than a record");
+        assert_eq!(Record::read(&[0; 30], &layout), None, "shorter than a record");
     }
 }

@@ -45,6 +45,13 @@ pub enum ZoneRequest<'a> {
         /// What is to become of them.
         action: Action,
     },
+    /// Sets the zone descriptor extension of an empty zone, which is closed then. Durable with the next flush.
+    Extend {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// A frame that begins with the extension, [`Layout::extension_bytes`](crate::Layout::extension_bytes) of it; it stays the host's.
+        frame: Frame,
+    },
     /// Makes everything before durable.
     Flush,
 }

@@ -2,7 +2,7 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::Layout;
+use crate::layout::{EXTENSION_UNIT_BYTES, Layout};
 use crate::tenancy::note;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
@@ -22,7 +22,14 @@ pub struct ZoneConfig {
     pub limits: Limits,
     /// Zones that the drive has; `None`: as many as there is room for. Fixed when it is formatted.
     pub zones: Option<u32>,
+    /// Bytes of the zone descriptor extension of each; 0: they have none. A multiple of [`EXTENSION_UNIT_BYTES`], and at most
+    /// [`Layout::extension_bytes_max`]: a zone has one record, which is written as a whole, so that extension and state change
+    /// together. Fixed when the drive is formatted.
+    pub extension_bytes: u32,
 }
+
+/// What settings call the bytes of an extension.
+pub const EXTENSION_FIELD: &str = "zone_descriptor_extension";
 
 /// Bits of the address of a block, at most.
 const ADDRESS_BITS: u32 = 31;
@@ -33,7 +40,7 @@ fn refuse(text: String) -> OpenError {
 
 /// Whether zones can be like this on a device of this shape, whatever its size.
 fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenError> {
-    let ZoneConfig { face, width, limits, .. } = *zoned;
+    let ZoneConfig { face, width, limits, extension_bytes, .. } = *zoned;
     if width == 0 || width > geometry.pus() {
         return Err(refuse(format!(
             "{} = {width}: it is 1 to {} parallel units on this device",
@@ -47,6 +54,13 @@ fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenEr
         let bytes = wide.record_bytes();
         return Err(refuse(format!(
             "{} = {width}: its record would have {bytes} bytes, and {BLOCK_BYTES} is the most",
+            face.width_field()
+        )));
+    }
+    let most = wide.extension_bytes_max();
+    if extension_bytes > most || !extension_bytes.is_multiple_of(EXTENSION_UNIT_BYTES) {
+        return Err(refuse(format!(
+            "{EXTENSION_FIELD} = {extension_bytes}: it is a multiple of {EXTENSION_UNIT_BYTES} bytes, and {most} is the most with {} = {width}",
             face.width_field()
         )));
     }
@@ -67,12 +81,12 @@ pub(crate) fn zones_for(
     zoned: &ZoneConfig,
 ) -> Result<(Layout, Config), OpenError> {
     expect_possible(geometry, zoned)?;
-    let ZoneConfig { face, width, limits, zones } = *zoned;
+    let ZoneConfig { face, width, limits, zones, extension_bytes } = *zoned;
     let noun = face.noun();
     // The area grows with the zones, and takes their chunks.
     let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
     loop {
-        let layout = Layout::new(geometry, width, count, limits.max_active);
+        let layout = Layout::new(geometry, width, count, limits.max_active).with_extension(extension_bytes);
         let area = layout.area_blocks();
         let config = Config {
             catalog_blocks: area,
@@ -176,7 +190,7 @@ mod tests {
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         for (width, zones) in [(1, 1), (1, 40), (2, 7), (4, 30)] {
             let limits = Limits { max_open: 2, max_active: 3 };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones) };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0 };
             let chunks = chunks_per_pu(&geometry, &config, &zoned, Share::percent(0)).unwrap();
             let fits = |chunks: u32| {
                 let scaled = Geometry { chunks_per_pu: chunks, ..geometry };
@@ -192,7 +206,7 @@ mod tests {
         let geometry = Geometry::tiny();
         let check = |width, max_open, max_active, zones, expected: &str| {
             let limits = Limits { max_open, max_active };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones) };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0 };
             let refused = chunks_per_pu(&geometry, &Config::default(), &zoned, Share::percent(1)).unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
         };

@@ -2,10 +2,11 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::Layout;
+use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES};
+use crate::refreshing::CHECK;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
-use openftl_core::{ChunkId, Geometry};
+use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, Completion};
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
@@ -28,6 +29,14 @@ const WIDTH_BITS: u32 = 10;
 /// See above.
 const ZONES_BITS: u32 = 28;
 
+/// In the kind of tenant, behind the bits that tell tenants apart: units of the extension of a zone.
+const EXTENSION_SHIFT: u32 = TenantNote::FAMILY_BITS;
+
+/// Units of the longest extension that fits into a block with what else a record has.
+const EXTENSION_UNITS_MAX: usize =
+    (BLOCK_BYTES - RECORD_HEAD_BYTES - RECORD_COLUMN_BYTES) / EXTENSION_UNIT_BYTES as usize;
+
+const _: () = assert!(EXTENSION_UNITS_MAX < 1 << (u8::BITS - EXTENSION_SHIFT), "they fit behind those bits");
 const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "three words of 16 bits");
 
 /// What a superblock says of a drive with this layout, of whose zones so many can be open.
@@ -35,6 +44,7 @@ pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {
     let fields = [(layout.width, 0), (layout.zones, WIDTH_BITS), (max_open - 1, WIDTH_BITS + ZONES_BITS)];
     let bits = fields.into_iter().fold(0, |bits, (field, shift)| bits | u64::from(field) << shift);
     let (_, kind) = KINDS.into_iter().find(|(of, _)| *of == face).expect("every face has a number");
+    let kind = kind | ((layout.extension_bytes / EXTENSION_UNIT_BYTES) << EXTENSION_SHIFT) as u8;
     TenantNote { kind, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16] }
 }
 
@@ -48,7 +58,8 @@ fn described(note: TenantNote) -> (u32, u32, u32) {
 
 impl Tenant for Zones {
     fn find_drive(&mut self, geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
-        let known = KINDS.into_iter().find(|(_, kind)| *kind == config.tenant.kind);
+        let known = KINDS.into_iter().find(|(_, kind)| *kind == config.tenant.family());
+        let extension_bytes = u32::from(config.tenant.kind >> EXTENSION_SHIFT) * EXTENSION_UNIT_BYTES;
         let (face, _) = known.expect("the drive is known to have zones");
         let (width, zones, max_open) = described(config.tenant);
         let refuse = |text: String| Err(OpenError::Tenant { text, is_lost: false });
@@ -56,7 +67,7 @@ impl Tenant for Zones {
         if width == 0 || zones == 0 || width > geometry.pus() || columns > geometry.chunks() {
             return refuse(format!("{zones} zones of {width} parallel units cannot be on this device"));
         }
-        let one = Layout::new(geometry, width, zones, 1);
+        let one = Layout::new(geometry, width, zones, 1).with_extension(extension_bytes);
         if one.records_per_block == 0 {
             return refuse(format!("no record says where a zone of {width} parallel units is"));
         }
@@ -108,6 +119,7 @@ impl Tenant for Zones {
     }
 
     fn advance(&mut self, flash: &mut Flash, _journal: &mut Journal) {
+        self.advance_refresh(flash);
         self.go_on(flash);
     }
 
@@ -124,11 +136,17 @@ impl Tenant for Zones {
     }
 
     fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
-        self.unit_read(flash, read, completion);
+        match flash.reads.get(read).owner {
+            CHECK => self.checked(flash, read, completion),
+            _ => self.unit_read(flash, read, completion),
+        }
     }
 
     fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
         self.coming_and_going.closed(flash, chunk);
+        // A column may have waited for it to leave it.
+        self.is_stirred = true;
+        self.refresh.try_again(flash);
     }
 
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
@@ -136,22 +154,39 @@ impl Tenant for Zones {
             // Whoever waits for a chunk looks again.
             self.is_stirred = true;
             flash.stirred = true;
+            self.refresh.try_again(flash);
         }
     }
 
     fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        // Chunks of zones are not refreshed: see the crate's documentation.
-        flash.chunks.strengthen(chunk);
+        self.refresh_chunk(flash, chunk);
     }
 
     fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
-        let column = self.chunks.iter().position(|other| *other == chunk.0)? as u32;
-        let (zone, column) = (column / self.layout.width, column % self.layout.width);
-        let shown = self.board.zone(zone);
-        if shown.state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
+        let (zone, column) = self.owner_of(chunk)?;
+        if self.board.zone(zone).state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
             return None;
         }
-        let blocks = self.layout.blocks_in_column(column, shown.written);
-        Some((self.numbers[zone as usize], std::iter::once(0..blocks).collect()))
+        let blocks = self.readable_in(zone, column);
+        (!blocks.is_empty()).then(|| (self.numbers[zone as usize], vec![blocks]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_blocks::kind::DriveKind;
+
+    #[test]
+    fn a_superblock_says_the_extension_in_bits_that_were_zero_before_there_was_one() {
+        let layout = Layout::new(&Geometry::tiny(), 3, 500, 2);
+        for (bytes, face, kind) in [(0, Face::Zones, 1), (0, Face::Segments, 2), (128, Face::Zones, 0b1001)] {
+            let found = note(&layout.with_extension(bytes), 7, face);
+            assert_eq!(found.kind, kind);
+            assert_eq!(described(found), (3, 500, 7));
+            assert!(DriveKind::of(5, found).has_zones());
+        }
+        let newer = TenantNote { kind: 0b100, ..TenantNote::default() };
+        assert_eq!(DriveKind::of(5, newer), DriveKind::Newer);
     }
 }

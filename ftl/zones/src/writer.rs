@@ -92,19 +92,36 @@ pub(crate) struct Column {
     /// Units of it under way, copies included.
     pub(crate) under_way: u32,
     /// A unit that is to be copied is being read.
-    pub(crate) reading: Option<Reading>,
-}
-
-/// A unit that is being read, so that it can be copied.
-pub(crate) struct Reading {
-    pub(crate) frames: Vec<Frame>,
-    /// Which of its blocks are asked for, by bits: all of them, and the second time those that failed.
-    pub(crate) asked: u64,
+    pub(crate) reading: Option<Vec<Frame>>,
+    /// It leaves its chunk because that is weak, whether anything waits to be written or not.
+    pub(crate) is_refreshed: bool,
 }
 
 impl Column {
-    pub(crate) const EMPTY: Column =
-        Column { stage: Stage::WithoutChunk, old: None, new: None, waiting_from: 0, under_way: 0, reading: None };
+    pub(crate) const EMPTY: Column = Column {
+        stage: Stage::WithoutChunk,
+        old: None,
+        new: None,
+        waiting_from: 0,
+        under_way: 0,
+        reading: None,
+        is_refreshed: false,
+    };
+
+    /// Whether everything has ended that was on its way to a chunk that takes nothing more, so that all of that can be read.
+    pub(crate) fn is_at_rest(&self, flash: &Flash) -> bool {
+        let is_open = self.new.and_then(|new| new.open).is_some_and(|open| flash.units.chunk_if_open(open).is_some());
+        self.under_way == 0 && self.reading.is_none() && !is_open
+    }
+
+    /// Whether all that it has is in `chunk`, which nothing of it is about to leave.
+    pub(crate) fn rests_in(&self, chunk: ChunkId) -> bool {
+        match (self.old, self.new, self.stage) {
+            (None, Some(new), Stage::Ready) => new.chunk == chunk,
+            (Some(old), None, Stage::WithoutChunk) => old.chunk == chunk,
+            _ => false,
+        }
+    }
 
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
@@ -138,6 +155,8 @@ pub(crate) struct Writer {
     pub(crate) is_orphan: bool,
     /// Nothing more will be written: what is there is padded until it can be read.
     pub(crate) is_ending: bool,
+    /// All of the zone was on media before this was made, and its record says so: only a column of it moves.
+    pub(crate) is_whole: bool,
     pub(crate) columns: Vec<Column>,
     /// Units of which something is not readable on media, the first of which is `first_unit`.
     pub(crate) units: VecDeque<ZoneUnit>,
@@ -161,6 +180,7 @@ impl Writer {
             number,
             is_orphan: false,
             is_ending: false,
+            is_whole: false,
             columns: (0..width).map(|column| Column { waiting_from: column, ..Column::EMPTY }).collect(),
             units: VecDeque::new(),
             first_unit: 0,
@@ -222,8 +242,12 @@ impl Writer {
 
     /// Whether all of it is on media for good, and nothing moves.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_at_rest = |column: &Column| column.under_way == 0 && (column.old.is_none() || column.new.is_none());
-        self.units.is_empty() && self.columns.iter().all(|column| column.reading.is_none() && is_at_rest(column))
+        let is_at_rest = |column: &Column| {
+            let is_moving =
+                column.reading.is_some() || column.is_refreshed || (column.old.is_some() && column.new.is_some());
+            column.under_way == 0 && !is_moving
+        };
+        self.units.is_empty() && self.columns.iter().all(is_at_rest)
     }
 
     /// Whether a unit that an earlier life of the drive has written can be read on media by now, for good.

@@ -3,7 +3,7 @@
 use crate::board::Zone;
 use crate::record::SavedTail;
 use crate::state::ZoneState;
-use crate::writer::{NewChunk, OldChunk, Reading, Stage, UnitState, Writer, ZoneUnit};
+use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::zones::Zones;
 use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
@@ -81,6 +81,8 @@ impl Zones {
     /// Nothing of `zone` is needed any more.
     pub(crate) fn empty(&mut self, flash: &mut Flash, zone: u32) {
         self.mark_dirty(zone);
+        self.set_extension(zone, None);
+        self.refresh.try_again(flash);
         let Some(slot) = self.slot_of(zone) else {
             for column in 0..self.layout.width {
                 if let Some(chunk) = self.chunk(zone, column) {
@@ -173,17 +175,19 @@ impl Zones {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
-                Stage::Failing { at: failed } if column.under_way == 0 && column.reading.is_none() => {
-                    self.leave_chunk(flash, slot, at, failed);
-                }
+                Stage::Failing { at: failed } if column.is_at_rest(flash) => self.leave_chunk(flash, slot, at, failed),
                 Stage::Failing { .. } | Stage::Stuck => return,
                 Stage::WithoutChunk => {
-                    if self.writer(slot).first_waiting(at).is_none() || !self.take_chunk(flash, slot, at) {
+                    if !self.wants_chunk(flash, slot, at) || !self.take_chunk(flash, slot, at) {
                         return;
                     }
                 }
                 Stage::Copying { copied } if column.old.is_none_or(|old| copied >= old.blocks) => {
                     column.stage = Stage::Ready;
+                    if std::mem::take(&mut column.is_refreshed) {
+                        let zone = self.writer(slot).zone;
+                        self.refreshed(flash, zone, at, copied);
+                    }
                 }
                 Stage::Copying { copied } => {
                     if column.reading.is_none() {
@@ -207,6 +211,16 @@ impl Zones {
         }
     }
 
+    /// Whether a column without a chunk needs one now. One that only moves because it is weak stays where it is if there is none.
+    fn wants_chunk(&mut self, flash: &Flash, slot: u32, at: u32) -> bool {
+        if self.writer(slot).first_waiting(at).is_some() {
+            return true;
+        }
+        let is_refreshed = self.writer(slot).columns[at as usize].is_refreshed && self.has_room(flash);
+        self.writer(slot).columns[at as usize].is_refreshed = is_refreshed;
+        is_refreshed
+    }
+
     /// Whether the chunk of a column takes nothing more, because a program has failed of which the column hears next.
     fn is_closed(&self, flash: &Flash, slot: u32, at: u32) -> bool {
         let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
@@ -217,6 +231,8 @@ impl Zones {
     /// A program has failed at block `failed` of a column's chunk, all others there have ended, and the chunk is closed.
     fn leave_chunk(&mut self, flash: &mut Flash, slot: u32, at: u32, failed: u32) {
         let zone = self.writer(slot).zone;
+        // What is behind the last block of a zone that has ended is padding.
+        let failed = failed.min(self.layout.blocks_in_column(at, self.board.zone(zone).written));
         let column = &mut self.writer(slot).columns[at as usize];
         let new = column.new.take().expect("it failed");
         let (old, left) = match column.old {
@@ -254,6 +270,11 @@ impl Zones {
         let moved = u64::from(column.old.is_some());
         self.statistics.columns_moved += moved;
         true
+    }
+
+    /// Whether a column could have another chunk now.
+    pub(crate) fn has_room(&self, flash: &Flash) -> bool {
+        self.order.iter().any(|pu| flash.provisioning.tenant_chunks_on_pu(*pu) > 0)
     }
 
     /// The parallel unit for a column: its own in the order, or the one with most free chunks, best where the zone has none yet.
@@ -314,8 +335,7 @@ impl Zones {
         for (block, frame) in (copied..).zip(&frames) {
             read.add(flash.format.ppa(old.chunk, block), *frame);
         }
-        let asked = u64::MAX >> (u64::BITS - count);
-        self.writer(slot).columns[at as usize].reading = Some(Reading { frames, asked });
+        self.writer(slot).columns[at as usize].reading = Some(frames);
         flash.statistics.relocation_reads += u64::from(count);
         flash.submit_read(id);
     }
@@ -326,32 +346,24 @@ impl Zones {
         if completion.status != Status::Success {
             flash.is_unusual = true;
         }
-        let layout = self.layout;
+        let number = self.writer(slot).number;
+        let failed = self.failed_of(flash, id, at, number, completion);
         let writer = self.writers[slot as usize].as_mut().expect("it waits for the read");
-        let (number, is_orphan, zone) = (writer.number, writer.is_orphan, writer.zone);
+        let (is_orphan, is_whole, zone) = (writer.is_orphan, writer.is_whole, writer.zone);
         let column = &mut writer.columns[at as usize];
         let (copied, is_copying) = match column.stage {
             Stage::Copying { copied } => (copied, true),
             _ => (0, false),
         };
         let read = flash.reads.get(id);
-        let mut reading = column.reading.take().expect("a unit of it was read");
-        let asked = (0..u64::BITS).filter(|block| reading.asked >> block & 1 != 0);
-        let mut failed = 0_u64;
-        for (index, (in_unit, (ppa, frame))) in asked.zip(read.places().iter().zip(read.frames())).enumerate() {
-            let block = layout.block_at(at, flash.format.block_of(*ppa));
-            let is_read = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
-            let expected = Oob { kind: BlockKind::Tenant, address: block.into(), sequence: number };
-            failed |= u64::from(!is_read || Oob::verify(&flash.frames, *frame) != Ok(expected)) << in_unit;
-        }
+        let reading = column.reading.take().expect("a unit of it was read");
         if failed != 0 && !read.is_again && !is_orphan {
             // Those that failed, and no others: with a second chance for all of them, another one might.
-            reading.asked = failed;
             column.reading = Some(reading);
             flash.read_again(id, failed);
             return;
         }
-        let frames = reading.frames;
+        let frames = reading;
         flash.reads.end(id);
         flash.stirred = true;
         self.is_stirred = true;
@@ -367,6 +379,10 @@ impl Zones {
             frames.into_iter().for_each(|frame| flash.frames.release(frame));
             if is_orphan {
                 return self.bury(flash, slot);
+            }
+            // A zone of which all is on media needs no other chunk.
+            if is_whole {
+                return self.stay(flash, slot, at);
             }
             if is_copying {
                 column.stage = Stage::Stuck;
@@ -386,9 +402,21 @@ impl Zones {
         self.statistics.blocks_moved += frames.len() as u64;
     }
 
+    /// A column that was to move stays in its old chunk: a block of that is lost.
+    fn stay(&mut self, flash: &mut Flash, slot: u32, at: u32) {
+        let zone = self.writer(slot).zone;
+        let column = &mut self.writer(slot).columns[at as usize];
+        column.is_refreshed = false;
+        column.stage = Stage::Failing { at: 0 };
+        if let Some(open) = column.new.and_then(|new| new.open) {
+            flash.pad_by(open, flash.units.room(open));
+        }
+        self.recommend(zone);
+    }
+
     /// What is on media of `zone` is all that there will be.
     pub(crate) fn fail(&mut self, flash: &mut Flash, zone: u32) {
-        let Zone { state, written } = self.board.zone(zone);
+        let Zone { state, written, .. } = self.board.zone(zone);
         if state == ZoneState::ReadOnly {
             return;
         }
@@ -472,6 +500,7 @@ impl Zones {
             column.old = None;
             self.doom(zone, old.chunk, old.open);
             flash.stirred = true;
+            self.refresh.try_again(flash);
         }
     }
 
@@ -510,7 +539,9 @@ impl Zones {
         }
         // Each column for itself: another may wait for the chunk that this one gives back.
         for at in 0..self.layout.width {
-            if self.writer(slot).first_waiting(at).is_none() {
+            let column = &self.writer(slot).columns[at as usize];
+            // Nothing may come between what is copied.
+            if column.stage == Stage::Ready && self.writer(slot).first_waiting(at).is_none() {
                 self.push_kept(flash, slot, at);
                 let new = self.writer(slot).columns[at as usize].new;
                 if let Some(open) = new.and_then(|new| new.open)
@@ -542,6 +573,7 @@ impl Zones {
         }
         self.mark_dirty(zone);
         flash.stirred = true;
+        self.refresh.try_again(flash);
     }
 
     /// Writes padding to a column behind units that an earlier life of the drive has written, where nothing else will come.

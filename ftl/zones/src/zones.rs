@@ -4,8 +4,9 @@ use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
+use crate::refreshing::Refresh;
 use crate::state::ZoneState;
-use crate::writer::{Column, Stage, UnitState, Writer, ZoneUnit};
+use crate::writer::{Stage, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
@@ -13,6 +14,7 @@ use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::OpenId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// No chunk, no writer.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -52,6 +54,8 @@ pub struct ZoneStatistics {
     pub blocks_moved: u64,
     /// Flushes that the drive needed itself, to make room.
     pub own_flushes: u64,
+    /// Zones that the host was recommended to finish or to reset, because something of them is weak and could not move.
+    pub recommended: u64,
 }
 
 /// All zones. As a tenant of the flash they are `tenancy.rs`.
@@ -66,6 +70,8 @@ pub struct Zones {
     /// The number that blocks of each zone say.
     pub(crate) numbers: Vec<u64>,
     pub(crate) next_number: u64,
+    /// Zone descriptor extensions, one behind the other; zeroes where a zone has none.
+    extensions: Vec<u8>,
     /// Slots of [`Zones::writers`], by zone; [`NONE`] where there is none.
     pub(crate) writer_of: Vec<u32>,
     pub(crate) writers: Vec<Option<Writer>>,
@@ -90,8 +96,9 @@ pub struct Zones {
     /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
     pub(crate) kept_frames: Vec<Frame>,
     pub(crate) statistics: ZoneStatistics,
-    /// Zones that have become read only since somebody asked.
+    /// Zones that have changed by themselves since somebody asked.
     pub(crate) changed: Vec<u32>,
+    pub(crate) refresh: Refresh,
 }
 
 impl Zones {
@@ -109,6 +116,7 @@ impl Zones {
             chunks: vec![NONE; zones * layout.width as usize],
             numbers: vec![0; zones],
             next_number: 1,
+            extensions: vec![0; layout.extensions_bytes() as usize],
             writer_of: vec![NONE; zones],
             writers: Vec::new(),
             free_writers: Vec::new(),
@@ -124,6 +132,7 @@ impl Zones {
             kept_frames: Vec::new(),
             statistics: ZoneStatistics::default(),
             changed: Vec::new(),
+            refresh: Refresh::stopped(),
             layout,
             face,
         }
@@ -182,7 +191,10 @@ impl Zones {
         let width = self.layout.width;
         let shown = self.board.zone(zone);
         let (chunks, saved, is_settled) = match self.writer_of(zone) {
-            Some(writer) => (writer.columns.iter().map(|column| column.named()).collect(), writer.saved.clone(), false),
+            Some(writer) => {
+                let named = writer.columns.iter().map(|column| column.named()).collect();
+                (named, writer.saved.clone(), writer.is_whole)
+            }
             None => {
                 let named = |column| self.chunk(zone, column).map(|chunk| NamedChunk { chunk, good: None });
                 ((0..width).map(named).collect(), None, true)
@@ -198,7 +210,35 @@ impl Zones {
         if state == RecordState::Empty {
             return Record { chunks: vec![None; width as usize], ..Record::default() };
         }
-        Record { state, written: shown.written, number: self.numbers[zone as usize], saved, chunks }
+        let extension = shown.has_extension.then(|| self.extension(zone).to_vec());
+        Record { state, written: shown.written, number: self.numbers[zone as usize], saved, chunks, extension }
+    }
+
+    /// Where the extension of `zone` is.
+    fn extension_range(&self, zone: u32) -> Range<usize> {
+        let bytes = self.layout.extension_bytes as usize;
+        zone as usize * bytes..(zone as usize + 1) * bytes
+    }
+
+    /// The extension of `zone`; zeroes if it has none.
+    pub(crate) fn extension(&self, zone: u32) -> &[u8] {
+        &self.extensions[self.extension_range(zone)]
+    }
+
+    /// The extension of `zone` is this, or none.
+    pub(crate) fn set_extension(&mut self, zone: u32, bytes: Option<&[u8]>) {
+        let range = self.extension_range(zone);
+        match bytes {
+            Some(bytes) => self.extensions[range].copy_from_slice(bytes),
+            None => self.extensions[range].fill(0),
+        }
+    }
+
+    /// The record of `zone` has this extension.
+    pub(crate) fn restore_extension(&mut self, zone: u32, bytes: &[u8]) {
+        if self.board.restore_extension(zone) {
+            self.set_extension(zone, Some(bytes));
+        }
     }
 
     /// Frames that are kept for the drive itself.
@@ -230,10 +270,11 @@ impl Zones {
 
     /// Zones of which a column wants a chunk.
     pub(crate) fn without_chunk(&self) -> Vec<u32> {
-        let wants = |column: &Column| column.stage == Stage::WithoutChunk;
         let waits = |writer: &&Writer| {
-            let is_waiting = writer.units.iter().any(|unit| unit.state == UnitState::Waiting);
-            !writer.is_orphan && is_waiting && writer.columns.iter().any(wants)
+            let mut columns = (0..).zip(&writer.columns);
+            let is_waiting =
+                columns.any(|(at, column)| column.stage == Stage::WithoutChunk && writer.first_waiting(at).is_some());
+            !writer.is_orphan && is_waiting
         };
         let zones = self.writers.iter().flatten().filter(waits).map(|writer| writer.zone);
         zones.filter(|zone| self.board.zone(*zone).state != ZoneState::ReadOnly).collect()

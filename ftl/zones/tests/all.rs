@@ -2,4 +2,6 @@
 
 mod board;
 mod crash_points;
+mod extensions;
+mod refresh;
 mod world;

@@ -1,7 +1,7 @@
 //! The state machine of zones against a model that says the same in another way: every state × action × resource.
 
 use openftl_zones::{Action, Board, Limits, Zone, ZoneError, ZoneState};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 const CAPACITY: u32 = 3;
 
@@ -15,12 +15,19 @@ enum Deed {
     Act(Action),
     /// The medium of the zone has failed.
     Fail,
+    /// Something of it is weak, and cannot move.
+    Weaken,
+    /// The host sets its extension.
+    Extend,
 }
 
-/// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened.
+/// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened; and the zones that have been weak
+/// or got an extension since they last were empty.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Model {
     zones: Vec<(ZoneState, u32, usize)>,
+    weak: BTreeSet<usize>,
+    extended: BTreeSet<usize>,
     clock: usize,
 }
 
@@ -56,6 +63,17 @@ impl Model {
         let name = zone as u32;
         match deed {
             Deed::Fail => self.zones[zone].0 = ReadOnly,
+            Deed::Weaken => _ = self.weak.insert(zone),
+            Deed::Extend => {
+                if state != Empty {
+                    return Err(ZoneError::NotEmpty { zone: name, state });
+                }
+                if self.count(|state| state.is_active()) == limits.max_active {
+                    return Err(ZoneError::TooManyActive { limit: limits.max_active });
+                }
+                self.zones[zone].0 = Closed;
+                self.extended.insert(zone);
+            }
             Deed::Write { at, blocks } => {
                 match state {
                     Full => return Err(ZoneError::Full { zone: name }),
@@ -95,6 +113,10 @@ impl Model {
                 }
             }
         }
+        // A recommendation is for zones that a host can finish or reset.
+        let zones = &self.zones;
+        self.weak.retain(|zone| !matches!(zones[*zone].0, Empty | ReadOnly | Offline));
+        self.extended.retain(|zone| !matches!(zones[*zone].0, Empty | Offline));
         Ok(())
     }
 }
@@ -108,20 +130,27 @@ fn normal(model: &Model) -> Model {
         ZoneState::ImplicitlyOpen => times.iter().position(|time| *time == zone.2).expect("it is one of them") + 1,
         _ => 0,
     };
-    Model { zones: model.zones.iter().map(|zone| (zone.0, zone.1, rank(zone))).collect(), clock: times.len() }
+    let zones = model.zones.iter().map(|zone| (zone.0, zone.1, rank(zone))).collect();
+    Model { zones, clock: times.len(), ..model.clone() }
 }
 
 fn deeds() -> Vec<Deed> {
     let writes = [(None, 1), (None, 2), (None, 4), (Some(0), 1), (Some(1), 2), (Some(3), 1)];
     let writes = writes.into_iter().map(|(at, blocks)| Deed::Write { at, blocks });
-    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail]).collect()
+    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail, Deed::Weaken, Deed::Extend]).collect()
 }
 
 #[test]
 fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
     let mut cells = 0_u64;
     for limits in [(1, 1), (1, 2), (2, 2), (2, 3)].map(|(max_open, max_active)| Limits { max_open, max_active }) {
-        let first = (Model { zones: vec![(ZoneState::Empty, 0, 0); 3], clock: 0 }, Board::new(3, CAPACITY, limits));
+        let empty = Model {
+            zones: vec![(ZoneState::Empty, 0, 0); 3],
+            weak: BTreeSet::new(),
+            extended: BTreeSet::new(),
+            clock: 0,
+        };
+        let first = (empty, Board::new(3, CAPACITY, limits));
         let mut seen = HashSet::from([first.0.clone()]);
         let mut waiting = VecDeque::from([first]);
         while let Some((model, board)) = waiting.pop_front() {
@@ -140,14 +169,30 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                             board.put(name, ZoneState::ReadOnly, written);
                             Ok(())
                         }
+                        Deed::Extend => board.extend(name),
+                        Deed::Weaken => {
+                            let is_news = board.recommend(name);
+                            assert_eq!(is_news, model.weak.contains(&zone) && !before.1.weak.contains(&zone));
+                            Ok(())
+                        }
                     };
                     assert_eq!(found, expected, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
                     if found.is_err() {
                         assert_eq!(board, before.0, "{deed:?} was refused, and changed something");
                     }
-                    let shown: Vec<_> =
-                        board.zones().iter().map(|Zone { state, written }| (*state, *written)).collect();
-                    let wanted: Vec<_> = model.zones.iter().map(|zone| (zone.0, zone.1)).collect();
+                    let is_recommended = |zone: &Zone| zone.is_finish_recommended() || zone.is_reset_recommended();
+                    let shown: Vec<_> = board
+                        .zones()
+                        .iter()
+                        .map(|zone| (zone.state, zone.written, is_recommended(zone), zone.has_extension))
+                        .collect();
+                    let has = |zone: usize| (model.weak.contains(&zone), model.extended.contains(&zone));
+                    let wanted: Vec<_> = model
+                        .zones
+                        .iter()
+                        .enumerate()
+                        .map(|(at, zone)| (zone.0, zone.1, has(at).0, has(at).1))
+                        .collect();
                     assert_eq!(shown, wanted, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
                     let counted = (model.count(ZoneState::is_open), model.count(ZoneState::is_active));
                     assert_eq!(board.resources(), counted);

@@ -14,7 +14,12 @@ use openftl_zones::{Action, AskedLimits, Face, Limits, ZoneConfig, ZoneError, Zo
 
 /// A small drive: what of its profile is other than `tiny` has, how wide its zones are, and how many may be open and active.
 pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u32, seed: u64) -> ZoneWorld {
-    let zoned = ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones: Some(5) };
+    world_with(changes, width, Limits { max_open, max_active }, 0, seed)
+}
+
+/// The same with so many bytes of zone descriptor extension.
+pub fn world_with(changes: &[(&str, &str)], width: u32, limits: Limits, extension_bytes: u32, seed: u64) -> ZoneWorld {
+    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(5), extension_bytes };
     let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
     for chunks in (8..400).step_by(4) {
         if let Ok(world) = ZoneWorld::try_new(profile("tiny", changes), config.clone(), zoned, chunks, seed) {
@@ -132,7 +137,8 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
 #[test]
 fn drives_that_cannot_be_are_refused_with_the_reason() {
     let refused = |width, max_open, max_active, zones, chunks| {
-        let zoned = ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones };
+        let zoned =
+            ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones, extension_bytes: 0 };
         let world = ZoneWorld::try_new(profile("tiny", &[]), Config::default(), zoned, chunks, 1);
         world.err().expect("there can be no such drive").to_string()
     };
@@ -235,7 +241,13 @@ fn a_check_reads_every_block_below_a_write_pointer_and_names_what_is_lost() {
     let mut clock = VirtualClock::default();
     let device = EmulatedDevice::new(profile("tiny", &[]), 48, Store::Ram, Timing::Instant, 1).unwrap();
     let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
-    let zoned = ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+    let zoned = ZoneConfig {
+        face: Face::Zones,
+        width: 2,
+        limits: Limits { max_open: 2, max_active: 3 },
+        zones: None,
+        extension_bytes: 0,
+    };
     let mut ftl = ZoneFtl::format(device, config.clone(), zoned, &mut clock).unwrap();
     let (size, capacity) = (ftl.layout().size, ftl.layout().capacity);
     for (zone, blocks) in [(0, capacity), (2, 5)] {
@@ -288,8 +300,13 @@ impl Small {
         let mut clock = VirtualClock::default();
         let profile = profile("tiny", UNPROTECTED);
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
-        let zoned =
-            ZoneConfig { face: Face::Zones, width: 2, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let zoned = ZoneConfig {
+            face: Face::Zones,
+            width: 2,
+            limits: Limits { max_open: 2, max_active: 3 },
+            zones: None,
+            extension_bytes: 0,
+        };
         let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
         Small { ftl, clock }
     }

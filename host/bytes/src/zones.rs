@@ -51,6 +51,13 @@ pub enum ZoneAsk {
         /// What is to become of them.
         action: Action,
     },
+    /// As [`ZoneRequest::Extend`].
+    Extend {
+        /// The first logical block of the zone.
+        zone: u64,
+        /// Bytes of the extension.
+        bytes: u32,
+    },
     /// As [`ZoneRequest::Flush`].
     Flush,
 }
@@ -63,8 +70,22 @@ impl ZoneAsk {
             ZoneAsk::Read { blocks, .. } | ZoneAsk::Write { blocks, .. } | ZoneAsk::Append { blocks, .. } => {
                 *blocks as usize
             }
+            ZoneAsk::Extend { .. } => 1,
             ZoneAsk::Act { .. } | ZoneAsk::ActOnAll { .. } | ZoneAsk::Flush => 0,
         }
+    }
+
+    /// Bytes of its data.
+    fn length(&self) -> u64 {
+        match self {
+            ZoneAsk::Extend { bytes, .. } => u64::from(*bytes),
+            _ => (self.frames_needed() * BLOCK_BYTES) as u64,
+        }
+    }
+
+    /// Whether its frames are the drive's once it has accepted it.
+    fn gives_frames(&self) -> bool {
+        matches!(self, ZoneAsk::Write { .. } | ZoneAsk::Append { .. })
     }
 
     /// Whether it matters in which order it comes with others.
@@ -80,6 +101,7 @@ impl ZoneAsk {
             ZoneAsk::Append { zone, durability, .. } => ZoneRequest::Append { zone, frames, durability },
             ZoneAsk::Act { zone, action } => ZoneRequest::Act { zone, action },
             ZoneAsk::ActOnAll { action } => ZoneRequest::ActOnAll { action },
+            ZoneAsk::Extend { zone, .. } => ZoneRequest::Extend { zone, frame: frames[0] },
             ZoneAsk::Flush => ZoneRequest::Flush,
         }
     }
@@ -160,7 +182,7 @@ impl<K: Copy> ZoneRequests<K> {
     /// Bytes of data of an admitted request.
     #[must_use]
     pub fn length(&self, id: RequestId) -> u64 {
-        (self.ops[id.0].ask.frames_needed() * BLOCK_BYTES) as u64
+        self.ops[id.0].ask.length()
     }
 
     /// The frame that byte `from` of the request's data lies in, and where there.
@@ -192,7 +214,7 @@ impl<K: Copy> ZoneRequests<K> {
         match drive.submit(now, u64::from(id.0), op.ask.request(&op.frames)) {
             Ok(()) => {
                 self.under_way += 1;
-                if op.ask.changes_zones() {
+                if op.ask.gives_frames() {
                     op.frames.clear();
                 }
             }
@@ -262,15 +284,19 @@ mod tests {
     use openftl_parts::Config;
     use openftl_zones::{Face, Limits, ZoneConfig, ZoneState};
 
-    fn bench() -> (ZoneFtl<EmulatedDevice>, ZoneRequests<u8>, VirtualClock) {
+    fn bench_with(extension_bytes: u32) -> (ZoneFtl<EmulatedDevice>, ZoneRequests<u8>, VirtualClock) {
         let mut clock = VirtualClock::default();
         let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Instant, 1).unwrap();
         let limits = Limits { max_open: 2, max_active: 3 };
-        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: None };
+        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: None, extension_bytes };
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         let drive = ZoneFtl::format(device, config, zoned, &mut clock).unwrap();
         (drive, ZoneRequests::new(4), clock)
+    }
+
+    fn bench() -> (ZoneFtl<EmulatedDevice>, ZoneRequests<u8>, VirtualClock) {
+        bench_with(0)
     }
 
     fn run(
@@ -317,6 +343,22 @@ mod tests {
         bench.1.release(bench.0.frames_mut(), id);
         assert_eq!(bench.0.board().zone(1).state, ZoneState::Empty);
         assert!(bench.1.is_empty());
+    }
+
+    #[test]
+    fn an_extension_is_as_long_as_it_is_and_its_frame_comes_back() {
+        let mut bench = bench_with(128);
+        let size = bench.0.layout().size;
+        let free = bench.0.frames().available(FrameForm::Bytes);
+        for expected in [Ok(()), Err(ZoneError::NotEmpty { zone: 1, state: ZoneState::Closed })] {
+            let id = bench.1.admit(bench.0.frames_mut(), 1, ZoneAsk::Extend { zone: size, bytes: 128 }).unwrap();
+            assert_eq!(bench.1.length(id), 128);
+            bench.1.slice_mut(bench.0.frames_mut(), id, 0)[..128].fill(5);
+            assert_eq!(run(&mut bench, id).result, expected);
+            bench.1.release(bench.0.frames_mut(), id);
+        }
+        assert_eq!(bench.0.extension(1), [5; 128]);
+        assert_eq!(bench.0.frames().available(FrameForm::Bytes), free);
     }
 
     #[test]

@@ -106,14 +106,17 @@ pub struct ZonedShape {
     pub max_open: u32,
     /// Zones that are open or closed, at most.
     pub max_active: u32,
+    /// Bytes of the descriptor extension of each, a multiple of 64; 0: they have none.
+    pub extension_bytes: u32,
 }
 
 impl ZonedShape {
     /// That of a drive.
     #[must_use]
     pub fn of(layout: &Layout, limits: Limits) -> ZonedShape {
-        let Layout { zones, size, capacity, .. } = *layout;
-        ZonedShape { zones, size, capacity, max_open: limits.max_open, max_active: limits.max_active }
+        let Layout { zones, size, capacity, extension_bytes, .. } = *layout;
+        let Limits { max_open, max_active } = limits;
+        ZonedShape { zones, size, capacity, max_open, max_active, extension_bytes }
     }
 
     /// Bytes that can be written.

@@ -1,13 +1,14 @@
 //! A zoned namespace beside a block one, over real sockets.
 
 use crate::memory::Memory;
-use crate::nvme::{HOST, Host, Queue, Served, Wishes, entry, status, zoned_drive};
+use crate::nvme::{HOST, Host, Queue, Served, Wishes, entry, status, zoned_drive, zoned_drive_with};
 use crate::nvme_commands::{BLOCKS, SHUFFLED, pattern};
 use openftl_core::BLOCK_BYTES;
+use openftl_media::EmulatedDevice;
 use openftl_nvme::wire::zoned::ZoneDescriptor;
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::Payload;
-use openftl_zones::ZoneState;
+use openftl_zones::{ZoneFtl, ZoneState};
 
 /// The namespace id of the zoned drive.
 const ZONED: u32 = 2;
@@ -31,7 +32,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
-    let zoned = zoned_drive();
+    bench_of(zoned_drive())
+}
+
+fn bench_of(zoned: ZoneFtl<EmulatedDevice>) -> Bench {
     let layout = *zoned.layout();
     let wishes = Wishes { zoned: Some(zoned), ..Wishes::default() };
     let served = Served::with(Memory::new(BLOCKS, 1024, SHUFFLED), wishes);
@@ -82,11 +86,48 @@ impl Bench {
         told.collect()
     }
 
+    /// What an extended report says of each zone: its attributes, and its extension.
+    fn extensions(&mut self, bytes: usize) -> Vec<(u8, Vec<u8>)> {
+        let length = 64 + (64 + bytes) * self.zones as usize;
+        let mut report = at(0x7a, 0, 1);
+        report[48..52].copy_from_slice(&(length as u32 / 4 - 1).to_le_bytes());
+        report[52] = 1;
+        let (status, data) = self.queue.run(&report, Payload::ToHost(vec![0; length]));
+        assert_eq!((status, u64::from_le_bytes(data[..8].try_into().unwrap())), (0, self.zones));
+        data[64..].chunks(64 + bytes).map(|zone| (zone[2], zone[64..].to_vec())).collect()
+    }
+
     fn end(self) {
         let Bench { served, host, queue, .. } = self;
         drop((queue, host));
         served.end();
     }
+}
+
+#[test]
+fn a_descriptor_extension_comes_with_its_command_and_is_in_extended_reports() {
+    let mut bench = bench_of(zoned_drive_with(128));
+    let (size, extension) = (bench.size, pattern(3, 128));
+    let set = |bench: &mut Bench, zone: u64, bytes: &[u8]| {
+        bench.queue.run(&send(zone * size, 0x10), Payload::ToController(bytes.to_vec())).0
+    };
+    assert_eq!(set(&mut bench, 1, &extension), 0);
+    assert_eq!(bench.states()[1], (ZoneState::Closed, size));
+    assert_eq!(set(&mut bench, 1, &extension), zone_status::INVALID_TRANSITION);
+    assert_ne!(set(&mut bench, 0, &extension[..64]), 0, "all of it, or nothing");
+    let found = bench.extensions(128);
+    assert_eq!((found[1].0, &found[1].1), (0x80, &extension));
+    let nothing = (0, vec![0; 128]);
+    assert!(found.iter().enumerate().all(|(zone, found)| zone == 1 || *found == nothing));
+    let data = pattern(1, BLOCK_BYTES);
+    assert_eq!(bench.append(size, &data), (0, size));
+    assert_eq!(bench.queue.status(&entry(0x00, ZONED, [0; 3])), 0);
+    assert_eq!((set(&mut bench, 2, &extension), set(&mut bench, 3, &extension)), (0, 0));
+    assert_eq!(set(&mut bench, 4, &extension), zone_status::TOO_MANY_ACTIVE);
+    assert_eq!(bench.act(size, 4), 0, "Reset");
+    assert_eq!(bench.extensions(128)[1], nothing);
+    assert_eq!(set(&mut bench, 4, &extension), 0);
+    bench.end();
 }
 
 #[test]

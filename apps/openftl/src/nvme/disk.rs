@@ -28,7 +28,7 @@ pub fn format_of(data: &IdentifyNamespace) -> LbaFormat {
 }
 
 /// Which one that is (FLBAS: bits 3 to 0, above them bits 6 and 5).
-fn format_index(data: &IdentifyNamespace) -> usize {
+pub fn format_index(data: &IdentifyNamespace) -> usize {
     usize::from(data.format & 0xf | (data.format >> 5 & 0b11) << 4)
 }
 

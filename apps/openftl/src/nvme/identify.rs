@@ -1,8 +1,11 @@
 //! `openftl nvme identify`: what a controller and its namespaces say of themselves.
 
+mod zoned;
+
 use super::association::Association;
+use super::channel::Channel;
 use super::discover::ascii_of;
-use super::disk::format_of;
+use super::disk::{format_index, format_of};
 use super::namespaces;
 use crate::cli::nvme::Identify;
 use crate::failure::Failure;
@@ -16,10 +19,12 @@ use openftl_nvme::wire::identify::{
 use openftl_nvme::wire::log::{self, OcpSmartLog, SmartLog};
 use openftl_nvme::wire::open_channel::GeometryData;
 use openftl_nvme_tcp::ClientError;
+use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::{ALL_NAMESPACES, LogPart};
 use serde::Serialize;
 use std::fmt::Write as _;
 use zerocopy::FromBytes;
+pub(super) use zoned::{REPORT_OF_ALL, ZonedFacts, append_bytes_max, limit};
 
 /// The one object that `--json` prints.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -64,6 +69,7 @@ struct NamespaceFacts {
     /// says nothing of its own.
     atomic_write_blocks: Option<u64>,
     open_channel: Option<OpenChannelFacts>,
+    zoned: Option<ZonedFacts>,
 }
 
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -124,7 +130,8 @@ pub fn run(arguments: &Identify) -> Result<(), Failure> {
         }
         ids = vec![wanted];
     }
-    let namespaces = ids.into_iter().map(|id| NamespaceFacts::ask(&mut association, id));
+    let mut queue = None;
+    let namespaces = ids.into_iter().map(|id| NamespaceFacts::ask(&mut association, &mut queue, id));
     let namespaces = namespaces.collect::<Result<Vec<_>, Failure>>()?;
     let smart: Option<SmartLog> = log_page(&mut association, log::id::SMART)?;
     let ocp: Option<OcpSmartLog> = log_page(&mut association, log::id::OCP_SMART)?;
@@ -185,7 +192,11 @@ impl ControllerFacts {
 }
 
 impl NamespaceFacts {
-    fn ask(association: &mut Association, id: u32) -> Result<NamespaceFacts, Failure> {
+    fn ask(
+        association: &mut Association,
+        queue: &mut Option<Client<Channel>>,
+        id: u32,
+    ) -> Result<NamespaceFacts, Failure> {
         let data = association.admin.identify(cns::NAMESPACE, id).map_err(|error| association.failure(error))?;
         let data = IdentifyNamespace::read_from_bytes(&data).expect("a data structure has 4096 bytes");
         let descriptors = match association.admin.identify(cns::NAMESPACE_DESCRIPTORS, id) {
@@ -202,6 +213,10 @@ impl NamespaceFacts {
                 let said = GeometryData::read_from_bytes(&said).expect("a geometry has 4096 bytes");
                 Some(OpenChannelFacts::of(&said.geometry(u32::from(format.metadata_bytes.get()), true)))
             }
+            _ => None,
+        };
+        let zoned = match command_set {
+            csi::ZONED => Some(ZonedFacts::ask(association, queue, id, format_index(&data), data.size.get())?),
             _ => None,
         };
         // NSFEAT bit 1: the namespace's own field counts. It is 0-based.
@@ -222,6 +237,7 @@ impl NamespaceFacts {
             used_blocks: data.utilization.get(),
             atomic_write_blocks: has_atomic.then(|| u64::from(data.atomic_write_power_fail.get()) + 1),
             open_channel,
+            zoned,
         })
     }
 }
@@ -388,6 +404,9 @@ fn write_namespace(text: &mut String, namespace: &NamespaceFacts, palette: Palet
     if let Some(uuid) = &namespace.uuid {
         line(text, "UUID", uuid);
     }
+    if let Some(zoned) = &namespace.zoned {
+        zoned.write(text, *block_bytes);
+    }
     if let Some(shape) = &namespace.open_channel {
         let OpenChannelFacts {
             groups, pus_per_group, chunks_per_pu, blocks_per_chunk, ws_min, ws_opt, mw_cunits, ..
@@ -496,6 +515,7 @@ mod tests {
             used_blocks: 512,
             atomic_write_blocks: None,
             open_channel: Some(OpenChannelFacts::of(&Geometry::tiny())),
+            zoned: None,
         };
         let mut text = String::new();
         write_namespace(&mut text, &namespace, Palette::PLAIN);

@@ -16,6 +16,7 @@ mod served;
 use super::association::{Association, refused};
 use super::channel::Channel;
 use super::disk::Disk;
+use super::identify::{REPORT_OF_ALL, limit};
 use super::namespaces;
 use crate::cli::zones::{ZoneAction, ZoneChoice, ZoneList, ZonedPlace, Zones, ZonesCommand};
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ use crate::terminal::{Ink, Palette, say};
 use openftl_nvme::Status;
 use openftl_nvme::command::zoned::send_dword;
 use openftl_nvme::wire::identify::{cns, csi};
-use openftl_nvme::wire::zoned::{FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, ZoneDescriptor, ZonedNamespace};
+use openftl_nvme::wire::zoned::{ReportHead, ZoneDescriptor, ZonedNamespace};
 use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::ZonePlace;
@@ -33,9 +34,6 @@ use zerocopy::FromBytes;
 
 /// The most bytes of a report of zones; less where the controller takes less.
 const REPORT_BYTES_MAX: u64 = 256 << 10;
-
-/// Dword 13 of a report of zones in any state, which counts the descriptors that it has.
-const REPORT_OF_ALL: u32 = REPORT_ZONES as u32 | (FILTER_ALL as u32) << 8 | PARTIAL_REPORT;
 
 pub fn run(arguments: &Zones) -> Result<(), Failure> {
     match &arguments.command {
@@ -270,11 +268,6 @@ impl ZonedDisk {
         let namespace = self.shape.namespace;
         format!("`openftl nvme zones list {address} --nqn {nqn} --namespace {namespace}{flags}` shows the zones")
     }
-}
-
-/// A limit of zones, 0-based; all ones: there is none.
-fn limit(field: u32) -> Option<u64> {
-    (field != u32::MAX).then_some(u64::from(field) + 1)
 }
 
 /// The namespace to use, of those that are zoned.

@@ -662,7 +662,11 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (offset_of!(Header, map_page_entries), 4, "entries of a map page; 0 = the checkpoint has the whole map"),
         (offset_of!(Header, map_bytes), 8, "bytes of memory for a map on media, as formatted"),
         (offset_of!(Header, map_cache), 1, "which pages of it stay in memory"),
-        (offset_of!(Header, tenant), 1, "who has a catalog: 0 tables, 1 zones, 2 zones that hosts see as segments"),
+        (
+            offset_of!(Header, tenant),
+            1,
+            "who has a catalog (bits 0 and 1): 0 tables, 1 zones, 2 zones that hosts see as segments; of zones, units of 64 bytes of a zone descriptor extension (bits 2 to 7)",
+        ),
         (
             offset_of!(Header, tenant_words),
             6,

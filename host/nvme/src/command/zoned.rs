@@ -4,8 +4,9 @@
 //! |---|---|
 //! | fields, ranges of the namespace, lengths | state, place, end, resources: [`openftl_zones::Board`] |
 //!
-//! A namespace has no random write area and no descriptor extensions: what asks for them is an invalid field. What would change blocks behind
-//! the write pointers (Dataset Management, Write Zeroes, Write Uncorrectable, Copy) is no command of it.
+//! A namespace has no random write area, and descriptor extensions only if it was created with them: what asks for what is not there is an
+//! invalid field. What would change blocks behind the write pointers (Dataset Management, Write Zeroes, Write Uncorrectable, Copy) is no
+//! command of it.
 
 use super::io::{FORCE_UNIT_ACCESS, IoCommand, blocks, check_protection, covered, transferred};
 use super::{Refusal, Transfer};
@@ -14,8 +15,8 @@ use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::zoned::{
-    ALLOCATE_ZRWA, FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, SELECT_ALL, SEQUENTIAL_WRITE_REQUIRED,
-    ZoneDescriptor, action, state,
+    ALLOCATE_ZRWA, EXTENDED_REPORT, FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, SELECT_ALL,
+    SEQUENTIAL_WRITE_REQUIRED, ZoneDescriptor, action, attribute, state,
 };
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::target::Durability;
@@ -45,6 +46,13 @@ pub enum ZoneCommand {
         /// What is to become of them.
         action: Action,
     },
+    /// "Set Zone Descriptor Extension" of an empty zone. Select All is not for it.
+    Extend {
+        /// The first block of the zone.
+        first: u64,
+        /// Bytes of the extension, all of which the command brings.
+        bytes: u32,
+    },
     /// "Zone Management Receive command": [`Namespace::zone_report`] makes the data.
     Report(ZoneReport),
 }
@@ -58,6 +66,8 @@ pub struct ZoneReport {
     pub state: Option<ZoneState>,
     /// The number of zones is that of the descriptors that fit.
     pub is_partial: bool,
+    /// The extension of each zone is behind its descriptor.
+    pub is_extended: bool,
     /// Bytes that the host wants.
     pub bytes: u32,
 }
@@ -68,6 +78,7 @@ impl ZoneCommand {
         match self {
             ZoneCommand::Append { span, .. } => Transfer::ToController(span.length as u32),
             ZoneCommand::Act { .. } | ZoneCommand::ActOnAll { .. } => Transfer::None,
+            ZoneCommand::Extend { bytes, .. } => Transfer::ToController(*bytes),
             ZoneCommand::Report(report) => Transfer::ToHost(report.bytes),
         }
     }
@@ -135,6 +146,9 @@ fn parse_send(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape
     if dword & ALLOCATE_ZRWA != 0 {
         return Err(Status::INVALID_FIELD.at(53).bit(1));
     }
+    if dword as u8 == action::SET_EXTENSION {
+        return parse_extension(entry, namespace, shape);
+    }
     let action = match dword as u8 {
         action::CLOSE => Action::Close,
         action::FINISH => Action::Finish,
@@ -151,16 +165,29 @@ fn parse_send(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape
     Ok(ZoneCommand::Act { first, action })
 }
 
+fn parse_extension(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape) -> Result<ZoneCommand, Refusal> {
+    if shape.extension_bytes == 0 {
+        return Err(Status::INVALID_FIELD.at(52));
+    }
+    if entry.dword(13) & SELECT_ALL != 0 {
+        return Err(Status::INVALID_FIELD.at(53).bit(0));
+    }
+    let first = entry.dword_pair(10);
+    expect_zone(first, namespace, shape)?;
+    Ok(ZoneCommand::Extend { first, bytes: shape.extension_bytes })
+}
+
 fn parse_receive(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape) -> Result<ZoneReport, Refusal> {
     let (first, bytes, dword) = (entry.dword_pair(10), (u64::from(entry.dword(12)) + 1) * 4, entry.dword(13));
     namespace.span(first, 1, 40)?;
     if bytes > u64::from(TRANSFER_BYTES_MAX) || bytes < size_of::<ReportHead>() as u64 {
         return Err(Status::INVALID_FIELD.at(48));
     }
-    // An extended report is of extensions, which no zone has.
-    if dword as u8 != REPORT_ZONES {
-        return Err(Status::INVALID_FIELD.at(52));
-    }
+    let is_extended = match dword as u8 {
+        REPORT_ZONES => false,
+        EXTENDED_REPORT if shape.extension_bytes > 0 => true,
+        _ => return Err(Status::INVALID_FIELD.at(52)),
+    };
     let state = match (dword >> 8) as u8 {
         FILTER_ALL => None,
         filter => Some(*FILTERS.get(usize::from(filter) - 1).ok_or(Status::INVALID_FIELD.at(53))?),
@@ -169,6 +196,7 @@ fn parse_receive(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedSh
         first: (first / shape.size) as u32,
         state,
         is_partial: dword & PARTIAL_REPORT != 0,
+        is_extended,
         bytes: bytes as u32,
     })
 }
@@ -199,6 +227,14 @@ fn code_of(state: ZoneState) -> u8 {
     }
 }
 
+/// What a zone says beside its state.
+fn attributes_of(zone: Zone) -> u8 {
+    let finish = if zone.is_finish_recommended() { attribute::FINISH_RECOMMENDED } else { 0 };
+    let reset = if zone.is_reset_recommended() { attribute::RESET_RECOMMENDED } else { 0 };
+    let extension = if zone.has_extension { attribute::EXTENSION_VALID } else { 0 };
+    finish | reset | extension
+}
+
 impl ZoneDescriptor {
     /// Zone `number` of a drive of this shape.
     #[must_use]
@@ -211,6 +247,7 @@ impl ZoneDescriptor {
         ZoneDescriptor {
             kind: SEQUENTIAL_WRITE_REQUIRED,
             state: code_of(zone.state) << 4,
+            attributes: attributes_of(zone),
             capacity: u64::from(shape.capacity).into(),
             first: first.into(),
             write_pointer: write_pointer.into(),
@@ -234,17 +271,28 @@ impl ZoneDescriptor {
 }
 
 impl Namespace {
-    /// The data of a report, without the zeroes behind the last descriptor. `zones` are all of the drive.
+    /// The data of a report, without the zeroes behind the last descriptor. `zones` are all of the drive, and `extension` is that of one of
+    /// them.
     #[must_use]
-    pub fn zone_report(&self, shape: &ZonedShape, report: &ZoneReport, zones: &[Zone]) -> Vec<u8> {
+    pub fn zone_report<'a>(
+        &self,
+        shape: &ZonedShape,
+        report: &ZoneReport,
+        zones: &[Zone],
+        extension: impl Fn(u32) -> &'a [u8],
+    ) -> Vec<u8> {
         let is_wanted = |zone: &Zone| report.state.is_none_or(|state| zone.state == state);
         let numbered = zones.iter().enumerate().skip(report.first as usize);
-        let room = (report.bytes as usize - size_of::<ReportHead>()) / size_of::<ZoneDescriptor>();
+        let extension_bytes = if report.is_extended { shape.extension_bytes as usize } else { 0 };
+        let room = (report.bytes as usize - size_of::<ReportHead>()) / (size_of::<ZoneDescriptor>() + extension_bytes);
         let mut data = ReportHead::new_zeroed().as_bytes().to_vec();
         let mut count = 0_usize;
         for (number, zone) in numbered.filter(|(_, zone)| is_wanted(zone)) {
             if count < room {
                 data.extend_from_slice(ZoneDescriptor::of(shape, number as u32, *zone).as_bytes());
+                if report.is_extended {
+                    data.extend_from_slice(extension(number as u32));
+                }
             } else if report.is_partial {
                 break;
             }
@@ -280,7 +328,8 @@ pub fn refusal_of(error: &ZoneError) -> Refusal {
         ZoneError::InvalidWrite { .. } => Status::ZONE_INVALID_WRITE.into(),
         ZoneError::TooManyActive { .. } => Status::TOO_MANY_ACTIVE_ZONES.into(),
         ZoneError::TooManyOpen { .. } => Status::TOO_MANY_OPEN_ZONES.into(),
-        ZoneError::InvalidTransition { .. } => Status::ZONE_INVALID_TRANSITION.into(),
+        ZoneError::InvalidTransition { .. } | ZoneError::NotEmpty { .. } => Status::ZONE_INVALID_TRANSITION.into(),
+        ZoneError::NoExtension => Status::INVALID_FIELD.at(52),
         ZoneError::NotAZone { .. } => Status::INVALID_FIELD.at(40),
         ZoneError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE.at(40),
         ZoneError::Length { .. } => Status::INVALID_FIELD.at(48),
@@ -293,7 +342,8 @@ pub fn refusal_of(error: &ZoneError) -> Refusal {
 mod tests {
     use super::*;
 
-    const SHAPE: ZonedShape = ZonedShape { zones: 5, size: 16, capacity: 12, max_open: 2, max_active: 3 };
+    const SHAPE: ZonedShape =
+        ZonedShape { zones: 5, size: 16, capacity: 12, max_open: 2, max_active: 3, extension_bytes: 128 };
 
     fn namespace() -> Namespace {
         Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Zoned(SHAPE) }
@@ -307,12 +357,12 @@ mod tests {
             (ZoneState::Closed, 5),
             (ZoneState::ReadOnly, 7),
         ];
-        states.into_iter().map(|(state, written)| Zone { state, written }).collect()
+        states.into_iter().map(|(state, written)| Zone { state, written, ..Zone::default() }).collect()
     }
 
     #[track_caller]
     fn check(report: ZoneReport, count: u64, listed: &[(u64, ZoneState, u64)]) {
-        let data = namespace().zone_report(&SHAPE, &report, &zones());
+        let data = namespace().zone_report(&SHAPE, &report, &zones(), |_| unreachable!("the report is not extended"));
         let (head, _) = ReportHead::ref_from_prefix(&data).unwrap();
         assert_eq!(head.zones.get(), count);
         let said: Vec<_> = ZoneDescriptor::listed(&data)
@@ -324,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_report_counts_what_matches_and_lists_what_fits() {
-        let all = ZoneReport { first: 0, state: None, is_partial: false, bytes: 64 * 6 };
+        let all = ZoneReport { first: 0, state: None, is_partial: false, is_extended: false, bytes: 64 * 6 };
         let no = ZoneDescriptor::NO_WRITE_POINTER;
         let (full, closed) = ((0, ZoneState::Full, no), (16, ZoneState::Closed, 19));
         let (empty, second, lost) =
@@ -335,6 +385,41 @@ mod tests {
         check(ZoneReport { bytes: 64, ..all }, 5, &[]);
         check(ZoneReport { first: 2, state: Some(ZoneState::Closed), ..all }, 1, &[second]);
         check(ZoneReport { state: Some(ZoneState::Offline), ..all }, 0, &[]);
+    }
+
+    #[test]
+    fn an_extended_report_has_the_extension_of_each_zone_behind_its_descriptor() {
+        let mut zones = zones();
+        zones[3].has_extension = true;
+        let extensions: Vec<Vec<u8>> = (0..5).map(|zone| vec![if zone == 3 { 9 } else { 0 }; 128]).collect();
+        let make = |report: ZoneReport| {
+            let data = namespace().zone_report(&SHAPE, &report, &zones, |zone| &extensions[zone as usize]);
+            assert!(data.len() <= report.bytes as usize);
+            let (head, rest) = ReportHead::ref_from_prefix(&data).unwrap();
+            let listed = rest.chunks_exact(64 + 128).map(|entry| {
+                let descriptor = ZoneDescriptor::ref_from_bytes(&entry[..64]).unwrap();
+                assert!(entry[64..].iter().all(|byte| *byte == entry[64]));
+                (descriptor.first.get(), descriptor.attributes, entry[64])
+            });
+            (head.zones.get(), listed.collect::<Vec<_>>())
+        };
+        let (bytes, state) = (64 + 3 * 192, Some(ZoneState::Closed));
+        let report = ZoneReport { first: 1, state: None, is_partial: false, is_extended: true, bytes };
+        assert_eq!(make(report), (4, vec![(16, 0, 0), (32, 0, 0), (48, 0x80, 9)]));
+        let partial = ZoneReport { bytes: bytes - 1, is_partial: true, ..report };
+        assert_eq!(make(partial), (2, vec![(16, 0, 0), (32, 0, 0)]));
+        assert_eq!(make(ZoneReport { state, ..report }), (2, vec![(16, 0, 0), (48, 0x80, 9)]));
+    }
+
+    #[test]
+    fn a_descriptor_says_what_the_drive_recommends() {
+        let attributes = |state| {
+            let zone = Zone { state, is_weak: true, ..Zone::default() };
+            ZoneDescriptor::of(&SHAPE, 0, zone).attributes
+        };
+        assert_eq!(attributes(ZoneState::Full), 0b100);
+        assert_eq!([ZoneState::Closed, ZoneState::ImplicitlyOpen].map(attributes), [0b010; 2]);
+        assert_eq!([ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline].map(attributes), [0; 3]);
     }
 
     #[test]

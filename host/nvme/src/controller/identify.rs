@@ -21,6 +21,7 @@ use crate::wire::status::Status;
 use crate::wire::zoned::ZonedNamespace;
 use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
 use openftl_core::BLOCK_BYTES;
+use openftl_zones::layout::EXTENSION_UNIT_BYTES;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// ACL + 1: Abort commands end at once, so that no limit is ever reached.
@@ -424,5 +425,6 @@ fn zoned_namespace(shape: &ZonedShape) -> ZonedNamespace {
     data.active_max = (shape.max_active - 1).into();
     data.open_max = (shape.max_open - 1).into();
     data.formats[0].size = shape.size.into();
+    data.formats[0].extension_units = (shape.extension_bytes / EXTENSION_UNIT_BYTES) as u8;
     data
 }

@@ -15,6 +15,8 @@ pub mod action {
     pub const RESET: u8 = 0x04;
     /// "Offline Zone".
     pub const OFFLINE: u8 = 0x05;
+    /// "Set Zone Descriptor Extension": the command brings ZDES × 64 bytes.
+    pub const SET_EXTENSION: u8 = 0x10;
 }
 
 /// Dword 13 of Zone Management Send, bit 8: all zones, wherever SLBA is.
@@ -24,6 +26,8 @@ pub const ALLOCATE_ZRWA: u32 = 1 << 9;
 
 /// ZRA, bits 7 to 0 of dword 13 of Zone Management Receive, 00h: "Report Zones".
 pub const REPORT_ZONES: u8 = 0x00;
+/// ZRA 01h: "Extended Report Zones", in which the extension of each zone is behind its descriptor.
+pub const EXTENDED_REPORT: u8 = 0x01;
 /// Dword 13 of Zone Management Receive, bit 16: the number of zones is that of the descriptors that fit.
 pub const PARTIAL_REPORT: u32 = 1 << 16;
 
@@ -47,6 +51,18 @@ pub mod state {
     pub const FULL: u8 = 0xe;
     /// Offline.
     pub const OFFLINE: u8 = 0xf;
+}
+
+/// ZA, byte 2 of a zone descriptor.
+pub mod attribute {
+    /// Bit 0, ZFC: "Zone Finished by Controller". No zone of ours says so: only hosts finish zones.
+    pub const FINISHED_BY_CONTROLLER: u8 = 1 << 0;
+    /// Bit 1, FZR: "Finish Zone Recommended", of a zone that is open or closed.
+    pub const FINISH_RECOMMENDED: u8 = 1 << 1;
+    /// Bit 2, RZR: "Reset Zone Recommended", of a full zone.
+    pub const RESET_RECOMMENDED: u8 = 1 << 2;
+    /// Bit 7, ZDEV: "Zone Descriptor Extension Valid": the host has set one since the zone was last empty.
+    pub const EXTENSION_VALID: u8 = 1 << 7;
 }
 
 /// ZT, bits 3 to 0 of byte 0 of a zone descriptor: sequential write required, the only one that there is.
@@ -122,9 +138,9 @@ pub struct ZoneDescriptor {
     pub kind: u8,
     /// 1: ZS in bits 7 to 4.
     pub state: u8,
-    /// 2: ZA.
+    /// 2: ZA, bits of [`attribute`].
     pub attributes: u8,
-    /// 3: ZAI.
+    /// 3: ZAI: which of several limits of a recommendation; 0: there is one.
     pub attributes_information: u8,
     /// 4.
     pub reserved: [u8; 4],

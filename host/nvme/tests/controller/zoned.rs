@@ -15,7 +15,8 @@ use openftl_parts::words::Handle;
 use openftl_zones::{Action, ZoneState};
 
 const ZONED: u32 = 7;
-const SHAPE: ZonedShape = ZonedShape { zones: 10, size: 64, capacity: 48, max_open: 3, max_active: 5 };
+const SHAPE: ZonedShape =
+    ZonedShape { zones: 10, size: 64, capacity: 48, max_open: 3, max_active: 5, extension_bytes: 0 };
 
 fn number(data: &[u8], at: usize, bytes: usize) -> u64 {
     data[at..at + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -126,7 +127,7 @@ fn commands_become_what_the_drive_is_to_do() {
         // Where SLBA is does not matter.
         check(send(191, 1 << 8 | code), IoCommand::Zone(ZoneCommand::ActOnAll { action }));
     }
-    let report = ZoneReport { first: 3, state: None, is_partial: false, bytes: 4096 };
+    let report = ZoneReport { first: 3, state: None, is_partial: false, is_extended: false, bytes: 4096 };
     let said = |report| IoCommand::Zone(ZoneCommand::Report(report));
     check(receive(200, 4096, 0), said(report));
     check(receive(200, 4096, 1 << 16 | 4 << 8), {
@@ -135,6 +136,32 @@ fn commands_become_what_the_drive_is_to_do() {
     check(receive(0, 64, 7 << 8), {
         said(ZoneReport { first: 0, state: Some(ZoneState::Offline), bytes: 64, ..report })
     });
+}
+
+#[test]
+fn extensions_are_set_and_reported_where_a_namespace_has_them() {
+    let mut world = World::new();
+    let shape = ZonedShape { extension_bytes: 192, ..SHAPE };
+    let zoned = Namespace { id: ZONED, uuid: [7; 16], kind: NamespaceKind::Zoned(shape) };
+    world.target.attach(0, zoned).unwrap();
+    let mut admin = world.ready();
+    let mut queue = world.connect_io(&admin, 1);
+    world.ok(&mut admin, of_set(cns::COMMAND_SET_NAMESPACE, ZONED, csi::ZONED));
+    assert_eq!(number(&world.data, 2824, 1), 3, "LBAFE0: ZDES");
+    let command = ZoneCommand::Extend { first: 192, bytes: 192 };
+    assert_eq!(world.io(&mut queue, send(192, 0x10)).map(|io| io.command), Ok(IoCommand::Zone(command)));
+    let report = ZoneReport { first: 3, state: None, is_partial: false, is_extended: true, bytes: 4096 };
+    let command = ZoneCommand::Report(report);
+    assert_eq!(world.io(&mut queue, receive(200, 4096, 1)).map(|io| io.command), Ok(IoCommand::Zone(command)));
+    for (what, entry, status) in [
+        ("all zones", send(192, 1 << 8 | 0x10), Status::INVALID_FIELD),
+        ("a random write area with it", send(192, 1 << 9 | 0x10), Status::INVALID_FIELD),
+        ("inside a zone", send(193, 0x10), Status::INVALID_FIELD),
+        ("beyond the namespace", send(640, 0x10), Status::LBA_OUT_OF_RANGE),
+        ("an unknown report", receive(200, 4096, 2), Status::INVALID_FIELD),
+    ] {
+        assert_eq!(world.io(&mut queue, entry).map(|io| io.command), Err(status), "{what}");
+    }
 }
 
 #[test]

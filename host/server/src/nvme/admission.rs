@@ -164,7 +164,7 @@ fn is_write(part: Part, command: &Command) -> bool {
             io,
             IoCommand::Write { .. }
                 | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
-                | IoCommand::Zone(ZoneCommand::Append { .. })
+                | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. })
         ),
         _ => false,
     }
@@ -183,6 +183,7 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
             _,
         ) => length,
         (Part::Whole, IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. })) => span.length,
+        (Part::Whole, IoCommand::Zone(ZoneCommand::Extend { bytes, .. })) => u64::from(*bytes),
         (Part::Whole, IoCommand::OpenChannel(vector)) => match vector.action {
             VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
             VectorAction::Reset | VectorAction::Copy => 0,

@@ -33,7 +33,7 @@ impl NvmeConnection {
             }
             IoCommand::Write { .. }
             | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
-            | IoCommand::Zone(ZoneCommand::Append { .. }) => {
+            | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. }) => {
                 let command = self.commands[slot.index()].as_ref().expect("it has just begun");
                 let is_there = match command.data {
                     Data::InCapsule(bytes) => self.link.input().len() >= bytes as usize,
@@ -105,7 +105,8 @@ impl NvmeConnection {
         let (Some(drive), NamespaceKind::Zoned(shape)) = (drive, namespace.kind) else {
             unreachable!("only zoned namespaces have reports")
         };
-        let data = namespace.zone_report(&shape, report, drive.board().zones());
+        let drive = &*drive;
+        let data = namespace.zone_report(&shape, report, drive.board().zones(), |zone| drive.extension(zone));
         self.finish_padded(slot, Answer::from(Status::SUCCESS), &data, report.bytes as usize, turn)
     }
 

@@ -5,19 +5,16 @@
 use super::{ZoneFacts, ZonedDisk};
 use crate::cli::zones::ZoneAppend;
 use crate::failure::Failure;
+use crate::nvme::identify::append_bytes_max;
 use crate::nvme::input::Input;
 use crate::nvme::transfer::command_bytes;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_lab::picture::thousands;
-use openftl_nvme::wire::identify::{cns, csi};
-use openftl_nvme::wire::zoned::ZonedController;
-use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::nvm::{self, Blocks};
 use openftl_zones::ZoneState;
 use serde::Serialize;
-use zerocopy::FromBytes;
 
 /// The one object that `--json` prints.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -130,17 +127,8 @@ pub fn append(
 impl ZonedDisk {
     /// The most bytes of one append: whole blocks, within MDTS and ZASL.
     pub fn append_bytes_max(&mut self) -> Result<u64, Failure> {
-        let association = &mut self.disk.association;
-        let pages_max_log2 = match association.admin.identify_of_set(cns::COMMAND_SET_CONTROLLER, 0, csi::ZONED) {
-            // Then MDTS is the limit.
-            Err(ClientError::Refused { .. }) => 0,
-            data => {
-                let data = data.map_err(|error| association.failure(error))?;
-                let data = ZonedController::read_from_bytes(&data).expect("a data structure has 4096 bytes");
-                data.append_pages_max_log2
-            }
-        };
-        let bytes = self.disk.association.bytes_max(pages_max_log2).unwrap_or(u64::MAX).min(command_bytes(&self.disk));
+        let limit = append_bytes_max(&mut self.disk.association)?;
+        let bytes = limit.unwrap_or(u64::MAX).min(command_bytes(&self.disk));
         Ok((bytes - bytes % self.shape.block_bytes).max(self.shape.block_bytes))
     }
 }

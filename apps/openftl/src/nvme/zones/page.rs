@@ -5,6 +5,7 @@ use crate::nvme::identify::line;
 use crate::terminal::{Ink, Palette};
 use openftl_core::units::ByteSize;
 use openftl_lab::picture::{bar, strip, thousands};
+use openftl_nvme::wire::zoned::attribute;
 use openftl_zones::ZoneState;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -150,6 +151,17 @@ fn are_alike(one: &ZoneFacts, next: &ZoneFacts) -> bool {
     one.number + 1 == next.number && what(one) == what(next)
 }
 
+/// What a zone says beside its state.
+fn attributes(attributes: u8) -> impl Iterator<Item = &'static str> {
+    let names = [
+        (attribute::FINISHED_BY_CONTROLLER, "finished by the controller"),
+        (attribute::FINISH_RECOMMENDED, "finish recommended"),
+        (attribute::RESET_RECOMMENDED, "reset recommended"),
+        (attribute::EXTENSION_VALID, "with extension"),
+    ];
+    names.into_iter().filter(move |(bit, _)| attributes & bit != 0).map(|(_, name)| name)
+}
+
 fn write_zones(text: &mut String, zones: &[ZoneFacts], palette: Palette) {
     if zones.is_empty() {
         text.push_str("\nNo zone is as asked for.\n");
@@ -166,6 +178,8 @@ fn write_zones(text: &mut String, zones: &[ZoneFacts], palette: Palette) {
             ZoneState::ReadOnly | ZoneState::Offline => palette.paint(Ink::Bad, name_of(first.state)),
             state => name_of(state).to_owned(),
         };
+        let state = std::iter::once(state).chain(attributes(first.attributes).map(str::to_owned));
+        let state = state.collect::<Vec<_>>().join(", ");
         let first_block = thousands(first.first_block);
         _ = writeln!(text, "{numbers:<15}  {first_block:>15}  {written:>11}  {full}  {state}");
     }
@@ -198,7 +212,12 @@ mod tests {
                 _ => (ZoneState::Empty, Some(0)),
             };
             let first_block = number * 8192;
-            ZoneFacts { number, state, first_block, capacity_blocks: 6144, written_blocks, attributes: 0 }
+            let attributes = match number {
+                2 => attribute::RESET_RECOMMENDED | attribute::EXTENSION_VALID,
+                4 => attribute::FINISH_RECOMMENDED,
+                _ => 0,
+            };
+            ZoneFacts { number, state, first_block, capacity_blocks: 6144, written_blocks, attributes }
         };
         (0..47_168).map(zone).collect()
     }
@@ -219,8 +238,10 @@ mod tests {
 
             ZONE                 FIRST BLOCK      WRITTEN                STATE
             0                              0           12  ▏             explicitly open
-            1-3                        8 192        6 144  ████████████  full
-            4                         32 768        3 000  █████▉        closed
+            1                          8 192        6 144  ████████████  full
+            2                         16 384        6 144  ████████████  full, reset recommended, with extension
+            3                         24 576        6 144  ████████████  full
+            4                         32 768        3 000  █████▉        closed, finish recommended
             5                         40 960        6 143  ████████████  closed
             6-47166                   49 152            0                empty
             47167                386 392 064            ?                read-only
@@ -242,7 +263,7 @@ mod tests {
               active           3 without limit: zones 0, 4-5
 
             ZONE                 FIRST BLOCK      WRITTEN                STATE
-            4                         32 768        3 000  █████▉        closed
+            4                         32 768        3 000  █████▉        closed, finish recommended
             5                         40 960        6 143  ████████████  closed
             and 9 more
         "#]]
@@ -303,7 +324,7 @@ mod tests {
                   "first_block": 32768,
                   "capacity_blocks": 6144,
                   "written_blocks": 3000,
-                  "attributes": 0
+                  "attributes": 2
                 },
                 {
                   "number": 47167,

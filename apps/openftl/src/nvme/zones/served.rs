@@ -5,8 +5,11 @@ use super::{Action, ZoneChoice, ZonedDisk};
 use crate::cli::zones::{ZonedPlace, ZonesCommand};
 use crate::cli::{Cli, Command, nvme::NvmeCommand};
 use crate::failure::Failure;
+use crate::nvme::association::Association;
+use crate::nvme::identify::ZonedFacts;
 use crate::nvme::input::Input;
 use clap::Parser;
+use expect_test::expect;
 use openftl_blocks::BlockFtl;
 use openftl_core::Time;
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -55,8 +58,13 @@ struct Served {
 impl Served {
     fn new() -> Served {
         let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
-        let zones =
-            ZoneConfig { face: Face::Zones, width: 3, limits: Limits { max_open: 2, max_active: 3 }, zones: None };
+        let zones = ZoneConfig {
+            face: Face::Zones,
+            width: 3,
+            limits: Limits { max_open: 2, max_active: 3 },
+            zones: None,
+            extension_bytes: 128,
+        };
         let drive = ZoneFtl::format(device(), config, zones, &mut WallClock::new()).unwrap();
         let mut devices = [Device::new(device(), 64)];
         let mut server = Server::new(ServerConfig::default()).unwrap();
@@ -163,6 +171,25 @@ fn zones_are_listed_opened_closed_finished_and_reset() {
     disk.one(5, Action::Finish).unwrap();
     disk.change(ZoneChoice::All, Action::Reset).unwrap();
     assert_eq!(disk.zones().unwrap(), zones);
+}
+
+#[test]
+fn identify_says_size_capacity_and_limits_of_zones() {
+    let served = Served::new();
+    let subsystem = served.place(&[]).subsystem;
+    let mut association = Association::make(&subsystem.address, SUBSYSTEM, &subsystem.host).unwrap();
+    let mut queue = None;
+    let facts = ZonedFacts::ask(&mut association, &mut queue, 1, 0, 20 * 128).unwrap();
+    assert!(queue.is_some(), "another namespace is asked by the same one");
+    let mut text = String::new();
+    facts.write(&mut text, 4096);
+    expect![[r#"
+          zones            20 of 384 KiB (96 blocks), 128 blocks from one to the next
+          at a time        2 open (MOR), 3 open or closed (MAR)
+          an append        as long as any command (ZASL)
+          extension        128 bytes of each zone (ZDES)
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
