@@ -54,11 +54,9 @@ impl Dice {
 /// Which drives are drawn: `all`, or those of some kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Drives {
-    /// Of every kind.
+    /// Block drives and table drives of every kind. Zoned drives are drawn by themselves.
     #[default]
     All,
-    /// Block drives and table drives.
-    BlocksAndTables,
     /// Block drives that have their map in memory, and table drives.
     MapInMemory,
     /// Block drives that have their map on media.
@@ -69,15 +67,13 @@ pub enum Drives {
 
 impl Drives {
     /// All kinds.
-    pub const ALL: [Drives; 5] =
-        [Drives::All, Drives::BlocksAndTables, Drives::MapInMemory, Drives::MapOnMedia, Drives::Zones];
+    pub const ALL: [Drives; 4] = [Drives::All, Drives::MapInMemory, Drives::MapOnMedia, Drives::Zones];
 }
 
 impl fmt::Display for Drives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Drives::All => "all",
-            Drives::BlocksAndTables => "blocks-and-tables",
             Drives::MapInMemory => "map-in-memory",
             Drives::MapOnMedia => "map-on-media",
             Drives::Zones => "zones",
@@ -147,8 +143,7 @@ pub enum World {
 impl Setting {
     fn draw(seed: u64, drives: Drives, dice: &mut Dice) -> Setting {
         let tables = tables(&mut Dice::new((!seed).rotate_left(16))).filter(|_| drives != Drives::MapOnMedia);
-        let has_zones = drives == Drives::Zones
-            || (drives == Drives::All && Dice::new((!seed).rotate_left(24)).once_in(ZONED_ONCE_IN));
+        let has_zones = drives == Drives::Zones;
         let tables = tables.filter(|_| !has_zones);
         let mut zones = Dice::new(seed.rotate_left(24));
         let mut apart = Dice::new(seed.rotate_left(48));
@@ -389,9 +384,6 @@ pub fn other_settings(setting: &Setting, number: u32) -> Config {
     }
     config
 }
-
-/// One drive of six is zoned. This is drawn apart, so that the others are what they would be without.
-const ZONED_ONCE_IN: u64 = 6;
 
 /// Zones as a device can have them, most often few, so that they are written and reset again and again.
 fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {

@@ -51,6 +51,8 @@ impl BlockFtl {
             // Whoever only looks at the drive later can read all of it, and need not write padding first.
             self.pad_data_frontiers();
             self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
+            // A superblock that says that the drive was stopped says so of chunks as they are from here on.
+            self.flash.phase = Phase::Ending;
             for _ in 0..CHECKPOINTS_MAX {
                 // The checkpoint begins with an empty log block, so that there is nothing to replay on it.
                 self.journal.force_log(&mut self.flash);
@@ -65,7 +67,7 @@ impl BlockFtl {
             self.flush_media();
             self.run(clock, tenant, |ftl| ftl.is_quiet() || ended(ftl))?;
         }
-        self.flash.phase = Phase::Closing;
+        self.flash.phase = Phase::Ending;
         // Whoever opens the device next is not told how commands of this drive ended. Those that a device has lost never do.
         if self.flash.read_only != Some(ReadOnlyReason::Stalled) {
             self.run(clock, tenant, |ftl| ftl.flash.under_way == 0)?;

@@ -249,7 +249,7 @@ impl BlockFtl {
         let may_move = match self.flash.phase {
             Phase::Working => true,
             // The last checkpoint has to find room, too.
-            Phase::Closing => metadata_is_stalled,
+            Phase::Closing | Phase::Ending => metadata_is_stalled,
             Phase::Recovering => false,
         };
         may_move && wanted

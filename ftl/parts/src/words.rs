@@ -132,6 +132,8 @@ pub enum Phase {
     Recovering,
     /// Nothing new.
     Closing,
+    /// Nothing but the last checkpoint: everything else is durable, and can be read.
+    Ending,
 }
 
 /// Why a drive takes no more writes.

@@ -72,7 +72,7 @@ fn histories_that_once_failed_pass() {
         ),
     ];
     for (seed, steps) in histories {
-        let run = Run::with_steps(seed, Drives::BlocksAndTables, parse_steps(steps).unwrap()).unwrap();
+        let run = Run::with_steps(seed, Drives::All, parse_steps(steps).unwrap()).unwrap();
         assert_eq!(explore(&run).failure, None, "seed {seed}");
     }
     let run = Run::with_steps(150_064_306, Drives::MapInMemory, parse_steps(CLOSED_IN_NO_TIME).unwrap()).unwrap();
@@ -82,12 +82,8 @@ fn histories_that_once_failed_pass() {
     let run = Run::with_steps(165_001_424, Drives::MapOnMedia, parse_steps(MOVED_TO_AND_FRO).unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
     // All chunks were full of what had been overwritten, and no map page was merged that would have said so.
-    let run = Run::with_steps(
-        170_316_283,
-        Drives::BlocksAndTables,
-        parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap(),
-    )
-    .unwrap();
+    let run =
+        Run::with_steps(170_316_283, Drives::All, parse_steps("w0+236 w256+21 w0+208 w0+254 w0+23").unwrap()).unwrap();
     assert_eq!(explore(&run).failure, None);
     // Merges for room took the last free chunks.
     let cuts = format!("W0+1 W0+1 x1+11{}", " x1".repeat(27));
@@ -403,35 +399,35 @@ fn exchanges_leave_a_copy_of_all_metadata_in_its_place() {
 /// another. What could not be read in both was more than the move wanted to have under way, and the host waited for it.
 #[test]
 fn a_move_goes_on_in_the_next_chunk_though_units_in_the_one_before_are_not_readable() {
-    explored(Run::draw_of(1_008_657, Drives::BlocksAndTables));
+    explored(Run::draw(1_008_657));
 }
 
 /// Found by the explorer: a table drive that was opened for a shorter log gave tables the room that the longer one still had.
 #[test]
 fn a_table_drive_opened_for_a_shorter_log_keeps_the_room_of_the_longer_one() {
-    explored(Run::draw_of(8_600_244, Drives::BlocksAndTables));
-    explored(Run::draw_of(8_611_889, Drives::BlocksAndTables));
+    explored(Run::draw(8_600_244));
+    explored(Run::draw(8_611_889));
 }
 
 /// Found by the explorer: chunks that failed programs had closed early were taken for good ones after a crash. The log, or the map of
 /// a table drive, waited for room that was counted and not there.
 #[test]
 fn chunks_that_were_closed_early_are_counted_after_a_crash_as_before() {
-    explored(Run::draw_of(51_084_370, Drives::BlocksAndTables));
-    explored(Run::draw_of(52_021_899, Drives::BlocksAndTables));
+    explored(Run::draw(51_084_370));
+    explored(Run::draw(52_021_899));
 }
 
 /// Found by the explorer: a victim moved to the reserve of its group, and before all of it was there the host wrote to the same
 /// chunk. After a crash both chunks held something.
 #[test]
 fn nothing_that_is_durable_sooner_goes_to_the_chunk_that_a_whole_victim_moves_to() {
-    explored(Run::draw_of(623_579, Drives::BlocksAndTables));
+    explored(Run::draw(623_579));
 }
 
 /// Found by the explorer: an entry of the catalog waited for frames while a durable write, which had some, went first.
 #[test]
 fn an_entry_that_waits_for_frames_may_come_after_a_write() {
-    explored(Run::draw_of(705_795, Drives::BlocksAndTables));
+    explored(Run::draw(705_795));
 }
 
 /// Found by the explorer: the power went when all that was free or soon would be in one group were chunks of deleted tables. Until

@@ -27,7 +27,7 @@ fn explored(run: Run) -> Tally {
 fn histories_of_many_kinds_are_sound() {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        tally += &explored(Run::draw_of(seed, Drives::BlocksAndTables));
+        tally += &explored(Run::draw(seed));
     }
     let Tally { cuts, recovery_cuts, restarts, worn_out, .. } = tally;
     println!("{SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());

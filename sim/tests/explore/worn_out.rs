@@ -171,14 +171,14 @@ const WORN_OUT_BY_OPENINGS: &str = "\
 /// the log took chunk after chunk, and no checkpoint shortened it.
 #[test]
 fn the_log_of_a_worn_out_drive_is_shortened_by_checkpoints() {
-    assert!(explored(Run::draw_of(211_009, Drives::BlocksAndTables)).worn_out > 0);
+    assert!(explored(Run::draw(211_009)).worn_out > 0);
 }
 
 /// Found by the explorer: victims in the order of their closing gave back a block each, and the room for what was buffered went to
 /// the log and to checkpoints.
 #[test]
 fn a_worn_out_drive_chooses_the_emptiest_victims_whatever_its_policy() {
-    assert!(explored(Run::draw_of(32_008_293, Drives::BlocksAndTables)).worn_out > 0);
+    assert!(explored(Run::draw(32_008_293)).worn_out > 0);
 }
 
 /// Found by the explorer: chunks went bad while a worn-out drive saved what it had taken, more of them than it holds back for

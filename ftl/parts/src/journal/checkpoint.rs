@@ -576,7 +576,7 @@ impl Checkpointer {
         ended.extend(log.truncate(self.first_lsn, &writing));
         self.ended = ended;
         // Closed cleanly if nothing was logged since this checkpoint began, and nothing will be.
-        let clean = flash.phase == crate::words::Phase::Closing && log.next_lsn() == self.first_lsn;
+        let clean = flash.phase == crate::words::Phase::Ending && log.next_lsn() == self.first_lsn;
         superblock.current_mut().clean = clean;
         let superblock = log.request_superblock(flash, superblock);
         self.phase = Phase::Publishing { superblock };
