@@ -2,10 +2,10 @@
 //! storm of hosts of our own that come and go, for as many minutes.
 //!
 //! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
-//! storm lasts a second.
+//! storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all.
 
 use crate::steps::{Outcome, Steps};
-use crate::{linux, setup, shell, test};
+use crate::{linux, setup, shell, test, zbd};
 use std::process::ExitCode;
 
 /// The arguments of `interop`.
@@ -49,6 +49,7 @@ pub fn run(options: Options) -> ExitCode {
     let mut steps = Steps::new("interop");
     steps.run("set-up", setup::install);
     let built = steps.run("build for release", || Outcome::of(shell::run(&mut shell::cargo(test::RELEASE))));
+    steps.run("fio's tests", zbd::for_tests);
     steps.run("NVMe hosts that are not ours", || {
         if !built {
             return Outcome::Failed("it needs the release build".to_owned());
@@ -64,6 +65,9 @@ pub fn run(options: Options) -> ExitCode {
         let mut command = shell::cargo(arguments);
         command.env("OPENFTL_BINARY", target.join("release").join("openftl"));
         command.env(linux::VARIABLE, kernel).env("OPENFTL_ROUNDS", options.rounds.to_string());
+        if let Some(scripts) = zbd::scripts() {
+            command.env(zbd::VARIABLE, scripts).env("OPENFTL_ZBD_TESTS", "all");
+        }
         Outcome::of(shell::run(&mut command))
     });
     steps.run("hosts that come and go", || {

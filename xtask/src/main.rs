@@ -29,6 +29,7 @@ mod shell;
 mod steps;
 mod table;
 mod test;
+mod zbd;
 
 use std::process::ExitCode;
 
@@ -66,7 +67,7 @@ cargo xtask: what a contributor does
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
-                                       space that OPENFTL_PYNVMEOF names
+                                       space that OPENFTL_PYNVMEOF names, and all of fio's own tests of zoned drives
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

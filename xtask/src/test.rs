@@ -8,7 +8,7 @@
 mod programs;
 
 use crate::steps::{Outcome, Steps};
-use crate::{fuzz, linux, rocksdb, setup, shell};
+use crate::{fuzz, linux, rocksdb, setup, shell, zbd};
 use programs::{Program, Selection, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -54,6 +54,7 @@ struct Part {
 const SET_UP: Part = Part { name: "set-up", minutes: 1.0, what: "Debian packages with clients", is_quick: false };
 const BUILD: Part = Part { name: "build", minutes: 4.5, what: "all test programs, openftl", is_quick: true };
 const ROCKSDB: Part = Part { name: "RocksDB", minutes: 0.5, what: "the plugin, db_stress", is_quick: false };
+const ZBD: Part = Part { name: "fio's tests", minutes: 0.1, what: "its scripts for zoned drives", is_quick: false };
 const TESTS: Part = Part { name: "tests", minutes: 7.0, what: "unit, model and system tests", is_quick: true };
 const CRASHES: Part =
     Part { name: "every crash point", minutes: 2.5, what: "small drives, all states", is_quick: false };
@@ -62,7 +63,7 @@ const EXPLORATION: Part =
 const BUGS: Part =
     Part { name: "known bugs are found", minutes: 1.5, what: "drives with bugs built in", is_quick: false };
 const FUZZING: Part = Part { name: "fuzzing", minutes: 4.0, what: "a minute over all parsers", is_quick: false };
-const PLAN: [&Part; 8] = [&SET_UP, &BUILD, &ROCKSDB, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
+const PLAN: [&Part; 9] = [&SET_UP, &BUILD, &ROCKSDB, &ZBD, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
 
 /// Prints what is about to happen.
 fn tell_plan(options: Options) {
@@ -149,6 +150,7 @@ impl Run {
             return self.finish();
         };
         let has_rocksdb = self.steps.run(ROCKSDB.name, rocksdb::for_tests);
+        self.steps.run(ZBD.name, zbd::for_tests);
         let (built, apart) = set_apart(built);
         let notes = self.target.join("left-out");
         let environment =
@@ -266,6 +268,9 @@ impl Environment<'_> {
         command.env("OPENFTL_LEFT_OUT", &self.notes).env("OPENFTL_BINARY", &self.openftl);
         if let Some(kernel) = linux::kernel() {
             command.env(linux::VARIABLE, kernel);
+        }
+        if let Some(scripts) = zbd::scripts() {
+            command.env(zbd::VARIABLE, scripts);
         }
         if self.has_rocksdb && std::env::var_os(rocksdb::VARIABLE).is_none() {
             command.env(rocksdb::VARIABLE, rocksdb::of_tests(self.target));

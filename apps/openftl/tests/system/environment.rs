@@ -20,6 +20,8 @@ pub enum Need {
     Loop,
     /// A Linux kernel that runs as a process, and a network for it.
     Linux,
+    /// fio's own tests of zoned drives.
+    Zbd,
     /// An NVMe/TCP initiator in user space that is not ours.
     Pynvmeof,
     /// RocksDB's programs, and the plugin for them.
@@ -31,6 +33,11 @@ pub enum Need {
 /// The kernel that guests boot, where there is one.
 pub fn kernel() -> Option<PathBuf> {
     std::env::var_os("OPENFTL_LINUX_UML").map(PathBuf::from)
+}
+
+/// The folder that holds fio's script `test-zbd-support`, where there is one.
+pub fn zbd() -> Option<PathBuf> {
+    std::env::var_os("OPENFTL_ZBD").map(PathBuf::from)
 }
 
 /// The folder that holds the package `nvmeof_client` of truenas_pynvmeof_client, where there is one.
@@ -74,6 +81,7 @@ impl Need {
                 (!found).then(|| "no free loop device (`losetup --find` fails)".to_owned())
             }
             Need::Linux => no_guests(),
+            Need::Zbd => no_zbd(),
             Need::Pynvmeof => no_pynvmeof(),
             Need::RocksDb => no_rocksdb(),
             Need::Tls => {
@@ -106,6 +114,14 @@ fn no_guests() -> Option<String> {
         return Some("not allowed to make namespaces (root's right)".to_owned());
     }
     cannot_open("/dev/net/tun")
+}
+
+fn no_zbd() -> Option<String> {
+    let Some(folder) = zbd() else {
+        return Some("OPENFTL_ZBD names no folder t/zbd of fio's sources (`cargo xtask test` fetches one)".to_owned());
+    };
+    let script = folder.join("test-zbd-support");
+    (!script.is_file()).then(|| format!("OPENFTL_ZBD: there is no file {}", script.display()))
 }
 
 fn no_pynvmeof() -> Option<String> {

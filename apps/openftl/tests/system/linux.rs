@@ -21,7 +21,11 @@ mod connection;
 mod disk;
 mod lifetimes;
 mod namespaces;
+mod nvmet;
 mod segments;
+mod zbd;
+mod zoned;
+mod zonefs;
 mod zones;
 
 const PORT: &str = "4420";

@@ -8,6 +8,7 @@ grep -q " /dev " /proc/mounts || mount -t devtmpfs none /dev
 mount -t tmpfs none /run
 mount -t tmpfs none /mnt
 mkdir /dev/shm /run/nvme
+ln -s /proc/self/fd /dev/fd
 mount -t tmpfs none /dev/shm
 mount -t hostfs -o "$OPENFTL_FOLDER" none "$OPENFTL_FOLDER"
 ip link set lo up

@@ -1,25 +1,16 @@
 //! A zoned namespace as a disk of a Linux host: its zones, what they refuse, and file systems that know them.
 
-use super::{HOST_NQN, Linux, NQN, PORT, boots_here, rounds};
+use super::zoned::{Limits, Shape, Zoned};
+use super::{Linux, boots_here, rounds};
 use crate::drive::{openftl, run_openftl};
-use crate::mounted::text;
-use crate::network::{CABLES, Network};
+use crate::network::Network;
 use crate::program::Running;
-use crate::server::Server;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Blocks of 4 KiB that a zone has addresses for, and that it holds: three chunks of a mebibyte.
 const ZONE_BLOCKS: u64 = 1024;
 const ZONE_CAPACITY: u64 = 768;
 const ZONES: u64 = 128;
-
-/// How many zones may be open, and open or closed.
-#[derive(Clone, Copy)]
-struct Limits {
-    open: u64,
-    active: u64,
-}
 
 const LIMITS: Limits = Limits { open: 12, active: 14 };
 
@@ -34,71 +25,9 @@ const FUNCTIONS: &str = r#"
     }
 "#;
 
-/// A device with a block namespace, 1, and a zoned one, 2. The first has room for the tables of an f2fs, and for no file:
-/// those are in zones.
-struct Zoned {
-    folder: TempDir,
-}
-
-impl Zoned {
-    /// A new one. Its cache forgets what it has acknowledged when the power goes, and leaves flash pages torn.
-    fn create(Limits { open, active }: Limits) -> Zoned {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let zoned = Zoned { folder };
-        let profile = run_openftl(["profiles", "cosmos", "--toml"]).succeeded().stdout;
-        let (protected, volatile) = ("power_loss_protection = true", "power_loss_protection = false");
-        assert!(profile.contains(protected), "the profile has a protected cache: {profile}");
-        zoned.write("volatile.toml", &profile.replace(protected, volatile));
-        let description = format!(
-            r#"
-            [media]
-            profile = "volatile.toml"
-            store = "file"
-            path = "zones.oftl"
-            timing = "instant"
-            [[namespace]]
-            name = "blocks"
-            kind = "block"
-            groups = "7"
-            capacity = "20MiB"
-            [[namespace]]
-            name = "zones"
-            kind = "zoned"
-            groups = "0-6"
-            capacity = "{}MiB"
-            ftl = {{ zone_width = 3, max_open_zones = {open}, max_active_zones = {active} }}
-            "#,
-            ZONES * 3
-        );
-        zoned.write("zones.toml", &description);
-        zoned
-    }
-
-    fn path(&self, name: &str) -> String {
-        text(&self.folder.path().join(name)).to_owned()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).expect("room for a file");
-    }
-
-    /// Serves both namespaces to the guest of `network`.
-    fn serve(&self, network: &Network) -> Server {
-        let (description, address) = (self.path("zones.toml"), format!("{}:{PORT}", CABLES[0].server));
-        let words = ["serve", "--drive", &description, "--nqn", NQN, "--nvme-tcp", &address];
-        let hosts = ["--allow-remote", "--allow-host", HOST_NQN];
-        Server::start_in(network, &[&words[..], &hosts].concat(), &self.folder.path().join("socket"))
-    }
-
-    /// Its file.
-    fn file(&self) -> String {
-        self.path("zones.oftl")
-    }
-
-    /// Verifies both namespaces with `openftl check`.
-    fn check(&self) {
-        run_openftl(["check", &self.file()]).succeeded();
-    }
+/// A device with a block namespace, 1, and a zoned one, 2.
+fn create(limits: Limits) -> Zoned {
+    Zoned::beside_blocks(&Shape { width: 3, zones: ZONES, limits })
 }
 
 /// Boots a guest that runs `script`, in which the functions are known.
@@ -115,7 +44,7 @@ fn linux_sees_the_zones_and_their_limits() {
     if !boots_here(&[]) {
         return;
     }
-    let (drive, network) = (Zoned::create(LIMITS), Network::new());
+    let (drive, network) = (create(LIMITS), Network::new());
     let server = drive.serve(&network);
     let told = boot(
         &network,
@@ -169,7 +98,7 @@ fn every_zone_command_of_nvme_cli_and_blkzone_does_what_it_says() {
     if !boots_here(&["blkzone", "cmp"]) {
         return;
     }
-    let (drive, network) = (Zoned::create(LIMITS), Network::new());
+    let (drive, network) = (create(LIMITS), Network::new());
     let server = drive.serve(&network);
     boot(
         &network,
@@ -228,7 +157,7 @@ fn what_zones_refuse_has_the_errno_of_linux_and_changes_nothing() {
     if !boots_here(&["blkzone", "cmp"]) {
         return;
     }
-    let (drive, network) = (Zoned::create(LIMITS), Network::new());
+    let (drive, network) = (create(LIMITS), Network::new());
     let server = drive.serve(&network);
     boot(
         &network,
@@ -282,7 +211,7 @@ fn fio_finds_what_it_wrote_to_zones() {
     if !boots_here(&["blkzone"]) {
         return;
     }
-    let (drive, network) = (Zoned::create(LIMITS), Network::new());
+    let (drive, network) = (create(LIMITS), Network::new());
     let server = drive.serve(&network);
     boot(
         &network,
@@ -391,7 +320,7 @@ fn keeps_what_was_synced(system: &FileSystem, losses: &[Loss]) {
 /// In each round a guest writes to the file system, and loses its drive; the next guest finds all files that were synced. The
 /// last one also looks for errors in the file system.
 fn survives(system: &FileSystem, losses: &[Loss]) {
-    let (drive, network) = (Zoned::create(system.limits), Network::new());
+    let (drive, network) = (create(system.limits), Network::new());
     let mut server = drive.serve(&network);
     let mut sums = String::new();
     let FileSystem { kind, functions, device, .. } = system;
