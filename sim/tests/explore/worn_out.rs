@@ -9,7 +9,7 @@ use openftl_parts::{Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPol
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::swarm::{Kind, Setting};
 use openftl_sim::world::World;
-use openftl_sim::{Drives, Run, explore};
+use openftl_sim::{Run, explore};
 
 /// Found by the explorer: what a chunk that had gone offline held was still to be given up when the drive was closed, so the
 /// chunk counted as a good one when it was opened again, and a worn-out drive took writes for a while.
