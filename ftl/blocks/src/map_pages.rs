@@ -625,8 +625,9 @@ impl BlockFtl {
         let Some(pages) = &self.map_pages else { return };
         let is_written =
             |batch: &Batch| matches!(batch.state, State::Writing(copies) if !copies.contains(&Copy::Waiting));
-        let is_waited_for =
-            matches!(self.flash.phase, Phase::Closing | Phase::Ending) || pages.emptying.is_some() || !self.has_room_for_transaction();
+        let is_waited_for = matches!(self.flash.phase, Phase::Closing | Phase::Ending)
+            || pages.emptying.is_some()
+            || !self.has_room_for_transaction();
         let is_tail = !pages.batches.is_empty() && pages.batches.iter().all(is_written);
         if self.flash.geometry.mw_cunits == 0 || !is_tail || !is_waited_for {
             return;

@@ -50,6 +50,7 @@
 //! | `zones` | all zones: their chunks, and what is on its way |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
 //! | `writing` | units on their way to the medium |
+//! | `refresh` | what is weak and waits |
 //! | `refreshing` | what is weak, on its way to another chunk |
 //! | `flushing` | what has to be durable and is no whole unit |
 //! | `finding` | what is found of zones when a drive is opened |
@@ -67,6 +68,7 @@ mod finding;
 mod flushing;
 pub mod layout;
 pub mod record;
+mod refresh;
 mod refreshing;
 pub mod request;
 pub mod sizing;

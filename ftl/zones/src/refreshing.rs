@@ -19,6 +19,7 @@
 //! is found again.
 
 use crate::board::Zone;
+use crate::refresh::{CHECK, Step, UnderWay};
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage, Writer};
 use crate::zones::Zones;
@@ -29,49 +30,12 @@ use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
-use openftl_parts::words::{Care, Phase};
-use std::collections::VecDeque;
+use openftl_parts::words::Phase;
 use std::ops::Range;
-
-/// The owner of reads that check a chunk. No column has this number.
-pub(crate) const CHECK: u64 = u64::MAX;
 
 /// Chunks beyond those that zones need, so that a column of a zone that is written may move: one to move to, and one for a chunk that
 /// fails meanwhile.
 const SPARES_TO_MOVE_MIN: u32 = 2;
-
-/// What waits to be refreshed, and what is.
-#[derive(Default)]
-pub(crate) struct Refresh {
-    /// Nothing begins: the drive is being opened or closed.
-    pub(crate) is_stopped: bool,
-    waiting: VecDeque<ChunkId>,
-    /// What could not begin before may be able to now.
-    may_begin: bool,
-    /// A full zone wants a chunk to move to, and there is none.
-    pub(crate) lacks_room: bool,
-    under_way: Option<UnderWay>,
-}
-
-/// A column of which the chunk is weak.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct UnderWay {
-    zone: u32,
-    /// The life of the zone.
-    number: u64,
-    column: u32,
-    chunk: ChunkId,
-    care: Care,
-    step: Step,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    /// So many blocks of the chunk can be read, and so many are being read.
-    Checking { checked: u32, reading: u32 },
-    /// The column is on its way: [`Column::is_refreshed`](crate::writer::Column::is_refreshed).
-    Moving,
-}
 
 /// What can be done about a weak chunk now.
 enum Beginning {
@@ -86,26 +50,6 @@ enum Beginning {
         zone: u32,
         column: u32,
     },
-}
-
-impl Refresh {
-    /// Nothing waits, and nothing begins yet.
-    pub(crate) fn stopped() -> Refresh {
-        Refresh { is_stopped: true, ..Refresh::default() }
-    }
-
-    /// What could not begin before may be able to now.
-    pub(crate) fn try_again(&mut self, flash: &mut Flash) {
-        if !self.waiting.is_empty() {
-            (self.may_begin, self.lacks_room) = (true, false);
-            flash.stirred = true;
-        }
-    }
-
-    /// Whether a column is being copied: it gives its old chunk back.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.under_way.is_some_and(|under_way| under_way.step == Step::Moving)
-    }
 }
 
 impl Zones {

@@ -3,7 +3,7 @@
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
 use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES};
-use crate::refreshing::CHECK;
+use crate::refresh::CHECK;
 use crate::state::ZoneState;
 use crate::zones::{RECORD_FRAMES, Zones};
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};

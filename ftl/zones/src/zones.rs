@@ -4,7 +4,7 @@ use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState};
-use crate::refreshing::Refresh;
+use crate::refresh::Refresh;
 use crate::state::ZoneState;
 use crate::writer::{Stage, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;
