@@ -147,12 +147,13 @@ mod tests {
         let mut text = String::new();
         facts(|data| data.formats[2].extension_units = 2).write(&mut text, 4096);
         expect![[r#"
+            namespace
               zones            5 of 24 MiB (6 144 blocks), 8 192 blocks from one to the next
               at a time        12 open (MOR), 14 open or closed (MAR)
               an append        128 KiB (ZASL)
               extension        128 bytes of each zone (ZDES)
         "#]]
-        .assert_eq(&text);
+        .assert_eq(&format!("namespace\n{text}"));
     }
 
     #[test]
@@ -164,12 +165,13 @@ mod tests {
         let mut text = String::new();
         ZonedFacts { append_bytes_max: None, ..unlimited }.write(&mut text, 4096);
         expect![[r#"
+            namespace
               zones            5 of 24 MiB (6 144 blocks) or other, 8 192 blocks from one to the next
               at a time        any number open (MOR), any number open or closed (MAR)
               an append        as long as any command (ZASL)
               extension        none (ZDES)
         "#]]
-        .assert_eq(&text);
+        .assert_eq(&format!("namespace\n{text}"));
         let none = facts(|data| data.formats[2].size = 0.into());
         assert_eq!((none.zones, none.extension_bytes), (0, 0), "whatever a controller makes up");
     }

@@ -184,12 +184,13 @@ fn identify_says_size_capacity_and_limits_of_zones() {
     let mut text = String::new();
     facts.write(&mut text, 4096);
     expect![[r#"
+        namespace
           zones            20 of 384 KiB (96 blocks), 128 blocks from one to the next
           at a time        2 open (MOR), 3 open or closed (MAR)
           an append        as long as any command (ZASL)
           extension        128 bytes of each zone (ZDES)
     "#]]
-    .assert_eq(&text);
+    .assert_eq(&format!("namespace\n{text}"));
 }
 
 #[test]
