@@ -123,6 +123,14 @@ impl Column {
         }
     }
 
+    /// Up to where its new chunk may hold what it should: a unit that failed is missing there, whatever was written behind it.
+    pub(crate) fn end_of_good(&self) -> u32 {
+        match self.stage {
+            Stage::Failing { at } => at,
+            _ => u32::MAX,
+        }
+    }
+
     /// The chunk that a record may name, and how much of it survives a power cut.
     pub(crate) fn named(&self) -> Option<NamedChunk> {
         match (&self.old, &self.new) {

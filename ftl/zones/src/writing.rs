@@ -448,8 +448,9 @@ impl Zones {
         {
             *is_programmed = true;
         }
-        let named = column.named();
+        let (named, end_of_good) = (column.named(), column.end_of_good());
         if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
+            let end = end.min(end_of_good);
             new.programmed = new.programmed.max(end);
             // What an earlier life of the drive has written there can be read with it.
             new.readable = new.readable.max(end.saturating_sub(flash.geometry.mw_cunits));
@@ -467,8 +468,9 @@ impl Zones {
         writer.is_stirred = true;
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
+        let end_of_good = column.end_of_good();
         if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
-            new.readable = new.readable.max(end);
+            new.readable = new.readable.max(end.min(end_of_good));
         }
         let mut copied = Vec::new();
         // Behind a unit that failed it is written again.
