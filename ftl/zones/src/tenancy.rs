@@ -118,9 +118,13 @@ impl Tenant for Zones {
         self.coming_and_going.leaving_in(flash, group)
     }
 
-    fn advance(&mut self, flash: &mut Flash, _journal: &mut Journal) {
+    fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
         self.advance_refresh(flash);
         self.go_on(flash);
+        // Chunks that wait for the log would wait for ever where nothing else is written.
+        if self.lacks_room && flash.resets.waiting_for_log(journal.log.durable()) > 0 && journal.log.is_idle() {
+            journal.force_log(flash);
+        }
     }
 
     fn unit_programmed(&mut self, flash: &mut Flash, unit: UnitId) {
