@@ -579,7 +579,14 @@ impl ZoneWorld {
         self.wire.look();
         self.note_crash_points();
         self.open().unwrap_or_else(|error| panic!("{error}"));
-        if let Some(snapshot) = snapshot.filter(|_| !self.ftl().is_read_only()) {
+        if let Some(mut snapshot) = snapshot.filter(|_| !self.ftl().is_read_only()) {
+            // Of a zone that has no medium left a stop saves no more than the area has room for: a flush would have failed.
+            let may_lose = self.may_wear_out && self.has_bad_chunks();
+            for zone in 0..self.layout.zones {
+                if may_lose && self.state(zone) == ZoneState::ReadOnly {
+                    snapshot[zone as usize].1 = 0;
+                }
+            }
             self.model().flushed(&snapshot);
         }
         let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
