@@ -19,7 +19,7 @@ use openftl_parts::words::{Label, Purpose};
 const COPY: u32 = 1 << 31;
 
 /// Units of a column that the device has and has not completed, at most. A recovery looks so far back for one that failed.
-pub(crate) const UNITS_UNDER_WAY_MAX: u32 = 8;
+pub(crate) const UNITS_UNDER_WAY_MAX: u32 = 64;
 
 fn owner(slot: u32, unit: u32) -> u64 {
     u64::from(slot) << 32 | u64::from(unit)
@@ -150,7 +150,7 @@ impl Zones {
                 || is_stirred
                 || writer.is_ending
                 || writer.may_keep
-                || writer.waits_for_units
+                || (writer.waits_for_units && flash.geometry.volatile_cache)
             {
                 self.go_on_with(flash, slot as u32);
             }
@@ -441,6 +441,8 @@ impl Zones {
         let (chunk, end) = (unit.chunk, unit.first + unit.count);
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let zone = writer.zone;
+        // Where what completes survives a power cut, this says that it has.
+        writer.is_stirred |= writer.waits_for_units;
         let column = &mut writer.columns[at as usize];
         if let Some(index) = index
             && let Some(unit) = writer.units.get_mut((index - writer.first_unit) as usize)
