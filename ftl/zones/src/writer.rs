@@ -261,10 +261,14 @@ impl Writer {
     /// Whether a unit that an earlier life of the drive has written can be read on media by now, for good.
     pub(crate) fn is_kept_readable(&self, flash: &Flash, layout: &Layout, unit: u32) -> bool {
         let (column, at) = layout.place_of_unit(unit);
-        self.columns[column as usize].new.is_some_and(|new| {
+        let Column { old, new, .. } = &self.columns[column as usize];
+        // A chunk that the column has left is closed.
+        let in_old = old.map_or(0, |old| old.blocks);
+        let in_new = new.map_or(0, |new| {
             let written_behind = new.open.and_then(|open| flash.units.readable_up_to(open)).unwrap_or(0);
-            new.readable.max(written_behind) >= at + layout.unit_blocks
-        })
+            new.readable.max(written_behind)
+        });
+        in_old.max(in_new) >= at + layout.unit_blocks
     }
 
     /// Units of it under way.

@@ -566,7 +566,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
 /// chunks of a drive that was stopped, and was cut. 294: chunks of zones that were reset counted as in use, and the drive as worn out. 660: a
 /// unit that failed was read in its new chunk. 2,744: a zone waited for chunks, and these for a log that nobody wrote. 1,000,499: a flush
 /// waited for chunks that were found and nobody had. 1,000,518: a unit failed while others were on their way behind it, and then the power
-/// was cut.
+/// was cut. 20,006,405: a zone that was finished waited for blocks that could be read in the chunk that it had left.
 #[test]
 fn histories_of_zones_that_once_failed_pass() {
     let histories = [
@@ -593,6 +593,7 @@ fn histories_of_zones_that_once_failed_pass() {
             "x1 x1 x1+8 x1+19 x9 A917+1 A2+2 f x1 x1~7609 A2+2 A2+4 x1 x1 x1~3834 x1 x1 x1~4640 x1+12 x1+5 x1~3575 x1 x2",
         ),
         (1_000_518, "A4557+20 f s A0+12 c D0+1 A0+11 A1+21 c x14 A7269+24"),
+        (20_006_405, "S0+1 R0+0 S0+2 A0+2 S9+2 c F0+0 f"),
     ];
     for (seed, steps) in histories {
         let run = Run::with_steps(seed, Drives::Zones, parse_steps(steps).unwrap()).unwrap();
