@@ -118,7 +118,7 @@ fn no_guests() -> Option<String> {
 
 fn no_zbd() -> Option<String> {
     let Some(folder) = zbd() else {
-        return Some("OPENFTL_ZBD names no folder t/zbd of fio's sources (`cargo xtask test` fetches one)".to_owned());
+        return Some("optional: OPENFTL_ZBD names no folder t/zbd of fio's sources (`cargo xtask test` fetches one where it can)".to_owned());
     };
     let script = folder.join("test-zbd-support");
     (!script.is_file()).then(|| format!("OPENFTL_ZBD: there is no file {}", script.display()))
