@@ -1,7 +1,7 @@
 //! What a run is played on: a drive of any kind, its host, and the model that judges both.
 
 use crate::fate::States;
-use crate::fault::{Fault, disturb};
+use crate::fault::{Fault, FaultKind, disturb};
 use crate::liveness;
 use crate::stage::Stage;
 use crate::step::{Moment, Range, Step};
@@ -200,6 +200,10 @@ impl Played for ZoneWorld {
     }
 
     fn inject(&mut self, fault: Fault) -> bool {
+        if fault.kind == FaultKind::Retry {
+            // A read that has failed once is not to fail once more: then its block would be lost, and nothing to blame.
+            self.settle();
+        }
         let ftl = self.ftl.as_ref().expect("the drive is open");
         disturb(&mut self.wire.device(), ftl.block(), self.clock.0, fault)
     }

@@ -565,9 +565,9 @@ impl ZoneWorld {
         let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
         let closed = match ftl.close(&mut deadline) {
             Ok(_) => true,
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent)) if self.may_wear_out => {
-                false
-            }
+            Err(OpenError::Unwritable(
+                ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent,
+            )) if self.may_wear_out => false,
             Err(error) => panic!("the drive cannot be closed: {error}"),
         };
         self.note_crash_points();

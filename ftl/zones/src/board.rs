@@ -10,8 +10,8 @@
 //!     └── reset ──────┴──▶ full          failures of the medium: read only ── offline ──▶ offline
 //! ```
 //!
-//! An extension is set in an empty zone, which is closed from then on. A zone that is open or closed is *active*, and holds one of `max_active` resources until it is empty, full or worse. One
-//! that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
+//! The host sets an extension in an empty zone, which is closed from then on. A zone that is open or closed is *active*, and holds one of
+//! `max_active` resources until it is empty, full or worse. One that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
 //! closed; an explicitly open one never is. The checks of a write come in this order: state, place, end, resources.
 
 use crate::error::ZoneError;

@@ -25,7 +25,7 @@ use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Vitals};
-use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::words::{Access, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
@@ -61,6 +61,8 @@ pub struct ZoneFtl<M: ?Sized = dyn Media> {
     room: Option<Room>,
     /// Why the flush under way cannot end well.
     pub(crate) failed: Option<ZoneError>,
+    /// The flush of a stop has ended with an error.
+    pub(crate) has_ended_unsaved: bool,
     /// Flushes end at once, and nothing is made durable by them.
     lies: bool,
     /// A write of the area has failed: what is durable of records is known no more, and no chunk is released.
@@ -163,6 +165,7 @@ impl<M: Media> ZoneFtl<M> {
             durable: 0,
             room: None,
             failed: None,
+            has_ended_unsaved: false,
             lies: false,
             area_lost: None,
             done: Vec::new(),
@@ -185,11 +188,20 @@ impl<M: Media> ZoneFtl<M> {
     /// Stops cleanly: everything is durable, and open zones are closed.
     ///
     /// # Errors
-    /// If the device stops completing commands, or the drive has failed.
+    /// If the device stops completing commands, or the drive has failed; also if it wears out meanwhile.
     pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         // After the last flush no record says that something is padded.
         self.zones.refresh.is_stopped = true;
         self.flush_all(true, clock)?;
+        // A worn-out drive writes no records: they may be older than its zones. So no superblock says that it was stopped, and who opens it
+        // next looks where the zones end.
+        if self.ftl.flash.read_only == Some(ReadOnlyReason::WornOut) && !self.zones.targets().is_empty() {
+            self.ftl.run(clock, &mut self.zones, |ftl| ftl.flash.under_way == 0)?;
+            return match self.has_ended_unsaved {
+                true => Err(OpenError::Unwritable(ReadOnlyReason::WornOut)),
+                false => Ok(self.ftl.crash()),
+            };
+        }
         self.ftl.close_beside(clock, &mut self.zones)
     }
 }

@@ -324,9 +324,9 @@ fn adopt_unfinished(
     Ok(())
 }
 
-/// Blocks of a zone in a column of a drive that was stopped. The record says how much was written; where the write pointer is behind
-/// that, or nothing more was written of what the record says, a recovery that was cut has put padding there, and the tail has what the
-/// medium held back.
+/// Blocks of a zone in a column of a drive that was stopped. The record says where the zone ends. Where the write pointer is beyond that, a
+/// recovery that was cut has written padding, and the tail has what the medium held back; so it may be in a zone that is read only, whose
+/// last units were never written.
 fn left_in_column(layout: &Layout, record: &Record, column: u32, write_pointer: u32) -> u32 {
     let whole = record.written / layout.unit_blocks * layout.unit_blocks;
     let is_padded = write_pointer > layout.blocks_in_column(column, whole) || record.state == RecordState::ReadOnly;

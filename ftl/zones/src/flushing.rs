@@ -245,6 +245,7 @@ impl ZoneFtl {
     /// The flush under way has ended, and the next one begins.
     pub(crate) fn end_flush(&mut self, result: Result<(), ZoneError>) {
         let Some(flush) = self.flushes.pop_front() else { return };
+        self.has_ended_unsaved |= flush.is_last && result.is_err();
         let at = self.ftl.flash.now;
         for tag in flush.tags {
             let address = self.appended.remove(&tag);

@@ -567,6 +567,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
 /// unit that failed was read in its new chunk. 2,744: a zone waited for chunks, and these for a log that nobody wrote. 1,000,499: a flush
 /// waited for chunks that were found and nobody had. 1,000,518: a unit failed while others were on their way behind it, and then the power
 /// was cut. 20,006,405: a zone that was finished waited for blocks that could be read in the chunk that it had left.
+/// 20,010,666: a drive that wore out while it was stopped said that it was stopped, and zones ended where older records said.
 #[test]
 fn histories_of_zones_that_once_failed_pass() {
     let histories = [
@@ -594,6 +595,7 @@ fn histories_of_zones_that_once_failed_pass() {
         ),
         (1_000_518, "A4557+20 f s A0+12 c D0+1 A0+11 A1+21 c x14 A7269+24"),
         (20_006_405, "S0+1 R0+0 S0+2 A0+2 S9+2 c F0+0 f"),
+        (20_010_666, "S2+144 S6241+96 S1+144 f A0+144 R2+0 f R1+0 S1+74 c S1+36 c"),
     ];
     for (seed, steps) in histories {
         let run = Run::with_steps(seed, Drives::Zones, parse_steps(steps).unwrap()).unwrap();
