@@ -117,7 +117,7 @@ fn amplification(statistics: &Statistics) -> f64 {
 fn new_zones(profile: &Profile, width: u32, chunks: u32, clock: &mut VirtualClock) -> Zones {
     let device = EmulatedDevice::new(profile.clone(), chunks, Store::Stamps, Timing::Modelled, 1).expect("memory");
     let limits = Limits { max_open: STREAMS as u32, max_active: STREAMS as u32 };
-    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0 };
+    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
     ZoneFtl::format(device, Config::default(), zoned, clock).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -140,6 +140,10 @@ pub enum ZoneDeedKind {
     Read,
     /// It is opened.
     Open,
+    /// It is opened with a window.
+    OpenWithWindow,
+    /// Blocks of its window are committed.
+    Commit,
     /// It is closed.
     Close,
     /// It is finished.
@@ -150,12 +154,14 @@ pub enum ZoneDeedKind {
 
 impl ZoneDeedKind {
     /// All of them, with the letter that each is written by.
-    pub const ALL: [(ZoneDeedKind, char); 8] = [
+    pub const ALL: [(ZoneDeedKind, char); 10] = [
         (ZoneDeedKind::Append, 'A'),
         (ZoneDeedKind::AppendDurably, 'D'),
         (ZoneDeedKind::Write, 'S'),
         (ZoneDeedKind::Read, 'Q'),
         (ZoneDeedKind::Open, 'O'),
+        (ZoneDeedKind::OpenWithWindow, 'Z'),
+        (ZoneDeedKind::Commit, 'K'),
         (ZoneDeedKind::Close, 'C'),
         (ZoneDeedKind::Finish, 'F'),
         (ZoneDeedKind::Reset, 'R'),

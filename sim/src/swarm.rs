@@ -171,7 +171,7 @@ impl Setting {
                 spare = apart.one_of(&[0, 0, 1, 3]);
             }
             let kind = match tables {
-                _ if has_zones => zoned(&profile, &mut config, &mut zones),
+                _ if has_zones => with_windows(seed, &profile, zoned(&profile, &mut config, &mut zones)),
                 Some(chunks) => Kind::Tables { chunks },
                 None => Kind::Blocks,
             };
@@ -395,9 +395,20 @@ fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
     let zones = dice.one_of(&[None, Some(few)]);
     config.host_frames = dice.one_of(&[300, 600]);
     Kind::Zones {
-        zoned: ZoneConfig { face: Face::Zones, width, limits, zones, extension_bytes: 0 },
+        zoned: ZoneConfig { face: Face::Zones, width, limits, zones, extension_bytes: 0, window_blocks: 0 },
         chunks: dice.between(6, 40) as u32,
     }
+}
+
+/// Some drives have zones with windows. Those of seeds whose histories are kept (`sim/tests/explore/found.rs`) had none when they were found.
+fn with_windows(seed: u64, profile: &Profile, kind: Kind) -> Kind {
+    let Kind::Zones { zoned, chunks } = kind else { return kind };
+    if seed.wrapping_add(2) % 16 >= 5 {
+        return kind;
+    }
+    let most = (zoned.width * profile.chip.blocks_per_chunk).ilog2();
+    let window_blocks = 1 << Dice::new(seed.rotate_left(40)).between(0, most.min(6).into());
+    Kind::Zones { zoned: ZoneConfig { window_blocks, ..zoned }, chunks }
 }
 
 /// One drive of five is a table drive. This is drawn apart, so that the others are what they would be without.
@@ -426,11 +437,15 @@ impl fmt::Display for Setting {
             match kind {
                 Kind::Blocks => String::new(),
                 Kind::Tables { chunks } => format!("{chunks} chunks of each PU for tables, "),
-                Kind::Zones { zoned: ZoneConfig { width, limits, zones, .. }, chunks } => format!(
-                    "{} of {width} PUs on {chunks} chunks of each, {} open and {} active, ",
+                Kind::Zones { zoned: ZoneConfig { width, limits, zones, window_blocks, .. }, chunks } => format!(
+                    "{} of {width} PUs on {chunks} chunks of each, {} open and {} active, {}",
                     zones.map_or("as many zones as can be".to_owned(), |zones| format!("{zones} zones")),
                     limits.max_open,
-                    limits.max_active
+                    limits.max_active,
+                    match window_blocks {
+                        0 => String::new(),
+                        blocks => format!("windows of {blocks} blocks, "),
+                    }
                 ),
             },
             config.map_memory.map_or(String::new(), |memory| {

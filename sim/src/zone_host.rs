@@ -23,7 +23,8 @@ impl ZoneWorld {
                 // Mostly as much as there is room for.
                 let left = self.layout().capacity - self.written(zone);
                 let blocks = if left > 0 && round % 8 != 7 { size.min(left) } else { size };
-                let result = self.write(zone, blocks.min(WRITE_BLOCKS_MAX), durability, kind != ZoneDeedKind::Write);
+                let blocks = blocks.min(WRITE_BLOCKS_MAX);
+                let result = self.write_anywhere(zone, round, blocks, durability, kind != ZoneDeedKind::Write);
                 self.expect_refusal(zone, result);
             }
             ZoneDeedKind::Read => {
@@ -31,6 +32,14 @@ impl ZoneWorld {
                 if self.state(zone) != ZoneState::Offline {
                     self.read(zone, first, size.clamp(1, READ_BLOCKS).min(self.layout().size as u32 - first));
                 }
+            }
+            ZoneDeedKind::OpenWithWindow => {
+                let result = self.open_with_window(zone);
+                self.expect_refusal(zone, result);
+            }
+            ZoneDeedKind::Commit => {
+                let result = self.commit(zone, size);
+                self.expect_refusal(zone, result);
             }
             ZoneDeedKind::Open => self.expect_act(zone, Action::Open),
             ZoneDeedKind::Close => self.expect_act(zone, Action::Close),
@@ -51,6 +60,17 @@ impl ZoneWorld {
             let result = self.extend(zone);
             return self.expect_refusal(zone, result);
         }
+        let window_blocks = self.layout().window_blocks;
+        if window_blocks > 0 && self.below(5) == 0 {
+            let result = match self.below(2) {
+                0 => self.open_with_window(zone),
+                _ => {
+                    let blocks = 1 + self.below(window_blocks);
+                    self.commit(zone, blocks)
+                }
+            };
+            return self.expect_refusal(zone, result);
+        }
         match self.below(100) {
             0..50 => {
                 let blocks = 1 + self.below(40);
@@ -58,7 +78,8 @@ impl ZoneWorld {
                 let durability = if self.below(10) == 0 { Durability::Durable } else { Durability::Volatile };
                 let is_append = self.below(2) == 0;
                 let blocks = if left > 0 && self.below(8) != 0 { blocks.min(left) } else { blocks };
-                let result = self.write(zone, blocks, durability, is_append);
+                let behind = self.below(u32::MAX);
+                let result = self.write_anywhere(zone, behind, blocks, durability, is_append);
                 self.expect_refusal(zone, result);
             }
             50..58 => self.flush(),
@@ -74,6 +95,26 @@ impl ZoneWorld {
         }
     }
 
+    /// Writes blocks at the write pointer of a zone; or, where it has a window, mostly there.
+    fn write_anywhere(
+        &mut self,
+        zone: u32,
+        behind: u32,
+        blocks: u32,
+        durability: Durability,
+        is_append: bool,
+    ) -> Result<(), ZoneError> {
+        let left = self.layout().capacity - self.written(zone);
+        let has_window = self.ftl().board().zone(zone).has_window;
+        if !has_window || behind % 16 == 15 || left == 0 {
+            // What is appended to a window is refused.
+            return self.write(zone, blocks, durability, is_append || has_window);
+        }
+        let reach = left.min(2 * self.layout().window_blocks);
+        let behind = behind / 16 % reach;
+        self.write_window(zone, behind, blocks.min(reach - behind), durability)
+    }
+
     fn expect_act(&mut self, zone: u32, action: Action) {
         let result = self.act(zone, action);
         self.expect_refusal(zone, result);
@@ -83,7 +124,14 @@ impl ZoneWorld {
     fn expect_refusal(&mut self, zone: u32, result: Result<(), ZoneError>) {
         let Err(error) = result else { return };
         let state = self.state(zone);
+        let has_window = self.ftl().board().zone(zone).has_window;
         let may_be = match error {
+            ZoneError::NoWindows => self.layout().window_blocks == 0,
+            ZoneError::NoWindow { .. } => !has_window,
+            ZoneError::AppendToWindow { .. } | ZoneError::InvalidWrite { .. } => has_window,
+            ZoneError::OutsideWindow { .. } => has_window,
+            ZoneError::WindowOfWritten { .. } => state.is_active() && !has_window,
+            ZoneError::TooManyWindows { limit } => self.ftl().board().windows() >= limit,
             ZoneError::Full { .. } => state == ZoneState::Full,
             ZoneError::Boundary { .. } | ZoneError::OutOfRange { .. } => true,
             ZoneError::TooManyActive { .. } => {
@@ -124,7 +172,11 @@ impl ZoneWorld {
         for zone in 0..self.layout().zones {
             let left = self.layout().capacity - self.written(zone);
             if self.state(zone).is_active() && left > 0 {
-                let result = self.write(zone, left.min(3 * self.layout().unit_blocks), Durability::Volatile, false);
+                let blocks = left.min(3 * self.layout().unit_blocks);
+                let result = match self.ftl().board().zone(zone).has_window {
+                    true => self.commit(zone, left.min(self.layout().window_blocks)),
+                    false => self.write(zone, blocks, Durability::Volatile, false),
+                };
                 self.expect_refusal(zone, result);
             }
         }

@@ -4,12 +4,12 @@ use crate::fate::States;
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
-use crate::zone_model::{FoundZone, Life, Snapshot, ZoneModel};
+use crate::zone_model::{FoundZone, IN_ORDER, Life, Snapshot, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
 use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, Durability, IoError, OpenError, ReadOnlyReason};
-use openftl_zones::{Action, Layout, Limits, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use openftl_zones::{Action, Layout, Limits, Zone, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ enum Errand {
         zone: u32,
         first: u32,
         frames: Vec<Frame>,
-        life: Life,
+        expected: Vec<Stamp>,
     },
     Other,
 }
@@ -64,16 +64,28 @@ pub struct ZoneWorld {
     has_other_config: bool,
     under_way: Vec<(u64, Errand)>,
     tag: u64,
+    /// The last version of a block that was written through a window.
+    version: u32,
     /// States that a power cut could leave, and what the model said.
     crash_points: Vec<(CrashPoint, Rc<ZoneModel>)>,
 }
 
-fn stamp(zone: u32, life: u32, block: u32) -> Stamp {
-    Stamp(u64::from(zone + 1) << 48 | u64::from(life) << 24 | u64::from(block))
+/// What a version of a block says; version 0: zeroes.
+fn stamp(zone: u32, life: u32, block: u32, version: u32) -> Stamp {
+    assert!(life.max(block).max(version) < 1 << 16, "life {life}, block {block}, version {version}");
+    match version {
+        0 => Stamp::ZERO,
+        _ => Stamp(u64::from(zone + 1) << 48 | u64::from(life) << 32 | u64::from(version) << 16 | u64::from(block)),
+    }
+}
+
+/// The life and the version that a block says of itself.
+fn life_and_version(stamp: Stamp) -> (u32, u32) {
+    ((stamp.0 >> 32) as u32 & 0xFFFF, (stamp.0 >> 16) as u32 & 0xFFFF)
 }
 
 /// What stands for a block in the extension of a zone: no block has this number.
-const EXTENSION: u32 = 0xFF_FFFF;
+const EXTENSION: u32 = 0xFFFF;
 
 impl ZoneWorld {
     /// A new drive.
@@ -113,6 +125,7 @@ impl ZoneWorld {
             has_other_config: false,
             under_way: Vec::new(),
             tag: 0,
+            version: IN_ORDER,
             crash_points: Vec::new(),
         })
     }
@@ -137,6 +150,7 @@ impl ZoneWorld {
             has_other_config: self.has_other_config,
             under_way: Vec::new(),
             tag: self.tag,
+            version: self.version,
             crash_points: Vec::new(),
         }
     }
@@ -249,7 +263,7 @@ impl ZoneWorld {
                 Err(error) => self.expect_worn_out("a flush", error),
             },
             Errand::Append { address } => assert_eq!((result, at), (Ok(()), Some(address)), "an append is where it is"),
-            Errand::Read { zone, first, frames, life } => self.compare(zone, first, frames, life, result),
+            Errand::Read { zone, first, frames, expected } => self.compare(zone, first, frames, &expected, result),
             Errand::Other => result.unwrap_or_else(|error| panic!("a request ended with: {error}")),
         }
     }
@@ -298,13 +312,19 @@ impl ZoneWorld {
         self.wire.power_cut(moment)
     }
 
-    fn compare(&mut self, zone: u32, first: u32, frames: Vec<Frame>, life: Life, result: Result<(), ZoneError>) {
+    fn compare(
+        &mut self,
+        zone: u32,
+        first: u32,
+        frames: Vec<Frame>,
+        expected: &[Stamp],
+        result: Result<(), ZoneError>,
+    ) {
         result.unwrap_or_else(|error| panic!("a read of zone {zone} ended with: {error}"));
         let pool = self.ftl().frames_mut();
-        for (block, frame) in (first..).zip(frames) {
+        for ((block, frame), expected) in (first..).zip(frames).zip(expected) {
             let found = Stamp::recognise(pool.bytes(frame));
-            let expected = if block < life.written { stamp(zone, life.number, block) } else { Stamp::ZERO };
-            assert_eq!(found, Some(expected), "block {block} of zone {zone}");
+            assert_eq!(found, Some(*expected), "block {block} of zone {zone}");
             pool.release(frame);
         }
     }
@@ -329,16 +349,12 @@ impl ZoneWorld {
     /// # Errors
     /// Why the drive refuses it.
     pub fn write(&mut self, zone: u32, blocks: u32, durability: Durability, is_append: bool) -> Result<(), ZoneError> {
-        let frames = self.frames(blocks);
-        let life = self.model.now(zone);
-        let pool = self.ftl().frames_mut();
-        for (block, frame) in (life.written..).zip(&frames) {
-            stamp(zone, life.number, block).expand(pool.bytes_mut(*frame));
-        }
+        let Life { number, written, .. } = *self.model.now(zone);
+        let frames = self.stamped(zone, number, written, blocks, IN_ORDER);
         let (now, tag) = (self.clock.now(), self.next_tag());
-        let (first, frames_of) = (self.address(zone, life.written), &frames);
+        let (first, frames_of) = (self.address(zone, written), &frames);
         // Where a zone has no more than its capacity, the next block is of the next zone.
-        let is_append = is_append || u64::from(life.written) == self.layout.size;
+        let is_append = is_append || u64::from(written) == self.layout.size;
         let request = if is_append {
             ZoneRequest::Append { zone: self.address(zone, 0), frames: frames_of, durability }
         } else {
@@ -364,6 +380,88 @@ impl ZoneWorld {
         Ok(())
     }
 
+    /// Frames with blocks of a zone from block `first` on, of this version.
+    fn stamped(&mut self, zone: u32, life: u32, first: u32, blocks: u32, version: u32) -> Vec<Frame> {
+        let frames = self.frames(blocks);
+        let pool = self.ftl().frames_mut();
+        for (block, frame) in (first..).zip(&frames) {
+            stamp(zone, life, block, version).expand(pool.bytes_mut(*frame));
+        }
+        frames
+    }
+
+    /// Writes blocks of a zone that has a window, so many blocks behind its write pointer.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn write_window(
+        &mut self,
+        zone: u32,
+        behind: u32,
+        blocks: u32,
+        durability: Durability,
+    ) -> Result<(), ZoneError> {
+        let Life { number, written, .. } = *self.model.now(zone);
+        let at = written + behind;
+        self.version += 1;
+        let version = self.version;
+        let frames = self.stamped(zone, number, at, blocks, version);
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let (before, shown) = (self.model.clone(), self.ftl().board().zone(zone));
+        let committed = (at + blocks).saturating_sub(written + self.layout.window_blocks);
+        self.model().write_window(zone, at, blocks, version);
+        self.model().commit(zone, committed);
+        let request = ZoneRequest::Write { first: self.address(zone, at), frames: &frames, durability };
+        let result = self.ftl().submit(now, tag, request);
+        if let Err(error) = result {
+            self.model = before;
+            frames.iter().for_each(|frame| self.ftl().frames_mut().release(*frame));
+            assert_eq!(self.ftl().board().zone(zone), shown, "what is refused changes nothing");
+            return Err(error);
+        }
+        assert_eq!(self.ftl().board().zone(zone).written, written + committed, "no more is committed than has to be");
+        let errand = match durability {
+            Durability::Durable => Errand::Flush { snapshot: self.model.snapshot() },
+            Durability::Volatile => Errand::Other,
+        };
+        self.under_way.push((tag, errand));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Opens a zone with a window.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn open_with_window(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
+        self.ftl().submit(now, tag, ZoneRequest::OpenWithWindow { zone: address })?;
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Commits so many blocks of the window of a zone, none of the next one.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn commit(&mut self, zone: u32, blocks: u32) -> Result<(), ZoneError> {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let written = self.written(zone);
+        let size = self.layout.size as u32;
+        let blocks = blocks.clamp(1, (size - written).max(1));
+        let last = self.address(zone, (written + blocks).min(size) - 1);
+        let before = self.model.clone();
+        self.model().commit(zone, blocks);
+        if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Commit { last }) {
+            self.model = before;
+            return Err(error);
+        }
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
     /// Makes everything durable; ends later.
     pub fn flush(&mut self) {
         let (now, tag) = (self.clock.now(), self.next_tag());
@@ -384,6 +482,11 @@ impl ZoneWorld {
         if action == Action::Reset {
             self.model().reset(zone);
         }
+        if action == Action::Finish && self.ftl().board().zone(zone).has_window {
+            let Life { written, .. } = *self.model.now(zone);
+            let in_window = self.model.now(zone).end() - written;
+            self.model().commit(zone, in_window);
+        }
         if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action }) {
             self.model = before;
             return Err(error);
@@ -402,7 +505,7 @@ impl ZoneWorld {
         let life = self.model.now(zone).number;
         let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
         let before = self.model.clone();
-        let word = stamp(zone, life, EXTENSION).0.to_le_bytes();
+        let word = stamp(zone, life, EXTENSION, IN_ORDER).0.to_le_bytes();
         self.ftl().frames_mut().bytes_mut(frame).as_chunks_mut().0.fill(word);
         self.model().extend(zone);
         let result = self.ftl().submit(now, tag, ZoneRequest::Extend { zone: address, frame });
@@ -420,9 +523,14 @@ impl ZoneWorld {
     pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
         let frames = self.frames(blocks);
         let life = self.model.now(zone);
+        let stamp_of = |block: u32| match life.version(block) {
+            0 => Stamp::ZERO,
+            version => stamp(zone, life.number, block, version),
+        };
+        let expected = (first..first + blocks).map(stamp_of).collect();
         let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
         self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
-        self.under_way.push((tag, Errand::Read { zone, first, frames, life }));
+        self.under_way.push((tag, Errand::Read { zone, first, frames, expected }));
     }
 
     /// From now on a block is read with high ECC, if it is on media. Returns whether it is.
@@ -432,6 +540,13 @@ impl ZoneWorld {
         true
     }
 
+    /// The block behind the last one of a zone that may hold something.
+    fn end_of(&mut self, zone: u32) -> u32 {
+        let Zone { written, has_window, .. } = self.ftl().board().zone(zone);
+        let window_blocks = if has_window { self.layout.window_blocks } else { 0 };
+        (written + window_blocks).min(self.layout.capacity)
+    }
+
     /// Reads every block of every zone, and one behind.
     pub fn verify_all(&mut self) {
         self.settle();
@@ -439,7 +554,7 @@ impl ZoneWorld {
             if self.state(zone) == ZoneState::Offline {
                 continue;
             }
-            let end = (self.written(zone) + 1).min(self.layout.size as u32);
+            let end = (self.end_of(zone).max(self.written(zone)) + 1).min(self.layout.size as u32);
             for first in (0..end).step_by(READ_BLOCKS as usize) {
                 self.read(zone, first, READ_BLOCKS.min(end - first));
             }
@@ -482,16 +597,19 @@ impl ZoneWorld {
         let mut found = Vec::new();
         for zone in 0..self.layout.zones {
             let written = self.ftl().board().zone(zone).written;
-            let mut life = None;
-            for first in (0..written).step_by(READ_BLOCKS as usize) {
-                let count = READ_BLOCKS.min(written - first);
+            let end = self.end_of(zone).max(written);
+            let (mut life, mut versions) = (None, Vec::new());
+            for first in (0..end).step_by(READ_BLOCKS as usize) {
+                let count = READ_BLOCKS.min(end - first);
                 for (block, stamp_found) in (first..).zip(self.read_raw(zone, first, count)) {
-                    let number = (stamp_found.0 >> 24) as u32 & 0xFF_FFFF;
-                    let number = *life.get_or_insert(number);
-                    assert_eq!(stamp_found, stamp(zone, number, block), "block {block} of zone {zone}");
+                    let (number, version) = life_and_version(stamp_found);
+                    let number = if version > 0 { *life.get_or_insert(number) } else { 0 };
+                    assert_eq!(stamp_found, stamp(zone, number, block, version), "block {block} of zone {zone}");
+                    let in_order = if block < written { IN_ORDER } else { 0 };
+                    versions.extend((version != in_order).then_some((block, version)));
                 }
             }
-            found.push(FoundZone { life: life.unwrap_or(0), written, extension: self.read_extension(zone) });
+            found.push(FoundZone { life, written, extension: self.read_extension(zone), versions });
         }
         found
     }
@@ -501,8 +619,8 @@ impl ZoneWorld {
         let has_extension = self.ftl().board().zone(zone).has_extension;
         let words: Vec<u64> =
             self.ftl().extension(zone).as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let life = has_extension.then(|| (words[0] >> 24) as u32 & 0xFF_FFFF);
-        let expected = life.map_or(0, |life| stamp(zone, life, EXTENSION).0);
+        let life = has_extension.then(|| life_and_version(Stamp(words[0])).0);
+        let expected = life.map_or(0, |life| stamp(zone, life, EXTENSION, IN_ORDER).0);
         assert!(words.iter().all(|word| *word == expected), "the extension of zone {zone}: {words:x?}");
         life
     }
@@ -584,7 +702,8 @@ impl ZoneWorld {
             let may_lose = self.may_wear_out && self.has_bad_chunks();
             for zone in 0..self.layout.zones {
                 if may_lose && self.state(zone) == ZoneState::ReadOnly {
-                    snapshot[zone as usize].1 = 0;
+                    snapshot[zone as usize].written = 0;
+                    snapshot[zone as usize].versions.clear();
                 }
             }
             self.model().flushed(&snapshot);

@@ -24,7 +24,8 @@ impl DriveKind {
         match (catalog_blocks, tenant.family()) {
             (0, _) => DriveKind::Blocks,
             (_, 0) if tenant.kind == 0 => DriveKind::Tables,
-            (_, 1) => DriveKind::Zones,
+            // 3: with windows.
+            (_, 1 | 3) => DriveKind::Zones,
             (_, 2) => DriveKind::Segments,
             _ => DriveKind::Newer,
         }

@@ -217,6 +217,13 @@ pub struct TenantNote {
     pub kind: u8,
     /// What it says of itself.
     pub words: [u16; 3],
+    /// What else it says.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u8,
+}
+
+fn is_zero(more: &u8) -> bool {
+    *more == 0
 }
 
 impl TenantNote {

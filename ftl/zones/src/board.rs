@@ -10,7 +10,12 @@
 //!     └── reset ──────┴──▶ full          failures of the medium: read only ── offline ──▶ offline
 //! ```
 //!
-//! The host sets an extension in an empty zone, which is closed from then on. A zone that is open or closed is *active*, and holds one of
+//! The host sets an extension in an empty zone, which is closed from then on. It may open an empty zone with a *window* (ZRWA): blocks from the
+//! write pointer on that can be written in any order, and over again. What is written behind the window commits its first blocks, and so does
+//! the host ([`Board::commit`]): the write pointer moves over them. A zone has its window until it is empty, full or offline, and as many
+//! zones may have one as may be open.
+//!
+//! A zone that is open or closed is *active*, and holds one of
 //! `max_active` resources until it is empty, full or worse. One that is open holds one of `max_open`. Where no open resource is left, the zone that was implicitly open for longest is
 //! closed; an explicitly open one never is. The checks of a write come in this order: state, place, end, resources.
 
@@ -30,6 +35,8 @@ pub struct Zone {
     pub is_weak: bool,
     /// The host has set its zone descriptor extension since it was last empty (ZDEV).
     pub has_extension: bool,
+    /// It has a window: blocks from its write pointer on can be written in any order (ZRWAV).
+    pub has_window: bool,
 }
 
 impl Zone {
@@ -80,8 +87,11 @@ pub struct Board {
     /// Blocks of each.
     capacity: u32,
     limits: Limits,
+    /// Blocks of a window; 0: there are none.
+    window_blocks: u32,
     open: u32,
     active: u32,
+    windows: u32,
     /// Those that are implicitly open, in the order in which they were opened.
     implicit: VecDeque<u32>,
 }
@@ -95,10 +105,18 @@ impl Board {
             zones: vec![Zone::default(); zones as usize],
             capacity,
             limits,
+            window_blocks: 0,
             open: 0,
             active: 0,
+            windows: 0,
             implicit: VecDeque::new(),
         }
+    }
+
+    /// The same with windows of `blocks` blocks; 0: without.
+    #[must_use]
+    pub fn with_windows(self, blocks: u32) -> Board {
+        Board { window_blocks: blocks, ..self }
     }
 
     /// How many zones there are.
@@ -160,6 +178,9 @@ impl Board {
         let before = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.zones[zone as usize].is_weak &= state.is_active() || state == ZoneState::Full;
         self.zones[zone as usize].has_extension &= !matches!(state, ZoneState::Empty | ZoneState::Offline);
+        if matches!(state, ZoneState::Empty | ZoneState::Full | ZoneState::Offline) {
+            self.set_window(zone, false);
+        }
         if before == ZoneState::ImplicitlyOpen {
             self.implicit.retain(|other| *other != zone);
         }
@@ -168,6 +189,11 @@ impl Board {
         }
         self.open = self.open + u32::from(state.is_open()) - u32::from(before.is_open());
         self.active = self.active + u32::from(state.is_active()) - u32::from(before.is_active());
+    }
+
+    fn set_window(&mut self, zone: u32, has_window: bool) {
+        let before = std::mem::replace(&mut self.zones[zone as usize].has_window, has_window);
+        self.windows = self.windows + u32::from(has_window) - u32::from(before);
     }
 
     /// Whether `zone` may be opened now.
@@ -192,34 +218,110 @@ impl Board {
         self.change(zone, state);
     }
 
-    /// A write of `blocks` blocks begins at block `at` of `zone`; an append where the last one ended. Returns where that is.
+    /// A write of `blocks` blocks begins at block `at` of `zone`; an append where the last one ended. Returns where that is. Where the zone has
+    /// a window the write pointer moves over what the write commits, and no further.
     ///
     /// # Errors
     /// Why it may not, in the order in which NVMe checks.
     pub fn write(&mut self, zone: u32, at: Option<u32>, blocks: u32) -> Result<u32, ZoneError> {
-        let Zone { state, written, .. } = self.zone(zone);
+        let Zone { state, written, has_window, .. } = self.zone(zone);
         match state {
             ZoneState::Full => return Err(ZoneError::Full { zone }),
             ZoneState::Offline => return Err(ZoneError::Offline { zone }),
             ZoneState::ReadOnly => return Err(ZoneError::ReadOnly { zone }),
             _ => {}
         }
-        let at = at.unwrap_or(written);
-        if at != written {
+        let window = if has_window { self.window_blocks } else { 0 };
+        let at = match at {
+            None if has_window => return Err(ZoneError::AppendToWindow { zone }),
+            at => at.unwrap_or(written),
+        };
+        let end = u64::from(at) + u64::from(blocks);
+        let is_in_place = match has_window {
+            true => at >= written && end <= u64::from(written) + 2 * u64::from(window),
+            false => at == written,
+        };
+        if !is_in_place {
             return Err(ZoneError::InvalidWrite { zone, at, expected: written });
         }
-        if blocks > self.capacity - written {
-            return Err(ZoneError::Boundary { zone, end: u64::from(at) + u64::from(blocks), capacity: self.capacity });
+        if end > u64::from(self.capacity) {
+            return Err(ZoneError::Boundary { zone, end, capacity: self.capacity });
         }
         self.may_open(zone)?;
         if !state.is_open() {
             self.open(zone, ZoneState::ImplicitlyOpen);
         }
+        let committed = (end as u32).saturating_sub(written + window);
+        self.advance(zone, committed);
+        Ok(at)
+    }
+
+    /// The write pointer of `zone` moves over `blocks` blocks.
+    pub(crate) fn advance(&mut self, zone: u32, blocks: u32) {
         self.zones[zone as usize].written += blocks;
         if self.zone(zone).written == self.capacity {
             self.change(zone, ZoneState::Full);
         }
-        Ok(at)
+    }
+
+    /// Opens an empty zone with a window; or one that has a window, as [`Action::Open`] does. Returns whether anything changed.
+    ///
+    /// # Errors
+    /// If it is not empty, or there is no resource for it.
+    pub fn open_with_window(&mut self, zone: u32) -> Result<bool, ZoneError> {
+        let Zone { state, has_window, .. } = self.zone(zone);
+        if self.window_blocks == 0 {
+            return Err(ZoneError::NoWindows);
+        }
+        if state != ZoneState::Empty {
+            return match state.is_active() && !has_window {
+                true => Err(ZoneError::WindowOfWritten { zone, state }),
+                false => self.act(zone, Action::Open),
+            };
+        }
+        self.may_open(zone)?;
+        if self.windows >= self.limits.max_open {
+            return Err(ZoneError::TooManyWindows { limit: self.limits.max_open });
+        }
+        self.open(zone, ZoneState::ExplicitlyOpen);
+        self.set_window(zone, true);
+        Ok(true)
+    }
+
+    /// The host commits the blocks of a window up to, and without, block `end` of `zone`. Returns how many that are.
+    ///
+    /// # Errors
+    /// If the zone has no window, or the window does not reach so far; or the zone cannot be opened.
+    pub fn commit(&mut self, zone: u32, end: u64) -> Result<u32, ZoneError> {
+        let Zone { state, written, has_window, .. } = self.zone(zone);
+        if !has_window {
+            return Err(ZoneError::NoWindow { zone });
+        }
+        if state == ZoneState::ReadOnly {
+            return Err(ZoneError::ReadOnly { zone });
+        }
+        let window_end = (written + self.window_blocks).min(self.capacity);
+        if end <= written.into() || end > window_end.into() {
+            return Err(ZoneError::OutsideWindow { zone, end, first: written, window_end });
+        }
+        self.may_open(zone)?;
+        if !state.is_open() {
+            self.open(zone, ZoneState::ImplicitlyOpen);
+        }
+        let blocks = end as u32 - written;
+        self.advance(zone, blocks);
+        Ok(blocks)
+    }
+
+    /// What was found on media says that `zone` has a window.
+    pub(crate) fn restore_window(&mut self, zone: u32) {
+        self.set_window(zone, true);
+    }
+
+    /// How many zones have a window.
+    #[must_use]
+    pub fn windows(&self) -> u32 {
+        self.windows
     }
 
     /// The host sets the extension of an empty zone.

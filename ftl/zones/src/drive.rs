@@ -407,6 +407,8 @@ impl ZoneFtl {
             ZoneRequest::Read { first, frames } => self.read(tag, first, frames),
             ZoneRequest::Write { first, frames, durability } => self.write(tag, first, false, frames, durability),
             ZoneRequest::Append { zone, frames, durability } => self.write(tag, zone, true, frames, durability),
+            ZoneRequest::OpenWithWindow { zone } => self.open_with_window(tag, zone),
+            ZoneRequest::Commit { last } => self.commit(tag, last),
             ZoneRequest::Act { zone, action } => self.act(tag, zone, action),
             ZoneRequest::ActOnAll { action } => self.act_on_all(tag, action),
             ZoneRequest::Extend { zone, frame } => self.extend(tag, zone, frame),
@@ -447,10 +449,11 @@ impl ZoneFtl {
         if end > layout.size {
             return Err(ZoneError::Boundary { zone, end, capacity: layout.capacity });
         }
-        let Zone { state, written, .. } = self.zones.board.zone(zone);
+        let Zone { state, written, has_window, .. } = self.zones.board.zone(zone);
         if state == ZoneState::Offline {
             return Err(ZoneError::Offline { zone });
         }
+        let written = if has_window { written.max(self.zones.in_window(zone).end) } else { written };
         let there = u64::from(written).saturating_sub(at).min(frames.len() as u64) as usize;
         frames[there..].iter().for_each(|frame| self.ftl.flash.frames.zero(*frame));
         if there == 0 {
@@ -480,8 +483,15 @@ impl ZoneFtl {
         }
         let size = self.zones.layout.size;
         let at = (!is_append).then_some((first % size) as u32);
+        let Zone { written, has_window, .. } = self.zones.board.zone(zone);
         let at = self.zones.board.write(zone, at, frames.len() as u32)?;
-        self.zones.append(&mut self.ftl.flash, zone, frames);
+        match has_window {
+            true => {
+                let committed = self.zones.board.zone(zone).written - written;
+                self.zones.write_window(&mut self.ftl.flash, zone, at, frames, committed);
+            }
+            false => self.zones.append(&mut self.ftl.flash, zone, frames),
+        }
         self.zones.statistics.appended += if is_append { frames.len() as u64 } else { 0 };
         let address = is_append.then(|| u64::from(zone) * size + u64::from(at));
         match durability {
@@ -501,6 +511,23 @@ impl ZoneFtl {
         self.expect_writable()?;
         let zone = self.zone_at(address)?;
         self.act_on(zone, action)?;
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn open_with_window(&mut self, tag: u64, address: u64) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let zone = self.zone_at(address)?;
+        self.zones.board.open_with_window(zone)?;
+        self.succeed(tag, None);
+        Ok(())
+    }
+
+    fn commit(&mut self, tag: u64, last: u64) -> Result<(), ZoneError> {
+        self.expect_writable()?;
+        let zone = self.zone_of(last, 1)?;
+        let blocks = self.zones.board.commit(zone, last % self.zones.layout.size + 1)?;
+        self.zones.commit(&mut self.ftl.flash, zone, blocks);
         self.succeed(tag, None);
         Ok(())
     }
@@ -538,6 +565,12 @@ impl ZoneFtl {
     }
 
     fn act_on(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {
+        let in_window = self.zones.in_window(zone).len() as u32;
+        if action == Action::Finish && in_window > 0 && self.zones.board.zone(zone).state.is_active() {
+            // What the host has written is there, whether it was committed or not.
+            self.zones.board.advance(zone, in_window);
+            self.zones.commit(&mut self.ftl.flash, zone, in_window);
+        }
         if !self.zones.board.act(zone, action)? {
             return Ok(());
         }

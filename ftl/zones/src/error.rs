@@ -78,6 +78,47 @@ pub enum ZoneError {
     /// The zones of the drive have no extensions.
     #[error("zones of this drive have no descriptor extensions")]
     NoExtension,
+    /// As many zones have a window as may have one.
+    #[error("{limit} zones have a random write area, as many as there may be: finish or reset one first")]
+    TooManyWindows {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// Only an empty zone is given a window.
+    #[error("zone {zone} is {state:?} and has no random write area: it is given one while it is empty")]
+    WindowOfWritten {
+        /// The zone.
+        zone: u32,
+        /// Its state.
+        state: ZoneState,
+    },
+    /// The zones of the drive have no windows.
+    #[error("zones of this drive have no random write areas")]
+    NoWindows,
+    /// The zone has none.
+    #[error("zone {zone} has no random write area: open it with one while it is empty")]
+    NoWindow {
+        /// The zone.
+        zone: u32,
+    },
+    /// Where the host says where it writes, nothing is appended.
+    #[error("an append to zone {zone}, which has a random write area: write it")]
+    AppendToWindow {
+        /// The zone.
+        zone: u32,
+    },
+    /// Not within a window.
+    #[error("blocks up to {end} of zone {zone} are to be committed, whose random write area is blocks {first} to {window_end}")]
+    OutsideWindow {
+        /// The zone.
+        zone: u32,
+        /// The block behind the last one that was to be committed.
+        end: u64,
+        /// The first block of the window.
+        first: u32,
+        /// The block behind its last one.
+        window_end: u32,
+    },
     /// Not the first block of a zone.
     #[error("block {address} is not the first one of a zone; zones have {size} blocks")]
     NotAZone {
@@ -121,10 +162,16 @@ impl ZoneError {
             | ZoneError::Offline { zone }
             | ZoneError::InvalidWrite { zone, .. }
             | ZoneError::NotEmpty { zone, .. }
+            | ZoneError::WindowOfWritten { zone, .. }
+            | ZoneError::NoWindow { zone }
+            | ZoneError::AppendToWindow { zone }
+            | ZoneError::OutsideWindow { zone, .. }
             | ZoneError::InvalidTransition { zone, .. } => Some(zone),
             ZoneError::TooManyActive { .. }
             | ZoneError::TooManyOpen { .. }
             | ZoneError::NoExtension
+            | ZoneError::TooManyWindows { .. }
+            | ZoneError::NoWindows
             | ZoneError::NotAZone { .. }
             | ZoneError::OutOfRange { .. }
             | ZoneError::Length { .. }

@@ -16,6 +16,7 @@
 use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::state::ZoneState;
+use crate::window::Window;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::writing::UNITS_UNDER_WAY_MAX;
 use crate::zones::Zones;
@@ -248,6 +249,13 @@ fn adopt_unfinished(
         let whose = zones.tail_of.get_mut(*tail as usize);
         *whose.ok_or_else(|| lost(format!("the record of zone {zone} names tail {tail}, which is none")))? = zone;
     }
+    let in_window: Vec<u32> = match tail.filter(|_| record.has_window) {
+        Some(tail) => {
+            let end = (written + layout.window_blocks).min(layout.capacity);
+            (written..end).filter(|block| tail.has(*block, &layout)).collect()
+        }
+        None => Vec::new(),
+    };
     // Blocks that need frames: those of the tail that are not on media, and, of columns that move, those of a unit that began.
     let mut needed: Vec<u32> = Vec::new();
     for (at, column) in (0..).zip(&mut columns) {
@@ -288,16 +296,17 @@ fn adopt_unfinished(
     ftl.run(clock, zones, |ftl| ftl.flash.units.under_way() == 0)?;
     needed.sort_unstable();
     load_units(ftl, zones, &mut writer, &columns, &needed, written, clock)?;
+    load_window(ftl, zones, &mut writer, &columns, &in_window, written, clock)?;
     columns.into_iter().flatten().flat_map(|found| found.rescued).for_each(|frame| ftl.flash.frames.release(frame));
     let state = match record.state {
         _ if is_lost => ZoneState::ReadOnly,
         RecordState::ReadOnly => ZoneState::ReadOnly,
         RecordState::Full => ZoneState::Full,
         _ if written == layout.capacity => ZoneState::Full,
-        _ if written == 0 && record.extension.is_none() => ZoneState::Empty,
+        _ if written == 0 && record.extension.is_none() && in_window.is_empty() => ZoneState::Empty,
         _ => ZoneState::Closed,
     };
-    let is_unwritten = written == 0 && matches!(state, ZoneState::Empty | ZoneState::Closed);
+    let is_unwritten = written == 0 && in_window.is_empty() && matches!(state, ZoneState::Empty | ZoneState::Closed);
     writer.is_ending = state == ZoneState::Full;
     if let Some(last) = writer.units.back_mut()
         && writer.is_ending
@@ -306,6 +315,9 @@ fn adopt_unfinished(
         last.state = UnitState::Waiting;
     }
     zones.board.put(zone, state, written);
+    if record.has_window && matches!(state, ZoneState::Closed | ZoneState::ReadOnly) && !is_unwritten {
+        zones.board.restore_window(zone);
+    }
     zones.mark_dirty(zone);
     // A chunk of which nothing counts is no chunk of the zone.
     for column in &mut writer.columns {
@@ -437,7 +449,7 @@ fn end_of(zones: &Zones, columns: &[Option<FoundColumn>], tail: Option<&SavedTai
         let left = layout.unit_blocks - block % layout.unit_blocks;
         if good(column) > at {
             block += left.min(good(column) - at);
-        } else if let Some(tail) = tail.filter(|tail| tail.has(block, layout)) {
+        } else if let Some(tail) = tail.filter(|tail| tail.has_committed(block, layout)) {
             block += left.min(tail.end - block);
         } else {
             break;
@@ -490,6 +502,41 @@ fn load_units(
         writer.units.push_back(ZoneUnit { state, skip, frames });
     }
     writer.forget_readable();
+    Ok(())
+}
+
+/// Brings what the area has of a window into memory.
+fn load_window(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    writer: &mut Writer,
+    columns: &[Option<FoundColumn>],
+    in_window: &[u32],
+    written: u32,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let mut frames = Vec::new();
+    if !ftl.flash.frames.acquire_many(FrameForm::Bytes, in_window.len(), &mut frames) {
+        return Err(lost(format!(
+            "zone {} has more in its random write area than the drive has frames for: open it with as many open zones as before",
+            writer.zone
+        )));
+    }
+    load_blocks(ftl, zones, writer, columns, in_window, &frames, clock)?;
+    // The medium may have had a newer version than the tail.
+    let layout = zones.layout;
+    if let Some(saved) = &writer.saved {
+        writer.stale.extend((saved.end..written).filter(|block| saved.has(*block, &layout)));
+    }
+    if !in_window.is_empty() {
+        let mut window = Window::new(written, layout.window_blocks);
+        for (block, frame) in in_window.iter().zip(frames) {
+            let before = window.put(*block, frame);
+            debug_assert!(before.is_none(), "each block comes once");
+        }
+        window.all_stale();
+        writer.window = Some(window);
+    }
     Ok(())
 }
 

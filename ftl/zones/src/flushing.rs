@@ -8,7 +8,8 @@
 //!
 //! A flush costs the blocks that the medium does not have for good: less than a unit of each zone that was written, and on
 //! devices that hold blocks back (MW_CUNITS, without power-loss protection) those of each column. Flushes that come while one
-//! is under way share the next one.
+//! is under way share the next one. What a window has is saved with the tail, each block for itself. What is committed while a flush is under way
+//! was in a window when it began, so it is saved, too.
 //!
 //! The record on media names the last tail until the next record is durable. So a tail is only added to while all of both fits into it;
 //! else the zone takes another one, and the last is given back when the record is written.
@@ -16,6 +17,7 @@
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
 //! a flush waits for.
 
+use crate::board::Zone;
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
 use crate::record::SavedTail;
@@ -40,6 +42,8 @@ pub(crate) struct Target {
     zone: u32,
     number: u64,
     written: u32,
+    /// The block behind its window, if it has one.
+    end: u32,
 }
 
 /// How far a flush is.
@@ -71,9 +75,16 @@ impl Zones {
         let writers = self.writers.iter().flatten().filter(|writer| !writer.is_orphan && !writer.is_whole);
         let target = |writer: &Writer| {
             let (zone, number) = (writer.zone, writer.number);
-            Target { zone, number, written: self.board.zone(zone).written }
+            let Zone { written, has_window, .. } = self.board.zone(zone);
+            let window_blocks = if has_window { self.layout.window_blocks } else { 0 };
+            Target { zone, number, written, end: (written + window_blocks).min(self.layout.capacity) }
         };
         writers.map(target).collect()
+    }
+
+    /// The block behind the last one of a target that is behind its write pointer by now.
+    fn committed(&self, target: Target) -> u32 {
+        self.board.zone(target.zone).written.min(target.end)
     }
 
     fn writer_for(&self, target: Target) -> Option<&Writer> {
@@ -105,7 +116,7 @@ impl Zones {
     /// Units of a target that would not survive a power cut, or, if `is_last`, that cannot be read on media.
     fn unsaved(&self, flash: &Flash, target: Target, is_last: bool) -> Vec<u32> {
         let Some(writer) = self.writer_for(target) else { return Vec::new() };
-        let end = target.written.div_ceil(self.layout.unit_blocks).min(writer.end_unit());
+        let end = self.committed(target).div_ceil(self.layout.unit_blocks).min(writer.end_unit());
         // A record names the chunk that a column moves away from.
         let is_moving = |unit: u32| writer.columns[self.layout.place_of_unit(unit).0 as usize].old.is_some();
         let is_unsaved = |unit: &u32| match writer.unit(*unit).expect("units follow each other").state {
@@ -121,19 +132,22 @@ impl Zones {
 
     /// Whether the area has all of a target that would not survive a power cut.
     fn has_tail(&self, flash: &Flash, target: Target) -> bool {
-        let unit_blocks = self.layout.unit_blocks;
-        let saved = self.writer_for(target).and_then(|writer| writer.saved.as_ref());
-        self.unsaved(flash, target, false).into_iter().all(|unit| {
-            let blocks = unit * unit_blocks..((unit + 1) * unit_blocks).min(target.written);
-            saved.is_some_and(|saved| blocks.into_iter().all(|block| saved.has(block, &self.layout)))
-        })
+        let (unit_blocks, committed) = (self.layout.unit_blocks, self.committed(target));
+        let Some(writer) = self.writer_for(target) else { return true };
+        let is_saved = |block: u32| writer.has_saved(block, &self.layout);
+        let has_units = self.unsaved(flash, target, false).into_iter().all(|unit| {
+            let mut blocks = unit * unit_blocks..((unit + 1) * unit_blocks).min(committed);
+            blocks.all(is_saved)
+        });
+        let mut in_window = writer.window.iter().flat_map(|window| window.blocks_before(target.end));
+        has_units && in_window.all(|(block, _)| is_saved(block))
     }
 
     /// Whether a tail has room for what would not survive a power cut of a target.
     fn fits_tail(&self, flash: &Flash, target: Target) -> bool {
-        let first =
-            self.unsaved(flash, target, false).first().map_or(target.written, |unit| unit * self.layout.unit_blocks);
-        target.written - first.min(target.written) <= self.layout.tail_blocks
+        let unsaved = self.unsaved(flash, target, false);
+        let first = unsaved.first().map_or(self.committed(target), |unit| unit * self.layout.unit_blocks);
+        target.end - first.min(target.end) <= self.layout.tail_blocks
     }
 
     /// A tail that nobody has.
@@ -260,20 +274,26 @@ impl ZoneFtl {
     /// Saves what the medium does not have of a zone. Returns whether it could.
     fn save_tail(&mut self, target: Target, is_last: bool) -> bool {
         let units = self.zones.unsaved(&self.ftl.flash, target, is_last);
-        let (Some(first_unit), layout) = (units.first().copied(), self.zones.layout) else { return true };
-        let first = first_unit * layout.unit_blocks;
-        let wanted = |block: &u32| *block < target.written;
+        let (layout, committed) = (self.zones.layout, self.zones.committed(target));
+        let Some(writer) = self.zones.writer_for(target) else { return true };
+        let first = units.first().map_or(committed / layout.unit_blocks, |unit| *unit) * layout.unit_blocks;
+        let wanted = |block: &u32| *block < committed;
         let mut blocks: Vec<(u32, Frame)> = Vec::new();
-        let writer = self.zones.writer_for(target).expect("it has units");
         for unit in &units {
             let found = writer.unit(*unit).expect("it was just found");
             let begin = *unit * layout.unit_blocks + found.skip;
             blocks.extend((begin..).zip(found.frames.iter().copied()).filter(|(block, _)| wanted(block)));
         }
+        let mut in_window: Vec<u32> = Vec::new();
+        for (block, frame) in writer.window.iter().flat_map(|window| window.blocks_before(target.end)) {
+            in_window.push(block);
+            blocks.push((block, frame));
+        }
         if blocks.is_empty() {
             return true;
         }
-        if target.written - first > layout.tail_blocks {
+        let end = in_window.last().map_or(committed, |block| block + 1);
+        if end - first > layout.tail_blocks {
             // More than the medium can hold back: it has failed, and takes nothing more of this zone.
             self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
             return true;
@@ -282,10 +302,10 @@ impl ZoneFtl {
         // there of the last flush need not be written again; else another tail is taken, and the last one is left.
         let last = writer.saved.clone();
         let same =
-            last.as_ref().filter(|last| first >= last.first && target.written - last.first <= layout.tail_blocks);
+            last.as_ref().filter(|last| first >= last.first && end - last.first <= layout.tail_blocks);
         let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else { return false };
-        blocks.retain(|(block, _)| same.is_none_or(|same| !same.has(*block, &layout)));
-        let saved = SavedTail::of(tail, &units, target.written, &layout);
+        blocks.retain(|(block, _)| same.is_none() || !writer.has_saved(*block, &layout));
+        let saved = Some(SavedTail::of(tail, first, &units, committed, &in_window, &layout));
         if blocks.is_empty() && saved == last {
             return true;
         }
@@ -311,7 +331,9 @@ impl ZoneFtl {
         self.zones.tail_of[tail as usize] = target.zone;
         self.zones.leave_tail(target.zone, last.filter(|last| last.tail != tail));
         let slot = self.zones.slot_of(target.zone).expect("it has a writer");
-        self.zones.writer(slot).saved = saved;
+        let writer = self.zones.writer(slot);
+        writer.saved = saved;
+        writer.all_saved_before(target.end);
         self.zones.mark_dirty(target.zone);
         true
     }

@@ -15,13 +15,17 @@ use openftl_parts::flash::units::Units;
 /// Tails for each zone that may be active: that of a zone that is full is given back later.
 const TAILS_PER_ACTIVE: u32 = 2;
 
-/// Bytes of the record of a zone with so many columns, whose tails have so many units, before its extension.
-fn record_bytes(width: u32, tail_units: u32) -> usize {
-    RECORD_HEAD_BYTES + width as usize * RECORD_COLUMN_BYTES + tail_units.div_ceil(8) as usize
+/// Bytes of the record of a zone with so many columns, whose tails have so many units and blocks of a window, before its extension.
+fn record_bytes(width: u32, tail_units: u32, window_blocks: u32) -> usize {
+    let bits = tail_units.div_ceil(8) + window_blocks.div_ceil(8);
+    RECORD_HEAD_BYTES + width as usize * RECORD_COLUMN_BYTES + bits as usize
 }
 
 /// Zone descriptor extensions are a multiple of this: the unit of ZDES in NVMe.
 pub const EXTENSION_UNIT_BYTES: u32 = 64;
+
+/// Blocks of a window, at most: with blocks of 512 bytes for hosts, ZRWASZ still holds them.
+pub const WINDOW_BLOCKS_MAX: u32 = 4096;
 
 /// Bytes of a record before its columns, and of each column.
 pub const RECORD_HEAD_BYTES: usize = 24;
@@ -56,6 +60,8 @@ pub struct Layout {
     pub tail_blocks: u32,
     /// Bytes of a zone descriptor extension; 0: zones have none. A multiple of [`EXTENSION_UNIT_BYTES`].
     pub extension_bytes: u32,
+    /// Blocks of the window of a zone (ZRWASZ); 0: zones have none.
+    pub window_blocks: u32,
 }
 
 impl Layout {
@@ -67,7 +73,7 @@ impl Layout {
         // In each column what others hold back, a unit, and one that a power cut has left in doubt; and the unit that is being filled.
         let units_of_column = geometry.mw_cunits.div_ceil(unit_blocks) + 2;
         let tail_units = width * units_of_column + 1;
-        let records_per_block = (BLOCK_BYTES / record_bytes(width, tail_units)) as u32;
+        let records_per_block = (BLOCK_BYTES / record_bytes(width, tail_units, 0)) as u32;
         Layout {
             width,
             zones,
@@ -79,7 +85,15 @@ impl Layout {
             tails: TAILS_PER_ACTIVE * max_active,
             tail_blocks: unit_blocks * tail_units,
             extension_bytes: 0,
+            window_blocks: 0,
         }
+    }
+
+    /// The same with windows of `blocks` blocks, which tails have room for.
+    #[must_use]
+    pub fn with_windows(self, blocks: u32) -> Layout {
+        let tail_blocks = self.tail_blocks + blocks.next_multiple_of(self.unit_blocks);
+        Layout { window_blocks: blocks, tail_blocks, ..self }.with_extension(self.extension_bytes)
     }
 
     /// The same with `bytes` of zone descriptor extension in each record.
@@ -93,14 +107,16 @@ impl Layout {
     /// The longest extension with which a record still fits into a block.
     #[must_use]
     pub fn extension_bytes_max(&self) -> u32 {
-        let rest = BLOCK_BYTES.saturating_sub(record_bytes(self.width, self.tail_blocks / self.unit_blocks)) as u32;
+        let plain = Layout { extension_bytes: 0, ..*self }.record_bytes();
+        let rest = BLOCK_BYTES.saturating_sub(plain) as u32;
         rest / EXTENSION_UNIT_BYTES * EXTENSION_UNIT_BYTES
     }
 
     /// Bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
-        record_bytes(self.width, self.tail_blocks / self.unit_blocks) + self.extension_bytes as usize
+        let tail_units = self.tail_blocks / self.unit_blocks;
+        record_bytes(self.width, tail_units, self.window_blocks) + self.extension_bytes as usize
     }
 
     /// Bytes of memory for zone descriptor extensions.

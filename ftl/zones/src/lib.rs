@@ -34,7 +34,11 @@
 //! either. Where there is no spare chunk, or a block is lost already, the drive recommends to finish the zone, or to reset it
 //! ([`Zone::is_weak`]).
 //!
-//! The drive never finishes a zone by itself, so no zone says that it did (ZFC). Not there yet: the random write area (ZRWA).
+//! The drive never finishes a zone by itself, so no zone says that it did (ZFC).
+//!
+//! # What is written in any order
+//! A drive can be made with *windows* (ZRWA, `window`): the host opens an empty zone with one, and writes the blocks behind the write pointer in
+//! any order, and over again, in memory. What it writes behind the window moves the write pointer, as if the first blocks had been appended.
 //!
 //! | file | noun |
 //! |---|---|
@@ -49,6 +53,7 @@
 //! | [`record`] | what is on media of a zone beside its blocks |
 //! | `zones` | all zones: their chunks, and what is on its way |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
+//! | `window` | what the host writes in any order |
 //! | `writing` | units on their way to the medium |
 //! | `refresh` | what is weak and waits |
 //! | `refreshing` | what is weak, on its way to another chunk |
@@ -74,6 +79,7 @@ pub mod request;
 pub mod sizing;
 pub mod state;
 mod tenancy;
+mod window;
 mod writer;
 mod writing;
 mod zones;

@@ -34,33 +34,57 @@ pub struct SavedTail {
     pub end: u32,
     /// Which units from the first one on are in it, a bit each. The others are on media.
     pub units: Vec<u8>,
+    /// Which blocks from `end` on are in it, a bit each: those of a window.
+    pub window: Vec<u8>,
+}
+
+/// Bits for these numbers.
+fn bits(bytes: usize, numbers: impl Iterator<Item = u32>) -> Vec<u8> {
+    let mut bits = vec![0; bytes];
+    numbers.for_each(|at| bits[at as usize / 8] |= 1 << (at % 8));
+    bits
+}
+
+/// Whether bit `at` is one of them.
+fn has_bit(bits: &[u8], at: u32) -> bool {
+    bits.get(at as usize / 8).is_some_and(|bits| bits >> (at % 8) & 1 != 0)
 }
 
 impl SavedTail {
-    /// A tail of these units of a zone, in their order, up to block `end`. `None`: there are none.
+    /// A tail of these units of a zone from block `first` on, which begins a unit, up to block `end`; and of blocks of a window from there on.
     #[must_use]
-    pub fn of(tail: u32, units: &[u32], end: u32, layout: &Layout) -> Option<SavedTail> {
-        let first = *units.first()?;
-        let mut bits = vec![0; tail_bytes(layout)];
-        for unit in units {
-            let at = (unit - first) as usize;
-            bits[at / 8] |= 1 << (at % 8);
-        }
-        Some(SavedTail { tail, first: first * layout.unit_blocks, end, units: bits })
+    pub fn of(tail: u32, first: u32, units: &[u32], end: u32, in_window: &[u32], layout: &Layout) -> SavedTail {
+        let units = units.iter().map(|unit| unit - first / layout.unit_blocks);
+        let window = in_window.iter().map(|block| block - end);
+        let (tail_bytes, window_bytes) = (tail_bytes(layout), window_bytes(layout));
+        SavedTail { tail, first, end, units: bits(tail_bytes, units), window: bits(window_bytes, window) }
     }
 
     /// Whether block `block` of the zone is in it.
     #[must_use]
     pub fn has(&self, block: u32, layout: &Layout) -> bool {
-        let Some(after) = block.checked_sub(self.first).filter(|_| block < self.end) else { return false };
-        let at = (after / layout.unit_blocks) as usize;
-        self.units.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 != 0)
+        match block.checked_sub(self.end) {
+            Some(behind) => has_bit(&self.window, behind),
+            None => self.has_committed(block, layout),
+        }
+    }
+
+    /// Whether block `block` of the zone is in it, and was before the write pointer.
+    #[must_use]
+    pub fn has_committed(&self, block: u32, layout: &Layout) -> bool {
+        let after = block.checked_sub(self.first).filter(|_| block < self.end);
+        after.is_some_and(|after| has_bit(&self.units, after / layout.unit_blocks))
     }
 }
 
 /// Bytes that say which units a tail has.
 fn tail_bytes(layout: &Layout) -> usize {
     (layout.tail_blocks / layout.unit_blocks).div_ceil(8) as usize
+}
+
+/// Bytes that say which blocks of a window a tail has.
+fn window_bytes(layout: &Layout) -> usize {
+    layout.window_blocks.div_ceil(8) as usize
 }
 
 /// A record.
@@ -75,6 +99,8 @@ pub struct Record {
     pub number: u64,
     /// What the area has of it.
     pub saved: Option<SavedTail>,
+    /// It has a window.
+    pub has_window: bool,
     /// Its chunks, by column; each has at least a unit of it.
     pub chunks: Vec<Option<NamedChunk>>,
     /// Its zone descriptor extension, if the host has set one.
@@ -102,10 +128,12 @@ struct Head {
     end: U32,
 }
 
-/// Bits of the flags: a tail has blocks of the zone; it has an extension.
+/// Bits of the flags: a tail has blocks of the zone; it has an extension; it has a window.
 const HAS_TAIL: u8 = 1 << 0;
 /// See above.
 const HAS_EXTENSION: u8 = 1 << 1;
+/// See above.
+const HAS_WINDOW: u8 = 1 << 2;
 
 /// No chunk; everything in a chunk.
 const NONE: u32 = u32::MAX;
@@ -126,7 +154,8 @@ impl Record {
         let head = Head {
             state,
             flags: if self.saved.is_some() { HAS_TAIL } else { 0 }
-                | if self.extension.is_some() { HAS_EXTENSION } else { 0 },
+                | if self.extension.is_some() { HAS_EXTENSION } else { 0 }
+                | if self.has_window { HAS_WINDOW } else { 0 },
             tail: U16::new(tail as u16),
             written: U32::new(self.written),
             number: U64::new(self.number),
@@ -136,14 +165,21 @@ impl Record {
         let (to, rest) = bytes.split_at_mut(size_of::<Head>());
         to.copy_from_slice(head.as_bytes());
         let (chunks, rest) = rest.split_at_mut(self.chunks.len() * RECORD_COLUMN_BYTES);
-        let (units, extension) = rest.split_at_mut(tail_bytes(layout));
+        let (units, rest) = rest.split_at_mut(tail_bytes(layout));
+        let (window, extension) = rest.split_at_mut(window_bytes(layout));
         match &self.extension {
             Some(bytes) => extension.copy_from_slice(bytes),
             None => extension.fill(0),
         }
         match &self.saved {
-            Some(saved) => units.copy_from_slice(&saved.units),
-            None => units.fill(0),
+            Some(saved) => {
+                units.copy_from_slice(&saved.units);
+                window.copy_from_slice(&saved.window);
+            }
+            None => {
+                units.fill(0);
+                window.fill(0);
+            }
         }
         // An empty zone that was never written is all zeroes, chunks included.
         for (to, named) in chunks.as_chunks_mut::<RECORD_COLUMN_BYTES>().0.iter_mut().zip(&self.chunks) {
@@ -163,9 +199,12 @@ impl Record {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
         let (chunks, rest) = rest.split_at_checked(layout.width as usize * RECORD_COLUMN_BYTES)?;
         let (units, rest) = rest.split_at_checked(tail_bytes(layout))?;
+        let (window, rest) = rest.split_at_checked(window_bytes(layout))?;
         let (extension, _) = rest.split_at_checked(layout.extension_bytes as usize)?;
         let (has_tail, has_extension) = (head.flags & HAS_TAIL != 0, head.flags & HAS_EXTENSION != 0);
-        if head.flags & !(HAS_TAIL | HAS_EXTENSION) != 0 || (has_extension && extension.is_empty()) {
+        let has_window = head.flags & HAS_WINDOW != 0;
+        let is_known = head.flags & !(HAS_TAIL | HAS_EXTENSION | HAS_WINDOW) == 0;
+        if !is_known || (has_extension && extension.is_empty()) || (has_window && window.is_empty()) {
             return None;
         }
         let state = match head.state {
@@ -181,6 +220,7 @@ impl Record {
             first: head.first.get(),
             end: head.end.get(),
             units: units.to_vec(),
+            window: window.to_vec(),
         });
         let extension = has_extension.then(|| extension.to_vec());
         let named = |[chunk, good]: &[U32; 2]| match (chunk.get(), good.get()) {
@@ -189,7 +229,8 @@ impl Record {
             (chunk, good) => Some(NamedChunk { chunk: ChunkId(chunk), good: (good != NONE).then_some(good) }),
         };
         let chunks = <[[U32; 2]]>::ref_from_bytes(chunks).ok()?.iter().map(named).collect();
-        Some(Record { state, written: head.written.get(), number: head.number.get(), saved, chunks, extension })
+        let (written, number) = (head.written.get(), head.number.get());
+        Some(Record { state, written, number, saved, has_window, chunks, extension })
     }
 }
 
@@ -201,7 +242,12 @@ mod tests {
     #[test]
     fn a_record_is_read_back_and_zeroes_are_an_empty_zone() {
         let plain = Layout::new(&Geometry::tiny(), 3, 5, 2);
-        for (layout, extension) in [(plain, None), (plain.with_extension(128), Some(vec![7; 128]))] {
+        for (layout, extension) in [
+            (plain, None),
+            (plain.with_extension(128), Some(vec![7; 128])),
+            (plain.with_windows(16), None),
+            (plain.with_windows(64).with_extension(64), Some(vec![9; 64])),
+        ] {
             read_back(&layout, extension);
         }
         // A drive without extensions is as it was before there were any.
@@ -210,7 +256,10 @@ mod tests {
 
     fn read_back(layout: &Layout, extension: Option<Vec<u8>>) {
         let bytes_of = layout.record_bytes();
-        let saved = SavedTail::of(7, &[10, 11, 14], 57, layout);
+        let unit = layout.unit_blocks;
+        let end = 14 * unit + 1;
+        let in_window: &[u32] = if layout.window_blocks > 0 { &[end, end + 3] } else { &[] };
+        let saved = Some(SavedTail::of(7, 10 * unit, &[10, 11, 14], end, in_window, layout));
         let named = |chunk, good| Some(NamedChunk { chunk: ChunkId(chunk), good });
         let chunks = vec![named(9, None), None, named(0, Some(24))];
         for state in [RecordState::Active, RecordState::Full, RecordState::ReadOnly, RecordState::Offline] {
@@ -218,7 +267,8 @@ mod tests {
                 [(saved.clone(), None), (None, extension.clone()), (saved.clone(), extension.clone())]
             {
                 let chunks = chunks.clone();
-                let record = Record { state, written: 12, number: 1 << 40, saved, chunks, extension };
+                let has_window = layout.window_blocks > 0;
+                let record = Record { state, written: 12, number: 1 << 40, saved, has_window, chunks, extension };
                 let mut bytes = vec![0xA5; bytes_of];
                 record.write(&mut bytes, layout);
                 assert_eq!(Record::read(&bytes, layout), Some(record));
@@ -232,17 +282,23 @@ mod tests {
     fn a_tail_has_the_blocks_of_its_units_and_no_others() {
         let layout = Layout::new(&Geometry::tiny(), 2, 5, 2);
         let unit = layout.unit_blocks;
-        let saved = SavedTail::of(0, &[10, 12], 12 * unit + 1, &layout).unwrap();
+        let saved = SavedTail::of(0, 10 * unit, &[10, 12], 12 * unit + 1, &[], &layout);
         let has: Vec<u32> = (0..20 * unit).filter(|block| saved.has(*block, &layout)).collect();
         let expected: Vec<u32> = (10 * unit..11 * unit).chain([12 * unit]).collect();
         assert_eq!(has, expected);
-        assert_eq!(SavedTail::of(0, &[], 0, &layout), None);
+        // And blocks of a window, each for itself, where the last unit ends or within it.
+        let layout = layout.with_windows(16);
+        let saved = SavedTail::of(0, 12 * unit, &[12], 12 * unit + 1, &[12 * unit + 1, 12 * unit + 5], &layout);
+        let has: Vec<u32> = (0..20 * unit).filter(|block| saved.has(*block, &layout)).collect();
+        assert_eq!(has, [12 * unit, 12 * unit + 1, 12 * unit + 5]);
+        let committed: Vec<u32> = (0..20 * unit).filter(|block| saved.has_committed(*block, &layout)).collect();
+        assert_eq!(committed, [12 * unit]);
     }
 
     #[test]
     fn what_is_no_record_is_refused() {
         let layout = Layout::new(&Geometry::tiny(), 1, 5, 2);
-        for (at, byte) in [(0, 5), (0, 255), (1, 4), (1, HAS_EXTENSION)] {
+        for (at, byte) in [(0, 5), (0, 255), (1, 8), (1, HAS_EXTENSION), (1, HAS_WINDOW)] {
             let mut bytes = vec![0; layout.record_bytes()];
             bytes[at] = byte;
             assert_eq!(Record::read(&bytes, &layout), None);

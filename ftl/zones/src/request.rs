@@ -33,6 +33,16 @@ pub enum ZoneRequest<'a> {
         /// When to acknowledge.
         durability: Durability,
     },
+    /// Opens an empty zone with a window (ZRWA), or once more one that has it.
+    OpenWithWindow {
+        /// The first logical block of the zone.
+        zone: u64,
+    },
+    /// Commits the blocks of a window up to this one: the write pointer is behind it from then on. Those that were not written are zeroes.
+    Commit {
+        /// The last logical block.
+        last: u64,
+    },
     /// Acts on one zone.
     Act {
         /// The first logical block of the zone.

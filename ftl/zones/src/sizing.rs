@@ -2,9 +2,9 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::{EXTENSION_UNIT_BYTES, Layout};
+use crate::layout::{EXTENSION_UNIT_BYTES, Layout, WINDOW_BLOCKS_MAX};
 use crate::tenancy::note;
-use openftl_core::units::Share;
+use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::Plan;
@@ -26,10 +26,16 @@ pub struct ZoneConfig {
     /// [`Layout::extension_bytes_max`]: a zone has one record, which is written as a whole, so that extension and state change
     /// together. Fixed when the drive is formatted.
     pub extension_bytes: u32,
+    /// Blocks of the window of each; 0: they have none. A power of two, and at most [`WINDOW_BLOCKS_MAX`] and what a zone holds. Fixed when
+    /// the drive is formatted.
+    pub window_blocks: u32,
 }
 
 /// What settings call the bytes of an extension.
 pub const EXTENSION_FIELD: &str = "zone_descriptor_extension";
+
+/// What settings call the bytes of a window.
+pub const WINDOW_FIELD: &str = "zrwa";
 
 /// Bits of the address of a block, at most.
 const ADDRESS_BITS: u32 = 31;
@@ -40,7 +46,7 @@ fn refuse(text: String) -> OpenError {
 
 /// Whether zones can be like this on a device of this shape, whatever its size.
 fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenError> {
-    let ZoneConfig { face, width, limits, extension_bytes, .. } = *zoned;
+    let ZoneConfig { face, width, limits, extension_bytes, window_blocks, .. } = *zoned;
     if width == 0 || width > geometry.pus() {
         return Err(refuse(format!(
             "{} = {width}: it is 1 to {} parallel units on this device",
@@ -49,7 +55,19 @@ fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenEr
         )));
     }
     face.expect_usable(limits)?;
-    let wide = Layout::new(geometry, width, 1, 1);
+    let most = WINDOW_BLOCKS_MAX.min(1 << (width * geometry.blocks_per_chunk).ilog2());
+    if window_blocks > most || (window_blocks > 0 && !window_blocks.is_power_of_two()) || face == Face::Segments && window_blocks > 0 {
+        return Err(refuse(match face {
+            Face::Zones => format!(
+                "{WINDOW_FIELD} = {}: it is a power of two, and {} is the most with {} = {width}",
+                ByteSize(u64::from(window_blocks) * BLOCK_BYTES as u64),
+                ByteSize(u64::from(most) * BLOCK_BYTES as u64),
+                face.width_field()
+            ),
+            Face::Segments => format!("{WINDOW_FIELD}: segments are written in order"),
+        }));
+    }
+    let wide = Layout::new(geometry, width, 1, 1).with_windows(window_blocks);
     if wide.records_per_block == 0 {
         let bytes = wide.record_bytes();
         return Err(refuse(format!(
@@ -81,12 +99,14 @@ pub(crate) fn zones_for(
     zoned: &ZoneConfig,
 ) -> Result<(Layout, Config), OpenError> {
     expect_possible(geometry, zoned)?;
-    let ZoneConfig { face, width, limits, zones, extension_bytes } = *zoned;
+    let ZoneConfig { face, width, limits, zones, extension_bytes, window_blocks } = *zoned;
     let noun = face.noun();
     // The area grows with the zones, and takes their chunks.
     let mut count = zones.unwrap_or(u32::MAX).min(geometry.chunks() as u32 / width);
     loop {
-        let layout = Layout::new(geometry, width, count, limits.max_active).with_extension(extension_bytes);
+        let layout = Layout::new(geometry, width, count, limits.max_active)
+            .with_extension(extension_bytes)
+            .with_windows(window_blocks);
         let area = layout.area_blocks();
         let config = Config {
             catalog_blocks: area,
@@ -190,7 +210,7 @@ mod tests {
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         for (width, zones) in [(1, 1), (1, 40), (2, 7), (4, 30)] {
             let limits = Limits { max_open: 2, max_active: 3 };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0 };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0, window_blocks: 0 };
             let chunks = chunks_per_pu(&geometry, &config, &zoned, Share::percent(0)).unwrap();
             let fits = |chunks: u32| {
                 let scaled = Geometry { chunks_per_pu: chunks, ..geometry };
@@ -206,7 +226,7 @@ mod tests {
         let geometry = Geometry::tiny();
         let check = |width, max_open, max_active, zones, expected: &str| {
             let limits = Limits { max_open, max_active };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0 };
+            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0, window_blocks: 0 };
             let refused = chunks_per_pu(&geometry, &Config::default(), &zoned, Share::percent(1)).unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
         };

@@ -2,10 +2,10 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES};
+use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES, WINDOW_BLOCKS_MAX};
 use crate::refresh::CHECK;
 use crate::state::ZoneState;
-use crate::zones::{RECORD_FRAMES, Zones};
+use crate::zones::Zones;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
 use openftl_media::{ChunkDescriptor, Completion};
 use openftl_parts::config::Config;
@@ -21,8 +21,8 @@ use openftl_parts::tenant::Tenant;
 use openftl_parts::words::TenantNote;
 use std::ops::Range;
 
-/// The tenants that a superblock names for zones, and for zones that are seen as segments.
-const KINDS: [(Face, u8); 2] = [(Face::Zones, 1), (Face::Segments, 2)];
+/// The tenants that a superblock names for zones, for zones that are seen as segments, and for zones with windows.
+const KINDS: [(Face, bool, u8); 3] = [(Face::Zones, false, 1), (Face::Segments, false, 2), (Face::Zones, true, 3)];
 
 /// Bits of the width of zones, and of their number, in what a superblock says; behind them comes how many can be open, less one.
 const WIDTH_BITS: u32 = 10;
@@ -43,9 +43,12 @@ const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "
 pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {
     let fields = [(layout.width, 0), (layout.zones, WIDTH_BITS), (max_open - 1, WIDTH_BITS + ZONES_BITS)];
     let bits = fields.into_iter().fold(0, |bits, (field, shift)| bits | u64::from(field) << shift);
-    let (_, kind) = KINDS.into_iter().find(|(of, _)| *of == face).expect("every face has a number");
+    let has_windows = layout.window_blocks > 0;
+    let known = KINDS.into_iter().find(|(of, with, _)| (*of, *with) == (face, has_windows));
+    let (_, _, kind) = known.expect("every face has a number, and segments have no windows");
     let kind = kind | ((layout.extension_bytes / EXTENSION_UNIT_BYTES) << EXTENSION_SHIFT) as u8;
-    TenantNote { kind, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16] }
+    let more = if has_windows { layout.window_blocks.ilog2() as u8 } else { 0 };
+    TenantNote { kind, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16], more }
 }
 
 /// What a drive was formatted for: parallel units of a zone, how many zones, and how many of them can be open.
@@ -58,16 +61,21 @@ fn described(note: TenantNote) -> (u32, u32, u32) {
 
 impl Tenant for Zones {
     fn find_drive(&mut self, geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
-        let known = KINDS.into_iter().find(|(_, kind)| *kind == config.tenant.family());
+        let known = KINDS.into_iter().find(|(_, _, kind)| *kind == config.tenant.family());
         let extension_bytes = u32::from(config.tenant.kind >> EXTENSION_SHIFT) * EXTENSION_UNIT_BYTES;
-        let (face, _) = known.expect("the drive is known to have zones");
+        let (face, has_windows, _) = known.expect("the drive is known to have zones");
         let (width, zones, max_open) = described(config.tenant);
         let refuse = |text: String| Err(OpenError::Tenant { text, is_lost: false });
         let columns = u64::from(width) * u64::from(zones);
         if width == 0 || zones == 0 || width > geometry.pus() || columns > geometry.chunks() {
             return refuse(format!("{zones} zones of {width} parallel units cannot be on this device"));
         }
-        let one = Layout::new(geometry, width, zones, 1).with_extension(extension_bytes);
+        let window_bits = u32::from(config.tenant.more);
+        if window_bits > WINDOW_BLOCKS_MAX.ilog2() {
+            return refuse(format!("random write areas of 2^{window_bits} blocks cannot be"));
+        }
+        let window_blocks = if has_windows { 1 << window_bits } else { 0 };
+        let one = Layout::new(geometry, width, zones, 1).with_extension(extension_bytes).with_windows(window_blocks);
         if one.records_per_block == 0 {
             return refuse(format!("no record says where a zone of {width} parallel units is"));
         }
@@ -92,10 +100,10 @@ impl Tenant for Zones {
     }
 
     fn frames_needed(&self, geometry: &Geometry) -> usize {
-        let Layout { unit_blocks, width, tail_blocks, .. } = self.layout;
+        let Layout { unit_blocks, width, .. } = self.layout;
         let column = geometry.mw_cunits + unit_blocks;
         let zone = unit_blocks + width * column;
-        (self.board.limits().max_active * zone + tail_blocks + unit_blocks) as usize + RECORD_FRAMES
+        (self.board.limits().max_active * zone) as usize + self.own_frames_needed()
     }
 
     fn spares(&self, good: u64, beyond: u64) -> u64 {
@@ -184,9 +192,15 @@ mod tests {
     #[test]
     fn a_superblock_says_the_extension_in_bits_that_were_zero_before_there_was_one() {
         let layout = Layout::new(&Geometry::tiny(), 3, 500, 2);
-        for (bytes, face, kind) in [(0, Face::Zones, 1), (0, Face::Segments, 2), (128, Face::Zones, 0b1001)] {
-            let found = note(&layout.with_extension(bytes), 7, face);
-            assert_eq!(found.kind, kind);
+        let made = [
+            (0, 0, Face::Zones, 1, 0),
+            (0, 0, Face::Segments, 2, 0),
+            (128, 0, Face::Zones, 0b1001, 0),
+            (128, 16, Face::Zones, 0b1011, 4),
+        ];
+        for (bytes, window_blocks, face, kind, more) in made {
+            let found = note(&layout.with_extension(bytes).with_windows(window_blocks), 7, face);
+            assert_eq!((found.kind, found.more), (kind, more));
             assert_eq!(described(found), (3, 500, 7));
             assert!(DriveKind::of(5, found).has_zones());
         }

@@ -17,6 +17,7 @@
 
 use crate::layout::Layout;
 use crate::record::{NamedChunk, SavedTail};
+use crate::window::Window;
 use openftl_core::{ChunkId, Frame};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::units::{OpenId, UnitId};
@@ -177,6 +178,10 @@ pub(crate) struct Writer {
     pub(crate) may_keep: bool,
     /// What the record says, or is to say, of the tail.
     pub(crate) saved: Option<SavedTail>,
+    /// What the host may write in any order, from the write pointer on.
+    pub(crate) window: Option<Window>,
+    /// Blocks before that of which the area has an older version.
+    pub(crate) stale: Vec<u32>,
     /// Lists of frames that units had, to be used again.
     spare: Vec<Vec<Frame>>,
 }
@@ -196,6 +201,8 @@ impl Writer {
             waits_for_units: false,
             may_keep: false,
             saved: None,
+            window: None,
+            stale: Vec::new(),
             spare: Vec::new(),
         }
     }

@@ -21,6 +21,11 @@ const COPY: u32 = 1 << 31;
 /// Units of a column that the device has and has not completed, at most. A recovery looks so far back for one that failed.
 pub(crate) const UNITS_UNDER_WAY_MAX: u32 = 64;
 
+/// What the medium says of block `block` of a zone with this number.
+pub(crate) fn oob(block: u32, number: u64) -> Oob {
+    Oob { kind: BlockKind::Tenant, address: block.into(), sequence: number }
+}
+
 fn owner(slot: u32, unit: u32) -> u64 {
     u64::from(slot) << 32 | u64::from(unit)
 }
@@ -32,17 +37,25 @@ fn slot_and_unit(owner: u64) -> (u32, u32) {
 impl Zones {
     /// Takes blocks that the host has written to `zone`, behind all others.
     pub(crate) fn append(&mut self, flash: &mut Flash, zone: u32, frames: &[Frame]) {
-        let unit_blocks = self.layout.unit_blocks;
-        let slot = match self.slot_of(zone) {
-            Some(slot) => slot,
-            None => {
-                self.numbers[zone as usize] = self.next_number;
-                self.next_number += 1;
-                self.mark_dirty(zone);
-                self.add_writer(Writer::new(zone, self.numbers[zone as usize], self.layout.width))
-            }
-        };
+        let slot = self.slot_to_write(zone);
         flash.statistics.host_blocks_written += frames.len() as u64;
+        self.push(flash, slot, frames);
+    }
+
+    /// The slot of the writer of a zone that is written to, which has one from now on.
+    pub(crate) fn slot_to_write(&mut self, zone: u32) -> u32 {
+        if let Some(slot) = self.slot_of(zone) {
+            return slot;
+        }
+        self.numbers[zone as usize] = self.next_number;
+        self.next_number += 1;
+        self.mark_dirty(zone);
+        self.add_writer(Writer::new(zone, self.numbers[zone as usize], self.layout.width))
+    }
+
+    /// Puts blocks behind all others of a zone.
+    pub(crate) fn push(&mut self, flash: &mut Flash, slot: u32, frames: &[Frame]) {
+        let (unit_blocks, hole) = (self.layout.unit_blocks, self.hole);
         let writer = self.writers[slot as usize].as_mut().expect("the zone has a writer");
         for frame in frames {
             if !writer.units.back().is_some_and(|unit| unit.state == UnitState::Filling) {
@@ -51,14 +64,16 @@ impl Zones {
             let unit = writer.end_unit() - 1;
             let filling = writer.units.back_mut().expect("it was just looked at");
             let address = unit * unit_blocks + filling.skip + filling.frames.len() as u32;
-            let oob = Oob { kind: BlockKind::Tenant, address: address.into(), sequence: writer.number };
-            oob.seal(&mut flash.frames, *frame);
+            if Some(*frame) != hole {
+                oob(address, writer.number).seal(&mut flash.frames, *frame);
+            }
             filling.frames.push(*frame);
             if filling.skip + filling.frames.len() as u32 == unit_blocks {
                 filling.state = UnitState::Waiting;
             }
         }
-        if self.board.zone(zone).state == ZoneState::Full {
+        if self.board.zone(writer.zone).state == ZoneState::Full {
+            writer.window = None;
             writer.is_ending = true;
         }
         self.go_on_with(flash, slot);
@@ -69,6 +84,7 @@ impl Zones {
         self.mark_dirty(zone);
         let Some(slot) = self.slot_of(zone) else { return };
         let writer = self.writer(slot);
+        writer.window = None;
         writer.is_ending = true;
         if let Some(last) = writer.units.back_mut()
             && last.state == UnitState::Filling
@@ -97,7 +113,11 @@ impl Zones {
         writer.is_orphan = true;
         let saved = writer.saved.take();
         self.leave_tail(zone, saved);
+        let hole = self.hole;
         let writer = self.writer(slot);
+        if let Some(mut window) = writer.window.take() {
+            window.take_frames().for_each(|frame| flash.frames.release(frame));
+        }
         // Only a full chunk can be reset, and what is on its way ends when its chunk is closed.
         for open in writer.columns.iter().filter_map(|column| column.new.and_then(|new| new.open)) {
             flash.pad_by(open, flash.units.room(open));
@@ -105,7 +125,8 @@ impl Zones {
         for unit in &mut writer.units {
             if !matches!(unit.state, UnitState::UnderWay { .. }) {
                 unit.state = UnitState::Readable;
-                unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
+                let frames = unit.frames.drain(..).filter(|frame| Some(*frame) != hole);
+                frames.for_each(|frame| flash.frames.release(frame));
             }
         }
         writer.forget_readable();
@@ -203,6 +224,11 @@ impl Zones {
                     let new = self.writer(slot).columns[at as usize].new.expect("a column that is ready has a chunk");
                     if new.open.is_some_and(|open| flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX as usize) {
                         self.writer(slot).waits_for_units = true;
+                        return;
+                    }
+                    if !self.fill_holes(flash, slot, unit) {
+                        // Who has the frames gives them back.
+                        self.writer(slot).is_stirred = true;
                         return;
                     }
                     self.write(flash, slot, at, unit);

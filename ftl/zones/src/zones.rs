@@ -95,6 +95,10 @@ pub struct Zones {
     pub(crate) is_stirred: bool,
     /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
     pub(crate) kept_frames: Vec<Frame>,
+    /// What stands for blocks of a window that nobody has written; `None`: no zone has a window.
+    pub(crate) hole: Option<Frame>,
+    /// Blocks that are being committed: kept for its memory.
+    pub(crate) committing: Vec<Frame>,
     pub(crate) statistics: ZoneStatistics,
     /// Zones that have changed by themselves since somebody asked.
     pub(crate) changed: Vec<u32>,
@@ -111,7 +115,7 @@ impl Zones {
             order.sort_by_key(|pu| (pu.0 & ((1 << format.pu_bits) - 1), format.group_of(*pu)));
         }
         Zones {
-            board: Board::new(layout.zones, layout.capacity, limits),
+            board: Board::new(layout.zones, layout.capacity, limits).with_windows(layout.window_blocks),
             asked: limits.into(),
             chunks: vec![NONE; zones * layout.width as usize],
             numbers: vec![0; zones],
@@ -130,6 +134,8 @@ impl Zones {
             lacks_room: false,
             is_stirred: false,
             kept_frames: Vec::new(),
+            hole: None,
+            committing: Vec::new(),
             statistics: ZoneStatistics::default(),
             changed: Vec::new(),
             refresh: Refresh::stopped(),
@@ -211,7 +217,8 @@ impl Zones {
             return Record { chunks: vec![None; width as usize], ..Record::default() };
         }
         let extension = shown.has_extension.then(|| self.extension(zone).to_vec());
-        Record { state, written: shown.written, number: self.numbers[zone as usize], saved, chunks, extension }
+        let (written, number, has_window) = (shown.written, self.numbers[zone as usize], shown.has_window);
+        Record { state, written, number, saved, has_window, chunks, extension }
     }
 
     /// Where the extension of `zone` is.
@@ -243,11 +250,28 @@ impl Zones {
 
     /// Frames that are kept for the drive itself.
     fn frames_to_keep(&self) -> usize {
-        (self.layout.tail_blocks + self.layout.unit_blocks) as usize + RECORD_FRAMES
+        let Layout { tail_blocks, unit_blocks, .. } = self.layout;
+        (tail_blocks + unit_blocks + self.blocks_of_holes()) as usize + RECORD_FRAMES
+    }
+
+    /// Frames that are kept for blocks that nobody has written: those of a unit on its way to the medium.
+    fn blocks_of_holes(&self) -> u32 {
+        if self.layout.window_blocks > 0 { self.layout.unit_blocks } else { 0 }
+    }
+
+    /// Frames for what the drive writes by itself, and for windows.
+    pub(crate) fn own_frames_needed(&self) -> usize {
+        let windows = self.board.limits().max_open * self.layout.window_blocks;
+        let hole = usize::from(self.layout.window_blocks > 0);
+        self.frames_to_keep() + windows as usize + hole
     }
 
     /// Takes back frames that are kept, before a host can.
     pub(crate) fn keep_frames(&mut self, flash: &mut Flash) {
+        if self.hole.is_none() && self.layout.window_blocks > 0 {
+            self.hole = flash.frames.acquire(FrameForm::Bytes);
+            self.hole.iter().for_each(|frame| flash.frames.zero(*frame));
+        }
         let lacking = self.frames_to_keep().saturating_sub(self.kept_frames.len());
         for _ in 0..lacking {
             let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { break };
@@ -280,9 +304,14 @@ impl Zones {
         zones.filter(|zone| self.board.zone(*zone).state != ZoneState::ReadOnly).collect()
     }
 
-    /// Where block `block` of `zone` is, which has been written.
+    /// Where block `block` of `zone` is, which has been written, or lies before one of the window that has.
     pub(crate) fn block(&self, flash: &Flash, zone: u32, block: u32) -> BlockPlace {
         let (column, at) = self.layout.place(block);
+        if let Some(window) = self.writer_of(zone).and_then(|writer| writer.window.as_ref())
+            && block >= self.board.zone(zone).written
+        {
+            return BlockPlace::Frame(window.frame(block).unwrap_or_else(|| self.hole()));
+        }
         let Some(writer) = self.writer_of(zone) else {
             let chunk = self.chunk(zone, column).expect("a block that was written is in a chunk");
             return BlockPlace::Media(flash.format.ppa(chunk, at));

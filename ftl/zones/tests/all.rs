@@ -4,4 +4,5 @@ mod board;
 mod crash_points;
 mod extensions;
 mod refresh;
+mod windows;
 mod world;

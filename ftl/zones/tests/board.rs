@@ -19,16 +19,23 @@ enum Deed {
     Weaken,
     /// The host sets its extension.
     Extend,
+    /// The host opens it with a window.
+    OpenWithWindow,
+    /// The host commits what is before this block.
+    Commit { end: u64 },
 }
 
 /// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened; and the zones that have been weak
-/// or got an extension since they last were empty.
+/// or got an extension since they last were empty; and those that have a window.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Model {
     zones: Vec<(ZoneState, u32, usize)>,
     weak: BTreeSet<usize>,
     extended: BTreeSet<usize>,
+    windowed: BTreeSet<usize>,
     clock: usize,
+    /// Blocks of a window.
+    window: u32,
 }
 
 impl Model {
@@ -81,18 +88,70 @@ impl Model {
                     Offline => return Err(ZoneError::Offline { zone: name }),
                     Empty | ImplicitlyOpen | ExplicitlyOpen | Closed => {}
                 }
+                let has_window = self.windowed.contains(&zone);
+                if at.is_none() && has_window {
+                    return Err(ZoneError::AppendToWindow { zone: name });
+                }
                 let at = at.unwrap_or(written);
-                if at != written {
+                // Within the window, or so far behind it that a window is committed.
+                let places = if has_window { written..=written + 2 * self.window - 1 } else { written..=written };
+                let is_in_place = places.contains(&at) && (!has_window || places.contains(&(at + blocks - 1)));
+                if !is_in_place {
                     return Err(ZoneError::InvalidWrite { zone: name, at, expected: written });
                 }
-                if written + blocks > CAPACITY {
-                    let end = u64::from(written + blocks);
+                if at + blocks > CAPACITY {
+                    let end = u64::from(at + blocks);
                     return Err(ZoneError::Boundary { zone: name, end, capacity: CAPACITY });
                 }
                 if state != ExplicitlyOpen {
                     self.open(limits, zone, ImplicitlyOpen)?;
                 }
-                self.zones[zone].1 += blocks;
+                match has_window {
+                    false => self.zones[zone].1 += blocks,
+                    true => while self.zones[zone].1 + self.window < at + blocks {
+                        self.zones[zone].1 += 1;
+                    },
+                }
+                if self.zones[zone].1 == CAPACITY {
+                    self.zones[zone].0 = Full;
+                }
+            }
+            Deed::OpenWithWindow => {
+                let has_window = self.windowed.contains(&zone);
+                match state {
+                    _ if self.window == 0 => return Err(ZoneError::NoWindows),
+                    Empty => {}
+                    ImplicitlyOpen | ExplicitlyOpen | Closed if has_window => {}
+                    ImplicitlyOpen | ExplicitlyOpen | Closed => {
+                        return Err(ZoneError::WindowOfWritten { zone: name, state });
+                    }
+                    Full | ReadOnly | Offline => {
+                        return Err(ZoneError::InvalidTransition { zone: name, state, action: Action::Open });
+                    }
+                }
+                let before = self.clone();
+                self.open(limits, zone, ExplicitlyOpen)?;
+                if !has_window && self.windowed.len() as u32 >= limits.max_open {
+                    *self = before;
+                    return Err(ZoneError::TooManyWindows { limit: limits.max_open });
+                }
+                self.windowed.insert(zone);
+            }
+            Deed::Commit { end } => {
+                if !self.windowed.contains(&zone) {
+                    return Err(ZoneError::NoWindow { zone: name });
+                }
+                if state == ReadOnly {
+                    return Err(ZoneError::ReadOnly { zone: name });
+                }
+                let window_end = CAPACITY.min(written + self.window);
+                if !(written + 1..=window_end).any(|block| u64::from(block) == end) {
+                    return Err(ZoneError::OutsideWindow { zone: name, end, first: written, window_end });
+                }
+                if state != ExplicitlyOpen {
+                    self.open(limits, zone, ImplicitlyOpen)?;
+                }
+                self.zones[zone].1 = end as u32;
                 if self.zones[zone].1 == CAPACITY {
                     self.zones[zone].0 = Full;
                 }
@@ -117,6 +176,7 @@ impl Model {
         let zones = &self.zones;
         self.weak.retain(|zone| !matches!(zones[*zone].0, Empty | ReadOnly | Offline));
         self.extended.retain(|zone| !matches!(zones[*zone].0, Empty | Offline));
+        self.windowed.retain(|zone| !matches!(zones[*zone].0, Empty | Full | Offline));
         Ok(())
     }
 }
@@ -137,20 +197,27 @@ fn normal(model: &Model) -> Model {
 fn deeds() -> Vec<Deed> {
     let writes = [(None, 1), (None, 2), (None, 4), (Some(0), 1), (Some(1), 2), (Some(3), 1)];
     let writes = writes.into_iter().map(|(at, blocks)| Deed::Write { at, blocks });
-    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain([Deed::Fail, Deed::Weaken, Deed::Extend]).collect()
+    let others = [Deed::Fail, Deed::Weaken, Deed::Extend, Deed::OpenWithWindow];
+    let commits = (0..5).map(|end| Deed::Commit { end });
+    writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain(others).chain(commits).collect()
 }
 
 #[test]
 fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
     let mut cells = 0_u64;
-    for limits in [(1, 1), (1, 2), (2, 2), (2, 3)].map(|(max_open, max_active)| Limits { max_open, max_active }) {
+    for (window, max_open, max_active) in
+        [(0, 1, 1), (0, 1, 2), (0, 2, 2), (0, 2, 3), (1, 1, 1), (1, 1, 2), (2, 2, 3)]
+    {
+        let limits = Limits { max_open, max_active };
         let empty = Model {
             zones: vec![(ZoneState::Empty, 0, 0); 3],
             weak: BTreeSet::new(),
             extended: BTreeSet::new(),
+            windowed: BTreeSet::new(),
             clock: 0,
+            window,
         };
-        let first = (empty, Board::new(3, CAPACITY, limits));
+        let first = (empty, Board::new(3, CAPACITY, limits).with_windows(window));
         let mut seen = HashSet::from([first.0.clone()]);
         let mut waiting = VecDeque::from([first]);
         while let Some((model, board)) = waiting.pop_front() {
@@ -170,6 +237,8 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                             Ok(())
                         }
                         Deed::Extend => board.extend(name),
+                        Deed::OpenWithWindow => board.open_with_window(name).map(drop),
+                        Deed::Commit { end } => board.commit(name, end).map(drop),
                         Deed::Weaken => {
                             let is_news = board.recommend(name);
                             assert_eq!(is_news, model.weak.contains(&zone) && !before.1.weak.contains(&zone));
@@ -184,18 +253,23 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                     let shown: Vec<_> = board
                         .zones()
                         .iter()
-                        .map(|zone| (zone.state, zone.written, is_recommended(zone), zone.has_extension))
+                        .map(|zone| (zone.state, zone.written, is_recommended(zone), zone.has_extension, zone.has_window))
                         .collect();
-                    let has = |zone: usize| (model.weak.contains(&zone), model.extended.contains(&zone));
+                    let is_in = |set: &BTreeSet<usize>, zone: usize| set.contains(&zone);
                     let wanted: Vec<_> = model
                         .zones
                         .iter()
                         .enumerate()
-                        .map(|(at, zone)| (zone.0, zone.1, has(at).0, has(at).1))
+                        .map(|(at, zone)| {
+                            let [weak, extended, windowed] =
+                                [&model.weak, &model.extended, &model.windowed].map(|set| is_in(set, at));
+                            (zone.0, zone.1, weak, extended, windowed)
+                        })
                         .collect();
                     assert_eq!(shown, wanted, "{deed:?} of zone {zone}, {limits:?}: {before:?}");
                     let counted = (model.count(ZoneState::is_open), model.count(ZoneState::is_active));
                     assert_eq!(board.resources(), counted);
+                    assert_eq!(board.windows(), model.windowed.len() as u32);
                     let model = normal(&model);
                     if seen.insert(model.clone()) {
                         waiting.push_back((model, board));

@@ -19,7 +19,16 @@ pub fn world(changes: &[(&str, &str)], width: u32, max_open: u32, max_active: u3
 
 /// The same with so many bytes of zone descriptor extension.
 pub fn world_with(changes: &[(&str, &str)], width: u32, limits: Limits, extension_bytes: u32, seed: u64) -> ZoneWorld {
-    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(5), extension_bytes };
+    world_of(changes, zoned_with(width, limits, extension_bytes), seed)
+}
+
+/// Five zones.
+pub fn zoned_with(width: u32, limits: Limits, extension_bytes: u32) -> ZoneConfig {
+    ZoneConfig { face: Face::Zones, width, limits, zones: Some(5), extension_bytes, window_blocks: 0 }
+}
+
+/// A small drive with such zones.
+pub fn world_of(changes: &[(&str, &str)], zoned: ZoneConfig, seed: u64) -> ZoneWorld {
     let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
     for chunks in (8..400).step_by(4) {
         if let Ok(world) = ZoneWorld::try_new(profile("tiny", changes), config.clone(), zoned, chunks, seed) {
@@ -138,7 +147,7 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
 fn drives_that_cannot_be_are_refused_with_the_reason() {
     let refused = |width, max_open, max_active, zones, chunks| {
         let zoned =
-            ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones, extension_bytes: 0 };
+            ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones, extension_bytes: 0, window_blocks: 0 };
         let world = ZoneWorld::try_new(profile("tiny", &[]), Config::default(), zoned, chunks, 1);
         world.err().expect("there can be no such drive").to_string()
     };
@@ -247,6 +256,7 @@ fn a_check_reads_every_block_below_a_write_pointer_and_names_what_is_lost() {
         limits: Limits { max_open: 2, max_active: 3 },
         zones: None,
         extension_bytes: 0,
+        window_blocks: 0,
     };
     let mut ftl = ZoneFtl::format(device, config.clone(), zoned, &mut clock).unwrap();
     let (size, capacity) = (ftl.layout().size, ftl.layout().capacity);
@@ -306,6 +316,7 @@ impl Small {
             limits: Limits { max_open: 2, max_active: 3 },
             zones: None,
             extension_bytes: 0,
+        window_blocks: 0,
         };
         let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
         Small { ftl, clock }

@@ -256,6 +256,9 @@ const ZONE_DEEDS: [(ZoneDeedKind, u64); 8] = [
     (ZoneDeedKind::Reset, 9),
 ];
 
+/// The same of what zones with windows take beside.
+const WINDOW_DEEDS: [(ZoneDeedKind, u64); 2] = [(ZoneDeedKind::OpenWithWindow, 12), (ZoneDeedKind::Commit, 8)];
+
 /// Faults that a zoned drive makes good, or wears out by.
 const ZONE_FAULTS: [FaultKind; 5] =
     [FaultKind::Program, FaultKind::Close, FaultKind::Erase, FaultKind::HighEcc, FaultKind::Retry];
@@ -264,7 +267,9 @@ const ZONE_FAULTS: [FaultKind; 5] =
 pub(super) fn zone_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     // Of everything but writes, a third is left out.
     let is_write = |kind: ZoneDeedKind| matches!(kind, ZoneDeedKind::Append | ZoneDeedKind::Write);
-    let deeds: Vec<_> = ZONE_DEEDS.into_iter().filter(|(kind, _)| is_write(*kind) || !dice.once_in(3)).collect();
+    let has_windows = matches!(setting.kind, super::Kind::Zones { zoned, .. } if zoned.window_blocks > 0);
+    let mut deeds: Vec<_> = ZONE_DEEDS.into_iter().filter(|(kind, _)| is_write(*kind) || !dice.once_in(3)).collect();
+    deeds.extend(WINDOW_DEEDS.into_iter().filter(|_| has_windows));
     let weights = [
         (Kind::Write, 300),
         (Kind::Flush, 25),
@@ -300,6 +305,7 @@ pub(super) fn zone_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
                 let size = match kind {
                     ZoneDeedKind::Append | ZoneDeedKind::AppendDurably | ZoneDeedKind::Write => dice.between(1, most),
                     ZoneDeedKind::Read => dice.between(1, 60),
+                    ZoneDeedKind::Commit => dice.between(1, 40),
                     _ => 0,
                 };
                 Step::Zone(ZoneDeed { kind, pick: pick as u32, size: size as u32 })

@@ -16,7 +16,7 @@
 //! | 8-11 | version |
 //! | 12-15 | length in bytes |
 //! | 16-19 | CRC32C of the whole length with this field 0 |
-//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks |
+//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks; bits 8 to 15, what else the tenant says |
 //! | 24-31 | drive |
 //! | 32-39 | sequence of the superblock |
 //! | 40-47 | capacity in logical blocks |
@@ -74,6 +74,8 @@ pub const COUNTS_END: u64 = 1 << 47;
 
 const CLEAN: u32 = 1;
 const COPIES: u32 = 2;
+/// In the flags, behind which there are 8 bits of the tenant.
+const MORE_SHIFT: u32 = 8;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -325,7 +327,11 @@ impl Superblock {
             version: U32::new(SUPERBLOCK_VERSION),
             bytes: U32::ZERO,
             crc: U32::ZERO,
-            flags: U32::new(if self.clean { CLEAN } else { 0 } | if self.copies { COPIES } else { 0 }),
+            flags: U32::new(
+                if self.clean { CLEAN } else { 0 }
+                    | if self.copies { COPIES } else { 0 }
+                    | u32::from(self.tenant.more) << MORE_SHIFT,
+            ),
             drive: U64::new(self.drive),
             sequence: U64::new(self.sequence),
             capacity_blocks: U64::new(self.capacity_blocks),
@@ -441,7 +447,11 @@ impl Superblock {
             capacity_blocks: header.capacity_blocks.get(),
             over_provisioning: Share { millionths: header.over_provisioning.get() },
             catalog_blocks: header.catalog_blocks.get(),
-            tenant: TenantNote { kind: header.tenant, words: header.tenant_words.map(U16::get) },
+            tenant: TenantNote {
+                kind: header.tenant,
+                words: header.tenant_words.map(U16::get),
+                more: (header.flags.get() >> MORE_SHIFT) as u8,
+            },
             geometry: [
                 header.groups.get(),
                 header.pus_per_group.get(),
@@ -631,7 +641,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (
             offset_of!(Header, flags),
             4,
-            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks",
+            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks; bits 8 to 15, what else the tenant says",
         ),
         (offset_of!(Header, drive), 8, "drive"),
         (offset_of!(Header, sequence), 8, "sequence of the superblock"),

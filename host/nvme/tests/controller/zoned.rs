@@ -16,7 +16,7 @@ use openftl_zones::{Action, ZoneState};
 
 const ZONED: u32 = 7;
 const SHAPE: ZonedShape =
-    ZonedShape { zones: 10, size: 64, capacity: 48, max_open: 3, max_active: 5, extension_bytes: 0 };
+    ZonedShape { zones: 10, size: 64, capacity: 48, max_open: 3, max_active: 5, extension_bytes: 0, window_blocks: 0 };
 
 fn number(data: &[u8], at: usize, bytes: usize) -> u64 {
     data[at..at + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
