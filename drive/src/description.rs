@@ -35,6 +35,7 @@
 //! max_open_zones = 14             # that are open at a time
 //! max_active_zones = 14           # that are open or closed at a time
 //! zone_descriptor_extension = 0   # bytes that a host can attach to each zone, a multiple of 64
+//! zrwa = false                    # whether hosts can open zones with a random write area; or how long that is, "64KiB"
 //!
 //!                                 # with kind = "tables", for RocksDB: media.capacity is what its tables can hold
 //! log_area = "512MiB"             # for its write-ahead logs and other small files
@@ -85,7 +86,7 @@
 
 use crate::failure::Failure;
 use crate::ftl_section::span;
-pub use crate::ftl_section::{FtlKind, FtlSection, Interface};
+pub use crate::ftl_section::{FtlKind, FtlSection, Interface, RandomWriteArea};
 use crate::small_file::{self, SmallFileError};
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Share};
@@ -527,8 +528,14 @@ mod tests {
             words.iter().for_each(|word| assert!(error.contains(word), "`{word}` is not in: {error}"));
         };
         refused(zones("victim = \"greedy\"").unwrap_err(), &["ftl.victim", "of no use to zones"]);
-        refused(zones("zrwa = true").unwrap_err(), &["ftl.zrwa = true", "yet"]);
-        assert!(zones("zrwa = false").is_ok());
+        for (text, area) in [
+            ("true", RandomWriteArea::Has(true)),
+            ("false", RandomWriteArea::Has(false)),
+            ("\"64KiB\"", RandomWriteArea::Bytes(ByteSize(65_536))),
+        ] {
+            assert_eq!(zones(&format!("zrwa = {text}")).unwrap().ftl.zrwa, Some(area));
+        }
+        refused(zones("zrwa = 64").unwrap_err(), &["true, false, or a size like"]);
         refused(
             zones("\n[media]\nover_provisioning = \"7%\"").unwrap_err(),
             &["media.over_provisioning = \"7%\"", "of no use to zones"],

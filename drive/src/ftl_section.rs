@@ -88,14 +88,24 @@ pub struct FtlSection {
     pub max_active_zones: Option<u32>,
     /// Of zones: bytes of the descriptor extension of each.
     pub zone_descriptor_extension: Option<u32>,
-    /// Of zones: whether they have a random write area.
-    pub zrwa: Option<bool>,
+    /// Of zones: whether a host can open them with a random write area, and how long that is.
+    pub zrwa: Option<RandomWriteArea>,
     /// Of segments: parallel units of each.
     pub segment_width: Option<u32>,
     /// Of segments: how many can be neither empty nor full.
     pub max_open_segments: Option<u32>,
     /// Of segments: how hosts see them.
     pub interface: Option<Interface>,
+}
+
+/// The random write area of zones, in a drive description: `true`, `false`, or how long it is.
+#[derive(serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(untagged, expecting = "true, false, or a size like \"64KiB\"")]
+pub enum RandomWriteArea {
+    /// As long as is usual, or none.
+    Has(bool),
+    /// So long.
+    Bytes(ByteSize),
 }
 
 /// Fields, and whether they are given.
@@ -137,9 +147,6 @@ impl FtlSection {
 
     /// Whether it says nothing but what an FTL of `kind` heeds, where that is of zones or segments, or one that has neither.
     pub(crate) fn expect_of_kind(&self, kind: FtlKind) -> Result<(), String> {
-        if kind == FtlKind::Zones && self.zrwa == Some(true) {
-            return Err("zrwa = true: zones have no random write area yet; leave it away".to_owned());
-        }
         let (blocks, zones, segments) = self.given();
         let first = |fields: &[(&'static str, bool)]| fields.iter().find_map(|(field, given)| given.then_some(*field));
         let only = |noun: &str, field: Option<&str>| match field {

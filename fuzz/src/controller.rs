@@ -87,7 +87,7 @@ fn connected(target: &mut Target, queue: u32, controller: u16) -> Queue {
 
 /// The zones of the zoned namespace.
 const SHAPE: ZonedShape =
-    ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3, extension_bytes: 64 };
+    ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3, extension_bytes: 64, window_blocks: 16 };
 
 /// A target with a ready controller of one host: its admin queue and an I/O queue.
 fn ready() -> (Target, [Queue; 2]) {
@@ -229,7 +229,8 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
             let is_of_zone = span.offset.is_multiple_of(SHAPE.size * 4096) && span.offset < capacity;
             assert!(is_of_zone && (1..=1 << 20).contains(&span.length), "{span:?}");
         }
-        IoCommand::Zone(ZoneCommand::Act { first, .. }) => {
+        IoCommand::Zone(ZoneCommand::Commit { last }) => assert!(*last < namespace.blocks(), "block {last}"),
+        IoCommand::Zone(ZoneCommand::Act { first, .. } | ZoneCommand::OpenWithWindow { first }) => {
             assert!(first.is_multiple_of(SHAPE.size) && *first < namespace.blocks(), "block {first}");
         }
         IoCommand::Zone(ZoneCommand::Extend { first, bytes }) => {

@@ -137,7 +137,12 @@ impl ZoneModel {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let seen = |lives: &Lives| {
             let Life { number, written, extension, ref cells, .. } = *lives.now();
-            Seen { number, written, extension, versions: cells.iter().map(|(block, cell)| (*block, cell.now)).collect() }
+            Seen {
+                number,
+                written,
+                extension,
+                versions: cells.iter().map(|(block, cell)| (*block, cell.now)).collect(),
+            }
         };
         self.0.iter().map(seen).collect()
     }

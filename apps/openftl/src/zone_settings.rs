@@ -4,14 +4,17 @@ use crate::failure::Failure;
 use crate::settings::BlockSettings;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
-use openftl_drive::description::{FtlSection, Interface};
+use openftl_drive::description::{FtlSection, Interface, RandomWriteArea};
 use openftl_media::Profile;
 use openftl_parts::{Config, OpenError};
-use openftl_zones::sizing::{EXTENSION_FIELD, chunks_per_pu, zones_holding};
+use openftl_zones::sizing::{EXTENSION_FIELD, WINDOW_FIELD, chunks_per_pu, zones_holding};
 use openftl_zones::{AskedLimits, Face, Limits, ZoneConfig};
 
 /// Zones that can be open or closed at a time where nothing is said: as many as zoned drives for servers have.
 const ACTIVE_DEFAULT: u32 = 14;
+
+/// Blocks of a random write area where no more is said than that there is one: 1 MiB, as zoned drives for servers have.
+const WINDOW_BLOCKS_DEFAULT: u32 = 256;
 
 /// The same of segments: those of a log-structured file system, and its checkpoints.
 const OPEN_SEGMENTS_DEFAULT: u32 = 8;
@@ -31,6 +34,8 @@ pub struct ZoneSettings {
     pub limits: AskedLimits,
     /// Bytes of the descriptor extension of each.
     pub extension_bytes: u32,
+    /// The random write area of each.
+    pub window: Option<RandomWriteArea>,
     /// The block FTL beside them, whose size follows from theirs.
     pub area: BlockSettings,
 }
@@ -47,6 +52,7 @@ impl ZoneSettings {
                 max_open: section.max_open_zones.or(all.max_open_zones),
                 max_active: section.max_active_zones.or(all.max_active_zones),
             },
+            window: section.zrwa.or(all.zrwa),
             extension_bytes: section.zone_descriptor_extension.or(all.zone_descriptor_extension).unwrap_or(0),
             area: BlockSettings {
                 checkpoint_log_blocks: section.checkpoint_log_blocks.or(area.checkpoint_log_blocks),
@@ -87,6 +93,18 @@ impl ZoneSettings {
             limits: Limits { max_open, max_active },
             zones: Some(zones),
             extension_bytes: self.extension_bytes,
+            window_blocks: self.window_blocks(u64::from(width) * u64::from(geometry.blocks_per_chunk)),
+        }
+    }
+
+    /// Blocks of the random write area of a zone that holds so many. What is no whole number of them is refused as what it is in blocks.
+    fn window_blocks(&self, capacity: u64) -> u32 {
+        match self.window {
+            None | Some(RandomWriteArea::Has(false)) => 0,
+            Some(RandomWriteArea::Has(true)) => WINDOW_BLOCKS_DEFAULT.min(1 << capacity.max(1).ilog2()),
+            Some(RandomWriteArea::Bytes(ByteSize(bytes))) => {
+                u32::try_from(bytes.div_ceil(BLOCK_BYTES as u64)).unwrap_or(u32::MAX).max(1)
+            }
         }
     }
 
@@ -126,6 +144,9 @@ fn zones_failure(face: Face, error: OpenError) -> Failure {
         }
         OpenError::Tenant { text, .. } if text.starts_with(EXTENSION_FIELD) => {
             failure.fix(format_args!("choose such a {EXTENSION_FIELD}, or leave it away"))
+        }
+        OpenError::Tenant { text, .. } if text.starts_with(WINDOW_FIELD) => {
+            failure.fix(format_args!("choose such a {WINDOW_FIELD}, true, or leave it away"))
         }
         OpenError::Limits(_) => failure.fix("choose a limit from 1 on, or leave it away"),
         OpenError::Tenant { text, .. } if text.starts_with(width) => {

@@ -17,6 +17,8 @@ pub enum ZonesMade {
         max_open_zones: u32,
         max_active_zones: u32,
         zone_descriptor_extension: u32,
+        /// Bytes of the random write area that a zone can be opened with; 0: there is none.
+        zrwa: u64,
     },
     Segments {
         segments: u32,
@@ -28,7 +30,7 @@ pub enum ZonesMade {
 
 impl ZonesMade {
     pub fn of(settings: &ZoneSettings, geometry: &Geometry) -> ZonesMade {
-        let ZoneConfig { face, width, limits, zones, extension_bytes } = settings.zoned(geometry);
+        let ZoneConfig { face, width, limits, zones, extension_bytes, window_blocks } = settings.zoned(geometry);
         let count = zones.expect("it is computed");
         let bytes = u64::from(width * geometry.blocks_per_chunk) * BLOCK_BYTES as u64;
         match face {
@@ -39,6 +41,7 @@ impl ZonesMade {
                 max_open_zones: limits.max_open,
                 max_active_zones: limits.max_active,
                 zone_descriptor_extension: extension_bytes,
+                zrwa: u64::from(window_blocks) * BLOCK_BYTES as u64,
             },
             Face::Segments => ZonesMade::Segments {
                 segments: count,
@@ -59,13 +62,18 @@ impl ZonesMade {
                 max_open_zones,
                 max_active_zones,
                 zone_descriptor_extension,
+                zrwa,
             } => {
                 let extension = match zone_descriptor_extension {
                     0 => String::new(),
                     bytes => format!("; each has a descriptor extension of {bytes} bytes"),
                 };
+                let window = match zrwa {
+                    0 => String::new(),
+                    bytes => format!("; a zone can be opened with a random write area of {}", ByteSize(*bytes)),
+                };
                 format!(
-                    "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open{extension}",
+                    "{zones} zones of {}, each on {zone_width} dies; {max_active_zones} of them may be active and {max_open_zones} open{extension}{window}",
                     ByteSize(*zone_capacity_bytes)
                 )
             }

@@ -227,6 +227,12 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentFtl<Z> {
             ZoneError::ReadOnly { .. }
             | ZoneError::InvalidTransition { .. }
             | ZoneError::NotEmpty { .. }
+            | ZoneError::TooManyWindows { .. }
+            | ZoneError::WindowOfWritten { .. }
+            | ZoneError::NoWindows
+            | ZoneError::NoWindow { .. }
+            | ZoneError::AppendToWindow { .. }
+            | ZoneError::OutsideWindow { .. }
             | ZoneError::NoExtension => AppendError::SegmentReadOnly { boundary }.into(),
             ZoneError::Offline { .. } => IoError::Unrecovered { block: first },
             ZoneError::DriveReadOnly(_) => IoError::ReadOnly,

@@ -157,7 +157,8 @@ fn a_log_on_segments_copies_three_pages_and_erases_two_blocks() {
     let mut clock = VirtualClock::default();
     let config = Config { checkpoint_log_blocks: Some(24), ..Config::default() };
     let limits = Limits { max_open: 5, max_active: 5 };
-    let segments = ZoneConfig { face: Face::Segments, width: 2, limits, zones: Some(5), extension_bytes: 0, window_blocks: 0 };
+    let segments =
+        ZoneConfig { face: Face::Segments, width: 2, limits, zones: Some(5), extension_bytes: 0, window_blocks: 0 };
     let drive = &mut SegmentFtl::format(device(2, 60), config, segments, &mut clock).unwrap();
     let clock = &mut clock;
     assert_eq!(drive.segment_blocks(), Some(SEGMENT * PAGE), "two blocks of two pages");

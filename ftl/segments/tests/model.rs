@@ -40,7 +40,14 @@ impl World {
         let mut clock = VirtualClock::default();
         let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::new(profile, 40, Store::Ram, Timing::Modelled, 1).unwrap();
-        let segments = ZoneConfig { face: Face::Zones, width, limits: LIMITS, zones: Some(6), extension_bytes: 0, window_blocks: 0 };
+        let segments = ZoneConfig {
+            face: Face::Zones,
+            width,
+            limits: LIMITS,
+            zones: Some(6),
+            extension_bytes: 0,
+            window_blocks: 0,
+        };
         let drive = SegmentFtl::format(device, config(), segments, &mut clock).unwrap();
         assert_eq!(drive.zones().face(), Face::Segments, "a drive that is made so is kept so");
         let capacity = drive.segment_blocks().unwrap() as usize;

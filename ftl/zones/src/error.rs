@@ -108,7 +108,9 @@ pub enum ZoneError {
         zone: u32,
     },
     /// Not within a window.
-    #[error("blocks up to {end} of zone {zone} are to be committed, whose random write area is blocks {first} to {window_end}")]
+    #[error(
+        "blocks up to {end} of zone {zone} are to be committed, whose random write area is blocks {first} to {window_end}"
+    )]
     OutsideWindow {
         /// The zone.
         zone: u32,

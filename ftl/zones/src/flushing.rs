@@ -301,8 +301,7 @@ impl ZoneFtl {
         // The record on media names the last tail: what it needs there must not be overwritten. Where both fit into one, what is
         // there of the last flush need not be written again; else another tail is taken, and the last one is left.
         let last = writer.saved.clone();
-        let same =
-            last.as_ref().filter(|last| first >= last.first && end - last.first <= layout.tail_blocks);
+        let same = last.as_ref().filter(|last| first >= last.first && end - last.first <= layout.tail_blocks);
         let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else { return false };
         blocks.retain(|(block, _)| same.is_none() || !writer.has_saved(*block, &layout));
         let saved = Some(SavedTail::of(tail, first, &units, committed, &in_window, &layout));

@@ -56,7 +56,10 @@ fn expect_possible(geometry: &Geometry, zoned: &ZoneConfig) -> Result<(), OpenEr
     }
     face.expect_usable(limits)?;
     let most = WINDOW_BLOCKS_MAX.min(1 << (width * geometry.blocks_per_chunk).ilog2());
-    if window_blocks > most || (window_blocks > 0 && !window_blocks.is_power_of_two()) || face == Face::Segments && window_blocks > 0 {
+    if window_blocks > most
+        || (window_blocks > 0 && !window_blocks.is_power_of_two())
+        || face == Face::Segments && window_blocks > 0
+    {
         return Err(refuse(match face {
             Face::Zones => format!(
                 "{WINDOW_FIELD} = {}: it is a power of two, and {} is the most with {} = {width}",
@@ -210,7 +213,14 @@ mod tests {
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         for (width, zones) in [(1, 1), (1, 40), (2, 7), (4, 30)] {
             let limits = Limits { max_open: 2, max_active: 3 };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0, window_blocks: 0 };
+            let zoned = ZoneConfig {
+                face: Face::Zones,
+                width,
+                limits,
+                zones: Some(zones),
+                extension_bytes: 0,
+                window_blocks: 0,
+            };
             let chunks = chunks_per_pu(&geometry, &config, &zoned, Share::percent(0)).unwrap();
             let fits = |chunks: u32| {
                 let scaled = Geometry { chunks_per_pu: chunks, ..geometry };
@@ -226,7 +236,14 @@ mod tests {
         let geometry = Geometry::tiny();
         let check = |width, max_open, max_active, zones, expected: &str| {
             let limits = Limits { max_open, max_active };
-            let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(zones), extension_bytes: 0, window_blocks: 0 };
+            let zoned = ZoneConfig {
+                face: Face::Zones,
+                width,
+                limits,
+                zones: Some(zones),
+                extension_bytes: 0,
+                window_blocks: 0,
+            };
             let refused = chunks_per_pu(&geometry, &Config::default(), &zoned, Share::percent(1)).unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
         };

@@ -22,7 +22,9 @@ enum Deed {
     /// The host opens it with a window.
     OpenWithWindow,
     /// The host commits what is before this block.
-    Commit { end: u64 },
+    Commit {
+        end: u64,
+    },
 }
 
 /// A zone as the specification tells of it: a state, a write pointer, and when it was implicitly opened; and the zones that have been weak
@@ -108,9 +110,11 @@ impl Model {
                 }
                 match has_window {
                     false => self.zones[zone].1 += blocks,
-                    true => while self.zones[zone].1 + self.window < at + blocks {
-                        self.zones[zone].1 += 1;
-                    },
+                    true => {
+                        while self.zones[zone].1 + self.window < at + blocks {
+                            self.zones[zone].1 += 1;
+                        }
+                    }
                 }
                 if self.zones[zone].1 == CAPACITY {
                     self.zones[zone].0 = Full;
@@ -205,8 +209,7 @@ fn deeds() -> Vec<Deed> {
 #[test]
 fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
     let mut cells = 0_u64;
-    for (window, max_open, max_active) in
-        [(0, 1, 1), (0, 1, 2), (0, 2, 2), (0, 2, 3), (1, 1, 1), (1, 1, 2), (2, 2, 3)]
+    for (window, max_open, max_active) in [(0, 1, 1), (0, 1, 2), (0, 2, 2), (0, 2, 3), (1, 1, 1), (1, 1, 2), (2, 2, 3)]
     {
         let limits = Limits { max_open, max_active };
         let empty = Model {
@@ -253,7 +256,9 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
                     let shown: Vec<_> = board
                         .zones()
                         .iter()
-                        .map(|zone| (zone.state, zone.written, is_recommended(zone), zone.has_extension, zone.has_window))
+                        .map(|zone| {
+                            (zone.state, zone.written, is_recommended(zone), zone.has_extension, zone.has_window)
+                        })
                         .collect();
                     let is_in = |set: &BTreeSet<usize>, zone: usize| set.contains(&zone);
                     let wanted: Vec<_> = model

@@ -130,7 +130,8 @@ fn extensions_bear_every_power_cut() {
 #[test]
 fn an_extension_is_a_multiple_of_64_bytes_and_fits_into_the_block_of_a_record() {
     let made = |width, extension_bytes| {
-        let zoned = ZoneConfig { face: Face::Zones, width, limits: LIMITS, zones: Some(5), extension_bytes, window_blocks: 0 };
+        let zoned =
+            ZoneConfig { face: Face::Zones, width, limits: LIMITS, zones: Some(5), extension_bytes, window_blocks: 0 };
         let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
         ZoneWorld::try_new(profile("tiny", &[]), config, zoned, 200, 1)
     };

@@ -379,7 +379,8 @@ fn a_device_that_limits_open_chunks_is_not_asked_for_one_too_many() {
     for limit in 10..30 {
         let limited = format!("vector_copy = true\nopen_chunks_max = {limit}");
         let limits = Limits { max_open: 2, max_active: 3 };
-        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: Some(5), extension_bytes: 0, window_blocks: 0 };
+        let zoned =
+            ZoneConfig { face: Face::Zones, width: 2, limits, zones: Some(5), extension_bytes: 0, window_blocks: 0 };
         let config = Config { host_frames: 256, checkpoint_log_blocks: Some(24), ..Config::default() };
         let profile = profile("tiny", &[("vector_copy = true", &limited)]);
         let Ok(mut world) = ZoneWorld::try_new(profile, config, zoned, 200, limit) else { continue };

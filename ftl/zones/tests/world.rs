@@ -146,8 +146,14 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
 #[test]
 fn drives_that_cannot_be_are_refused_with_the_reason() {
     let refused = |width, max_open, max_active, zones, chunks| {
-        let zoned =
-            ZoneConfig { face: Face::Zones, width, limits: Limits { max_open, max_active }, zones, extension_bytes: 0, window_blocks: 0 };
+        let zoned = ZoneConfig {
+            face: Face::Zones,
+            width,
+            limits: Limits { max_open, max_active },
+            zones,
+            extension_bytes: 0,
+            window_blocks: 0,
+        };
         let world = ZoneWorld::try_new(profile("tiny", &[]), Config::default(), zoned, chunks, 1);
         world.err().expect("there can be no such drive").to_string()
     };
@@ -316,7 +322,7 @@ impl Small {
             limits: Limits { max_open: 2, max_active: 3 },
             zones: None,
             extension_bytes: 0,
-        window_blocks: 0,
+            window_blocks: 0,
         };
         let ftl = ZoneFtl::format(device, Small::config(), zoned, &mut clock).unwrap();
         Small { ftl, clock }

@@ -51,6 +51,16 @@ pub enum ZoneAsk {
         /// What is to become of them.
         action: Action,
     },
+    /// As [`ZoneRequest::OpenWithWindow`].
+    OpenWithWindow {
+        /// The first logical block of the zone.
+        zone: u64,
+    },
+    /// As [`ZoneRequest::Commit`].
+    Commit {
+        /// The last logical block.
+        last: u64,
+    },
     /// As [`ZoneRequest::Extend`].
     Extend {
         /// The first logical block of the zone.
@@ -71,7 +81,11 @@ impl ZoneAsk {
                 *blocks as usize
             }
             ZoneAsk::Extend { .. } => 1,
-            ZoneAsk::Act { .. } | ZoneAsk::ActOnAll { .. } | ZoneAsk::Flush => 0,
+            ZoneAsk::Act { .. }
+            | ZoneAsk::ActOnAll { .. }
+            | ZoneAsk::OpenWithWindow { .. }
+            | ZoneAsk::Commit { .. }
+            | ZoneAsk::Flush => 0,
         }
     }
 
@@ -101,6 +115,8 @@ impl ZoneAsk {
             ZoneAsk::Append { zone, durability, .. } => ZoneRequest::Append { zone, frames, durability },
             ZoneAsk::Act { zone, action } => ZoneRequest::Act { zone, action },
             ZoneAsk::ActOnAll { action } => ZoneRequest::ActOnAll { action },
+            ZoneAsk::OpenWithWindow { zone } => ZoneRequest::OpenWithWindow { zone },
+            ZoneAsk::Commit { last } => ZoneRequest::Commit { last },
             ZoneAsk::Extend { zone, .. } => ZoneRequest::Extend { zone, frame: frames[0] },
             ZoneAsk::Flush => ZoneRequest::Flush,
         }
@@ -289,7 +305,7 @@ mod tests {
         let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Instant, 1).unwrap();
         let limits = Limits { max_open: 2, max_active: 3 };
-        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: None, extension_bytes };
+        let zoned = ZoneConfig { face: Face::Zones, width: 2, limits, zones: None, extension_bytes, window_blocks: 0 };
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         let drive = ZoneFtl::format(device, config, zoned, &mut clock).unwrap();
         (drive, ZoneRequests::new(4), clock)

@@ -108,15 +108,17 @@ pub struct ZonedShape {
     pub max_active: u32,
     /// Bytes of the descriptor extension of each, a multiple of 64; 0: they have none.
     pub extension_bytes: u32,
+    /// Blocks of the random write area that a zone can be opened with (ZRWASZ), as many zones at a time as can be open; 0: there is none.
+    pub window_blocks: u32,
 }
 
 impl ZonedShape {
     /// That of a drive.
     #[must_use]
     pub fn of(layout: &Layout, limits: Limits) -> ZonedShape {
-        let Layout { zones, size, capacity, extension_bytes, .. } = *layout;
+        let Layout { zones, size, capacity, extension_bytes, window_blocks, .. } = *layout;
         let Limits { max_open, max_active } = limits;
-        ZonedShape { zones, size, capacity, max_open, max_active, extension_bytes }
+        ZonedShape { zones, size, capacity, max_open, max_active, extension_bytes, window_blocks }
     }
 
     /// Bytes that can be written.

@@ -158,7 +158,8 @@ fn main() {
     let width = 4;
     let limits = Limits { max_open: 8, max_active: 8 };
     let count = sizing::zones_holding(&shape, width, TURN_BYTES / BLOCK_BYTES as u64) + STREAMS as u32;
-    let zoned = ZoneConfig { face: Face::Zones, width, limits, zones: Some(count), extension_bytes: 0, window_blocks: 0 };
+    let zoned =
+        ZoneConfig { face: Face::Zones, width, limits, zones: Some(count), extension_bytes: 0, window_blocks: 0 };
     let config = Config { host_frames, ..Config::default() };
     // Twice as many chunks: what was reset is erased when that is durable.
     let chunks = 2 * sizing::chunks_per_pu(&shape, &config, &zoned, profile.spare()).expect("a device may be as large");

@@ -26,6 +26,8 @@ pub(crate) fn zone_request(command: &Command, part: Part) -> ZoneAsk {
             ZoneAsk::Append { zone, blocks, durability }
         }
         (_, IoCommand::Zone(ZoneCommand::Act { first, action })) => ZoneAsk::Act { zone: first, action },
+        (_, IoCommand::Zone(ZoneCommand::OpenWithWindow { first })) => ZoneAsk::OpenWithWindow { zone: first },
+        (_, IoCommand::Zone(ZoneCommand::Commit { last })) => ZoneAsk::Commit { last },
         (_, IoCommand::Zone(ZoneCommand::Extend { first, bytes })) => ZoneAsk::Extend { zone: first, bytes },
         (_, IoCommand::Zone(ZoneCommand::ActOnAll { action })) => ZoneAsk::ActOnAll { action },
         (_, other) => unreachable!("{other:?} is no command of a zoned drive"),

@@ -106,7 +106,7 @@ impl Bench {
 
 #[test]
 fn a_descriptor_extension_comes_with_its_command_and_is_in_extended_reports() {
-    let mut bench = bench_of(zoned_drive_with(128));
+    let mut bench = bench_of(zoned_drive_with(128, 0));
     let (size, extension) = (bench.size, pattern(3, 128));
     let set = |bench: &mut Bench, zone: u64, bytes: &[u8]| {
         bench.queue.run(&send(zone * size, 0x10), Payload::ToController(bytes.to_vec())).0

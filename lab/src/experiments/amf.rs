@@ -237,8 +237,14 @@ fn case(scale: &Scale, role: Role, condition: Condition, seed: u64) -> Result<Ca
         Role::InPlace | Role::LogOnPages => BlockFtl::format(device, pages, &mut clock)?.into(),
         Role::LogOnSegments => {
             let limits = Limits { max_open: OPEN_SEGMENTS, max_active: OPEN_SEGMENTS };
-            let segments =
-                ZoneConfig { face: Face::Segments, width: shape.pus(), limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+            let segments = ZoneConfig {
+                face: Face::Segments,
+                width: shape.pus(),
+                limits,
+                zones: None,
+                extension_bytes: 0,
+                window_blocks: 0,
+            };
             let config = Config { drive_id: seed, ..Config::default() };
             ZoneFtl::format(device, config, segments, &mut clock)?.into()
         }

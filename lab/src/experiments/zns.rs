@@ -152,7 +152,8 @@ impl Asked {
             Kind::Pages => BlockFtl::format(device, pages, &mut clock)?.into(),
             Kind::Zones(width) => {
                 let limits = Limits { max_open: WRITERS, max_active: WRITERS };
-                let zones = ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+                let zones =
+                    ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
                 ZoneFtl::format(device, Config { drive_id: seed, ..Config::default() }, zones, &mut clock)?.into()
             }
         };

@@ -51,10 +51,24 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
 /// which nobody can read before something is written behind them.
 /// 150,064,306: a table waited for a chunk that closed in no time, because it was offline; nothing was due any more.
 /// 160,022,099, of a map on media: collection took all the room for changes that merges made, and a write waited for ever.
+/// 400,186,065, of another: a page of which only an older map knew counted as there only once. The drive was right.
 /// 180,142,287, of one whose every twentieth read is weak: its map pages moved without end, and a write was never pushed out.
 #[test]
 fn histories_that_once_failed_pass() {
     let histories = [
+        (
+            400_186_065,
+            "w0+64 w128+64 w192+63 w256+64 w320+64 w384+64 w448+64 w512+63 w576+64 w640+64 w704+64 w768+63 w832+63 w896+64 \
+             w960+64 h2 w1024+64 w1088+64 w1152+63 w1216+64 w1344+64 w1408+64 w1472+64 w1536+64 w1600+63 w1664+64 w1728+64 \
+             w1792+64 w1856+63 w1920+64 w1984+64 w2048+64 w2112+64 w2176+63 w2240+64 w2304+64 w2368+63 w2432+64 w2496+63 \
+             w2560+64 w2624+63 w2688+64 w2752+64 w2816+64 w2880+64 h1 w2944+64 w3008+63 w3072+64 w3136+64 w3200+64 w3264+23 \
+             w255+10 u760+4 h2 w3204+4 w3231+9 w1125+9 w782+100 w1561+3 w275+12 w1546+10 w2243+112 w1795+5 h3 w1983+3 h2 \
+             w341+8 x39 w891+6 w0+11 x43 w244+10 w0+7 w0+3 u2307+1 w2325+2 h4 u2898+4 w2007+2 w2985+3 w821+210 w3035+5 h1 \
+             w3093+3 w2534+9 h2 w636+6 h5 w534+1 w709+122 w527+3 w377+5 w2340+7 w734+3 x46 w1750+9 T2622+32 w0+1 w0+1 w0+3 h4 \
+             w762+10 w1548+5 w243+4 w1409+5 h0 w2896+4 W574+5 W1277+5 w352+11 u2893+5 w0+1 w2176+7 h3 W2529+2 W1127+4 h0 \
+             w835+7 w393+2 w1897+12 w1292+10 w2826+11 h4 w376+5 w212+1 h2 U545+5 w3142+10 h0 w1465+9 w0+1 w2572+9 w1891+89 \
+             w981+12 w0+1 u0+9 h4 w0+11 w266+1 w663+3 w1238+1 w478+8 W1122+3 w0+91 W1465+6 x85",
+        ),
         (180_142_287, "w112+64 w176+64 w384+64 w832+64 w896+64 w0+75 w0+219 w0+112"),
         (
             110_117_032,

@@ -28,7 +28,9 @@ pub enum ZonesCommand {
     /// Shows the zones: their states, how full they are, and which of them hold active resources.
     List(ZoneList),
     /// Opens a zone, or all closed ones, until it is closed.
-    Open(ZoneAction),
+    Open(ZoneOpen),
+    /// Commits blocks of the random write area of a zone: the write pointer moves behind them.
+    Commit(ZoneCommit),
     /// Closes a zone, or all open ones: its open resource is free again, its active one is not.
     Close(ZoneAction),
     /// Makes a zone full, or all open and closed ones: nothing more is written to it, and its resources are free again.
@@ -139,6 +141,43 @@ pub struct ZoneAction {
     pub json: bool,
 }
 
+const OPEN_EXAMPLES: &str = "\
+Examples:
+  openftl nvme zones open 127.0.0.1:4420 3
+  openftl nvme zones open 127.0.0.1:4420 3 --zrwa";
+
+#[derive(Args, Debug)]
+#[command(after_help = OPEN_EXAMPLES)]
+pub struct ZoneOpen {
+    #[command(flatten)]
+    pub action: ZoneAction,
+    /// Open an empty zone with a random write area: blocks from its write pointer on that can be written in any order.
+    #[arg(long)]
+    pub zrwa: bool,
+}
+
+const COMMIT_EXAMPLES: &str = "\
+Examples:
+  openftl nvme zones commit 127.0.0.1:4420 3 --blocks 16
+
+Blocks that were not written are zeroes. A write behind the random write area commits its first blocks by itself.";
+
+#[derive(Args, Debug)]
+#[command(after_help = COMMIT_EXAMPLES)]
+pub struct ZoneCommit {
+    #[command(flatten)]
+    pub place: ZonedPlace,
+    /// The zone.
+    #[arg(value_name = "ZONE", value_parser = whole::<u64>(0, u64::MAX))]
+    pub zone: u64,
+    /// How many blocks from the write pointer on.
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, u64::from(u32::MAX)))]
+    pub blocks: u32,
+    /// Print the zone as it is afterwards, as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A zone, or all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZoneChoice {
@@ -207,12 +246,18 @@ mod tests {
         assert_eq!((action.zones, action.place.namespace), (ZoneChoice::One(7), Some(2)));
         let Ok(ZonesCommand::Finish(action)) = understood("finish 127.0.0.1 all --json") else { panic!() };
         assert_eq!((action.zones, action.place.namespace, action.json), (ZoneChoice::All, None, true));
+        let Ok(ZonesCommand::Open(open)) = understood("open 127.0.0.1 7 --zrwa") else { panic!() };
+        assert_eq!((open.action.zones, open.zrwa), (ZoneChoice::One(7), true));
+        let Ok(ZonesCommand::Commit(commit)) = understood("commit 127.0.0.1 7 --blocks 16") else { panic!() };
+        assert_eq!((commit.zone, commit.blocks), (7, 16));
         let Ok(ZonesCommand::Append(append)) = understood("append 127.0.0.1 3 --input x") else { panic!() };
         assert_eq!((append.zone, append.fua), (3, false));
         for (words, told) in [
             ("reset 127.0.0.1 some", "write the number of a zone, or all"),
             ("append 127.0.0.1 all", "write a whole number"),
             ("reset 127.0.0.1", "<ZONE|all>"),
+            ("commit 127.0.0.1 7", "--blocks <N>"),
+            ("commit 127.0.0.1 7 --blocks 0", "write a whole number from 1"),
             ("list 127.0.0.1 --state half", "implicitly-open"),
             ("list 127.0.0.1 --limit 0", "write a whole number from 1 on"),
         ] {

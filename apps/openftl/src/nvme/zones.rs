@@ -1,11 +1,11 @@
 //! `openftl nvme zones`: the zones of a namespace, and what a host may do with them.
 //!
 //! ```text
-//!   list    open  close  finish  reset  offline    append
-//!     │       └──────┴──────┼──────┴───────┘          │
-//!    page                 change                  pieces of a file, one after the other
-//!     └─────────────────────┼─────────────────────────┘
-//!                      ZonedDisk          reports of zones, by an I/O queue
+//!   list    open  commit  close  finish  reset  offline    append
+//!     │       └──────┴───────┴──┼──────┴──────┘              │
+//!    page                     change                pieces of a file, one after the other
+//!     └─────────────────────────┼────────────────────────────┘
+//!                          ZonedDisk          reports of zones, by an I/O queue
 //! ```
 
 mod append;
@@ -18,11 +18,11 @@ use super::channel::Channel;
 use super::disk::Disk;
 use super::identify::{REPORT_OF_ALL, limit};
 use super::namespaces;
-use crate::cli::zones::{ZoneAction, ZoneChoice, ZoneList, ZonedPlace, Zones, ZonesCommand};
+use crate::cli::zones::{ZoneAction, ZoneChoice, ZoneCommit, ZoneList, ZonedPlace, Zones, ZonesCommand};
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_nvme::Status;
-use openftl_nvme::command::zoned::send_dword;
+use openftl_nvme::command::zoned::{COMMIT, OPEN_WITH_WINDOW, send_dword};
 use openftl_nvme::wire::identify::{cns, csi};
 use openftl_nvme::wire::zoned::{ReportHead, ZoneDescriptor, ZonedNamespace};
 use openftl_nvme_tcp::ClientError;
@@ -38,7 +38,9 @@ const REPORT_BYTES_MAX: u64 = 256 << 10;
 pub fn run(arguments: &Zones) -> Result<(), Failure> {
     match &arguments.command {
         ZonesCommand::List(arguments) => list(arguments),
-        ZonesCommand::Open(arguments) => change(arguments, Action::Open),
+        ZonesCommand::Open(arguments) if arguments.zrwa => open_with_window(&arguments.action),
+        ZonesCommand::Open(arguments) => change(&arguments.action, Action::Open),
+        ZonesCommand::Commit(arguments) => commit(arguments),
         ZonesCommand::Close(arguments) => change(arguments, Action::Close),
         ZonesCommand::Finish(arguments) => change(arguments, Action::Finish),
         ZonesCommand::Reset(arguments) => change(arguments, Action::Reset),
@@ -65,18 +67,40 @@ fn list(arguments: &ZoneList) -> Result<(), Failure> {
 fn change(arguments: &ZoneAction, action: Action) -> Result<(), Failure> {
     let mut disk = ZonedDisk::open(&arguments.place)?;
     disk.change(arguments.zones, action)?;
-    let zones = match arguments.zones {
+    tell_change(&mut disk, arguments.zones, arguments.json)
+}
+
+fn open_with_window(arguments: &ZoneAction) -> Result<(), Failure> {
+    let ZoneChoice::One(number) = arguments.zones else {
+        return Err(Failure::bad_input("all zones cannot be opened with a random write area").fix("name one zone"));
+    };
+    let mut disk = ZonedDisk::open(&arguments.place)?;
+    disk.open_with_window(number)?;
+    tell_change(&mut disk, arguments.zones, arguments.json)
+}
+
+fn commit(arguments: &ZoneCommit) -> Result<(), Failure> {
+    let mut disk = ZonedDisk::open(&arguments.place)?;
+    disk.commit(arguments.zone, arguments.blocks)?;
+    tell_change(&mut disk, ZoneChoice::One(arguments.zone), arguments.json)
+}
+
+/// Says what zones are after a change.
+fn tell_change(disk: &mut ZonedDisk, chosen: ZoneChoice, json: bool) -> Result<(), Failure> {
+    let zones = match chosen {
         ZoneChoice::All => disk.zones()?,
         ZoneChoice::One(number) => vec![disk.zone(number)?],
     };
-    if arguments.json {
+    if json {
         return say(&crate::json(&Changed { namespace: disk.shape.namespace, zones })?);
     }
     let namespace = disk.shape.namespace;
     let done = Palette::of_stdout().paint(Ink::Good, "✓");
-    say(&match (arguments.zones, &zones[..]) {
+    say(&match (chosen, &zones[..]) {
         (ZoneChoice::One(number), [zone]) => {
-            format!("{done} zone {number} of namespace {namespace} is {}", name_of(zone.state))
+            let state = name_of(zone.state);
+            let with = page::attributes(zone.attributes).map(|attribute| format!(", {attribute}")).collect::<String>();
+            format!("{done} zone {number} of namespace {namespace} is {state}{with}")
         }
         _ => format!("{done} zones of namespace {namespace}: {}", page::counts(&page::count(&zones))),
     })
@@ -100,6 +124,8 @@ pub struct Shape {
     /// Null: no limit.
     max_open: Option<u64>,
     max_active: Option<u64>,
+    /// Of a random write area; 0: no zone has one.
+    zrwa_blocks: u64,
 }
 
 /// A zone, as a report describes it.
@@ -187,6 +213,10 @@ impl ZonedDisk {
             zone_size_blocks,
             max_open: limit(data.open_max.get()),
             max_active: limit(data.active_max.get()),
+            zrwa_blocks: match data.optional.get() & ZonedNamespace::ZRWA_SUPPORTED {
+                0 => 0,
+                _ => data.zrwa_blocks[1].get().into(),
+            },
         };
         let queue = disk.queue(1)?;
         Ok(ZonedDisk { disk, queue, shape })
@@ -251,6 +281,32 @@ impl ZonedDisk {
         Err(self.failure(&format!("{action:?} of {which}"), Some(action), error))
     }
 
+    /// Opens a zone with a random write area.
+    fn open_with_window(&mut self, number: u64) -> Result<(), Failure> {
+        self.check_zone(number)?;
+        let Err(error) = self.queue.zone_send(self.place_of(number), OPEN_WITH_WINDOW) else { return Ok(()) };
+        Err(self.failure(&format!("Open of zone {number} with a random write area"), Some(Action::Open), error))
+    }
+
+    /// Commits so many blocks of the random write area of a zone.
+    fn commit(&mut self, number: u64, blocks: u32) -> Result<(), Failure> {
+        let zone = self.zone(number)?;
+        let most = self.shape.zrwa_blocks.min(zone.capacity_blocks - zone.written_blocks.unwrap_or(0));
+        if u64::from(blocks) > most {
+            return Err(Failure::bad_input(format_args!(
+                "the random write area of zone {number} has {most} blocks from its write pointer on, and {blocks} are to be committed"
+            ))
+            .fix(match most {
+                0 => "create the drive with a zrwa, and open an empty zone with --zrwa".to_owned(),
+                most => format!("choose --blocks from 1 to {most}"),
+            }));
+        }
+        let last = zone.first_block + zone.written_blocks.unwrap_or(0) + u64::from(blocks) - 1;
+        let place = ZonePlace { namespace: self.shape.namespace, first: last };
+        let Err(error) = self.queue.zone_send(place, COMMIT) else { return Ok(()) };
+        Err(self.failure(&format!("Commit of {blocks} blocks of zone {number}"), None, error))
+    }
+
     /// A command on zones that did not do what it was asked, and what to do about it.
     fn failure(&self, what: &str, action: Option<Action>, error: ClientError) -> Failure {
         let ClientError::Refused { status, .. } = error else { return self.disk.association.failure(error) };
@@ -288,6 +344,11 @@ fn chosen(nqn: &str, zoned: &[u32], wanted: Option<u32>) -> Result<u32, Failure>
 /// What to do about a status that only commands on zones have, and the flags that list the zones that it is about.
 fn fix_of(status: Status, action: Option<Action>) -> Option<(&'static str, &'static str)> {
     let fixes = [
+        (
+            Status::INVALID_ZONE_OPERATION,
+            ("open an empty zone with a random write area, and write it where it is to be", " --state empty"),
+        ),
+        (Status::ZRWA_UNAVAILABLE, ("finish or reset a zone with a random write area first", " --state active")),
         (Status::ZONE_BOUNDARY, ("append less, or reset the zone first", "")),
         (Status::ZONE_FULL, ("reset the zone first, or choose another one", " --state empty")),
         (Status::ZONE_READ_ONLY, ("read what is in the zone, and choose another one to write", " --state empty")),
@@ -324,6 +385,7 @@ mod tests {
         zone_size_blocks: 16,
         max_open: Some(2),
         max_active: None,
+        zrwa_blocks: 0,
     };
 
     fn descriptor(code: u8, first: u64, write_pointer: u64) -> ZoneDescriptor {
@@ -366,7 +428,7 @@ mod tests {
 
     #[test]
     fn every_status_of_zones_has_a_fix() {
-        for (status, _) in Status::ALL.iter().filter(|(status, _)| (0x1b8..=0x1bf).contains(&status.code())) {
+        for (status, _) in Status::ALL.iter().filter(|(status, _)| (0x1b6..=0x1bf).contains(&status.code())) {
             assert!(fix_of(*status, None).is_some(), "{status}");
         }
         let (fix, _) = fix_of(Status::ZONE_INVALID_TRANSITION, Some(Action::Offline)).unwrap();

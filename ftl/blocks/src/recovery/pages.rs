@@ -69,9 +69,14 @@ pub(super) fn mark_paged(
         // In order on each die: blocks of one flash page are sensed together.
         let places = interleaved(format, unread.iter().copied());
         scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-            let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Map && oob.address < u64::from(pages)) else {
+            let Some(oob) = oob else { return };
+            // The map may be older than the chunks: what is another block by now was needed no more.
+            if forgiven.is_some() {
+                unread.remove(&ppa);
+            }
+            if oob.kind != BlockKind::Map || oob.address >= u64::from(pages) {
                 return;
-            };
+            }
             let page = oob.address as u32;
             let is_there = map.directory().get(page).is_some_and(|copies| copies[copy_of(page)] == ppa);
             if is_there {
@@ -104,6 +109,8 @@ pub(super) fn mark_paged(
             return Err(OpenError::MapPageLost { page, first, blocks: end - first });
         }
         forgotten.extend((first..end).filter(|block| map.changes().get(*block).is_none()));
+        let copies = map.directory().get(page).unwrap_or_default();
+        found.lacking.retain(|copy| !copies.contains(copy));
     }
     for block in forgotten {
         map.put(block, Entry::LOST);

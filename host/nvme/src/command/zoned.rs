@@ -4,7 +4,7 @@
 //! |---|---|
 //! | fields, ranges of the namespace, lengths | state, place, end, resources: [`openftl_zones::Board`] |
 //!
-//! A namespace has no random write area, and descriptor extensions only if it was created with them: what asks for what is not there is an
+//! A namespace has random write areas (ZRWA) and descriptor extensions only if it was created with them: what asks for what is not there is an
 //! invalid field. What would change blocks behind the write pointers (Dataset Management, Write Zeroes, Write Uncorrectable, Copy) is no
 //! command of it.
 
@@ -46,6 +46,16 @@ pub enum ZoneCommand {
         /// What is to become of them.
         action: Action,
     },
+    /// "Open Zone" with a random write area (ZRWAA).
+    OpenWithWindow {
+        /// The first block of the zone.
+        first: u64,
+    },
+    /// "Flush Explicit ZRWA Range".
+    Commit {
+        /// The last block that is committed.
+        last: u64,
+    },
     /// "Set Zone Descriptor Extension" of an empty zone. Select All is not for it.
     Extend {
         /// The first block of the zone.
@@ -77,7 +87,10 @@ impl ZoneCommand {
     pub(super) fn transfer(&self) -> Transfer {
         match self {
             ZoneCommand::Append { span, .. } => Transfer::ToController(span.length as u32),
-            ZoneCommand::Act { .. } | ZoneCommand::ActOnAll { .. } => Transfer::None,
+            ZoneCommand::Act { .. }
+            | ZoneCommand::ActOnAll { .. }
+            | ZoneCommand::OpenWithWindow { .. }
+            | ZoneCommand::Commit { .. } => Transfer::None,
             ZoneCommand::Extend { bytes, .. } => Transfer::ToController(*bytes),
             ZoneCommand::Report(report) => Transfer::ToHost(report.bytes),
         }
@@ -143,8 +156,19 @@ fn expect_zone(first: u64, namespace: &Namespace, shape: &ZonedShape) -> Result<
 
 fn parse_send(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape) -> Result<ZoneCommand, Refusal> {
     let dword = entry.dword(13);
+    let (has_windows, is_for_all) = (shape.window_blocks > 0, dword & SELECT_ALL != 0);
     if dword & ALLOCATE_ZRWA != 0 {
-        return Err(Status::INVALID_FIELD.at(53).bit(1));
+        if !has_windows || dword as u8 != action::OPEN || is_for_all {
+            return Err(Status::INVALID_FIELD.at(53).bit(1));
+        }
+        let first = entry.dword_pair(10);
+        expect_zone(first, namespace, shape)?;
+        return Ok(ZoneCommand::OpenWithWindow { first });
+    }
+    if dword as u8 == action::FLUSH_ZRWA && has_windows {
+        let last = entry.dword_pair(10);
+        namespace.span(last, 1, 40)?;
+        return if is_for_all { Err(Status::INVALID_FIELD.at(53).bit(0)) } else { Ok(ZoneCommand::Commit { last }) };
     }
     if dword as u8 == action::SET_EXTENSION {
         return parse_extension(entry, namespace, shape);
@@ -157,7 +181,7 @@ fn parse_send(entry: &SubmissionEntry, namespace: &Namespace, shape: &ZonedShape
         action::OFFLINE => Action::Offline,
         _ => return Err(Status::INVALID_FIELD.at(52)),
     };
-    if dword & SELECT_ALL != 0 {
+    if is_for_all {
         return Ok(ZoneCommand::ActOnAll { action });
     }
     let first = entry.dword_pair(10);
@@ -214,6 +238,12 @@ pub fn send_dword(action: Action, is_for_all: bool) -> u32 {
     u32::from(code) | if is_for_all { SELECT_ALL } else { 0 }
 }
 
+/// Dword 13 of a Zone Management Send command that opens an empty zone with a random write area.
+pub const OPEN_WITH_WINDOW: u32 = action::OPEN as u32 | ALLOCATE_ZRWA;
+
+/// Dword 13 of a Zone Management Send command that commits blocks of a random write area.
+pub const COMMIT: u32 = action::FLUSH_ZRWA as u32;
+
 /// The code of a state on the wire.
 fn code_of(state: ZoneState) -> u8 {
     match state {
@@ -232,7 +262,8 @@ fn attributes_of(zone: Zone) -> u8 {
     let finish = if zone.is_finish_recommended() { attribute::FINISH_RECOMMENDED } else { 0 };
     let reset = if zone.is_reset_recommended() { attribute::RESET_RECOMMENDED } else { 0 };
     let extension = if zone.has_extension { attribute::EXTENSION_VALID } else { 0 };
-    finish | reset | extension
+    let window = if zone.has_window { attribute::ZRWA_VALID } else { 0 };
+    finish | reset | extension | window
 }
 
 impl ZoneDescriptor {
@@ -329,6 +360,12 @@ pub fn refusal_of(error: &ZoneError) -> Refusal {
         ZoneError::TooManyActive { .. } => Status::TOO_MANY_ACTIVE_ZONES.into(),
         ZoneError::TooManyOpen { .. } => Status::TOO_MANY_OPEN_ZONES.into(),
         ZoneError::InvalidTransition { .. } | ZoneError::NotEmpty { .. } => Status::ZONE_INVALID_TRANSITION.into(),
+        ZoneError::WindowOfWritten { .. } | ZoneError::NoWindow { .. } | ZoneError::AppendToWindow { .. } => {
+            Status::INVALID_ZONE_OPERATION.into()
+        }
+        ZoneError::TooManyWindows { .. } => Status::ZRWA_UNAVAILABLE.into(),
+        ZoneError::OutsideWindow { .. } => Status::INVALID_FIELD.at(40),
+        ZoneError::NoWindows => Status::INVALID_FIELD.at(53).bit(1),
         ZoneError::NoExtension => Status::INVALID_FIELD.at(52),
         ZoneError::NotAZone { .. } => Status::INVALID_FIELD.at(40),
         ZoneError::OutOfRange { .. } => Status::LBA_OUT_OF_RANGE.at(40),
@@ -342,8 +379,15 @@ pub fn refusal_of(error: &ZoneError) -> Refusal {
 mod tests {
     use super::*;
 
-    const SHAPE: ZonedShape =
-        ZonedShape { zones: 5, size: 16, capacity: 12, max_open: 2, max_active: 3, extension_bytes: 128 };
+    const SHAPE: ZonedShape = ZonedShape {
+        zones: 5,
+        size: 16,
+        capacity: 12,
+        max_open: 2,
+        max_active: 3,
+        extension_bytes: 128,
+        window_blocks: 0,
+    };
 
     fn namespace() -> Namespace {
         Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Zoned(SHAPE) }

@@ -425,6 +425,13 @@ fn zoned_namespace(shape: &ZonedShape) -> ZonedNamespace {
     data.active_max = (shape.max_active - 1).into();
     data.open_max = (shape.max_open - 1).into();
     data.formats[0].size = shape.size.into();
+    if shape.window_blocks > 0 {
+        data.optional = ZonedNamespace::ZRWA_SUPPORTED.into();
+        data.zrwa_max = (shape.max_open - 1).into();
+        // Blocks are committed one by one.
+        data.zrwa_blocks = [1.into(), (shape.window_blocks as u16).into()];
+        data.zrwa_capabilities = ZonedNamespace::EXPLICIT_FLUSH;
+    }
     data.formats[0].extension_units = (shape.extension_bytes / EXTENSION_UNIT_BYTES) as u8;
     data
 }

@@ -58,6 +58,8 @@ statuses! {
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
     permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
+    permanent INVALID_ZONE_OPERATION = 0x1b6, "Invalid Zone Operation Request";
+    permanent ZRWA_UNAVAILABLE = 0x1b7, "ZRWA Resources Unavailable";
     permanent ZONE_BOUNDARY = 0x1b8, "Zone Boundary Error";
     permanent ZONE_FULL = 0x1b9, "Zone Is Full";
     permanent ZONE_READ_ONLY = 0x1ba, "Zone Is Read Only";

@@ -15,6 +15,8 @@ pub mod action {
     pub const RESET: u8 = 0x04;
     /// "Offline Zone".
     pub const OFFLINE: u8 = 0x05;
+    /// "Flush Explicit ZRWA Range": SLBA is the last block that is committed.
+    pub const FLUSH_ZRWA: u8 = 0x11;
     /// "Set Zone Descriptor Extension": the command brings ZDES × 64 bytes.
     pub const SET_EXTENSION: u8 = 0x10;
 }
@@ -61,6 +63,8 @@ pub mod attribute {
     pub const FINISH_RECOMMENDED: u8 = 1 << 1;
     /// Bit 2, RZR: "Reset Zone Recommended", of a full zone.
     pub const RESET_RECOMMENDED: u8 = 1 << 2;
+    /// Bit 3, ZRWAV: "ZRWA Valid": the zone has a random write area.
+    pub const ZRWA_VALID: u8 = 1 << 3;
     /// Bit 7, ZDEV: "Zone Descriptor Extension Valid": the host has set one since the zone was last empty.
     pub const EXTENSION_VALID: u8 = 1 << 7;
 }
@@ -152,6 +156,13 @@ pub struct ZoneDescriptor {
     pub write_pointer: U64,
     /// 32.
     pub reserved_32: [u8; 32],
+}
+
+impl ZonedNamespace {
+    /// OZCS, bit 1: zones can have a random write area.
+    pub const ZRWA_SUPPORTED: u16 = 1 << 1;
+    /// ZRWACAP, bit 0: hosts can commit blocks of it.
+    pub const EXPLICIT_FLUSH: u8 = 1 << 0;
 }
 
 impl ZoneDescriptor {

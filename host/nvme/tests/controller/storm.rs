@@ -20,7 +20,7 @@ const HINTS: [Hints; 3] = [
 
 /// The zones of zoned ones.
 const SHAPE: ZonedShape =
-    ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3, extension_bytes: 64 };
+    ZonedShape { zones: 9, size: 64, capacity: 48, max_open: 2, max_active: 3, extension_bytes: 64, window_blocks: 16 };
 
 /// One thing that happens to a controller.
 #[derive(Clone, Debug)]

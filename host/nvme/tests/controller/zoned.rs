@@ -165,6 +165,37 @@ fn extensions_are_set_and_reported_where_a_namespace_has_them() {
 }
 
 #[test]
+fn zones_are_opened_with_a_random_write_area_where_a_namespace_has_them() {
+    let mut world = World::new();
+    let shape = ZonedShape { window_blocks: 16, ..SHAPE };
+    let zoned = Namespace { id: ZONED, uuid: [7; 16], kind: NamespaceKind::Zoned(shape) };
+    world.target.attach(0, zoned).unwrap();
+    let mut admin = world.ready();
+    let mut queue = world.connect_io(&admin, 1);
+    world.ok(&mut admin, of_set(cns::COMMAND_SET_NAMESPACE, ZONED, csi::ZONED));
+    let said = |world: &World, at, bytes| number(&world.data, at, bytes);
+    assert_eq!(said(&world, 2, 2), 2, "OZCS: there are random write areas");
+    assert_eq!(said(&world, 44, 4), 2, "NUMZRWA, 0-based: as many as zones that are open");
+    assert_eq!((said(&world, 48, 2), said(&world, 50, 2), said(&world, 52, 1)), (1, 16, 1), "ZRWAFG, ZRWASZ, ZRWACAP");
+    let mut check = |entry, command| {
+        assert_eq!(world.io(&mut queue, entry).map(|io| io.command), Ok(IoCommand::Zone(command)));
+    };
+    check(send(192, 1 << 9 | 3), ZoneCommand::OpenWithWindow { first: 192 });
+    check(send(192, 3), ZoneCommand::Act { first: 192, action: Action::Open });
+    check(send(199, 0x11), ZoneCommand::Commit { last: 199 });
+    for (what, entry, status) in [
+        ("all zones", send(192, 1 << 9 | 1 << 8 | 3), Status::INVALID_FIELD),
+        ("a zone that is closed", send(192, 1 << 9 | 1), Status::INVALID_FIELD),
+        ("inside a zone", send(193, 1 << 9 | 3), Status::INVALID_FIELD),
+        ("beyond the namespace", send(640, 1 << 9 | 3), Status::LBA_OUT_OF_RANGE),
+        ("blocks of all zones", send(192, 1 << 8 | 0x11), Status::INVALID_FIELD),
+        ("blocks beyond the namespace", send(640, 0x11), Status::LBA_OUT_OF_RANGE),
+    ] {
+        assert_eq!(world.io(&mut queue, entry).map(|io| io.command), Err(status), "{what}");
+    }
+}
+
+#[test]
 fn every_wrong_field_has_its_status() {
     let (mut world, _, mut queue) = world();
     let with = |mut entry: SubmissionEntry, dword: usize, bits: u32| {

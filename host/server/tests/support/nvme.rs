@@ -114,24 +114,30 @@ pub struct Served {
 
 /// A small zoned drive, of three parallel units a zone: two zones may be open, and three active.
 pub fn zoned_drive() -> ZoneFtl<EmulatedDevice> {
-    zoned_drive_with(0)
+    zoned_drive_with(0, 0)
 }
 
 /// The same with so many bytes of zone descriptor extension.
-pub fn zoned_drive_with(extension_bytes: u32) -> ZoneFtl<EmulatedDevice> {
-    drive_of(Face::Zones, Limits { max_open: 2, max_active: 3 }, 2048, extension_bytes)
+pub fn zoned_drive_with(extension_bytes: u32, window_blocks: u32) -> ZoneFtl<EmulatedDevice> {
+    drive_of(Face::Zones, Limits { max_open: 2, max_active: 3 }, 2048, extension_bytes, window_blocks)
 }
 
 /// A drive of as many segments, three of which may be written in part, with room for so many blocks of requests.
 pub fn segment_drive(host_frames: u32) -> ZoneFtl<EmulatedDevice> {
-    drive_of(Face::Segments, Limits { max_open: 3, max_active: 3 }, host_frames, 0)
+    drive_of(Face::Segments, Limits { max_open: 3, max_active: 3 }, host_frames, 0, 0)
 }
 
-fn drive_of(face: Face, limits: Limits, host_frames: u32, extension_bytes: u32) -> ZoneFtl<EmulatedDevice> {
+fn drive_of(
+    face: Face,
+    limits: Limits,
+    host_frames: u32,
+    extension_bytes: u32,
+    window_blocks: u32,
+) -> ZoneFtl<EmulatedDevice> {
     let profile = Profile::builtin("tiny").unwrap();
     let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, 1).unwrap();
     let config = Config { host_frames, checkpoint_log_blocks: Some(8), ..Config::default() };
-    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes };
+    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes, window_blocks };
     ZoneFtl::format(device, config, zones, &mut WallClock::new()).unwrap()
 }
 

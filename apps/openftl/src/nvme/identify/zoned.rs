@@ -56,6 +56,11 @@ pub struct ZonedFacts {
     append_bytes_max: Option<u64>,
     /// Of the descriptor extension of a zone (ZDES); 0: there is none.
     extension_bytes: u64,
+    /// Blocks of the random write area that a zone can be opened with (ZRWASZ); 0: there is none.
+    zrwa_blocks: u64,
+    /// Blocks that are committed together (ZRWAFG), and zones that can have one at a time (NUMZRWA).
+    zrwa_flush_blocks: u64,
+    zrwa_zones_max: u64,
 }
 
 impl ZonedFacts {
@@ -90,6 +95,9 @@ impl ZonedFacts {
         append_bytes_max: Option<u64>,
     ) -> ZonedFacts {
         let format = data.formats[format];
+        let has_zrwa = data.optional.get() & ZonedNamespace::ZRWA_SUPPORTED != 0;
+        let [flush_blocks, zrwa_blocks] = data.zrwa_blocks.map(|blocks| u64::from(blocks.get()));
+        let (zrwa_blocks, zrwa_flush_blocks) = if has_zrwa { (zrwa_blocks, flush_blocks) } else { (0, 0) };
         let zone_size_blocks = format.size.get();
         ZonedFacts {
             zones: blocks.checked_div(zone_size_blocks).unwrap_or(0),
@@ -100,6 +108,9 @@ impl ZonedFacts {
             max_active: limit(data.active_max.get()),
             append_bytes_max,
             extension_bytes: u64::from(format.extension_units) * EXTENSION_UNIT_BYTES,
+            zrwa_blocks,
+            zrwa_flush_blocks,
+            zrwa_zones_max: if has_zrwa { u64::from(data.zrwa_max.get()) + 1 } else { 0 },
         }
     }
 
@@ -122,6 +133,15 @@ impl ZonedFacts {
             bytes => format!("{bytes} bytes of each zone"),
         };
         line(text, "extension", format_args!("{extension} (ZDES)"));
+        if self.zrwa_blocks > 0 {
+            let (area, zones) = (thousands(self.zrwa_blocks), thousands(self.zrwa_zones_max));
+            let together = thousands(self.zrwa_flush_blocks);
+            line(
+                text,
+                "random writes",
+                format_args!("{area} blocks of {zones} zones (ZRWASZ, NUMZRWA), committed by {together} (ZRWAFG)"),
+            );
+        }
     }
 }
 
@@ -145,13 +165,18 @@ mod tests {
     #[test]
     fn the_page_has_size_capacity_and_every_limit() {
         let mut text = String::new();
-        facts(|data| data.formats[2].extension_units = 2).write(&mut text, 4096);
+        let with_all = facts(|data| {
+            data.formats[2].extension_units = 2;
+            (data.optional, data.zrwa_max, data.zrwa_blocks) = (2.into(), 11.into(), [4.into(), 256.into()]);
+        });
+        with_all.write(&mut text, 4096);
         expect![[r#"
             namespace
               zones            5 of 24 MiB (6 144 blocks), 8 192 blocks from one to the next
               at a time        12 open (MOR), 14 open or closed (MAR)
               an append        128 KiB (ZASL)
               extension        128 bytes of each zone (ZDES)
+              random writes    256 blocks of 12 zones (ZRWASZ, NUMZRWA), committed by 4 (ZRWAFG)
         "#]]
         .assert_eq(&format!("namespace\n{text}"));
     }

@@ -152,11 +152,12 @@ fn are_alike(one: &ZoneFacts, next: &ZoneFacts) -> bool {
 }
 
 /// What a zone says beside its state.
-fn attributes(attributes: u8) -> impl Iterator<Item = &'static str> {
+pub fn attributes(attributes: u8) -> impl Iterator<Item = &'static str> {
     let names = [
         (attribute::FINISHED_BY_CONTROLLER, "finished by the controller"),
         (attribute::FINISH_RECOMMENDED, "finish recommended"),
         (attribute::RESET_RECOMMENDED, "reset recommended"),
+        (attribute::ZRWA_VALID, "with random write area"),
         (attribute::EXTENSION_VALID, "with extension"),
     ];
     names.into_iter().filter(move |(bit, _)| attributes & bit != 0).map(|(_, name)| name)
@@ -198,6 +199,7 @@ mod tests {
             zone_size_blocks: 8192,
             max_open: Some(2),
             max_active: Some(3),
+            zrwa_blocks: 0,
         }
     }
 

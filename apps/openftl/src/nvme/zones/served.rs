@@ -64,6 +64,7 @@ impl Served {
             limits: Limits { max_open: 2, max_active: 3 },
             zones: None,
             extension_bytes: 128,
+            window_blocks: 16,
         };
         let drive = ZoneFtl::format(device(), config, zones, &mut WallClock::new()).unwrap();
         let mut devices = [Device::new(device(), 64)];
@@ -174,6 +175,31 @@ fn zones_are_listed_opened_closed_finished_and_reset() {
 }
 
 #[test]
+fn a_zone_is_opened_with_a_random_write_area_whose_blocks_are_committed() {
+    let served = Served::new();
+    let mut disk = served.disk();
+    disk.open_with_window(2).unwrap();
+    let zone = disk.zone(2).unwrap();
+    assert_eq!((zone.state, zone.written_blocks, zone.attributes), (ZoneState::ExplicitlyOpen, Some(0), 1 << 3));
+    refuses(disk.append(2, &[1], false), &["01B6h Invalid Zone Operation Request", "open an empty zone with"]);
+    refuses(disk.commit(2, 17), &["area of zone 2 has 16 blocks", "and 17 are", "from 1 to 16"]);
+    disk.commit(2, 5).unwrap();
+    disk.commit(2, 11).unwrap();
+    assert_eq!(disk.state(2), (ZoneState::ExplicitlyOpen, Some(16)));
+    disk.open_with_window(3).unwrap();
+    disk.one(2, Action::Close).unwrap();
+    refuses(
+        disk.open_with_window(4),
+        &["01B7h ZRWA Resources Unavailable", "finish or reset", "--state active` shows"],
+    );
+    disk.append(5, &[1], false).unwrap();
+    refuses(disk.open_with_window(5), &["01B6h", "--state empty` shows"]);
+    refuses(disk.commit(5, 1), &["01B6h"]);
+    disk.one(2, Action::Finish).unwrap();
+    assert_eq!(disk.zone(2).unwrap().attributes, 0);
+}
+
+#[test]
 fn identify_says_size_capacity_and_limits_of_zones() {
     let served = Served::new();
     let subsystem = served.place(&[]).subsystem;
@@ -189,6 +215,7 @@ fn identify_says_size_capacity_and_limits_of_zones() {
           at a time        2 open (MOR), 3 open or closed (MAR)
           an append        as long as any command (ZASL)
           extension        128 bytes of each zone (ZDES)
+          random writes    16 blocks of 2 zones (ZRWASZ, NUMZRWA), committed by 1 (ZRWAFG)
     "#]]
     .assert_eq(&format!("namespace\n{text}"));
 }
