@@ -14,6 +14,8 @@ use openftl_zones::{ZoneFtl, ZoneState};
 const ZONED: u32 = 2;
 
 mod zone_status {
+    pub const INVALID_OPERATION: u16 = 0x1b6;
+    pub const ZRWA_UNAVAILABLE: u16 = 0x1b7;
     pub const BOUNDARY: u16 = 0x1b8;
     pub const FULL: u16 = 0x1b9;
     pub const INVALID_WRITE: u16 = 0x1bc;
@@ -127,6 +129,43 @@ fn a_descriptor_extension_comes_with_its_command_and_is_in_extended_reports() {
     assert_eq!(bench.act(size, 4), 0, "Reset");
     assert_eq!(bench.extensions(128)[1], nothing);
     assert_eq!(set(&mut bench, 4, &extension), 0);
+    bench.end();
+}
+
+#[test]
+fn a_random_write_area_is_written_in_any_order_and_committed() {
+    const WITH_ZRWA: u32 = 1 << 9 | 3;
+    let mut bench = bench_of(zoned_drive_with(0, 16));
+    let (size, block) = (bench.size, BLOCK_BYTES);
+    assert_eq!(bench.act(size, WITH_ZRWA), 0);
+    let [one, two, three] = [1, 2, 3].map(|seed| pattern(seed, 2 * block));
+    for (at, data) in [(7, &one), (0, &two), (7, &three)] {
+        assert_eq!(bench.write(size + at, data), 0, "at {at}");
+    }
+    assert_eq!(bench.states()[1], (ZoneState::ExplicitlyOpen, size));
+    let (status, read) = bench.read(size, 16);
+    assert_eq!(status, 0);
+    assert!(read[..2 * block] == two[..] && read[7 * block..9 * block] == three[..]);
+    assert!(read[2 * block..7 * block].iter().chain(&read[9 * block..]).all(|byte| *byte == 0));
+    // Block 17 is behind the area, which moves by two.
+    assert_eq!(bench.write(size + 16, &one), 0);
+    assert_eq!(bench.states()[1], (ZoneState::ExplicitlyOpen, size + 2));
+    assert_eq!(bench.write(size, &one), zone_status::INVALID_WRITE, "it is committed");
+    assert_eq!(bench.write(size + 33, &one), zone_status::INVALID_WRITE, "too far behind");
+    assert_eq!(bench.append(size, &one).0, zone_status::INVALID_OPERATION);
+    assert_eq!(bench.act(size + 8, 0x11), 0, "Flush Explicit ZRWA Range");
+    assert_eq!(bench.states()[1], (ZoneState::ExplicitlyOpen, size + 9));
+    assert_eq!(bench.act(size + 8, 0x11), status::INVALID_FIELD);
+    assert_eq!((bench.act(size, 1), bench.act(2 * size, WITH_ZRWA)), (0, 0), "one is closed");
+    assert_eq!(bench.act(3 * size, WITH_ZRWA), zone_status::ZRWA_UNAVAILABLE);
+    assert_eq!(bench.append(3 * size, &one).0, 0);
+    assert_eq!(bench.act(3 * size, WITH_ZRWA), zone_status::INVALID_OPERATION, "it is written");
+    assert_eq!(bench.act(3 * size, 0x11), zone_status::INVALID_OPERATION, "it has none");
+    assert_eq!(bench.act(size, 2), 0, "Finish");
+    let (status, read) = bench.read(size + 7, 11);
+    assert_eq!(status, 0);
+    assert!(read[..2 * block] == three[..] && read[9 * block..] == one[..], "what was in the area is there");
+    assert_eq!(bench.act(4 * size, WITH_ZRWA), 0, "a finished zone has given its area up");
     bench.end();
 }
 

@@ -286,6 +286,7 @@ mod tests {
               "zone_size_blocks": 8192,
               "max_open": 2,
               "max_active": 3,
+              "zrwa_blocks": 0,
               "capacity_blocks": 289800192,
               "open": 1,
               "active": 3,

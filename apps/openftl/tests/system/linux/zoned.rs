@@ -55,7 +55,7 @@ impl Zoned {
         zoned
     }
 
-    /// A new device with a block namespace, 1, and a zoned one, 2. The first has room for the tables of an f2fs, and for no
+    /// A new device with a block namespace, 1, and a zoned one, 2, whose zones can have a random write area of 16 blocks. The first has room for the tables of an f2fs, and for no
     /// file: those are in zones. The device's cache forgets what it has acknowledged when the power goes, and leaves flash
     /// pages torn.
     pub fn beside_blocks(Shape { width, zones, limits: Limits { open, active } }: &Shape) -> Zoned {
@@ -78,7 +78,7 @@ impl Zoned {
                 kind = "zoned"
                 groups = "0-6"
                 capacity = "{}MiB"
-                ftl = {{ zone_width = {width}, max_open_zones = {open}, max_active_zones = {active} }}
+                ftl = {{ zone_width = {width}, max_open_zones = {open}, max_active_zones = {active}, zrwa = "64KiB" }}
                 "#,
                 zones * width
             ),

@@ -94,6 +94,57 @@ fn linux_sees_the_zones_and_their_limits() {
 }
 
 #[test]
+fn nvme_cli_opens_zones_with_a_random_write_area_and_commits_it() {
+    if !boots_here(&["cmp"]) {
+        return;
+    }
+    let (drive, network) = (create(LIMITS), Network::new());
+    let server = drive.serve(&network);
+    let told = boot(
+        &network,
+        r#"
+        connect_zones
+        put() { nvme write $zones -s $1 -c 0 -z 4096 -d $2 >&2 || fail "a write to block $1"; }
+        there() {
+            dd if=$zones of=read bs=4k skip=$1 count=1 iflag=direct status=none && cmp read $2 || fail "block $1 is not $2"
+        }
+        pointer() {
+            nvme zns report-zones $zones -s 1024 -d 1 >report || fail report-zones
+            grep -q "WP: $1 .*Attrs: $2" report || fail "$(cat report)"
+        }
+        block a >a; block b >b; zeroes >nothing
+        nvme zns id-ns $zones -o json >namespace || fail id-ns
+        nvme zns open-zone $zones -s 1024 --zrwaa >&2 || fail "open-zone --zrwaa"
+        pointer 0x400 0x8
+        # In any order, over again, and read back.
+        put 1030 a; put 1024 b; put 1030 b; put 1027 a
+        there 1030 b; there 1024 b; there 1025 nothing
+        pointer 0x400 0x8
+        # Behind the area: the first five blocks are committed.
+        put 1044 a
+        pointer 0x405 0x8
+        nvme zns zrwa-flush-zone $zones -l 1030 >&2 || fail zrwa-flush-zone
+        pointer 0x407 0x8
+        nvme write $zones -s 1030 -c 0 -z 4096 -d a >said 2>&1 && fail "a block that is committed was written"
+        nvme zns zone-append $zones -s 1024 -z 4096 -d a >>said 2>&1 && fail "appended to a random write area"
+        nvme zns open-zone $zones -s 2048 >&2 || fail open-zone
+        nvme zns zrwa-flush-zone $zones -l 2048 >>said 2>&1 && fail "a zone without an area was committed"
+        nvme flush $zones >&2 || fail flush
+        nvme zns finish-zone $zones -s 1024 >&2 || fail finish-zone
+        there 1044 a; there 1043 nothing; there 1030 b; there 1027 a
+        pointer 0xffffffffffffffff 0
+        "#,
+    )
+    .wait()
+    .succeeded();
+    let namespace = told.json("namespace");
+    let facts = ["ozcs", "numzrwa", "zrwafg", "zrwasz", "zrwacap"].map(|name| number(&namespace[name]));
+    assert_eq!(facts, [2, LIMITS.open - 1, 1, 16, 1], "{namespace:#}");
+    server.stop();
+    drive.check();
+}
+
+#[test]
 fn every_zone_command_of_nvme_cli_and_blkzone_does_what_it_says() {
     if !boots_here(&["blkzone", "cmp"]) {
         return;
