@@ -400,7 +400,7 @@ fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
     }
 }
 
-/// Some drives have zones with windows. Those of seeds whose histories are kept (`sim/tests/explore/found.rs`) had none when they were found.
+/// Some drives have zones with windows; those have none whose histories were kept before there were windows (`sim/tests/explore/found.rs`).
 fn with_windows(seed: u64, profile: &Profile, kind: Kind) -> Kind {
     let Kind::Zones { zoned, chunks } = kind else { return kind };
     if seed.wrapping_add(2) % 16 >= 5 {

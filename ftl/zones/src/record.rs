@@ -69,6 +69,12 @@ impl SavedTail {
         }
     }
 
+    /// Whether blocks of a window are in it.
+    #[must_use]
+    pub fn has_window(&self) -> bool {
+        self.window.iter().any(|bits| *bits != 0)
+    }
+
     /// Whether block `block` of the zone is in it, and was before the write pointer.
     #[must_use]
     pub fn has_committed(&self, block: u32, layout: &Layout) -> bool {

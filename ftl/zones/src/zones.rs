@@ -3,7 +3,7 @@
 use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
-use crate::record::{NamedChunk, Record, RecordState};
+use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::refresh::Refresh;
 use crate::state::ZoneState;
 use crate::writer::{Stage, Writer, ZoneUnit};
@@ -217,7 +217,9 @@ impl Zones {
             return Record { chunks: vec![None; width as usize], ..Record::default() };
         }
         let extension = shown.has_extension.then(|| self.extension(zone).to_vec());
-        let (written, number, has_window) = (shown.written, self.numbers[zone as usize], shown.has_window);
+        let (written, number) = (shown.written, self.numbers[zone as usize]);
+        // Of a zone that is full by now, or finished, a power cut may leave what its window had.
+        let has_window = shown.has_window || saved.as_ref().is_some_and(SavedTail::has_window);
         Record { state, written, number, saved, has_window, chunks, extension }
     }
 
