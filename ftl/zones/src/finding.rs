@@ -227,7 +227,8 @@ fn adopt_unfinished(
             named.is_some_and(|named| named.good.is_none() && columns[at].is_some()).then_some(at)
         };
         let doubtful: Vec<usize> = record.chunks.iter().enumerate().filter_map(doubtful).collect();
-        verify_ends(ftl, zones, record.number, &mut columns, &doubtful, clock)?;
+        let known: Vec<u32> = (0..layout.width).map(|at| known_in_column(&layout, record, at)).collect();
+        verify_ends(ftl, zones, record.number, &mut columns, (&doubtful, &known), clock)?;
     }
     // What the medium has lost is an error where it is read, and the rest of the zone is there.
     let longest = columns.iter().flatten().map(|found| found.write_pointer).max().unwrap_or(0);
@@ -244,6 +245,8 @@ fn adopt_unfinished(
     // Also of a zone that is read-only: what it was said to have may have been in memory alone.
     let written = end_of(zones, &columns, tail);
     let mut writer = Writer::new(zone, record.number, layout.width);
+    // What was only found now is durable with the first flush.
+    writer.durable = if is_clean { written } else { record.written.min(written) };
     writer.saved = record.saved.clone();
     if let Some(SavedTail { tail, .. }) = tail {
         let whose = zones.tail_of.get_mut(*tail as usize);
@@ -350,21 +353,38 @@ fn left_in_column(layout: &Layout, record: &Record, column: u32, write_pointer: 
     first_saved.unwrap_or(write_pointer).min(layout.blocks_in_column(column, whole))
 }
 
-/// Finds out where in each of the `doubtful` columns the blocks of the zone end: padding is behind them, and where a power cut may have
-/// damaged pages, what it has damaged.
+/// Blocks of a zone at the beginning of a column that are on media for good, as its record says: one of them that cannot be read is lost, and
+/// the zone goes on behind it.
+fn known_in_column(layout: &Layout, record: &Record, column: u32) -> u32 {
+    // Of one that can be read only the record says more than is on media.
+    if record.state == RecordState::ReadOnly {
+        return 0;
+    }
+    let durable = layout.blocks_in_column(column, record.written);
+    let in_tail =
+        |at: &u32| record.saved.as_ref().is_some_and(|tail| tail.has_committed(layout.block_at(column, *at), layout));
+    (0..durable).step_by(layout.unit_blocks as usize).find(in_tail).unwrap_or(durable)
+}
+
+/// Finds out where in each of the `doubtful` columns the blocks of the zone end, which have those that are `known`: padding is behind them,
+/// and where a power cut may have damaged pages, what it has damaged.
 fn verify_ends(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
     number: u64,
     columns: &mut [Option<FoundColumn>],
-    doubtful: &[usize],
+    (doubtful, known): (&[usize], &[u32]),
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let found_of = |columns: &[Option<FoundColumn>], at: usize| {
         let found = columns[at].as_ref().expect("only what was found is doubtful");
         (found.chunk, found.write_pointer)
     };
-    let mut ranges: Vec<(usize, u32, u32)> = doubtful.iter().map(|at| (*at, 0, found_of(columns, *at).1)).collect();
+    let range = |at: &usize| {
+        let end = found_of(columns, *at).1;
+        (*at, known[*at].min(end), end)
+    };
+    let mut ranges: Vec<(usize, u32, u32)> = doubtful.iter().map(range).collect();
     // All columns at once, half of what is left of each at a time.
     while ranges.iter().any(|(_, good, end)| good < end) {
         let open = ranges.iter().filter(|(_, good, end)| good < end);
@@ -388,9 +408,10 @@ fn verify_ends(
     let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 } + zones.layout.unit_blocks;
     let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
     for (at, end, _) in ranges {
-        let first = end.saturating_sub(damaged);
+        let first = end.saturating_sub(damaged).max(known[at]);
         let chunk = found_of(columns, at).0;
-        let programs = (first.saturating_sub(behind)..first).filter(|block| block.is_multiple_of(geometry.ws_min));
+        let programs =
+            (first.saturating_sub(behind).max(known[at])..first).filter(|block| block.is_multiple_of(geometry.ws_min));
         let asked: Vec<_> = programs.chain(first..end).map(|block| (at, chunk, block)).collect();
         let mut rescued = Vec::new();
         let mut good = None;

@@ -229,7 +229,7 @@ impl ZoneFtl {
                 let is_last = flush.is_last;
                 let before = targets.len();
                 while let Some(target) = targets.last().copied()
-                    && self.save_tail(target, is_last)
+                    && self.save(target, is_last)
                 {
                     targets.pop();
                 }
@@ -271,6 +271,23 @@ impl ZoneFtl {
         self.ftl.flash.stirred = true;
     }
 
+    /// Saves what the medium does not have of a zone, and has its record say how much is durable then. Returns whether it could.
+    fn save(&mut self, target: Target, is_last: bool) -> bool {
+        let committed = self.zones.committed(target);
+        if !self.save_tail(target, is_last) {
+            return false;
+        }
+        if self.failed.is_none()
+            && let Some(slot) = self.zones.slot_of(target.zone)
+            && self.zones.writer(slot).number == target.number
+            && self.zones.writer(slot).durable < committed
+        {
+            self.zones.writer(slot).durable = committed;
+            self.zones.mark_dirty(target.zone);
+        }
+        true
+    }
+
     /// Saves what the medium does not have of a zone. Returns whether it could.
     fn save_tail(&mut self, target: Target, is_last: bool) -> bool {
         let units = self.zones.unsaved(&self.ftl.flash, target, is_last);
@@ -290,6 +307,14 @@ impl ZoneFtl {
             blocks.push((block, frame));
         }
         if blocks.is_empty() {
+            // What the tail has is on media by now. After a clean stop the record says what is not.
+            let slot = self.zones.slot_of(target.zone).expect("it has a writer");
+            let writer = self.zones.writer(slot);
+            writer.stale.clear();
+            if let Some(saved) = writer.saved.take() {
+                self.zones.leave_tail(target.zone, Some(saved));
+                self.zones.mark_dirty(target.zone);
+            }
             return true;
         }
         let end = in_window.last().map_or(committed, |block| block + 1);

@@ -198,34 +198,44 @@ fn normal(model: &Model) -> Model {
     Model { zones, clock: times.len(), ..model.clone() }
 }
 
-fn deeds() -> Vec<Deed> {
+fn deeds(window: u32) -> Vec<Deed> {
     let writes = [(None, 1), (None, 2), (None, 4), (Some(0), 1), (Some(1), 2), (Some(3), 1)];
     let writes = writes.into_iter().map(|(at, blocks)| Deed::Write { at, blocks });
     let others = [Deed::Fail, Deed::Weaken, Deed::Extend, Deed::OpenWithWindow];
-    let commits = (0..5).map(|end| Deed::Commit { end });
+    let commits = (0..if window > 0 { 5 } else { 1 }).map(|end| Deed::Commit { end });
     writes.chain(Action::ALL.into_iter().map(Deed::Act)).chain(others).chain(commits).collect()
 }
 
 #[test]
 fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
     let mut cells = 0_u64;
-    for (window, max_open, max_active) in [(0, 1, 1), (0, 1, 2), (0, 2, 2), (0, 2, 3), (1, 1, 1), (1, 1, 2), (2, 2, 3)]
-    {
+    // Zones, blocks of a window, and limits. Three zones are needed where two may be open and a third one active.
+    let drives = [
+        (3, 0, 1, 1),
+        (3, 0, 2, 3),
+        (2, 0, 1, 2),
+        (2, 0, 2, 2),
+        (2, 1, 1, 1),
+        (2, 1, 1, 2),
+        (2, 2, 1, 2),
+        (2, 2, 2, 2),
+    ];
+    for (zones, window, max_open, max_active) in drives {
         let limits = Limits { max_open, max_active };
         let empty = Model {
-            zones: vec![(ZoneState::Empty, 0, 0); 3],
+            zones: vec![(ZoneState::Empty, 0, 0); zones],
             weak: BTreeSet::new(),
             extended: BTreeSet::new(),
             windowed: BTreeSet::new(),
             clock: 0,
             window,
         };
-        let first = (empty, Board::new(3, CAPACITY, limits).with_windows(window));
+        let first = (empty, Board::new(zones as u32, CAPACITY, limits).with_windows(window));
         let mut seen = HashSet::from([first.0.clone()]);
         let mut waiting = VecDeque::from([first]);
         while let Some((model, board)) = waiting.pop_front() {
-            for zone in 0..3 {
-                for deed in deeds() {
+            for zone in 0..zones {
+                for deed in deeds(window) {
                     cells += 1;
                     let (mut model, mut board) = (model.clone(), board.clone());
                     let before = (board.clone(), model.clone());

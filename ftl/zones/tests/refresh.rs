@@ -401,3 +401,30 @@ fn a_device_that_limits_open_chunks_is_not_asked_for_one_too_many() {
     }
     assert!(tried > 2 && refreshed > 10, "{refreshed} columns were refreshed on {tried} devices");
 }
+
+#[test]
+fn a_block_that_is_lost_takes_none_behind_it_with_it_at_a_power_cut() {
+    for (changes, width) in [(&[][..], 1), (UNPROTECTED, 2), (ONE_SHOT, 3)] {
+        let mut world = world(changes, width, 2, 3, 7);
+        let written = world.layout().capacity / 4 * 3 + 1;
+        for _ in 0..written.div_ceil(16) {
+            let blocks = (written - world.written(0)).min(16);
+            world.write(0, blocks, Durability::Volatile, false).unwrap();
+        }
+        world.flush();
+        world.settle();
+        let lost = written / 3;
+        let place = world.ftl().place_on_media(0, lost).expect("it is on media for long");
+        world.wire.device().inject_read_failure(place).unwrap();
+        world.ftl = None;
+        world.wire.power_cut(Moment::NOW);
+        world.open().unwrap();
+        assert_eq!(world.ftl().board().zone(0).written, written, "width {width}");
+        // All others are there.
+        world.read(0, 0, lost);
+        for first in (lost + 1..written).step_by(16) {
+            world.read(0, first, (written - first).min(16));
+        }
+        world.settle();
+    }
+}
