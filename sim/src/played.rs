@@ -204,6 +204,9 @@ impl Played for ZoneWorld {
             // A read that has failed once is not to fail once more: then its block would be lost, and nothing to blame.
             self.settle();
         }
+        if matches!(fault.kind, FaultKind::Lose | FaultKind::Corrupt) {
+            return self.lose(fault.pick, fault.kind == FaultKind::Corrupt);
+        }
         let ftl = self.ftl.as_ref().expect("the drive is open");
         disturb(&mut self.wire.device(), ftl.block(), self.clock.0, fault)
     }
@@ -255,6 +258,8 @@ impl Played for ZoneWorld {
     }
 
     fn check(&mut self) {
-        ZoneWorld::check(self);
+        if !self.model.is_hurt() {
+            ZoneWorld::check(self);
+        }
     }
 }

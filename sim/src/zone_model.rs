@@ -13,10 +13,13 @@
 //!
 //! A block of a window says its version, too. Before the write pointer it is the last one; in the window any from that of the last flush on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of a block that was written in order.
 pub(crate) const IN_ORDER: u32 = 1;
+
+/// The version of a block that cannot be read.
+pub(crate) const LOST: u32 = u32::MAX;
 
 /// A block that was written through a window; version 0: not at all.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -67,7 +70,13 @@ impl Life {
     }
 
     /// Whether a host may find these versions of it, and its blocks up to a write pointer.
-    fn may_be_found(&self, written: u32, versions: &[(u32, u32)], is_first: bool) -> bool {
+    fn may_be_found(
+        &self,
+        written: u32,
+        versions: &[(u32, u32)],
+        is_first: bool,
+        is_hurt: impl Fn(u32) -> bool,
+    ) -> bool {
         let least = if is_first { self.durable } else { 0 };
         let found = |block: u32| versions.iter().find(|(other, _)| *other == block).map(|(_, version)| *version);
         let in_order = |block: u32| if block < written { IN_ORDER } else { 0 };
@@ -75,6 +84,7 @@ impl Life {
             let cell = self.cells.get(&block).copied().unwrap_or_default();
             let durable = if is_first { cell.durable } else { 0 };
             match block < written {
+                _ if version == LOST => is_hurt(block),
                 true => version == self.version(block),
                 false => version == 0 && durable == 0 || version > 0 && (durable..=cell.now).contains(&version),
             }
@@ -101,7 +111,11 @@ impl Lives {
 
 /// What a host may find in each zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ZoneModel(Vec<Lives>);
+pub struct ZoneModel {
+    zones: Vec<Lives>,
+    /// Blocks that were lost on media, by zone, life and place: they may be errors.
+    hurt: BTreeSet<(u32, u32, u32)>,
+}
 
 /// What a host found in a zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,7 +144,22 @@ pub(crate) type Snapshot = Vec<Seen>;
 
 impl ZoneModel {
     pub(crate) fn new(zones: u32) -> ZoneModel {
-        ZoneModel(vec![Lives(vec![Life::begin(0)]); zones as usize])
+        ZoneModel { zones: vec![Lives(vec![Life::begin(0)]); zones as usize], hurt: BTreeSet::new() }
+    }
+
+    /// A block of a zone is lost on media.
+    pub(crate) fn hurt(&mut self, zone: u32, block: u32) {
+        self.hurt.insert((zone, self.now(zone).number, block));
+    }
+
+    /// Whether a block of a zone may be an error.
+    pub(crate) fn may_be_lost(&self, zone: u32, block: u32) -> bool {
+        self.hurt.contains(&(zone, self.now(zone).number, block))
+    }
+
+    /// Whether any block of a drive may be an error.
+    pub(crate) fn is_hurt(&self) -> bool {
+        !self.hurt.is_empty()
     }
 
     /// How much of each zone is there now: what a flush that begins makes durable.
@@ -144,12 +173,12 @@ impl ZoneModel {
                 versions: cells.iter().map(|(block, cell)| (*block, cell.now)).collect(),
             }
         };
-        self.0.iter().map(seen).collect()
+        self.zones.iter().map(seen).collect()
     }
 
     /// A flush has ended that began when `snapshot` was taken.
     pub(crate) fn flushed(&mut self, snapshot: &Snapshot) {
-        for (lives, Seen { number, written, extension, versions }) in self.0.iter_mut().zip(snapshot) {
+        for (lives, Seen { number, written, extension, versions }) in self.zones.iter_mut().zip(snapshot) {
             lives.0.retain(|life| life.number >= *number);
             if let Some(life) = lives.0.iter_mut().find(|life| life.number == *number) {
                 life.durable = life.durable.max(*written);
@@ -164,24 +193,24 @@ impl ZoneModel {
 
     /// The life of a zone as it is now.
     pub(crate) fn now(&self, zone: u32) -> &Life {
-        self.0[zone as usize].now()
+        self.zones[zone as usize].now()
     }
 
     /// A zone has `blocks` more blocks than before, or fewer.
     pub(crate) fn write(&mut self, zone: u32, blocks: i64) {
-        let life = self.0[zone as usize].now_mut();
+        let life = self.zones[zone as usize].now_mut();
         life.written = u32::try_from(i64::from(life.written) + blocks).expect("a zone has some blocks");
     }
 
     /// Blocks of a window are of this version from now on.
     pub(crate) fn write_window(&mut self, zone: u32, at: u32, blocks: u32, version: u32) {
-        let life = self.0[zone as usize].now_mut();
+        let life = self.zones[zone as usize].now_mut();
         (at..at + blocks).for_each(|block| life.cells.entry(block).or_default().now = version);
     }
 
     /// The write pointer moves over so many blocks of a window.
     pub(crate) fn commit(&mut self, zone: u32, blocks: u32) {
-        let life = self.0[zone as usize].now_mut();
+        let life = self.zones[zone as usize].now_mut();
         for block in life.written..life.written + blocks {
             life.cells.entry(block).or_default();
         }
@@ -190,7 +219,7 @@ impl ZoneModel {
 
     /// A zone has an extension from now on.
     pub(crate) fn extend(&mut self, zone: u32) {
-        self.0[zone as usize].now_mut().extension = true;
+        self.zones[zone as usize].now_mut().extension = true;
     }
 
     /// A zone begins another life, if it has got anything in this one.
@@ -198,7 +227,7 @@ impl ZoneModel {
         let life = self.now(zone);
         if life.end() > 0 || life.extension {
             let next = Life::begin(life.number + 1);
-            self.0[zone as usize].0.push(next);
+            self.zones[zone as usize].0.push(next);
         }
     }
 
@@ -207,7 +236,7 @@ impl ZoneModel {
     /// # Errors
     /// What it may not.
     pub fn verdict(&self, found: &[FoundZone]) -> Result<(), String> {
-        for (zone, (lives, found)) in self.0.iter().zip(found).enumerate() {
+        for (zone, (lives, found)) in self.zones.iter().zip(found).enumerate() {
             let FoundZone { life: number, written, extension, ref versions } = *found;
             let first = &lives.0[0];
             let of = |number: u32| lives.0.iter().find(|life| life.number == number);
@@ -220,7 +249,9 @@ impl ZoneModel {
                 (true, extension) => lives.0.iter().any(|life| {
                     number.is_none_or(|number| number == life.number)
                         && extension == life.extension.then_some(life.number)
-                        && life.may_be_found(written, versions, life.number == first.number)
+                        && life.may_be_found(written, versions, life.number == first.number, |block| {
+                            self.hurt.contains(&(zone as u32, life.number, block))
+                        })
                 }),
             };
             if !may_be {
@@ -232,10 +263,16 @@ impl ZoneModel {
 
     /// The host has found this, and goes on with it.
     pub(crate) fn adopt(&mut self, found: &[FoundZone]) {
-        for (lives, FoundZone { life, written, extension, versions }) in self.0.iter_mut().zip(found) {
+        for (lives, FoundZone { life, written, extension, versions }) in self.zones.iter_mut().zip(found) {
             // No number is used twice, whatever was lost.
             let number = life.or(*extension).unwrap_or(lives.now().number + 1);
             let cell = |version: u32| Cell { now: version, durable: version };
+            // What cannot be read is what it was.
+            let before = lives.0.iter().find(|life| life.number == number).map(|life| life.cells.clone());
+            let cell_of = |(block, version): &(u32, u32)| match *version {
+                LOST => before.as_ref().and_then(|cells| cells.get(block)).map(|found| (*block, cell(found.now))),
+                version => Some((*block, cell(version))),
+            };
             let has_extension = extension.is_some();
             lives.0 = vec![Life {
                 number,
@@ -243,7 +280,7 @@ impl ZoneModel {
                 durable: *written,
                 extension: has_extension,
                 extension_durable: has_extension,
-                cells: versions.iter().map(|(block, version)| (*block, cell(*version))).collect(),
+                cells: versions.iter().filter_map(cell_of).collect(),
             }];
         }
     }

@@ -4,7 +4,7 @@ use crate::fate::States;
 use crate::liveness::{Deadline, Patience, Waiting};
 use crate::step::Moment;
 use crate::wire::{CrashPoint, Wire};
-use crate::zone_model::{FoundZone, IN_ORDER, Life, Snapshot, ZoneModel};
+use crate::zone_model::{FoundZone, IN_ORDER, LOST, Life, Snapshot, ZoneModel};
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
 use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
 use openftl_parts::config::Left;
@@ -285,7 +285,7 @@ impl ZoneWorld {
 
     fn has_bad_chunks(&self) -> bool {
         let NandStatistics { program_failures, erase_failures, .. } = *self.wire.device().statistics();
-        program_failures + erase_failures > 0
+        program_failures + erase_failures > 0 || self.model.is_hurt()
     }
 
     /// Requests that have not ended.
@@ -320,13 +320,40 @@ impl ZoneWorld {
         expected: &[Stamp],
         result: Result<(), ZoneError>,
     ) {
-        result.unwrap_or_else(|error| panic!("a read of zone {zone} ended with: {error}"));
+        if let Err(error) = result {
+            self.expect_lost(zone, first, frames.len() as u32, error);
+            frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
+            return;
+        }
         let pool = self.ftl().frames_mut();
         for ((block, frame), expected) in (first..).zip(frames).zip(expected) {
             let found = Stamp::recognise(pool.bytes(frame));
             assert_eq!(found, Some(*expected), "block {block} of zone {zone}");
             pool.release(frame);
         }
+    }
+
+    /// A read may fail only because of a block that is lost on media.
+    fn expect_lost(&mut self, zone: u32, first: u32, blocks: u32, error: ZoneError) {
+        let is_lost = matches!(error, ZoneError::Io(IoError::Unrecovered { .. } | IoError::WrongBlock { .. }))
+            && (first..first + blocks).any(|block| self.model.may_be_lost(zone, block));
+        assert!(is_lost, "a read of blocks {first} to {} of zone {zone} ended with: {error}", first + blocks);
+    }
+
+    /// A block of a zone, on media, is lost there. Returns whether there was any.
+    pub(crate) fn lose(&mut self, pick: u32, corrupt: bool) -> bool {
+        self.settle();
+        let zone = pick % self.layout.zones;
+        let written = self.ftl().board().zone(zone).written;
+        let places = (0..written).filter_map(|block| self.ftl().place_on_media(zone, block).map(|ppa| (block, ppa)));
+        let places: Vec<_> = places.collect();
+        let Some((block, ppa)) = places.get(pick as usize / 7 % places.len().max(1)).copied() else { return false };
+        let mut device = self.wire.device();
+        let done = if corrupt { device.corrupt(ppa) } else { device.inject_read_failure(ppa) };
+        done.expect("a store in memory");
+        drop(device);
+        self.model().hurt(zone, block);
+        true
     }
 
     /// Waits until no request is under way.
@@ -602,6 +629,10 @@ impl ZoneWorld {
             for first in (0..end).step_by(READ_BLOCKS as usize) {
                 let count = READ_BLOCKS.min(end - first);
                 for (block, stamp_found) in (first..).zip(self.read_raw(zone, first, count)) {
+                    let Some(stamp_found) = stamp_found else {
+                        versions.push((block, LOST));
+                        continue;
+                    };
                     let (number, version) = life_and_version(stamp_found);
                     let number = if version > 0 { *life.get_or_insert(number) } else { 0 };
                     assert_eq!(stamp_found, stamp(zone, number, block, version), "block {block} of zone {zone}");
@@ -625,7 +656,19 @@ impl ZoneWorld {
         life
     }
 
-    fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Stamp> {
+    /// What blocks say; of one that may be lost, and cannot be read, nothing.
+    fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Option<Stamp>> {
+        match self.try_to_read(zone, first, count) {
+            Ok(stamps) => stamps.into_iter().map(Some).collect(),
+            Err(error) => {
+                assert!(self.model.is_hurt(), "blocks {first} to {} of zone {zone}: {error}", first + count);
+                let alone = |block: u32| self.try_to_read(zone, block, 1).ok().map(|stamps| stamps[0]);
+                (first..first + count).map(alone).collect()
+            }
+        }
+    }
+
+    fn try_to_read(&mut self, zone: u32, first: u32, count: u32) -> Result<Vec<Stamp>, ZoneError> {
         let frames = self.frames(count);
         let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
         self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
@@ -639,10 +682,9 @@ impl ZoneWorld {
             }
         }
         let ended = done.remove(0);
-        ended.result.unwrap_or_else(|error| panic!("blocks {first} to {} of zone {zone}: {error}", first + count));
         let pool = self.ftl().frames_mut();
         let stamp_of = |frame: &Frame| Stamp::recognise(pool.bytes(*frame)).expect("all blocks are stamps");
-        let stamps = frames.iter().map(stamp_of).collect();
+        let stamps = ended.result.map(|()| frames.iter().map(stamp_of).collect());
         frames.into_iter().for_each(|frame| pool.release(frame));
         stamps
     }

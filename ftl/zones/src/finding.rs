@@ -356,10 +356,6 @@ fn left_in_column(layout: &Layout, record: &Record, column: u32, write_pointer: 
 /// Blocks of a zone at the beginning of a column that are on media for good, as its record says: one of them that cannot be read is lost, and
 /// the zone goes on behind it.
 fn known_in_column(layout: &Layout, record: &Record, column: u32) -> u32 {
-    // Of one that can be read only the record says more than is on media.
-    if record.state == RecordState::ReadOnly {
-        return 0;
-    }
     let durable = layout.blocks_in_column(column, record.written);
     let in_tail =
         |at: &u32| record.saved.as_ref().is_some_and(|tail| tail.has_committed(layout.block_at(column, *at), layout));

@@ -98,8 +98,8 @@ fn window_bytes(layout: &Layout) -> usize {
 pub struct Record {
     /// The state.
     pub state: RecordState,
-    /// Blocks that were durable by then: on media, or in the tail. After a clean stop that is all of the zone; of a zone that is being
-    /// written there may be more after a power cut, and less of one that can be read only.
+    /// Blocks that were durable by then: on media, or in the tail. After a clean stop that is all of the zone; after a power cut there may be
+    /// more.
     pub written: u32,
     /// The number that each of its blocks says. Another life of the zone has another.
     pub number: u64,

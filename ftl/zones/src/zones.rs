@@ -218,7 +218,8 @@ impl Zones {
         }
         let extension = shown.has_extension.then(|| self.extension(zone).to_vec());
         let number = self.numbers[zone as usize];
-        let being_written = self.writer_of(zone).filter(|writer| !writer.is_whole && state == RecordState::Active);
+        let is_in_part = matches!(state, RecordState::Active | RecordState::ReadOnly);
+        let being_written = self.writer_of(zone).filter(|writer| !writer.is_whole && is_in_part);
         let written = being_written.map_or(shown.written, |writer| writer.durable);
         // Of a zone that is full by now, or finished, a power cut may leave what its window had.
         let has_window = shown.has_window || saved.as_ref().is_some_and(SavedTail::has_window);

@@ -282,6 +282,9 @@ pub(super) fn zone_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
     let weights: Vec<_> =
         weights.into_iter().filter(|(kind, _)| matches!(kind, Kind::Write) || !dice.once_in(3)).collect();
     let faults: Vec<FaultKind> = ZONE_FAULTS.into_iter().filter(|_| dice.once_in(2)).collect();
+    // Drawn apart, so that other drives are what they would be without.
+    let loses = Dice::new(setting.seed.rotate_left(8)).once_in(4);
+    let faults = if loses { [faults, vec![FaultKind::Lose, FaultKind::Corrupt]].concat() } else { faults };
     let has_nested_cuts = dice.once_in(2);
     let (most, favoured) = (dice.one_of(&[4, 40, 200]), dice.between(1, 4));
     let is_loop = super::is_narrow(setting.seed) && dice.once_in(2);
