@@ -263,9 +263,15 @@ impl ZoneModel {
 
     /// The host has found this, and goes on with it.
     pub(crate) fn adopt(&mut self, found: &[FoundZone]) {
-        for (lives, FoundZone { life, written, extension, versions }) in self.zones.iter_mut().zip(found) {
+        for ((zone, lives), FoundZone { life, written, extension, versions }) in (0..).zip(&mut self.zones).zip(found) {
+            // Of blocks that are lost, whose they were.
+            let of_lost = || {
+                let (block, _) = versions.iter().find(|(_, version)| *version == LOST)?;
+                let numbers = lives.0.iter().map(|life| life.number);
+                numbers.rev().find(|number| self.hurt.contains(&(zone, *number, *block)))
+            };
             // No number is used twice, whatever was lost.
-            let number = life.or(*extension).unwrap_or(lives.now().number + 1);
+            let number = life.or(*extension).or_else(of_lost).unwrap_or(lives.now().number + 1);
             let cell = |version: u32| Cell { now: version, durable: version };
             // What cannot be read is what it was.
             let before = lives.0.iter().find(|life| life.number == number).map(|life| life.cells.clone());

@@ -69,6 +69,17 @@ pub(crate) struct Flush {
     pub(crate) is_last: bool,
 }
 
+/// Whether what a zone has can be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Saved {
+    /// All of it, with the next record.
+    All,
+    /// Something has to be given back first.
+    Later,
+    /// The medium has failed, and there is more than a tail holds.
+    TooLong,
+}
+
 impl Zones {
     /// What is to be durable: all that has been written so far.
     pub(crate) fn targets(&self) -> Vec<Target> {
@@ -274,10 +285,11 @@ impl ZoneFtl {
     /// Saves what the medium does not have of a zone, and has its record say how much is durable then. Returns whether it could.
     fn save(&mut self, target: Target, is_last: bool) -> bool {
         let committed = self.zones.committed(target);
-        if !self.save_tail(target, is_last) {
+        let saved = self.save_tail(target, is_last);
+        if saved == Saved::Later {
             return false;
         }
-        if self.failed.is_none()
+        if saved == Saved::All
             && let Some(slot) = self.zones.slot_of(target.zone)
             && self.zones.writer(slot).number == target.number
             && self.zones.writer(slot).durable < committed
@@ -288,11 +300,11 @@ impl ZoneFtl {
         true
     }
 
-    /// Saves what the medium does not have of a zone. Returns whether it could.
-    fn save_tail(&mut self, target: Target, is_last: bool) -> bool {
+    /// Saves what the medium does not have of a zone.
+    fn save_tail(&mut self, target: Target, is_last: bool) -> Saved {
         let units = self.zones.unsaved(&self.ftl.flash, target, is_last);
         let (layout, committed) = (self.zones.layout, self.zones.committed(target));
-        let Some(writer) = self.zones.writer_for(target) else { return true };
+        let Some(writer) = self.zones.writer_for(target) else { return Saved::All };
         let first = units.first().map_or(committed / layout.unit_blocks, |unit| *unit) * layout.unit_blocks;
         let wanted = |block: &u32| *block < committed;
         let mut blocks: Vec<(u32, Frame)> = Vec::new();
@@ -315,25 +327,29 @@ impl ZoneFtl {
                 self.zones.leave_tail(target.zone, Some(saved));
                 self.zones.mark_dirty(target.zone);
             }
-            return true;
+            return Saved::All;
         }
         let end = in_window.last().map_or(committed, |block| block + 1);
         if end - first > layout.tail_blocks {
             // More than the medium can hold back: it has failed, and takes nothing more of this zone.
             self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
-            return true;
+            return Saved::TooLong;
         }
         // The record on media names the last tail: what it needs there must not be overwritten. Where both fit into one, what is
         // there of the last flush need not be written again; else another tail is taken, and the last one is left.
         let last = writer.saved.clone();
         let same = last.as_ref().filter(|last| first >= last.first && end - last.first <= layout.tail_blocks);
-        let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else { return false };
+        let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else {
+            return Saved::Later;
+        };
         blocks.retain(|(block, _)| same.is_none() || !writer.has_saved(*block, &layout));
         let saved = Some(SavedTail::of(tail, first, &units, committed, &in_window, &layout));
         if blocks.is_empty() && saved == last {
-            return true;
+            return Saved::All;
         }
-        let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else { return false };
+        let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else {
+            return Saved::Later;
+        };
         for ((_, from), to) in blocks.iter().zip(&frames) {
             self.ftl.flash.frames.copy(*from, *to);
         }
@@ -346,7 +362,7 @@ impl ZoneFtl {
             if !goes_on {
                 if self.write_area(place(begin), &frames[begin..end]).is_none() {
                     frames[end..].iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
-                    return false;
+                    return Saved::Later;
                 }
                 begin = end;
             }
@@ -359,7 +375,7 @@ impl ZoneFtl {
         writer.saved = saved;
         writer.all_saved_before(target.end);
         self.zones.mark_dirty(target.zone);
-        true
+        Saved::All
     }
 
     /// Writes records that are not as they are on media. Returns the last write, if there was any.

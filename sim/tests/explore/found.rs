@@ -583,6 +583,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
 /// was cut. 20,006,405: a zone that was finished waited for blocks that could be read in the chunk that it had left.
 /// 30,006,177: a drive wore out while a zone that had been committed to its end waited for a chunk, and forgot the window of the last flush.
 /// 30,009,062: a record named a tail whose blocks were on media by then, so after a stop its zone ended with that.
+/// 30,013,371: the last flush of a stop could not save one zone, and records said less of the others than was saved.
 /// 20,010,666: a drive that wore out while it was stopped said that it was stopped, and zones ended where older records said.
 #[test]
 fn histories_of_zones_that_once_failed_pass() {
@@ -615,6 +616,13 @@ fn histories_of_zones_that_once_failed_pass() {
             30_006_177,
             "S0+1 x1 x1 x2 A0+2 x1 x7+11 A0+1 S3+5 A0+2 x1 x1 x1 x14 A0+7 c S1+12 A0+1 x1+17 x75/1/29/85 D6855+12 A0+6 Z1+0 \
              A1+12 f x1/1/31 o70 x1/26 x1/1/33 x1 x1/99+1/31 x1/46 x1/1/115/118 !close5421 o55 x108 c f x1 x1/101 x1",
+        ),
+        (
+            30_013_371,
+            "x1 x4 S0+4 x1 x1+1 A0+1 x1+4 x1 x3 A0+3 x1+14 x8+5 S0+3 i6250 A1+2 S0+1 x1+26 x1+12 x1 x1+23 x1+9 x1 x4+1 A0+4 \
+             x3 S0+3 x1+16 x4 S0+4 x12 S1+3 S0+2 Q0+1 A1532+1 A0+3 x1+6 S0+1 x1 x1 x1+29 x1+9 x1 x1 x1 x3+1 S0+3 x1+16 x1 x1 \
+             x1 x1 x15 i5000 x1 x3+28 S0+3 x1+7 x1 x1 x35 S5471+2 f i25000 x1 x1+7 x2+29 A0+2 x1+8 x10+1 R1+0 x1+18 x4 A0+4 \
+             x1 x1+1 S0+1 x1 x1 x38 S2+1 A1+1 S9914+4 A0+1",
         ),
         (30_009_062, "S0+2 D0+2 x7"),
         (20_010_666, "S2+144 S6241+96 S1+144 f A0+144 R2+0 f R1+0 S1+74 c S1+36 c"),
