@@ -19,7 +19,7 @@
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
-//! | `zone_host` | what that host does |
+//! | `zone_host`, `zone_requests` | what that host does |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
 //! | [`stage`] | what both have in common |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
@@ -53,6 +53,7 @@ pub mod world;
 pub mod zone_crash_points;
 mod zone_host;
 pub mod zone_model;
+mod zone_requests;
 pub mod zone_world;
 
 pub use caught::Failure;

@@ -21,7 +21,7 @@ const OPERATIONS_MAX: u32 = 400;
 pub(crate) const READ_BLOCKS: u32 = 64;
 
 /// A request under way.
-enum Errand {
+pub(crate) enum Errand {
     /// A write that the flush behind it makes durable, or a flush.
     Flush {
         snapshot: Snapshot,
@@ -64,16 +64,16 @@ pub struct ZoneWorld {
     /// chunks, the drive is opened as it was made.
     pub next_config: Option<Config>,
     has_other_config: bool,
-    under_way: Vec<(u64, Errand)>,
-    tag: u64,
+    pub(crate) under_way: Vec<(u64, Errand)>,
+    pub(crate) tag: u64,
     /// The last version of a block that was written through a window.
-    version: u32,
+    pub(crate) version: u32,
     /// States that a power cut could leave, and what the model said.
     crash_points: Vec<(CrashPoint, Rc<ZoneModel>)>,
 }
 
 /// What a version of a block says; version 0: zeroes.
-fn stamp(zone: u32, life: u32, block: u32, version: u32) -> Stamp {
+pub(crate) fn stamp(zone: u32, life: u32, block: u32, version: u32) -> Stamp {
     assert!(life.max(block).max(version) < 1 << 16, "life {life}, block {block}, version {version}");
     match version {
         0 => Stamp::ZERO,
@@ -87,7 +87,7 @@ fn life_and_version(stamp: Stamp) -> (u32, u32) {
 }
 
 /// What stands for a block in the extension of a zone: no block has this number.
-const EXTENSION: u32 = 0xFFFF;
+pub(crate) const EXTENSION: u32 = 0xFFFF;
 
 impl ZoneWorld {
     /// A new drive.
@@ -186,16 +186,16 @@ impl ZoneWorld {
         (self.chance.next_u64() % u64::from(bound)) as u32
     }
 
-    fn model(&mut self) -> &mut ZoneModel {
+    pub(crate) fn model(&mut self) -> &mut ZoneModel {
         Rc::make_mut(&mut self.model)
     }
 
-    fn next_tag(&mut self) -> u64 {
+    pub(crate) fn next_tag(&mut self) -> u64 {
         self.tag += 1;
         self.tag
     }
 
-    fn address(&self, zone: u32, block: u32) -> u64 {
+    pub(crate) fn address(&self, zone: u32, block: u32) -> u64 {
         u64::from(zone) * self.layout.size + u64::from(block)
     }
 
@@ -211,7 +211,7 @@ impl ZoneWorld {
     }
 
     /// States found by a watched wire.
-    fn note_crash_points(&mut self) {
+    pub(crate) fn note_crash_points(&mut self) {
         let found = self.wire.crash_points().into_iter();
         self.crash_points.extend(found.map(|crash_point| (crash_point, self.model.clone())));
     }
@@ -364,7 +364,7 @@ impl ZoneWorld {
         }
     }
 
-    fn frames(&mut self, count: u32) -> Vec<Frame> {
+    pub(crate) fn frames(&mut self, count: u32) -> Vec<Frame> {
         let mut frames = Vec::new();
         while !self.ftl().frames_mut().acquire_many(FrameForm::Bytes, count as usize, &mut frames) {
             self.pump();
@@ -409,85 +409,13 @@ impl ZoneWorld {
     }
 
     /// Frames with blocks of a zone from block `first` on, of this version.
-    fn stamped(&mut self, zone: u32, life: u32, first: u32, blocks: u32, version: u32) -> Vec<Frame> {
+    pub(crate) fn stamped(&mut self, zone: u32, life: u32, first: u32, blocks: u32, version: u32) -> Vec<Frame> {
         let frames = self.frames(blocks);
         let pool = self.ftl().frames_mut();
         for (block, frame) in (first..).zip(&frames) {
             stamp(zone, life, block, version).expand(pool.bytes_mut(*frame));
         }
         frames
-    }
-
-    /// Writes blocks of a zone that has a window, so many blocks behind its write pointer.
-    ///
-    /// # Errors
-    /// Why the drive refuses it.
-    pub fn write_window(
-        &mut self,
-        zone: u32,
-        behind: u32,
-        blocks: u32,
-        durability: Durability,
-    ) -> Result<(), ZoneError> {
-        let Life { number, written, .. } = *self.model.now(zone);
-        let at = written + behind;
-        self.version += 1;
-        let version = self.version;
-        let frames = self.stamped(zone, number, at, blocks, version);
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        let (before, shown) = (self.model.clone(), self.ftl().board().zone(zone));
-        let committed = (at + blocks).saturating_sub(written + self.layout.window_blocks);
-        self.model().write_window(zone, at, blocks, version);
-        self.model().commit(zone, committed);
-        let request = ZoneRequest::Write { first: self.address(zone, at), frames: &frames, durability };
-        let result = self.ftl().submit(now, tag, request);
-        if let Err(error) = result {
-            self.model = before;
-            frames.iter().for_each(|frame| self.ftl().frames_mut().release(*frame));
-            assert_eq!(self.ftl().board().zone(zone), shown, "what is refused changes nothing");
-            return Err(error);
-        }
-        assert_eq!(self.ftl().board().zone(zone).written, written + committed, "no more is committed than has to be");
-        let errand = match durability {
-            Durability::Durable => Errand::Flush { snapshot: self.model.snapshot() },
-            Durability::Volatile => Errand::Other,
-        };
-        self.under_way.push((tag, errand));
-        self.note_crash_points();
-        Ok(())
-    }
-
-    /// Opens a zone with a window.
-    ///
-    /// # Errors
-    /// Why the drive refuses it.
-    pub fn open_with_window(&mut self, zone: u32) -> Result<(), ZoneError> {
-        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
-        self.ftl().submit(now, tag, ZoneRequest::OpenWithWindow { zone: address })?;
-        self.under_way.push((tag, Errand::Other));
-        self.note_crash_points();
-        Ok(())
-    }
-
-    /// Commits so many blocks of the window of a zone, none of the next one.
-    ///
-    /// # Errors
-    /// Why the drive refuses it.
-    pub fn commit(&mut self, zone: u32, blocks: u32) -> Result<(), ZoneError> {
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        let written = self.written(zone);
-        let size = self.layout.size as u32;
-        let blocks = blocks.clamp(1, (size - written).max(1));
-        let last = self.address(zone, (written + blocks).min(size) - 1);
-        let before = self.model.clone();
-        self.model().commit(zone, blocks);
-        if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Commit { last }) {
-            self.model = before;
-            return Err(error);
-        }
-        self.under_way.push((tag, Errand::Other));
-        self.note_crash_points();
-        Ok(())
     }
 
     /// Makes everything durable; ends later.
@@ -516,29 +444,6 @@ impl ZoneWorld {
             self.model().commit(zone, in_window);
         }
         if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Act { zone: address, action }) {
-            self.model = before;
-            return Err(error);
-        }
-        self.under_way.push((tag, Errand::Other));
-        self.note_crash_points();
-        Ok(())
-    }
-
-    /// Sets the extension of a zone.
-    ///
-    /// # Errors
-    /// Why the drive refuses it.
-    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
-        let frame = self.frames(1)[0];
-        let life = self.model.now(zone).number;
-        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
-        let before = self.model.clone();
-        let word = stamp(zone, life, EXTENSION, IN_ORDER).0.to_le_bytes();
-        self.ftl().frames_mut().bytes_mut(frame).as_chunks_mut().0.fill(word);
-        self.model().extend(zone);
-        let result = self.ftl().submit(now, tag, ZoneRequest::Extend { zone: address, frame });
-        self.ftl().frames_mut().release(frame);
-        if let Err(error) = result {
             self.model = before;
             return Err(error);
         }

@@ -11,6 +11,7 @@ use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
 use crate::request::{ZoneDone, ZoneRequest};
+use crate::room::Room;
 use crate::sizing::{ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
@@ -24,7 +25,7 @@ use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Vitals};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Vitals};
 use openftl_parts::words::{Access, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -34,13 +35,6 @@ const OF_ZONE: u64 = 1 << 61;
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = OF_ZONE;
-
-/// How far the records are that are saved to make room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Room {
-    Saved(u64),
-    Flushing(u64),
-}
 
 /// A zoned drive. See the module.
 pub struct ZoneFtl<M: ?Sized = dyn Media> {
@@ -56,9 +50,9 @@ pub struct ZoneFtl<M: ?Sized = dyn Media> {
     pub(crate) next_write: u64,
     pub(crate) acknowledged: u64,
     acknowledged_early: Vec<u64>,
-    durable: u64,
+    pub(crate) durable: u64,
     /// Records that are to be durable so that there is room: the last of their writes, or the one up to which a flush was begun.
-    room: Option<Room>,
+    pub(crate) room: Option<Room>,
     /// Why the flush under way cannot end well.
     pub(crate) failed: Option<ZoneError>,
     /// The flush of a stop has ended with an error.
@@ -651,70 +645,5 @@ impl ZoneFtl {
             self.acknowledged_early.swap_remove(next);
             self.acknowledged += 1;
         }
-    }
-
-    /// Releases chunks that no record names any more, for good. Returns whether there was any.
-    fn release(&mut self) -> bool {
-        if self.area_lost.is_some() {
-            return false;
-        }
-        let durable = self.durable;
-        let may = |doomed: &crate::zones::Doomed| doomed.write.is_some_and(|write| write <= durable);
-        let mut has_acted = false;
-        for at in (0..self.zones.doomed.len()).rev() {
-            if may(&self.zones.doomed[at]) {
-                let doomed = self.zones.doomed.swap_remove(at);
-                self.zones.release_chunk(&mut self.ftl.flash, doomed.chunk, doomed.open);
-                has_acted = true;
-            }
-        }
-        self.zones.coming_and_going.doom(&mut self.ftl.flash, self.zones.doomed.len());
-        has_acted
-    }
-
-    /// Where a zone wants a chunk and there is none: what was reset has to be durable first. Where nothing is left to come, the
-    /// zone has no medium to be written to. Returns whether anything was done.
-    fn make_room(&mut self) -> bool {
-        match self.room {
-            Some(Room::Saved(write)) if self.acknowledged >= write => {
-                let is_begun = self.ftl.submit(self.ftl.flash.now, ROOM_FLUSH, Request::Flush).is_ok();
-                if is_begun {
-                    self.room = Some(Room::Flushing(self.acknowledged));
-                }
-                return is_begun;
-            }
-            Some(_) => return false,
-            None => {}
-        }
-        let lacks_room = self.zones.lacks_room || self.zones.refresh.lacks_room;
-        if !lacks_room || self.ftl.flash.read_only.is_some() || self.area_lost.is_some() {
-            return false;
-        }
-        if !self.zones.doomed.is_empty() {
-            self.save_records();
-            self.zones.statistics.own_flushes += 1;
-            self.room = Some(Room::Saved(self.next_write));
-            return true;
-        }
-        let flash = &self.ftl.flash;
-        let is_coming = self.zones.coming_and_going.leaving() > 0
-            || self.zones.coming_and_going.has_found()
-            || self.zones.refresh.is_moving()
-            || flash.provisioning.coming() > 0
-            || flash.units.under_way() > 0;
-        if is_coming {
-            return false;
-        }
-        if self.zones.refresh.lacks_room {
-            self.zones.recommend_waiting();
-        }
-        if !self.zones.lacks_room {
-            return false;
-        }
-        let wanting = self.zones.without_chunk();
-        for zone in &wanting {
-            self.zones.fail(&mut self.ftl.flash, *zone);
-        }
-        !wanting.is_empty()
     }
 }

@@ -54,10 +54,12 @@
 //! | `zones` | all zones: their chunks, and what is on its way |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
 //! | `window` | what the host writes in any order |
+//! | `committing` | what is committed of it |
 //! | `writing` | units on their way to the medium |
 //! | `refresh` | what is weak and waits |
 //! | `refreshing` | what is weak, on its way to another chunk |
 //! | `flushing` | what has to be durable and is no whole unit |
+//! | `room` | room for zones |
 //! | `finding` | what is found of zones when a drive is opened |
 //! | `checking` | verifying all of it |
 //! | `tenancy` | what the block FTL asks of zones, and tells them |
@@ -66,6 +68,7 @@
 
 pub mod board;
 mod checking;
+mod committing;
 pub mod drive;
 pub mod error;
 pub mod face;
@@ -76,6 +79,7 @@ pub mod record;
 mod refresh;
 mod refreshing;
 pub mod request;
+mod room;
 pub mod sizing;
 pub mod state;
 mod tenancy;

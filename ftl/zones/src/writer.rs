@@ -285,4 +285,19 @@ impl Writer {
     pub(crate) fn under_way(&self) -> u32 {
         self.columns.iter().map(|column| column.under_way).sum()
     }
+
+    /// Whether the area has block `block` as it is now.
+    pub(crate) fn has_saved(&self, block: u32, layout: &Layout) -> bool {
+        let in_window = self.window.as_ref().and_then(|window| window.is_stale(block));
+        let is_stale = in_window.unwrap_or_else(|| self.stale.contains(&block));
+        !is_stale && self.saved.as_ref().is_some_and(|saved| saved.has(block, layout))
+    }
+
+    /// The area has everything before block `end` as it is now, or needs it no more.
+    pub(crate) fn all_saved_before(&mut self, end: u32) {
+        self.stale.retain(|block| *block >= end);
+        if let Some(window) = &mut self.window {
+            window.all_saved_before(end);
+        }
+    }
 }

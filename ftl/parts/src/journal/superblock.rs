@@ -322,16 +322,14 @@ impl Superblock {
         }
         let length = bytes.len();
         let count = |len: usize| U32::new(len as u32);
+        let (clean, copies) = (u32::from(self.clean) * CLEAN, u32::from(self.copies) * COPIES);
+        let flags = clean | copies | u32::from(self.tenant.more) << MORE_SHIFT;
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
             version: U32::new(SUPERBLOCK_VERSION),
             bytes: U32::ZERO,
             crc: U32::ZERO,
-            flags: U32::new(
-                if self.clean { CLEAN } else { 0 }
-                    | if self.copies { COPIES } else { 0 }
-                    | u32::from(self.tenant.more) << MORE_SHIFT,
-            ),
+            flags: flags.into(),
             drive: U64::new(self.drive),
             sequence: U64::new(self.sequence),
             capacity_blocks: U64::new(self.capacity_blocks),

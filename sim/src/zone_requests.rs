@@ -1,0 +1,104 @@
+//! What only some zoned drives take: windows that are written in any order, and descriptor extensions.
+
+use crate::zone_model::{IN_ORDER, Life};
+use crate::zone_world::{EXTENSION, Errand, ZoneWorld, stamp};
+use openftl_core::Clock;
+use openftl_parts::Durability;
+use openftl_zones::{ZoneError, ZoneRequest};
+
+impl ZoneWorld {
+    /// Writes blocks of a zone that has a window, so many blocks behind its write pointer.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn write_window(
+        &mut self,
+        zone: u32,
+        behind: u32,
+        blocks: u32,
+        durability: Durability,
+    ) -> Result<(), ZoneError> {
+        let Life { number, written, .. } = *self.model.now(zone);
+        let at = written + behind;
+        self.version += 1;
+        let version = self.version;
+        let frames = self.stamped(zone, number, at, blocks, version);
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let (before, shown) = (self.model.clone(), self.ftl().board().zone(zone));
+        let committed = (at + blocks).saturating_sub(written + self.layout().window_blocks);
+        self.model().write_window(zone, at, blocks, version);
+        self.model().commit(zone, committed);
+        let request = ZoneRequest::Write { first: self.address(zone, at), frames: &frames, durability };
+        let result = self.ftl().submit(now, tag, request);
+        if let Err(error) = result {
+            self.model = before;
+            frames.iter().for_each(|frame| self.ftl().frames_mut().release(*frame));
+            assert_eq!(self.ftl().board().zone(zone), shown, "what is refused changes nothing");
+            return Err(error);
+        }
+        assert_eq!(self.ftl().board().zone(zone).written, written + committed, "no more is committed than has to be");
+        let errand = match durability {
+            Durability::Durable => Errand::Flush { snapshot: self.model.snapshot() },
+            Durability::Volatile => Errand::Other,
+        };
+        self.under_way.push((tag, errand));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Opens a zone with a window.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn open_with_window(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
+        self.ftl().submit(now, tag, ZoneRequest::OpenWithWindow { zone: address })?;
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Commits so many blocks of the window of a zone, none of the next one.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn commit(&mut self, zone: u32, blocks: u32) -> Result<(), ZoneError> {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let written = self.written(zone);
+        let size = self.layout().size as u32;
+        let blocks = blocks.clamp(1, (size - written).max(1));
+        let last = self.address(zone, (written + blocks).min(size) - 1);
+        let before = self.model.clone();
+        self.model().commit(zone, blocks);
+        if let Err(error) = self.ftl().submit(now, tag, ZoneRequest::Commit { last }) {
+            self.model = before;
+            return Err(error);
+        }
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+
+    /// Sets the extension of a zone.
+    ///
+    /// # Errors
+    /// Why the drive refuses it.
+    pub fn extend(&mut self, zone: u32) -> Result<(), ZoneError> {
+        let frame = self.frames(1)[0];
+        let life = self.model.now(zone).number;
+        let (now, tag, address) = (self.clock.now(), self.next_tag(), self.address(zone, 0));
+        let before = self.model.clone();
+        let word = stamp(zone, life, EXTENSION, IN_ORDER).0.to_le_bytes();
+        self.ftl().frames_mut().bytes_mut(frame).as_chunks_mut().0.fill(word);
+        self.model().extend(zone);
+        let result = self.ftl().submit(now, tag, ZoneRequest::Extend { zone: address, frame });
+        self.ftl().frames_mut().release(frame);
+        if let Err(error) = result {
+            self.model = before;
+            return Err(error);
+        }
+        self.under_way.push((tag, Errand::Other));
+        self.note_crash_points();
+        Ok(())
+    }
+}
