@@ -76,6 +76,8 @@ enum Saved {
     All,
     /// Something has to be given back first.
     Later,
+    /// A tail has to be given back first.
+    NoTail,
     /// The medium has failed, and there is more than a tail holds.
     TooLong,
 }
@@ -161,6 +163,14 @@ impl Zones {
         target.end - first.min(target.end) <= self.layout.tail_blocks
     }
 
+    /// Whether a tail is given back when what is under way has ended.
+    fn is_tail_coming(&self) -> bool {
+        let gives_back = |writer: &Writer| {
+            writer.is_ending && writer.saved.is_some() && self.board.zone(writer.zone).state != ZoneState::ReadOnly
+        };
+        !self.tails_leaving.is_empty() || self.writers.iter().flatten().any(gives_back)
+    }
+
     /// A tail that nobody has.
     fn free_tail(&self) -> Option<u32> {
         self.tail_of.iter().position(|other| *other == NONE).map(|at| at as u32)
@@ -239,10 +249,20 @@ impl ZoneFtl {
             FlushStage::Saving(mut targets) => {
                 let is_last = flush.is_last;
                 let before = targets.len();
-                while let Some(target) = targets.last().copied()
-                    && self.save(target, is_last)
+                let mut lacks_tail = None;
+                targets.retain(|target| {
+                    let saved = self.save(*target, is_last);
+                    lacks_tail = lacks_tail.or((saved == Saved::NoTail).then_some(*target));
+                    matches!(saved, Saved::Later | Saved::NoTail)
+                });
+                // Zones that are read only keep their tails, and nothing else is about to be given back.
+                if let Some(target) = lacks_tail
+                    && targets.len() == before
+                    && !self.zones.is_tail_coming()
                 {
-                    targets.pop();
+                    self.zones.fail(&mut self.ftl.flash, target.zone);
+                    self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
+                    targets.retain(|other| *other != target);
                 }
                 // What keeps it from going on is frames, which others give back, or a tail, which a record gives back.
                 let saved = if targets.is_empty() || !self.zones.dirty.is_empty() { self.save_records() } else { None };
@@ -282,13 +302,10 @@ impl ZoneFtl {
         self.ftl.flash.stirred = true;
     }
 
-    /// Saves what the medium does not have of a zone, and has its record say how much is durable then. Returns whether it could.
-    fn save(&mut self, target: Target, is_last: bool) -> bool {
+    /// Saves what the medium does not have of a zone, and has its record say how much is durable then.
+    fn save(&mut self, target: Target, is_last: bool) -> Saved {
         let committed = self.zones.committed(target);
         let saved = self.save_tail(target, is_last);
-        if saved == Saved::Later {
-            return false;
-        }
         if saved == Saved::All
             && let Some(slot) = self.zones.slot_of(target.zone)
             && self.zones.writer(slot).number == target.number
@@ -297,7 +314,7 @@ impl ZoneFtl {
             self.zones.writer(slot).durable = committed;
             self.zones.mark_dirty(target.zone);
         }
-        true
+        saved
     }
 
     /// Saves what the medium does not have of a zone.
@@ -340,7 +357,7 @@ impl ZoneFtl {
         let last = writer.saved.clone();
         let same = last.as_ref().filter(|last| first >= last.first && end - last.first <= layout.tail_blocks);
         let Some(tail) = same.map(|same| same.tail).or_else(|| self.zones.free_tail()) else {
-            return Saved::Later;
+            return Saved::NoTail;
         };
         blocks.retain(|(block, _)| same.is_none() || !writer.has_saved(*block, &layout));
         let saved = Some(SavedTail::of(tail, first, &units, committed, &in_window, &layout));

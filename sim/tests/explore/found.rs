@@ -584,6 +584,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
 /// 30,006,177: a drive wore out while a zone that had been committed to its end waited for a chunk, and forgot the window of the last flush.
 /// 30,009,062: a record named a tail whose blocks were on media by then, so after a stop its zone ended with that.
 /// 30,013,371: the last flush of a stop could not save one zone, and records said less of the others than was saved.
+/// 60,010,741: zones that are read only kept all tails, and a flush waited for one.
 /// 20,010,666: a drive that wore out while it was stopped said that it was stopped, and zones ended where older records said.
 #[test]
 fn histories_of_zones_that_once_failed_pass() {
@@ -624,6 +625,7 @@ fn histories_of_zones_that_once_failed_pass() {
              x1 x1 x15 i5000 x1 x3+28 S0+3 x1+7 x1 x1 x35 S5471+2 f i25000 x1 x1+7 x2+29 A0+2 x1+8 x10+1 R1+0 x1+18 x4 A0+4 \
              x1 x1+1 S0+1 x1 x1 x38 S2+1 A1+1 S9914+4 A0+1",
         ),
+        (60_010_741, "S3+4 A3+1 f !corrupt7239 x1 c A0+4 o15 c A0+4"),
         (30_009_062, "S0+2 D0+2 x7"),
         (20_010_666, "S2+144 S6241+96 S1+144 f A0+144 R2+0 f R1+0 S1+74 c S1+36 c"),
     ];
