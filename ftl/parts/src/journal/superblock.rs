@@ -673,7 +673,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (
             offset_of!(Header, tenant),
             1,
-            "who has a catalog (bits 0 and 1): 0 tables, 1 zones, 2 zones that hosts see as segments; of zones, units of 64 bytes of a zone descriptor extension (bits 2 to 7)",
+            "who has a catalog (bits 0 and 1): 0 tables, 1 zones, 2 zones that hosts see as segments, 3 zones that can have a random write area; of zones, units of 64 bytes of a zone descriptor extension (bits 2 to 7)",
         ),
         (
             offset_of!(Header, tenant_words),
