@@ -15,7 +15,7 @@ use crate::room::Room;
 use crate::sizing::{ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
 use crate::tenancy::note;
-use crate::zones::{ZoneStatistics, Zones};
+use crate::zones::{NONE, ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{Clock, Frame, FrameForm, Frames, Ppa, Time};
@@ -291,8 +291,10 @@ impl ZoneFtl {
             format!("zone {} from unit {}: {units:?}, {columns:?}", writer.zone, writer.first_unit)
         });
         format!(
-            "{} flushes, the first {stage:?}, writes {}/{}/{}, {} doomed, {} leaving, short of room: {}, writers {:?}; {}",
+            "{} flushes, the first {stage:?}, {} of {} tails free, writes {}/{}/{}, {} doomed, {} leaving, short of room: {}, writers {:?}; {}",
             self.flushes.len(),
+            self.zones.tail_of.iter().filter(|zone| **zone == NONE).count(),
+            self.zones.tail_of.len(),
             self.durable,
             self.acknowledged,
             self.next_write,

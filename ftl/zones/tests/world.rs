@@ -396,3 +396,26 @@ fn a_drive_that_takes_no_more_writes_flushes_if_there_is_nothing_to_save() {
     small.ftl.give_up(small.clock.0);
     assert!(matches!(small.flush(), Err(ZoneError::DriveReadOnly(_))), "the last block is nowhere");
 }
+
+#[test]
+fn a_tail_is_given_back_by_the_flush_that_finds_all_of_it_on_media() {
+    for (changes, width) in [(ONE_SHOT, 1), (ONE_SHOT, 2), (&[][..], 3)] {
+        let mut world = world(changes, width, 2, 3, 11);
+        let unit = world.layout().unit_blocks;
+        let free = |world: &mut ZoneWorld, tails: u32| {
+            let (described, expected) = (world.ftl().describe(), format!(" {tails} of 6 tails free"));
+            assert!(described.contains(&expected), "width {width}: {described}");
+        };
+        free(&mut world, 6);
+        world.write(0, 1, Durability::Durable, false).unwrap();
+        world.settle();
+        free(&mut world, 5);
+        world.write(0, 3 * width * unit - 1, Durability::Volatile, false).unwrap();
+        world.flush();
+        world.settle();
+        free(&mut world, 6);
+        world.clean_restart();
+        assert_eq!(world.written(0), 3 * width * unit, "width {width}");
+        world.verify_all();
+    }
+}
