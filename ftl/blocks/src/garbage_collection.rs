@@ -241,7 +241,7 @@ impl BlockFtl {
     }
 
     /// Whether collection may move anything now.
-    fn may_collect(&self) -> bool {
+    pub(crate) fn may_collect(&self) -> bool {
         let metadata_is_stalled = self.journal.is_stalled(&self.flash);
         // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
         let is_stalled = self.transactions.stalled || metadata_is_stalled;

@@ -52,6 +52,7 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
 /// 150,064,306: a table waited for a chunk that closed in no time, because it was offline; nothing was due any more.
 /// 160,022,099, of a map on media: collection took all the room for changes that merges made, and a write waited for ever.
 /// 400,186,065, of another: a page of which only an older map knew counted as there only once. The drive was right.
+/// 600,097,795: a drive that was being stopped took moved blocks that found no chunk, and wait for nobody then, for a want of room.
 /// 180,142,287, of one whose every twentieth read is weak: its map pages moved without end, and a write was never pushed out.
 #[test]
 fn histories_that_once_failed_pass() {
@@ -68,6 +69,14 @@ fn histories_that_once_failed_pass() {
              w762+10 w1548+5 w243+4 w1409+5 h0 w2896+4 W574+5 W1277+5 w352+11 u2893+5 w0+1 w2176+7 h3 W2529+2 W1127+4 h0 \
              w835+7 w393+2 w1897+12 w1292+10 w2826+11 h4 w376+5 w212+1 h2 U545+5 w3142+10 h0 w1465+9 w0+1 w2572+9 w1891+89 \
              w981+12 w0+1 u0+9 h4 w0+11 w266+1 w663+3 w1238+1 w478+8 W1122+3 w0+91 W1465+6 x85",
+        ),
+        (
+            600_097_795,
+            "w0+64 w64+64 w128+61 w21+5 w10+6 f x16~232 w131+3 w0+1 x21 W0+1 r89+1 x1 x30+26t/31 w76+3 f x1+2~1131 r0+2 \
+             x1+18t x1 r48+5 x31 w147+5 w166+6 x34~4797 W151+3 w52+8 x29+18~7195 w71+6 w71+7 x26 w27+7 W62+1 W171+1 \
+             x38~9533 w168+6 x1 x31+6 w162+3 w104+4 r126+2 x1+17t x1 x1+25 x1+1~8678 x1 x1 r164+8 x1~1109 x1+23 x1 x25 f \
+             w64+7 w139+2 x37+29 W118+7 w100+6 x1+10 x1+30t x6+15 f W0+1 x1+29 x11 w0+1 r171+6 x24t w1+7 t136+7 x1~4381 \
+             x1 x1 x15 w39+8 w79+5 x29~6033 w87+2 w180+1 x34+3 w177+7 w111+5 x1~1287",
         ),
         (180_142_287, "w112+64 w176+64 w384+64 w832+64 w896+64 w0+75 w0+219 w0+112"),
         (
