@@ -31,11 +31,12 @@
 //! when the log is durable.
 
 use crate::block_ftl::BlockFtl;
-use openftl_core::{ChunkId, Time};
+use openftl_core::{ChunkId, Clock, Time};
 use openftl_parts::canary::Canary;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::plan::{COLLECTION_HEADROOM_CHUNKS, RELOCATION_RESERVE_CHUNKS};
 use openftl_parts::flash::units::OpenId;
+use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::Tenant;
 use openftl_parts::words::{Phase, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 
@@ -276,6 +277,25 @@ impl BlockFtl {
         let all = self.flash.provisioning.free_total() + self.flash.provisioning.coming();
         let headroom = self.flash.geometry.groups * COLLECTION_HEADROOM_CHUNKS;
         here < self.flash.provisioning.fewest_in_group(group) || all + headroom < self.flash.provisioning.target()
+    }
+
+    /// Whether fewer chunks are free than a drive that works should have.
+    #[must_use]
+    pub fn is_short_of_chunks(&self) -> bool {
+        self.flash.may_program() && self.flash.provisioning.free_total() < self.flash.provisioning.target()
+    }
+
+    /// Waits until a drive is not short of chunks, or has nothing more to do for that. A drive takes chunks when it is opened, and each
+    /// time its power is cut some are left that nobody knows: so where room is short what the last crash left goes first.
+    ///
+    /// # Errors
+    /// If the device stops completing commands.
+    pub fn wait_for_chunks(&mut self, clock: &mut dyn Clock, tenant: &mut dyn Tenant) -> Result<(), OpenError> {
+        self.hand_over();
+        self.run(clock, tenant, |ftl| {
+            let is_at_rest = ftl.flash.under_way == 0 && ftl.flash.is_handed_over() && !ftl.flash.stirred;
+            is_at_rest || !ftl.is_short_of_chunks()
+        })
     }
 
     /// What a drive that was just opened, and knows whose everything is, lacks of the room that any crash should leave it. One

@@ -54,9 +54,4 @@ impl Refresh {
             flash.stirred = true;
         }
     }
-
-    /// Whether a column is being copied: it gives its old chunk back.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.under_way.is_some_and(|under_way| under_way.step == Step::Moving)
-    }
 }

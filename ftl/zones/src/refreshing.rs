@@ -200,6 +200,14 @@ impl Zones {
         }
     }
 
+    /// Whether a column is being copied because its chunk is weak: it gives that back. One that has no chunk to move to does not.
+    pub(crate) fn is_refreshing(&self) -> bool {
+        let moving = self.refresh.under_way.filter(|under_way| under_way.step == Step::Moving);
+        moving.is_some_and(|UnderWay { zone, column, .. }| {
+            self.writer_of(zone).is_some_and(|writer| writer.columns[column as usize].stage != Stage::WithoutChunk)
+        })
+    }
+
     /// What was under way has ended, or has been overtaken. Where the chunk still counts, it is looked at again.
     fn end_refresh(&mut self, flash: &mut Flash, UnderWay { chunk, .. }: UnderWay) {
         self.refresh.under_way = None;

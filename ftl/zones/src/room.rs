@@ -58,7 +58,7 @@ impl ZoneFtl {
         let flash = &self.ftl.flash;
         let is_coming = self.zones.coming_and_going.leaving() > 0
             || self.zones.coming_and_going.has_found()
-            || self.zones.refresh.is_moving()
+            || self.zones.is_refreshing()
             || flash.provisioning.coming() > 0
             || flash.units.under_way() > 0;
         if is_coming {

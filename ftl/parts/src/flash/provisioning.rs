@@ -217,8 +217,15 @@ impl Provisioning {
 
     /// Its state in a few words.
     pub fn describe(&self) -> String {
+        let tenant: Vec<String> = self
+            .tenant_in_use
+            .iter()
+            .zip(&self.tenant_share)
+            .filter(|(in_use, share)| **in_use + **share > 0)
+            .map(|(in_use, share)| format!("{in_use} of {share}"))
+            .collect();
         format!(
-            "{} of {} chunks for metadata in use, {} spares",
+            "{} of {} chunks for metadata in use, {} spares, for a tenant {tenant:?}",
             self.metadata_in_use,
             self.metadata_budget,
             self.spares()
